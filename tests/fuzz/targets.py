@@ -192,7 +192,7 @@ def _check_gone(node: Node, everybody: list[Client]) -> None:
     node.router.now_s += 2.0**33
     node.port.sessions.tick(node.router.now_s)
     router = node.router
-    assert (router.congested, router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)
+    assert (len(router.pauses.slow), router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)
     assert len(router.local) == 0
     assert all(client.state == CLOSED and client.session is None and client.line is None for client in everybody)
 

@@ -11,7 +11,7 @@ from flockmq.bounds import SINK_CONGESTED_BYTES, SWEEP_INTERVAL_S
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED, Channel
 from flockmq.protocol.peer import PeerInfo
-from flockmq.routing.back_pressure import Paced
+from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import FLOWING, Sink
 from flockmq.session.limits import Limits
@@ -55,7 +55,7 @@ class SimulatedReactor(Reactor):
     def channels(self) -> Sequence[Channel | None]:
         return self.connections
 
-    def go_on(self, channel: Paced) -> None:
+    def go_on(self, channel: PausablePublisher) -> None:
         if isinstance(channel, SimulatedConnection):
             self._feed(channel, b"")
             channel.end.go_on()

@@ -137,7 +137,7 @@ def congested(served: Served) -> tuple[Client, Client, int]:
     subscriber, publisher = served.subscriber("subscriber"), served.client("publisher")
     subscriber.end.pause()
     sent = 0
-    while served.router.congested == 0:
+    while not served.router.pauses.slow:
         publisher.send(publish(LARGE))
         sent += 1
     assert sent * len(LARGE) == pytest.approx(BUFFERED_MAX_BYTES + SINK_CONGESTED_BYTES, abs=2 * len(LARGE))

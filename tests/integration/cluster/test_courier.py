@@ -14,7 +14,7 @@ from flockmq.delivery.deduplicator import Deduplicator
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.mqtt.message import publication
-from flockmq.routing.fanout import Fanout
+from flockmq.routing.targets import SlotSet
 
 from .conftest import Node, Nodes, until
 
@@ -103,11 +103,11 @@ async def test_cut_links_and_a_lost_core_lose_double_and_reorder_nothing(
     stored = homed(cores)
     chance = random.Random(seed)
     accepted: list[int] = []
-    fan = Fanout([], [], [], sorted(WANTED))
+    slots = SlotSet(sorted(WANTED))
     for n in range(1000):
         message = publication(4, 1, False, b"t", b"%06d" % n, b"")
         told = partial(accepted.append, n)
-        assert sender.delivery.slots.lanes.put_acknowledged(fan, message, told) == 1
+        assert sender.delivery.slots.lanes.put_acknowledged(slots, message, told) == 1
         if chance.random() < 0.3:
             sender.flush()
             await asyncio.sleep(0)
@@ -127,11 +127,11 @@ async def test_a_core_brings_to_itself_and_to_others_and_runs_come_too(nodes: No
     await nodes.settled()
     stored = homed(cores)
     lanes = cores[0].delivery.slots.lanes
-    fan = Fanout([], [], [], sorted(WANTED))
+    slots = SlotSet(sorted(WANTED))
     accepted = asyncio.Event()
-    assert lanes.put_acknowledged(fan, publication(4, 1, False, b"t", b"000001", b""), accepted.set) == 1
+    assert lanes.put_acknowledged(slots, publication(4, 1, False, b"t", b"000001", b""), accepted.set) == 1
     cores[0].flush()
     await asyncio.wait_for(accepted.wait(), 10)
-    lanes.put_run(fan, 4, publication(4, 0, False, b"t", b"000002", b"").packet, b"")
+    lanes.put_run(slots, 4, publication(4, 0, False, b"t", b"000002", b"").packet, b"")
     cores[0].flush()
     await until(lambda: stored == {slot: [1, 2] for slot in WANTED})

@@ -27,7 +27,7 @@ def counted_anew(residents: SessionService) -> Held:
     total = NOTHING
     for session in residents.sessions.by_id.values():
         assert isinstance(session, DurableSession)
-        filters = [subscription.filter for subscription in session.all_subscriptions()]
+        filters = [subscription.filter for subscription in session.subscriptions.all()]
         total = total.plus(Held(1, session.stored_bytes(), len(filters), sum(map(len, filters))))
     return total
 

@@ -24,7 +24,7 @@ from flockmq.rlog.shards import RetainedMessage
 from flockmq.routes.claims import Claims
 from flockmq.routes.durable_claims import DurableClaims
 from flockmq.routing.message_id import ORIGIN_BYTES
-from flockmq.routing.shared_delivery import SHARED
+from flockmq.routing.shared_items import SHARED
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from judges import judge

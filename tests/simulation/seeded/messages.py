@@ -83,7 +83,7 @@ def name_the_first(
     right: Function, router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
 ) -> Any:
     """All subscriptions of a session have the identifier of its first."""
-    others = session.all_subscriptions()
+    others = session.subscriptions.all()
     return right(router, session, filter, qos, options, others[0].identifiers if others else identifiers)
 
 

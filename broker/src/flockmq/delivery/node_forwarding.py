@@ -18,7 +18,7 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.link import Link
 from flockmq.routing.message_id import process_of
-from flockmq.routing.shared_delivery import SHARED
+from flockmq.routing.shared_items import SHARED
 from flockmq.routing.sink import Sink
 
 log: Final = logging.getLogger(__name__)

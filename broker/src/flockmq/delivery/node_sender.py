@@ -21,8 +21,9 @@ from typing import Final, Protocol
 from flockmq import bounds
 from flockmq.delivery.frames import forward_header, numbered_header
 from flockmq.routing.message_id import process_of
-from flockmq.routing.shared_delivery import SHARED
-from flockmq.routing.sink import CONGESTED, FLOWING, NodeTarget, Sink
+from flockmq.routing.shared_items import SHARED
+from flockmq.routing.sink import CONGESTED, FLOWING, Sink
+from flockmq.routing.targets import NodeTarget
 
 PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 64
 """A longer packet has no frame it fits into."""

@@ -32,7 +32,7 @@ Why. Let `epoch` be the place in the log of slots that a lane's letters were put
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from flockmq import bounds
 from flockmq.delivery.batch_queue import LETTER_BYTES, BatchQueue, Carrier, Posted
@@ -40,11 +40,9 @@ from flockmq.delivery.slot_message import SlotMessage
 from flockmq.mqtt.message import NO_EXPIRY, Publish
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.message_id import node_source, number_of, source_of
-from flockmq.routing.sink import CONGESTED, FLOWING, Sink, SlotDispatcher
+from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.slots import grows_old, slot_of
-
-if TYPE_CHECKING:
-    from flockmq.routing.fanout import Fanout
+from flockmq.routing.targets import SlotDispatcher, SlotSet
 
 PARKED: Final = ""
 
@@ -109,23 +107,23 @@ class SlotSender(SlotDispatcher):
 
     # --- for the router ---------------------------------------------------------------------------------------------
 
-    def put_run(self, fan: Fanout, version: int, chunk: bytes, publisher: bytes) -> None:
+    def put_run(self, slots: SlotSet, version: int, chunk: bytes, publisher: bytes) -> None:
         run = SlotMessage(b"", 0, publisher, version, chunk)
-        for lane in self._lanes_of(fan):
+        for lane in self._lanes_of(slots):
             lane.post_run(run)
 
-    def takes(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
-        if self.is_short and not self._may_put(fan.slots, message.topic, can_be_refused):
+    def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
+        if self.is_short and not self._may_put(slots.numbers, message.topic, can_be_refused):
             self.refused += 1
             return False
-        return self._have_room(fan, message)
+        return self._have_room(slots, message)
 
-    def _have_room(self, fan: Fanout, message: Publish) -> bool:
+    def _have_room(self, slots: SlotSet, message: Publish) -> bool:
         size = LETTER_BYTES + len(message.publisher) + len(message.packet)
-        return all(lane.takes(size) for lane in self._lanes_of(fan))
+        return all(lane.takes(size) for lane in self._lanes_of(slots))
 
-    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
-        if not self._have_room(fan, message):
+    def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
+        if not self._have_room(slots, message):
             return -1
         if message.origin:
             source, number = source_of(message.origin), number_of(message.origin)
@@ -139,12 +137,12 @@ class SlotSender(SlotDispatcher):
             message.publisher,
             message.version,
             message.packet,
-            fan.slots,
+            slots.numbers,
             order,
             on_accepted,
             since_s,
         )
-        for lane in self._lanes_of(fan):
+        for lane in self._lanes_of(slots):
             lane.post(letter)
         return 1
 
@@ -164,11 +162,11 @@ class SlotSender(SlotDispatcher):
         self._last_order += 1
         return self._last_order
 
-    def slow_lanes(self, fan: Fanout, publisher: bytes) -> list[Sink]:
-        slow: list[Sink] = [lane for lane in self._lanes_of(fan) if lane.flow != FLOWING]
+    def slow_lanes(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
+        slow: list[Sink] = [lane for lane in self._lanes_of(slots) if lane.flow != FLOWING]
         if self._crowds:
             own = slot_of(publisher)
-            slow += [self._crowds[slot] for slot in fan.slots if slot in self._crowds and slot != own]
+            slow += [self._crowds[slot] for slot in slots.numbers if slot in self._crowds and slot != own]
         return slow
 
     def way_to(self, slot: int, publisher: bytes) -> Sink:
@@ -200,12 +198,12 @@ class SlotSender(SlotDispatcher):
         self._lane_to(slot).post(Posted(source, number, b"", version, chunk, [slot], order, on_accepted, since_s))
         return True
 
-    def _lanes_of(self, fan: Fanout) -> list[BatchQueue]:
-        """Kept with the fan-out until some slot moves."""
-        if fan.lanes_view != self._views:
-            fan.lanes = [self._lane(core) for core in self._owners_of(fan.slots)]
-            fan.lanes_view = self._views
-        return cast("list[BatchQueue]", fan.lanes)
+    def _lanes_of(self, slots: SlotSet) -> list[BatchQueue]:
+        """Kept with the slots until some slot moves."""
+        if slots.lanes_view != self._views:
+            slots.lanes = [self._lane(core) for core in self._owners_of(slots.numbers)]
+            slots.lanes_view = self._views
+        return cast("list[BatchQueue]", slots.lanes)
 
     def _owners_of(self, slots: list[int]) -> list[str]:
         return list(dict.fromkeys(self._owners[slot] for slot in slots))

@@ -17,7 +17,7 @@ from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_manager import SlotManager
 from flockmq.mqtt.topics import is_shared, matching
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 
 
 class AcceptingSessions:
@@ -57,7 +57,7 @@ class AcceptingSessions:
             session = self._holding.sessions.by_id.get(client_id)
             if not isinstance(session, DurableSession) or session.takes_at_once():
                 continue
-            for subscription in session.all_subscriptions():
+            for subscription in session.subscriptions.all():
                 if subscription.qos and not is_shared(subscription.filter):
                     filter = matching(subscription.filter)
                     size_bytes += 0 if filter in filters else len(filter)

@@ -119,18 +119,16 @@ class ClientRequests:
 
 
 def _page(session: DurableSession, after: int) -> messages.Page:
-    held = session.subscriptions
-    subscriptions = held.values() if isinstance(held, dict) else [] if held is None else [held]
     page: list[tuple[bytes, bytes, int]] = []
     size_bytes = 0
-    for subscription in islice(subscriptions, after, None):
+    for subscription in islice(session.subscriptions.all(), after, None):
         filter = subscription.filter
-        asked = session.asked_for(filter)
+        asked = session.subscriptions.asked_for(filter)
         page.append((filter, asked, subscription.qos))
         size_bytes += len(filter) + len(asked) + bounds.STANDING_ROW_BYTES
         if size_bytes >= bounds.STANDING_PAGE_BYTES:
             break
-    goes_on = after + len(page) < session.subscription_count()
+    goes_on = after + len(page) < len(session.subscriptions)
     return page, after + len(page) if goes_on else 0
 
 

@@ -12,8 +12,6 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import (
     NUMBERS_RESERVED,
     QUEUED_MESSAGE_BYTES,
-    SINK_CONGESTED_MAX_S,
-    SINK_HELD_MAX_S,
     SUBSCRIBES_WAITING_MAX,
 )
 from flockmq.durable.session_record import (
@@ -36,10 +34,11 @@ from flockmq.durable.session_record import (
 )
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import Usage
+from flockmq.routing.back_pressure import StallClock
 from flockmq.routing.message_id import ORIGIN_BYTES, derived_origin, origin_of, session_source
 from flockmq.routing.router import Router
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import DEFAULT, Limits
 from flockmq.session.local_session import LATER, LocalSession
 from flockmq.session.settlement import DROPPED, PUBREL, PUBREL_UNKNOWN, settled
@@ -55,13 +54,12 @@ class HomeSink(Sink):
     CONGESTED and LAGGING as in back_pressure.py, but it is never cut off for its pace alone.
     """
 
-    __slots__ = ("congested_s", "progress_s", "router")
+    __slots__ = ("router", "stall")
 
     def __init__(self, router: Router, protocol_version: int) -> None:
         super().__init__(router.turn, protocol_version)
         self.router = router
-        self.progress_s: float = 0.0
-        self.congested_s: float = 0.0
+        self.stall: StallClock | None = None
 
     def flow_changed(self) -> None:
         """From FLOWING, to LAGGING, or back: publishers are to pause while it is CONGESTED."""
@@ -70,13 +68,14 @@ class HomeSink(Sink):
     def congest(self) -> None:
         if self.flow == FLOWING:
             self.flow = CONGESTED
-            self.progress_s = self.congested_s = self.router.now_s
+            self.stall = StallClock(self.router.now_s)
             self.flow_changed()
 
-    def progressed(self, is_crowded: bool) -> None:
+    def progressed(self, is_congested: bool) -> None:
         """The client acknowledged something."""
-        self.progress_s = self.router.now_s
-        if self.flow in (CONGESTED, LAGGING) and not is_crowded:
+        if self.stall is not None:
+            self.stall.progress_s = self.router.now_s
+        if self.flow in (CONGESTED, LAGGING) and not is_congested:
             self.flow = FLOWING
             self.flow_changed()
 
@@ -84,8 +83,8 @@ class HomeSink(Sink):
         """Called now and then while it is CONGESTED. `is_held_up`: it isn't the client that has to go on."""
         now_s = self.router.now_s
         if is_held_up:
-            self.progress_s = self.congested_s = now_s
-        elif now_s - self.progress_s > SINK_CONGESTED_MAX_S or now_s - self.congested_s > SINK_HELD_MAX_S:
+            self.stall = StallClock(now_s)
+        elif self.stall is not None and self.stall.has_run_out(now_s):
             self.flow = LAGGING
             self.router.counters.slow_readers += 1
             self.flow_changed()
@@ -197,7 +196,7 @@ class JournaledSession(LocalSession):
         self.user = user
         if self.usage is None and usage is not None:
             self.usage = usage
-            for subscription in self.all_subscriptions():
+            for subscription in self.subscriptions.all():
                 usage.subscribed(subscription.filter)
             self.count_in()
 
@@ -276,7 +275,7 @@ class JournaledSession(LocalSession):
 
     def came_by(self, rules: bytes | None) -> None:
         """Its client is back, and these rules hold for it now (as in `session_rpc.messages.Opening`)."""
-        if rules is None or (rules and not self.subscription_count()):
+        if rules is None or (rules and not len(self.subscriptions)):
             self.judged_by(rules or b"")
         else:
             self.goes_on_by(rules)
@@ -299,7 +298,7 @@ class JournaledSession(LocalSession):
             self.journal.put(self.client_id, JUDGED, self.judged)
 
     def note_asked(self, filter: bytes, asked: bytes) -> None:
-        was = self.asked_for(filter)
+        was = self.subscriptions.asked_for(filter)
         super().note_asked(filter, asked)
         if asked != was:
             if asked != filter:

@@ -8,8 +8,7 @@ from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import Publish
 from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.routing.router import Router
-from flockmq.routing.subscription import Subscription
-from flockmq.session.local_session import LocalSession
+from flockmq.routing.subscriber import Subscriber, Subscription
 
 
 class NotedGiving(RetainedGiving):
@@ -33,6 +32,6 @@ class NotedGiving(RetainedGiving):
         _durable(subscription.session).gave(subscription)
 
 
-def _durable(session: LocalSession) -> DurableSession:
+def _durable(session: Subscriber) -> DurableSession:
     assert isinstance(session, DurableSession)
     return session

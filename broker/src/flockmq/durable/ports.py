@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from flockmq.quotas import Usage
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.clean_session_wills import Left

@@ -14,10 +14,10 @@ from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Publish, parse_publish
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.router import Router
-from flockmq.routing.shared_delivery import Item, unwrap
 from flockmq.routing.shared_groups import Group
+from flockmq.routing.shared_items import Item, unwrap
 from flockmq.routing.slots import SlotPeers
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 
 
 class DurableRouter(Router):
@@ -81,7 +81,7 @@ class DurableRouter(Router):
 
     def give(self, subscription: Subscription, message: Publish) -> None:
         """One message to one session."""
-        self._deliver(subscription, message, None)
+        self.delivery.give(subscription, message, None)
 
     # Shared subscriptions.
 

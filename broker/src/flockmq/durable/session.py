@@ -66,9 +66,9 @@ from flockmq.durable.session_record import (
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.message import StoredMessage, Will, as_duplicate, packet_of, transcode, with_packet_id
 from flockmq.mqtt.reason import Reason
-from flockmq.routing.away_sink import AwaySink
 from flockmq.routing.router import Router
-from flockmq.routing.sink import AWAY, FLOWING, LAGGING, Sink
+from flockmq.routing.sink import AWAY, FLOWING, LAGGING, AwaySink, Sink
+from flockmq.routing.subscriber import QUEUED, REFUSED, REPLACED
 from flockmq.session.limits import DEFAULT, Limits
 from flockmq.session.local_session import (
     AWAITS_PUBACK,
@@ -76,9 +76,6 @@ from flockmq.session.local_session import (
     AWAITS_PUBREC,
     DONE,
     LATER,
-    QUEUED,
-    REFUSED,
-    REPLACED,
     UNKNOWN,
     LocalSession,
 )
@@ -229,7 +226,7 @@ class DurableSession(JournaledSession):
         super().leave(away, will)
         self._front = None
         assert isinstance(away, AwaySink)
-        away.router.counters.dropped_queue_full += self._forget_what_is_ahead()
+        away.host.counters.dropped_queue_full += self._forget_what_is_ahead()
         self._held = self._is_returning = self._sends_again_later = self.must_be_judged = False
         self.meta.will = will
         self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
@@ -247,7 +244,7 @@ class DurableSession(JournaledSession):
         used = (0 if inflight is None else len(inflight)) + (0 if queue is None else len(queue))
         return self._front is not None and used < self.window
 
-    def send(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
+    def offer(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
         """Put it in the journal; it is sent when it is durable: QUEUED, REPLACED or REFUSED."""
         return self.enqueue(packet if stored is None else stored)
 
@@ -386,7 +383,7 @@ class DurableSession(JournaledSession):
         had expired by then."""
         if self._held or self._front is None:
             return
-        if self._is_returning and not self.is_crowded():
+        if self._is_returning and not self.is_congested():
             self._is_returning = False
         unsent = self._unsent
         if unsent is not None:
@@ -527,7 +524,7 @@ class DurableSession(JournaledSession):
             elif kind == DROPPED:
                 self.unremember(packet_id)
         if self._front is not None and pairs:
-            self._front.progressed(self.is_crowded())
+            self._front.progressed(self.is_congested())
 
     def acknowledged(self, packet_id: int) -> bool:
         """Unknown ones are settled all the same: the answer to an earlier report was lost."""
@@ -614,10 +611,10 @@ class DurableSession(JournaledSession):
         journal.drop(client_id)
         self._zone, self._stored_user, self._stored_warrant = DEFAULT, None, b""
         self._write_meta()
-        for subscription in self.all_subscriptions():
+        for subscription in self.subscriptions.all():
             self._write_subscription(subscription)
         self._write_judged()
-        for filter, asked in (self.asked or {}).items():
+        for filter, asked in (self.subscriptions.asked or {}).items():
             journal.put(client_id, asked_field(filter), asked)
         for filter, topic in (self.given or {}).items():
             journal.put(client_id, given_field(filter), topic)

@@ -34,7 +34,7 @@ from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.topics import check_filter
 from flockmq.routing.message_id import ORIGIN_BYTES
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.local_session import LocalSession
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from flockmq.mqtt.message import NEVER_EXPIRES, Will
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.ports import NodePort
 from flockmq.routing.router import Router
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.local_session import LocalSession
 
 _NEVER_S: Final = float("inf")
@@ -112,7 +112,7 @@ class SessionTable:
         """A session that ran elsewhere, and waits for its connection. Its client left at `left_s`, or will have by then
         if it hasn't come back.
         """
-        for subscription in session.all_subscriptions():
+        for subscription in session.subscriptions.all():
             self._router.add(subscription)
             self._router.began(subscription)
         self.by_id[session.client_id] = session
@@ -126,7 +126,7 @@ class SessionTable:
             del self.by_id[client_id]
             if self.away.pop(client_id, None) is not None:
                 self._router.counters.sessions_away -= 1
-        for subscription in session.all_subscriptions():
+        for subscription in session.subscriptions.all():
             self._router.remove(subscription)
             self._router.ended(subscription)
         session.abandon()
@@ -142,9 +142,9 @@ class SessionTable:
                     self._port.publish(absence.will, session)
                     absence.will = None
         unrouted: list[bytes] = []
-        for subscription in session.all_subscriptions():
+        for subscription in session.subscriptions.all():
             self._drop(subscription, unrouted)
-        session.subscriptions = None
+        session.subscriptions.clear()
         self._port.session_ended(session)
         session.forget()
         if unrouted:  # behind its end: a session that a crash brings back still has its routes

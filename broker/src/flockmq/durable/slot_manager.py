@@ -288,7 +288,7 @@ class SlotManager:
         slot.clients[client_id] = None
         if not meta.left_ms:
             self._connections.came(session, left_s)
-        subscriptions = session.all_subscriptions()
+        subscriptions = session.subscriptions.all()
         self._host.came_with(slot.number, client_id, [subscription.filter for subscription in subscriptions])
         if owed := [subscription for subscription in subscriptions if session.is_owed(subscription.filter)]:
             self._host.owe(owed, saw_all=False)
@@ -511,7 +511,7 @@ class SlotManager:
         slot = self.slots.get(session.journal.slot)
         if slot is not None:
             slot.clients.pop(session.client_id, None)
-        self._redispatch(session, self.router.shared.left_by(session))
+        self._redispatch(session, session.unacknowledged_shared())
         self._host.session_ended(session)
 
 

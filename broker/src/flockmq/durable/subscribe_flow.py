@@ -22,7 +22,7 @@ from flockmq.mqtt.topics import is_exclusive
 from flockmq.protocol.subscribe import is_owed, place
 from flockmq.quotas import FilterRoom
 from flockmq.routing.router import Router
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.client import Answered
 
@@ -73,7 +73,7 @@ class SubscribeFlow:
     def _make_room(self, refused: dict[bytes, int] | None) -> None:
         """What its user has here may have to be told to others first. None: nothing was claimed."""
         session = self._session
-        wanted = [row.filter for row in self._question.wanted if session.subscription(row.filter) is None]
+        wanted = [row.filter for row in self._question.wanted if session.subscriptions.find(row.filter) is None]
         if session.usage is None:
             self._has_room(refused)
         else:
@@ -90,7 +90,7 @@ class SubscribeFlow:
         session = self._session
         claimed = dict.fromkeys(wanted.filter for wanted in self._question.wanted if is_exclusive(wanted.filter))
         granted = [filter for filter in claimed if filter not in refused]
-        unused = [filter for filter in granted if session.subscription(filter) is None]
+        unused = [filter for filter in granted if session.subscriptions.find(filter) is None]
         if unused:
             release = partial(self._desk.release, session.client_id, unused)
             if session.has_ended():
@@ -101,7 +101,7 @@ class SubscribeFlow:
     def _place(self, refused: dict[bytes, int]) -> None:
         session = self._session
         for position, wanted in enumerate(self._question.wanted):
-            older = session.subscription(wanted.filter)
+            older = session.subscriptions.find(wanted.filter)
             placed = refused.get(wanted.filter) or place(
                 self._router, session, wanted.filter, wanted.options & 3, wanted.options, self._question.identifiers
             )
@@ -137,7 +137,7 @@ class SubscribeFlow:
         session = self._session
         unused: list[bytes] = []
         for made in self._made:
-            if made.filter in self._new and session.subscription(made.filter) is made:
+            if made.filter in self._new and session.subscriptions.find(made.filter) is made:
                 self._router.remove(made)
                 self._router.ended(made)
                 session.remove_subscription(made.filter)

@@ -18,7 +18,7 @@ from flockmq.membership.staleness import Staleness
 from flockmq.mqtt.errors import PacketError
 from flockmq.routing import forwarded
 from flockmq.routing.router import Router
-from flockmq.routing.shared_delivery import SHARED
+from flockmq.routing.shared_items import SHARED
 from flockmq.routing.sink import Sink
 
 log: Final = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Arrivals:
         self._flush()
 
     def _drained(self, peer: Sink) -> None:
-        self._router.release(peer)
+        self._router.pauses.release(peer)
         self._flush()
 
     def _node_gone(self, incarnation: str) -> None:

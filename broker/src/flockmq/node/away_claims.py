@@ -81,11 +81,11 @@ class AwayClaims:
         rules = self._learn(session)
         if not self._is_away(session):
             return
-        held = [each for each in session.all_subscriptions() if is_exclusive(each.filter)]
+        held = [each for each in session.subscriptions.all() if is_exclusive(each.filter)]
         if self._access.is_gone(session.user or b""):
             self._end(session, [each.filter for each in held])
         elif rules and rules != session.judged and session.judged == self._known.get(session.client_id):
-            asked = [(each.filter, session.asked_for(each.filter), each.qos) for each in held]
+            asked = [(each.filter, session.subscriptions.asked_for(each.filter), each.qos) for each in held]
             self._end(session, await self._denied(session, asked))
 
     def _is_away(self, session: DurableSession) -> bool:

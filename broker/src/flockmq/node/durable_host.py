@@ -34,7 +34,7 @@ from flockmq.routes.shared_members import OwnShares
 from flockmq.routes.stale_routes import StaleRoutes
 from flockmq.routing.router import Router
 from flockmq.routing.slots import slot_of
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.clean_session_wills import Left
@@ -344,4 +344,4 @@ class _Home:
 
 def _has_exclusively(residents: SessionService, client_id: bytes, filter: bytes) -> bool:
     session = residents.sessions.by_id.get(client_id)
-    return session is not None and session.subscription(exclusively(filter)) is not None
+    return session is not None and session.subscriptions.find(exclusively(filter)) is not None

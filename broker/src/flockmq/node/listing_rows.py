@@ -16,7 +16,7 @@ from flockmq.management.rows import ClientRow, ClientsWanted, SessionRow, ShownS
 from flockmq.membership.reachability import name_of
 from flockmq.mqtt.message import NEVER_EXPIRES
 from flockmq.protocol.channel import Channel
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
 
@@ -79,16 +79,14 @@ def session_row(session: LocalSession, home: str) -> SessionRow:
 
 def shown_session(session: LocalSession, home: str, after: int, limit: int) -> ShownSession:
     """With at most `limit` of its subscriptions, behind the first `after`."""
-    held = session.subscriptions
-    filters = held.values() if isinstance(held, dict) else [] if held is None else [held]
     shown = []
     size_bytes = 0
-    for subscription in islice(filters, after, after + limit):
+    for subscription in islice(session.subscriptions.all(), after, after + limit):
         shown.append(_subscription_row(subscription))
         size_bytes += len(subscription.filter)
         if size_bytes >= DIRECTORY_PAGE_MAX_BYTES:
             break
-    goes_on = after + len(shown) < session.subscription_count()
+    goes_on = after + len(shown) < len(session.subscriptions)
     return ShownSession(**_numbers(session, home), filters=shown, next=after + len(shown) if goes_on else None)
 
 
@@ -106,7 +104,7 @@ def _numbers(session: LocalSession, home: str) -> dict[str, Any]:
         "username": None if user is None else user.decode(errors="replace")[:DIRECTORY_NAME_MAX_CHARS],
         "expiry_s": None if never else session.expiry_s,
         "left_at": datetime.fromtimestamp(left_ms / 1000, UTC) if left_ms else None,
-        "subscriptions": session.subscription_count(),
+        "subscriptions": len(session.subscriptions),
         "queued": session.waiting(),
         "queued_bytes": session.waiting_bytes(),
         "inflight": len(session.inflight or ()),

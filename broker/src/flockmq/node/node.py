@@ -89,9 +89,9 @@ from flockmq.routes.own_filters import OwnFilters, WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner
 from flockmq.routes.shared_members import RemoteShares
 from flockmq.routing.router import Router
-from flockmq.routing.sink import NodeTarget
 from flockmq.routing.slots import SlotPeers
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import TO_USER, Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
@@ -316,7 +316,7 @@ class Node(NodePort):
 
     def session_ended(self, session: LocalSession) -> None:
         shared = self.router.shared
-        shared.redispatch(shared.left_by(session))
+        shared.redispatch(session.unacknowledged_shared())
         self.hooking.session_ended(session.client_id)
 
     # What clients may do.
@@ -403,7 +403,7 @@ class Node(NodePort):
     def _has_alone(self, client_id: bytes, filter: bytes) -> bool:
         """By a claim of this node, not by one of the slot that the session is in."""
         session = self._passing_session(client_id)
-        if session is not None and session.subscription(exclusively(filter)):
+        if session is not None and session.subscriptions.find(exclusively(filter)):
             return True
         return self.hosting is not None and self.hosting.has_by_node(client_id, filter)
 

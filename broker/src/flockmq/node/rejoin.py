@@ -91,7 +91,7 @@ async def _close_who_may_have_missed(node: Node) -> int:
     closed = 0
     for count, session in enumerate(list(_sessions(node))):
         has_will = node.clients.has_will_at_home(session.client_id)
-        if has_will or any(subscription.qos for subscription in session.all_subscriptions()):
+        if has_will or any(subscription.qos for subscription in session.subscriptions.all()):
             closed += 1
             ends_session = not isinstance(session, RemoteSession)
             if not node.clients.close(session.client_id, Reason.SERVER_SHUTTING_DOWN, ends_session=ends_session):
@@ -103,7 +103,7 @@ async def _close_who_may_have_missed(node: Node) -> int:
 
 async def _write_routes(node: Node) -> None:
     """What clients here subscribe to, once more, as this incarnation's."""
-    subscriptions = [session.all_subscriptions() for session in _sessions(node)]
+    subscriptions = [session.subscriptions.all() for session in _sessions(node)]
     filters = dict.fromkeys(subscription.filter for some in subscriptions for subscription in some)
     shared = [filter for filter in filters if is_shared(filter)]
     if shared:

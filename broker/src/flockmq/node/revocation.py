@@ -62,7 +62,7 @@ class Revocation:
         session = channel.session
         if session is None:
             return False
-        may_have_some = self._homes_judge() if isinstance(session, RemoteSession) else session.subscription_count() > 0
+        may_have_some = self._homes_judge() if isinstance(session, RemoteSession) else len(session.subscriptions) > 0
         return may_have_some and self._access.must_authorize(channel.principal)
 
     async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
@@ -72,10 +72,10 @@ class Revocation:
             assert isinstance(channel.token, int)
             rules = partial(self._rules, channel)
             return await self._fronts.judge(channel, channel.token, _OfKnown(judge, self._rewrites), rules)
-        stand = {held.filter: held for held in session.all_subscriptions()}
-        asked = {filter: (session.asked_for(filter), held.qos) for filter, held in stand.items()}
+        stand = {held.filter: held for held in session.subscriptions.all()}
+        asked = {filter: (session.subscriptions.asked_for(filter), held.qos) for filter, held in stand.items()}
         denied = await judge.denied(channel, asked)
-        ended = [filter for filter in denied if session.subscription(filter) is stand[filter]]
+        ended = [filter for filter in denied if session.subscriptions.find(filter) is stand[filter]]
         if not ended or channel.has_ended():
             return []
         dropped, left = drop_waiting(session, ended)

@@ -30,7 +30,7 @@ from flockmq.plugins.points import Client
 from flockmq.protocol.channel import Channel
 from flockmq.routing.retained_index import RetainedIndex
 from flockmq.routing.router import Router
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.local_session import LocalSession
 from flockmq.telemetry.metrics import PACKETS, reason_name
 from flockmq.telemetry.sample import Sample
@@ -164,7 +164,7 @@ class SysTopics:
             for topic, payload in found:
                 assert isinstance(payload, bytes)
                 message = publication(session.sink.protocol_version, 0, True, topic, payload, b"")
-                self._router.send(session, message, 0, True, subscription.identifiers)
+                self._router.delivery.send(session, message, 0, True, subscription.identifiers)
 
     def _current(self) -> RetainedIndex:
         """All values, not older than `SYSTEM_VALUES_MAX_S`."""
@@ -280,7 +280,7 @@ class SysTopics:
         fan = router.route(topic).fanout
         if not topic.startswith(LOCAL):
             router.forward(fan, message, _nobody_waits)
-        router.deliver(fan, message, None)
+        router.delivery.deliver(fan, message, None)
 
 
 def _nobody_waits() -> None:

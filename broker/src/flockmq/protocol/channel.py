@@ -101,9 +101,9 @@ class Channel(Publisher):
     def can_answer(self) -> bool:
         return self.state == CONNECTED
 
-    def is_crowded(self) -> bool:
+    def is_congested(self) -> bool:
         session = self.session
-        return session is not None and session.is_crowded()
+        return session is not None and session.is_congested()
 
     # Bytes in.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flockmq.protocol.publish_queue import Inbound
     from flockmq.protocol.publisher import Publisher
     from flockmq.protocol.subscribe import SubscribeRequest
-    from flockmq.routing.subscription import Subscription
+    from flockmq.routing.subscriber import Subscription
     from flockmq.session.local_session import LocalSession
 
 

@@ -25,6 +25,7 @@ from flockmq.bounds import INBOUND_BYTES, INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYT
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.ports import ALLOWED, DENIED
+from flockmq.routing.held_publishers import HeldLine
 
 if TYPE_CHECKING:
     from flockmq.protocol.publisher import Publisher
@@ -98,7 +99,7 @@ class Inbound:
 
 
 @mypyc_attr(acyclic=True)
-class PublishQueue:
+class PublishQueue(HeldLine):
     """The publishes of one client that wait; the client is told in their order. A message goes through four queues:
     from the first that is CHECKING on, from the first that is ASKING on, from the first that is LOGGING on, and those
     that were delivered.
@@ -106,10 +107,11 @@ class PublishQueue:
 
     __slots__ = (
         "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_untold",
-        "channel", "is_held",
+        "channel",
     )  # fmt: skip
 
     def __init__(self, channel: Publisher) -> None:
+        super().__init__()
         self.channel = channel
         self._checking: deque[Inbound] = deque()
         self._asking: deque[Inbound] = deque()
@@ -122,8 +124,6 @@ class PublishQueue:
         """Its client publishes elsewhere already."""
         self._untold: Inbound | None = None
         """The last that was refused so that its client, if it is gone before it is told, sends it again."""
-        self.is_held: bool = False
-        """It waits for newer tables, and the router counts its bytes."""
 
     def __len__(self) -> int:
         return len(self._checking) + len(self._asking) + len(self._logging) + len(self._delivered)
@@ -138,8 +138,13 @@ class PublishQueue:
     def size_bytes(self) -> int:
         return self._bytes + INBOUND_BYTES * len(self)
 
+    def is_left(self) -> bool:
+        return not self.channel.can_answer()
+
+    def is_repeated(self) -> bool:
+        return self.channel.repeats
+
     def is_logged(self) -> bool:
-        """The log has one of them, or was given it."""
         return any(inbound.message.must_be_logged() for inbound in self._logging)
 
     def give_up(self) -> None:
@@ -270,7 +275,7 @@ class PublishQueue:
         if asked < 0:
             _refuse(inbound)
             return
-        router.deliver(fan, message, self.channel)
+        router.delivery.deliver(fan, message, self.channel)
         if fan.reaches_nobody():
             inbound.reason = Reason.NO_MATCHING_SUBSCRIBERS
         inbound.waits += asked  # those who answered at once were taken off already

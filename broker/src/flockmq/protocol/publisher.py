@@ -23,7 +23,7 @@ from flockmq.protocol.ports import ALLOWED, ASKED, PUBLISH, NodePort
 from flockmq.protocol.principal import ANONYMOUS, Principal
 from flockmq.protocol.publish_queue import ASKING, CHECKING, DONE, LOGGING, READY, Inbound, PublishQueue
 from flockmq.routing import fast_path
-from flockmq.routing.back_pressure import Paced
+from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
@@ -34,16 +34,14 @@ _ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class Publisher(Paced):
+class Publisher(PausablePublisher):
     """`plain`: the zone lets all heads of the router take the fast road; `must_authorize`: what the client publishes
-    and subscribes to is asked of the port; `allowed` are packet heads that may take the fast road, because they were
-    checked on the ordinary one (None: all, nothing is checked).
+    and subscribes to is asked of the port.
     """
 
     __slots__ = (
         "_left_as",
         "aliases",
-        "allowed",
         "limits",
         "line",
         "line_paused",
@@ -52,11 +50,13 @@ class Publisher(Paced):
         "port",
         "principal",
         "repeats",
+        "router",
         "session",
     )
 
     def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
-        super().__init__(router, 4)
+        super().__init__(router.pauses, 4)
+        self.router = router
         self.port = port
         self.limits = limits
         self.session: LocalSession | None = None
@@ -65,14 +65,13 @@ class Publisher(Paced):
         """It is gone, and its session lasts: it sends again what wasn't acknowledged [MQTT-4.4.0-1]."""
         self.principal: Principal = ANONYMOUS
         self.must_authorize: bool = False
-        self.allowed: set[bytes] | None = set() if limits.strict_mode else None
+        self.allowed = set() if limits.strict_mode else None
         self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
         self.aliases: IncomingAliases | None = None
         self.line: PublishQueue | None = None
         self.line_paused: bool = False
 
     def client_id(self) -> bytes:
-        """Empty before CONNECT; it stays when the client is gone, whose messages may still be on their way."""
         session = self.session
         return self._left_as if session is None else session.client_id
 
@@ -217,7 +216,7 @@ class Publisher(Paced):
                 reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
                 if (fan.crosses or fan.groups) and router.forward(fan, message, _nobody_waits, self) < 0:
                     reason = Reason.QUOTA_EXCEEDED
-                router.deliver(fan, message, self)
+                router.delivery.deliver(fan, message, self)
                 self.acknowledge(message.qos, message.packet_id, reason)
                 return
         inbound = Inbound(self, message, state)

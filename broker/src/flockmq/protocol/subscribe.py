@@ -24,7 +24,7 @@ from flockmq.protocol.ports import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
 from flockmq.quotas import FilterRoom
 from flockmq.routing.filter_index import has_wildcard, shape_of
 from flockmq.routing.router import Router
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
 
@@ -201,7 +201,7 @@ class SubscribeRequest:
         if session.usage is None:
             self._has_room()
             return
-        wanted = [filter for filter, _ in self.wanted() if session.subscription(filter) is None]
+        wanted = [filter for filter, _ in self.wanted() if session.subscriptions.find(filter) is None]
         self.channel.pause()
         FilterRoom(session.usage, wanted, self._may_go_on).make()
 
@@ -218,7 +218,7 @@ class SubscribeRequest:
         self._release_unused()
 
     def _release_unused(self) -> None:
-        unused = [filter for filter in self._granted if self.session.subscription(filter) is None]
+        unused = [filter for filter in self._granted if self.session.subscriptions.find(filter) is None]
         if unused:
             self.channel.port.unrouted(self.session, unused)
 
@@ -271,7 +271,7 @@ class SubscribeRequest:
 
     def _subscribe(self, request: Request, filter: bytes, identifiers: bytes) -> int:
         router = self.channel.router
-        older = self.session.subscription(filter)
+        older = self.session.subscriptions.find(filter)
         placed = place(router, self.session, filter, request.qos, request.options, identifiers)
         if isinstance(placed, int):
             return placed
@@ -287,7 +287,7 @@ class SubscribeRequest:
         """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
         channel = self.channel
         if reason >= 0x80:
-            gone = [made.filter for made in self.made if self.session.subscription(made.filter) is made]
+            gone = [made.filter for made in self.made if self.session.subscriptions.find(made.filter) is made]
             channel.port.unsubscribe(channel, self.session, gone)
         if channel.has_ended():
             return
@@ -332,10 +332,10 @@ def place(
     no_local, as_published = options & NO_LOCAL != 0, options & RETAIN_AS_PUBLISHED != 0
     granted = min(qos, limits.max_qos_allowed)
     subscription = Subscription(session, filter, granted, no_local, as_published, identifiers)
-    older = session.subscription(filter)
+    older = session.subscriptions.find(filter)
     if older is None and not _has_room(session, filter):
         return Reason.QUOTA_EXCEEDED
-    if wild and not session.may_have_shape(shape_of(filter)):
+    if wild and not session.subscriptions.may_have_shape(shape_of(filter), limits.max_wildcard_shapes):
         return Reason.QUOTA_EXCEEDED
     router.add(subscription)
     if older is not None:
@@ -348,9 +348,9 @@ def place(
 
 def _has_room(session: LocalSession, filter: bytes) -> bool:
     """By the client's own limits, and its user's quota."""
-    if session.subscription_count() >= session.limits.max_subscriptions:
+    if len(session.subscriptions) >= session.limits.max_subscriptions:
         return False
-    if session.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
+    if session.subscriptions.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
         return False
     return session.usage is None or session.usage.may_subscribe(filter)
 

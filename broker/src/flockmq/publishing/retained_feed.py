@@ -26,8 +26,7 @@ from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.quotas import StoredBytes
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.retained_index import RetainedIndex
-from flockmq.routing.subscription import Subscription
-from flockmq.session.local_session import LocalSession
+from flockmq.routing.subscriber import Subscriber, Subscription
 
 _ROOM_MIN_S: Final = 0.005
 _ROOM_MAX_S: Final = 0.25
@@ -172,7 +171,7 @@ class Feeds:
         self._catch_up = catch_up
         self._flush = flush
         self._clock = clock
-        self._owed: dict[LocalSession, dict[bytes, Owed]] = {}
+        self._owed: dict[Subscriber, dict[bytes, Owed]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -194,7 +193,7 @@ class Feeds:
             if older is not None:
                 self._retained.settled((older,))
 
-    async def _feed(self, session: LocalSession) -> None:
+    async def _feed(self, session: Subscriber) -> None:
         queue = self._owed[session]
         try:
             while queue:
@@ -205,20 +204,20 @@ class Feeds:
                 self._retained.settled((owed,))
                 if queue.get(owed.subscription.filter) is owed:
                     del queue[owed.subscription.filter]
-                    if session.subscription(owed.subscription.filter) is owed.subscription:
+                    if session.subscriptions.find(owed.subscription.filter) is owed.subscription:
                         self._giving.gave_all(owed.subscription)
         finally:
             self._retained.settled(queue.values())
             del self._owed[session]
 
-    async def _see_all(self, session: LocalSession, owed: Owed) -> None:
+    async def _see_all(self, session: Subscriber, owed: Owed) -> None:
         """However long the log is away."""
         while not await self._catch_up():
-            if session.subscription(owed.subscription.filter) is not owed.subscription:
+            if session.subscriptions.find(owed.subscription.filter) is not owed.subscription:
                 return
             await asyncio.sleep(RETAINED_BACK_S)
 
-    async def _send(self, session: LocalSession, owed: Owed) -> None:
+    async def _send(self, session: Subscriber, owed: Owed) -> None:
         subscription = owed.subscription
         filter = subscription.filter
         given = self._giving.given(subscription)
@@ -234,25 +233,25 @@ class Feeds:
                     continue
                 if not _has_room(session, qos, len(message.packet)):
                     await self._room(session, qos, len(message.packet))
-                if session.subscription(filter) is not subscription:
+                if session.subscriptions.find(filter) is not subscription:
                     return
                 self._giving.give(subscription, topic, message, qos)
             self._flush()
             await asyncio.sleep(0)
 
-    async def _room(self, session: LocalSession, qos: int, size_bytes: int) -> None:
+    async def _room(self, session: Subscriber, qos: int, size_bytes: int) -> None:
         self._flush()
         pause_s = _ROOM_MIN_S
         while True:
-            await asyncio.sleep(RETAINED_BACK_S if session.is_away() else pause_s)
-            if session.subscriptions is None or _has_room(session, qos, size_bytes):
+            await asyncio.sleep(RETAINED_BACK_S if not session.is_connected() else pause_s)
+            if not len(session.subscriptions) or _has_room(session, qos, size_bytes):
                 return
             pause_s = min(2 * pause_s, _ROOM_MAX_S)
 
 
-def _has_room(session: LocalSession, qos: int, size_bytes: int) -> bool:
+def _has_room(session: Subscriber, qos: int, size_bytes: int) -> bool:
     return (
-        not session.is_away()
+        session.is_connected()
         and session.sink.out_bytes <= SINK_DRAINED_BYTES
         and (qos == 0 or session.has_room(size_bytes))
     )

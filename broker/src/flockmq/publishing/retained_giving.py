@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flockmq.mqtt.message import Publish
 from flockmq.routing.router import Router
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 
 
 class RetainedGiving:
@@ -23,7 +23,7 @@ class RetainedGiving:
 
     def give(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
         """The message that is retained for the topic."""
-        self._router.send(subscription.session, message, qos, True, subscription.identifiers)
+        self._router.delivery.send(subscription.session, message, qos, True, subscription.identifiers)
 
     def gave_all(self, subscription: Subscription) -> None:
         """It isn't owed anything any more."""

@@ -213,7 +213,7 @@ class Unattended:
             offer.groups = list(fan.groups)
             asked = router.forward_to_all(fan, message, offer.one)  # amid which some accept it
             offer.waits += max(0, asked)
-            router.deliver(fan, message, None)
+            router.delivery.deliver(fan, message, None)
         offer.groups = [group for group in offer.groups if not self._give_to(group, offer, message)]
         if offer.groups:
             return False

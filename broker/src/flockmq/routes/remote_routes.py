@@ -14,7 +14,7 @@ from typing import Final, Self
 from flockmq.rlog.shards import NodeInfo
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.router import Router
-from flockmq.routing.sink import NodeTarget, SlotTarget
+from flockmq.routing.targets import NodeTarget, SlotTarget
 
 FindPeer = Callable[[str], NodeTarget | None]
 

@@ -1,7 +1,7 @@
 """Who gets a message: what a topic matched, sorted once so that the hot path only walks lists.
 
 A fan-out is made when a topic is first seen and shared by all topics that matched the same subscriptions, which lets
-the ingress hand a whole run of packets of different topics to their one fan-out as one chunk.
+the fast road hand a whole run of packets of different topics to their one fan-out as one chunk.
 
 What always holds: a session stands in a fan-out once, with the highest QoS and all the identifiers of its matching
 subscriptions [MQTT-3.3.4-2, MQTT-3.3.4-3].
@@ -12,23 +12,22 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from flockmq.routing.shared_groups import Group
-from flockmq.routing.sink import NodeTarget, Sink, SlotTarget
-from flockmq.routing.subscription import Subscription
-from flockmq.session.local_session import LocalSession
+from flockmq.routing.sink import Sink
+from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.routing.targets import NodeTarget, SlotSet, SlotTarget
 
 
 @mypyc_attr(acyclic=True)
 class Fanout:
     """`sinks4`, `sinks5`: those whom a QoS 0 run reaches as it is; `special`: those who need a form of their own;
     `deliveries`: all local subscribers, `special` among them; `peers`: other nodes that have subscribers;
-    `groups`: shared subscriptions, of each of which one member gets it; `slots`: where sessions that last want it;
-    `lanes`: the courier's way there, as it was at its `lanes_view`; `crosses`: it may go to other nodes, or to homes.
+    `groups`: shared subscriptions, of each of which one member gets it; `slots`: where sessions that last want it
+    (None: nowhere); `crosses`: it may go to other nodes, or to owners of slots.
     `sessions4`, `sessions5`: everybody, where a QoS 1 packet of that version reaches all as it is; else None.
     """
 
     __slots__ = (
-        "crosses", "deliveries", "groups", "lanes", "lanes_view", "peers", "sessions4", "sessions5", "sinks4", "sinks5",
-        "slots", "special",
+        "crosses", "deliveries", "groups", "peers", "sessions4", "sessions5", "sinks4", "sinks5", "slots", "special",
     )  # fmt: skip
 
     def __init__(
@@ -37,9 +36,7 @@ class Fanout:
         self.deliveries = deliveries
         self.peers = peers
         self.groups = groups
-        self.slots = slots
-        self.lanes: list[Sink] = []
-        self.lanes_view: int = -1
+        self.slots: SlotSet | None = SlotSet(slots) if slots else None
         self.crosses: bool = len(peers) > 0 or len(slots) > 0
         self.sinks4: list[Sink] = []
         self.sinks5: list[Sink] = []
@@ -56,9 +53,9 @@ class Fanout:
         self.sessions5 = self._all_sessions(5)
 
     def reaches_nobody(self) -> bool:
-        return not self.deliveries and not self.peers and not self.groups and not self.slots
+        return not self.deliveries and not self.peers and not self.groups and self.slots is None
 
-    def _all_sessions(self, version: int) -> list[LocalSession] | None:
+    def _all_sessions(self, version: int) -> list[Subscriber] | None:
         if self.crosses or self.groups or self.special:
             return None
         if version == 5 and not self.deliveries:  # which PUBACK says [section 3.4.2.1]
@@ -74,7 +71,7 @@ def build(matched: list[object]) -> Fanout:
     peers: list[NodeTarget] = []
     groups: list[Group] = []
     slots: dict[int, None] = {}
-    by_session: dict[LocalSession, Subscription] = {}
+    by_session: dict[Subscriber, Subscription] = {}
     for target in matched:
         if isinstance(target, Subscription):
             known = by_session.get(target.session)

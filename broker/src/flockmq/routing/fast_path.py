@@ -10,20 +10,16 @@ authorized only those whose head it was allowed before.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import check_topic_name
+from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.fanout import Fanout
 from flockmq.routing.router import Head, Router
 from flockmq.routing.sink import CONGESTED
 
-if TYPE_CHECKING:
-    from flockmq.protocol.publisher import Publisher
 
-
-def scan(router: Router, data: bytes, at: int, version: int, publisher: Publisher | None) -> int:
+def scan(router: Router, data: bytes, at: int, version: int, publisher: PausablePublisher | None) -> int:
     """Emit the run of plain packets that starts at `at`; where the first other or incomplete one starts.
 
     `publisher` None: the packets were forwarded by another node, and go to local subscribers only.
@@ -61,7 +57,7 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Publishe
     return at
 
 
-def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Publisher) -> int:
+def scan_acknowledged(router: Router, data: bytes, at: int, publisher: PausablePublisher) -> int:
     """Deliver and acknowledge the run of plain QoS 1 packets that starts at `at`; where the first other one starts.
 
     Only those that reach everybody at once as they are: other nodes' acceptance is waited for on the ordinary road.
@@ -70,6 +66,7 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Publisher
     heads = router.acknowledged_heads5 if version == 5 else router.acknowledged_heads4
     tail = 3 if version == 5 else 2
     allowed = publisher.allowed
+    delivery = router.delivery
     size = 0
     end = len(data)
     acknowledged: list[bytes] = []
@@ -97,9 +94,9 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: Publisher
             break
         packet = data[at:next_at]
         for session in sessions:
-            router.acknowledged_send(session, packet, packet_id, 1)
+            delivery.offer(session, packet, packet_id, 1)
             if session.sink.flow == CONGESTED:
-                router.pause(session.sink, publisher)
+                router.pauses.pause(session.sink, publisher)
         acknowledged.append(data[id_at : id_at + 2])
         at = next_at
         if publisher.paused:

@@ -8,7 +8,7 @@ from flockmq.mqtt.message import parse_publish
 from flockmq.routing import fast_path
 from flockmq.routing.message_id import ORIGIN, ORIGIN_BYTES
 from flockmq.routing.router import Router
-from flockmq.routing.shared_delivery import SHARED
+from flockmq.routing.shared_items import SHARED
 
 
 def take(router: Router, version: int, chunk: bytes) -> None:
@@ -33,11 +33,11 @@ def take(router: Router, version: int, chunk: bytes) -> None:
 
 def take_run(router: Router, version: int, chunk: bytes, publisher: bytes) -> None:
     """Deliver QoS 0 packets that `publisher`, a client id, published (for no-local). Raises PacketError."""
-    router.publishing = publisher
+    router.delivery.publishing = publisher
     try:
         take(router, version, chunk)
     finally:
-        router.publishing = b""
+        router.delivery.publishing = b""
 
 
 def _take_once(router: Router, version: int, chunk: bytes) -> None:
@@ -59,7 +59,7 @@ def _deliver(router: Router, version: int, chunk: bytes, at: int, origin: bytes)
         raise malformed("forwarded bytes that aren't whole PUBLISH packets")
     message = parse_publish(chunk, at, body, end, version)
     message.origin = origin
-    message.publisher = router.publishing
+    message.publisher = router.delivery.publishing
     router.counters.messages_arrived += 1
-    router.deliver(router.route(message.topic).fanout, message, None)
+    router.delivery.deliver(router.route(message.topic).fanout, message, None)
     return end

@@ -1,8 +1,8 @@
-"""From a topic to the sinks: the node's table of subscribers and peers, and the delivery of messages to them.
+"""From a topic to those who want it: the node's table of subscribers and peers, and who gets which message.
 
-The router owns the indexes of filters (`local`: this node's subscriptions; `remote`: its peers'), the cache of what
-each topic matched, the dirty sinks of the turn, and the pause of publishers whose subscribers can't keep up. It is
-pure: who flushes the sinks and tells the time is the listener.
+The router owns the indexes of filters (`local`: this node's subscriptions; `remote`: its peers'), and the cache of what
+each topic matched. Its `delivery` puts messages to this node's own sessions. It is pure: the reactor flushes the sinks
+and tells the time.
 
 What always holds: a cached fan-out is what the indexes would answer now; a message is put to each session once.
 
@@ -14,7 +14,6 @@ replaces the parse and the match.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from flockmq.bounds import (
     FANOUTS_MAX,
@@ -22,29 +21,24 @@ from flockmq.bounds import (
     HEADS_MAX,
     HEADS_PER_TOPIC_MAX,
     PARTIALS_MAX_BYTES,
-    SINK_LIMIT_BYTES,
     TOPIC_MAX_LEVELS,
 )
-from flockmq.mqtt.frame import remaining_length
-from flockmq.mqtt.message import NO_EXPIRY, Publish, StoredMessage, transcode_run
+from flockmq.mqtt.message import Publish, transcode_run
 from flockmq.mqtt.topics import is_exclusive, is_reserved, is_shared, is_unpublishable, matching, unwrap
 from flockmq.routing import fanout
-from flockmq.routing.away_sink import AwaySink
+from flockmq.routing.back_pressure import PausablePublisher, PublisherPauses
 from flockmq.routing.fanout import Fanout
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.held_publishers import HeldPublishers
+from flockmq.routing.local_delivery import LocalDelivery
 from flockmq.routing.match_cache import MatchCache
-from flockmq.routing.message_id import ORIGIN, Origins
+from flockmq.routing.message_id import ORIGIN
 from flockmq.routing.shared_delivery import SharedDelivery
 from flockmq.routing.shared_groups import Elsewhere
-from flockmq.routing.sink import AWAY, CONGESTED, FLOWING, LAGGING, NodeTarget, Sink, SlotDispatcher
-from flockmq.routing.subscription import Subscription
-from flockmq.session.local_session import REFUSED, SENT, LocalSession
+from flockmq.routing.sink import FLOWING, AwaySink, SinkHost
+from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet
 from flockmq.telemetry.counters import Counters
-
-if TYPE_CHECKING:
-    from flockmq.protocol.publisher import Publisher
-    from flockmq.routing.back_pressure import Paced
 
 
 class Head:
@@ -67,11 +61,10 @@ class Route:
         self.heads: list[bytes] = []
 
 
-class Router:
+class Router(SinkHost):
     """One per node. Larger packets and deeper topics than `max_packet_size` and `max_topic_levels`, the least of all
     zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
-    `courier` brings messages to sessions that last; `publishing` is the client id of who published the run at hand,
-    where that was on another node. `seed`: of how shared messages are spread; None: of the system's.
+    `courier` brings messages to sessions that last. `seed`: of how shared messages are spread; None: of the system's.
     `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` has the lines of clients that wait for it.
     """
 
@@ -82,28 +75,22 @@ class Router:
         max_topic_levels: int = TOPIC_MAX_LEVELS,
         seed: int | None = None,
     ) -> None:
-        self.counters = counters
+        super().__init__(counters)
         self.max_packet_size = max_packet_size
         self.max_topic_levels = max_topic_levels
         self.intercepts = FilterIndex()
         self.intercepts_subscriptions: bool = False
-        self.turn: list[Sink] = []
         self.local = FilterIndex()
         self.remote = FilterIndex()
-        self.shared = SharedDelivery(self, seed)
+        self.pauses = PublisherPauses(self)
+        self.delivery = LocalDelivery(self, self.pauses)
+        self.shared = SharedDelivery(self.delivery, self.changed, seed)
         self.courier: SlotDispatcher | None = None
-        self.origins = Origins()
-        self.publishing: bytes = b""
         self._forget()
-        self.congested: int = 0
         self.partial_bytes: int = 0
         self.partials_max_bytes: int = PARTIALS_MAX_BYTES
-        self.slow: dict[Paced, None] = {}
-        self._paused: dict[Sink, list[Publisher]] = {}
-        self.resumed: list[Paced] = []
         self.stale: bool = False
         self.held = HeldPublishers()
-        self.now_s: float = 0.0
         self.away4 = AwaySink(self, 4)
         self.away5 = AwaySink(self, 5)
 
@@ -128,14 +115,12 @@ class Router:
     def began(self, subscription: Subscription) -> None:
         """A filter that its session didn't have."""
         self.counters.subscriptions += 1
-        subscription.session.filter_bytes += len(subscription.filter)
         usage = subscription.session.usage
         if usage is not None:
             usage.subscribed(subscription.filter)
 
     def ended(self, subscription: Subscription) -> None:
         self.counters.subscriptions -= 1
-        subscription.session.filter_bytes -= len(subscription.filter)
         usage = subscription.session.usage
         if usage is not None:
             usage.unsubscribed(subscription.filter)
@@ -150,9 +135,9 @@ class Router:
         """It was removed, and nobody here has another one of its filter."""
         return not self.has_local(subscription.filter)
 
-    def reached_anew(self, session: LocalSession) -> None:
+    def reached_anew(self, session: Subscriber) -> None:
         """The session's client came, or left: what its subscriptions matched is matched again."""
-        for subscription in session.all_subscriptions():
+        for subscription in session.subscriptions.all():
             if is_shared(subscription.filter):
                 self.member_moved(subscription)
             else:
@@ -262,9 +247,9 @@ class Router:
             route.heads.append(head)
         return known
 
-    # Delivery.
+    # Messages.
 
-    def emit(self, fan: Fanout, chunk: bytes, version: int, count: int, publisher: Publisher | None) -> None:
+    def emit(self, fan: Fanout, chunk: bytes, version: int, count: int, publisher: PausablePublisher | None) -> None:
         """A run of `count` QoS 0 packets without properties; `publisher` None: it came from another node."""
         counters = self.counters
         if publisher is None:
@@ -273,67 +258,35 @@ class Router:
             counters.messages_received += count
         same = fan.sinks5 if version == 5 else fan.sinks4
         other = fan.sinks4 if version == 5 else fan.sinks5
-        if self.congested:
-            self._emit_carefully(same, chunk, count, publisher)
+        if self.pauses.slow:
+            self.delivery.emit_carefully(same, chunk, count, publisher)
         else:
             for sink in same:
                 sink.put(chunk)
         counters.messages_sent += count * len(same)
         if other:
             transcoded = transcode_run(chunk, 4 if version == 5 else 5)
-            self._emit_carefully(other, transcoded, count, publisher)
+            self.delivery.emit_carefully(other, transcoded, count, publisher)
             counters.messages_sent += count * len(other)
         if fan.special:
-            self._emit_special(fan.special, chunk, version, publisher)
+            self.delivery.emit_special(fan.special, chunk, version, publisher)
         if publisher is not None and fan.peers:
             for peer in fan.peers:
                 peer.put_run(version, chunk)
                 if peer.flow != FLOWING:
-                    self.pause(peer, publisher)
+                    self.pauses.pause(peer, publisher)
             counters.messages_forwarded += count * len(fan.peers)
         if publisher is not None:
-            if fan.slots:
-                courier = self._courier_for(fan, publisher)
-                courier.put_run(fan, version, chunk, publisher.client_id() if version == 5 else b"")
+            if fan.slots is not None:
+                courier = self._courier_for(fan.slots, publisher)
+                courier.put_run(fan.slots, version, chunk, publisher.client_id() if version == 5 else b"")
             for group in fan.groups:
                 self.shared.emit(group, chunk, version, count, publisher)
 
-    def emit_to(self, sink: Sink, chunk: bytes, count: int, publisher: Publisher | None) -> None:
-        """A run of `count` QoS 0 packets in the form of this one subscriber."""
-        self._emit_carefully([sink], chunk, count, publisher)
-        self.counters.messages_sent += count
-
-    def _emit_carefully(self, sinks: list[Sink], chunk: bytes, count: int, publisher: Publisher | None) -> None:
-        for sink in sinks:
-            if sink.flow == FLOWING:
-                sink.put(chunk)
-            elif sink.flow == LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
-                self.counters.dropped_slow_reader += count
-                self.counters.messages_sent -= count  # which counts all sinks of the run
-            else:
-                sink.put(chunk)
-                if publisher is not None:
-                    self.pause(sink, publisher)
-
-    def _emit_special(
-        self, subscriptions: list[Subscription], chunk: bytes, version: int, publisher: Publisher | None
-    ) -> None:
-        for packet in split_run(chunk, version):
-            packet.publisher = self.publishing
-            for subscription in subscriptions:
-                self._deliver(subscription, packet, publisher)
-
-    def deliver(self, fan: Fanout, message: Publish, publisher: Publisher | None) -> None:
-        """One message, to the local subscribers of a fan-out; a repeat of one that has an origin goes nowhere."""
-        if message.origin and not self.origins.is_new(message.origin):
-            return
-        for subscription in fan.deliveries:
-            self._deliver(subscription, message, publisher)
-
     def forward(
-        self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: Publisher | None = None
+        self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: PausablePublisher | None = None
     ) -> int:
-        """One message, to the other nodes of a fan-out, to the homes of its slots, and to one member of each of its
+        """One message, to the other nodes of a fan-out, to the owners of its slots, and to one member of each of its
         groups: how many times `on_accepted` will be called; -1: some link, lane or group has no room, the others have
         the message all the same. A message with an origin is put where all have room (`fanout_with_room`).
         """
@@ -355,7 +308,7 @@ class Router:
         twice; and what is refused for want of Redis' memory is to have no effect."""
         return message.origin != b"" or (self.courier is not None and self.courier.is_short and message.qos > 0)
 
-    def fanout_with_room(self, message: Publish, publisher: Publisher) -> Fanout | None:
+    def fanout_with_room(self, message: Publish, publisher: PausablePublisher) -> Fanout | None:
         """Where such a message goes; None: some link, lane or group has no room, and nobody is to have it.
         Members here of a group that has none are cut off, as they would be by the message.
         """
@@ -375,11 +328,11 @@ class Router:
         for peer in fan.peers:
             if not peer.takes(len(message.origin) + len(message.packet)):
                 return False
-        courier = self.courier
-        return not fan.slots or (courier is not None and courier.takes(fan, message, can_be_refused=can_be_refused))
+        courier, slots = self.courier, fan.slots
+        return slots is None or (courier is not None and courier.takes(slots, message, can_be_refused=can_be_refused))
 
     def forward_to_all(
-        self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: Publisher | None = None
+        self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: PausablePublisher | None = None
     ) -> int:
         """As `forward`, but to no group."""
         waits = 0
@@ -393,135 +346,36 @@ class Router:
                 refused = True
             else:
                 waits += 1
-        if fan.slots:
-            asked = self._send_home(fan, message, publisher, on_accepted)
+        if fan.slots is not None:
+            asked = self._send_to_owners(fan.slots, message, publisher, on_accepted)
             if asked < 0:
                 refused = True
             else:
                 waits += asked
         return -1 if refused else waits
 
-    def _send_home(
-        self, fan: Fanout, message: Publish, publisher: Publisher | None, on_accepted: Callable[[], None]
+    def _send_to_owners(
+        self, slots: SlotSet, message: Publish, publisher: PausablePublisher | None, on_accepted: Callable[[], None]
     ) -> int:
         """One message, to the sessions that last; as `SlotDispatcher.put_acknowledged`."""
-        courier = self._courier_for(fan, publisher)
+        courier = self._courier_for(slots, publisher)
         if publisher is not None:
             _name_publisher(message, publisher)
         if message.qos == 0:
-            courier.put_run(fan, message.version, message.packet, message.publisher)
+            courier.put_run(slots, message.version, message.packet, message.publisher)
             return 0
-        asked = courier.put_acknowledged(fan, message, on_accepted)
+        asked = courier.put_acknowledged(slots, message, on_accepted)
         if asked < 0:
             self.counters.dropped_no_room += 1
         return asked
 
-    def _courier_for(self, fan: Fanout, publisher: Publisher | None) -> SlotDispatcher:
+    def _courier_for(self, slots: SlotSet, publisher: PausablePublisher | None) -> SlotDispatcher:
         courier = self.courier
         assert courier is not None
         if courier.congested and publisher is not None:
-            for lane in courier.slow_lanes(fan, publisher.client_id()):
-                self.pause(lane, publisher)
+            for lane in courier.slow_lanes(slots, publisher.client_id()):
+                self.pauses.pause(lane, publisher)
         return courier
-
-    def _deliver(self, subscription: Subscription, message: Publish, publisher: Publisher | None) -> None:
-        session = subscription.session
-        sink = session.sink
-        if subscription.no_local:  # by the client id: who published it may be gone, or back on another connection
-            client_id = message.publisher if publisher is None else publisher.client_id()
-            if client_id == session.client_id:
-                return
-        qos = message.qos if message.qos < subscription.qos else subscription.qos
-        retain = message.retain and subscription.retain_as_published
-        self.send(session, message, qos, retain, subscription.identifiers)
-        if publisher is not None and sink.flow == CONGESTED:
-            self.pause(sink, publisher)
-
-    def send(
-        self, session: LocalSession, message: Publish, qos: int, retain: bool, identifiers: bytes, share: bytes = b""
-    ) -> bool:
-        """Put one message to one session, in its form; `share`: by which shared subscription. At QoS 0, what has no
-        room is dropped and counted; False: at QoS ≥ 1 the session ended for want of room.
-        """
-        sink = session.sink
-        if identifiers and sink.protocol_version == 5:
-            packet = message.form_with(qos, retain, identifiers)
-        else:
-            packet = message.form(sink.protocol_version, qos, retain)
-        if session.max_packet_bytes and len(packet) > session.max_packet_bytes:
-            self.counters.dropped_too_large += 1  # [MQTT-3.1.2-25]
-        elif qos:
-            stored: StoredMessage | None = None
-            if message.expiry_s != NO_EXPIRY:
-                stored = StoredMessage(packet, sink.protocol_version, self.now_s + message.expiry_s, share)
-            elif share:
-                stored = StoredMessage(packet, sink.protocol_version, 0.0, share)
-            return self.acknowledged_send(session, packet, message.packet_id, qos, stored)
-        elif sink.flow >= LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
-            self._unsent(session, message, packet)
-        else:
-            sink.put(packet if session.aliases is None else session.aliases.shorten(packet))
-            self.counters.messages_sent += 1
-        return True
-
-    def _unsent(self, session: LocalSession, message: Publish, packet: bytes) -> None:
-        """A QoS 0 message for a client that is away, or reads too slowly."""
-        if session.sink.flow != AWAY:
-            self.counters.dropped_slow_reader += 1
-            return
-        if not session.limits.mqueue_store_qos0:
-            self.counters.dropped_away += 1
-            return
-        if message.expiry_s == NO_EXPIRY:
-            sent = session.enqueue(packet)
-        else:
-            version = session.sink.protocol_version
-            sent = session.enqueue(StoredMessage(packet, version, self.now_s + message.expiry_s))
-        if sent >= REFUSED:
-            self.counters.dropped_queue_full += 1
-
-    def acknowledged_send(
-        self, session: LocalSession, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None
-    ) -> bool:
-        """Put one QoS ≥ 1 packet to one session; a client without room is cut off. False: its session ended with it."""
-        sent = session.send(packet, packet_id, qos, stored)
-        counters = self.counters
-        if sent == SENT:
-            counters.messages_sent += 1
-            if qos == 1:
-                counters.messages_sent_qos1 += 1
-            else:
-                counters.messages_sent_qos2 += 1
-            return True
-        if sent == REFUSED and not session.is_away():
-            session.sink.overflow()
-            if not session.is_away():  # the session ended
-                if stored is None or not stored.share:  # else another member gets it
-                    counters.dropped_queue_full += 1
-                return False
-            sent = session.enqueue(packet if stored is None else stored)
-        if sent >= REFUSED:
-            counters.dropped_queue_full += 1
-        if sent == REFUSED:
-            return True
-        counters.messages_sent += 1
-        if qos == 1:
-            counters.messages_sent_qos1 += 1
-        else:
-            counters.messages_sent_qos2 += 1
-        if session.sink.flow == FLOWING and session.is_crowded():
-            session.sink.congest()
-        return True
-
-    # Back-pressure: a congested subscriber pauses its publishers until it drains or is found to lag.
-
-    def pause(self, sink: Sink, publisher: Publisher) -> None:
-        if sink is publisher:
-            return  # its acknowledgements come behind its messages: to read on is what helps
-        waiting = self._paused.setdefault(sink, [])
-        if publisher not in waiting:
-            waiting.append(publisher)
-            publisher.pause()
 
     def go_on(self, most: int) -> bool:
         """The tables aren't stale any more: match what waited of some clients. Whether there are more."""
@@ -531,11 +385,6 @@ class Router:
                 break
             held.take_first().advance()
         return len(held.lines) > 0 and not self.stale
-
-    def release(self, sink: Sink) -> None:
-        """The sink drained, lags or is gone: its publishers go on."""
-        for publisher in self._paused.pop(sink, ()):
-            publisher.unpause()
 
 
 def _forward_to(peer: NodeTarget, message: Publish, on_accepted: Callable[[], None], *, is_awaited: bool) -> bool:
@@ -549,21 +398,7 @@ def _forward_to(peer: NodeTarget, message: Publish, on_accepted: Callable[[], No
     return peer.put_until_accepted(version, packet, on_accepted)
 
 
-def _name_publisher(message: Publish, publisher: Publisher) -> None:
-    """For No Local at homes."""
+def _name_publisher(message: Publish, publisher: PausablePublisher) -> None:
+    """For No Local where sessions last."""
     if publisher.protocol_version == 5:
         message.publisher = publisher.client_id()
-
-
-def split_run(chunk: bytes, version: int) -> list[Publish]:
-    """The messages of a run of QoS 0 packets without properties."""
-    messages: list[Publish] = []
-    at = 0
-    while at < len(chunk):
-        length, body = remaining_length(chunk, at + 1, 0)
-        topic_end = body + 2 + (chunk[body] << 8 | chunk[body + 1])
-        end = body + length
-        payload_at = topic_end + 1 if version == 5 else topic_end
-        messages.append(Publish(chunk[at:end], version, 0, False, chunk[body + 2 : topic_end], 0, b"", payload_at - at))
-        at = end
-    return messages

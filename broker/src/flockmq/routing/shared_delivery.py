@@ -18,15 +18,13 @@ durably where its session lasts, or in the resend buffer of the link to its node
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from flockmq.bounds import SHARED_DEALS_MAX, SHARED_HOPS_MAX
-from flockmq.mqtt import frame
-from flockmq.mqtt.errors import malformed
-from flockmq.mqtt.frame import remaining_length, varint
-from flockmq.mqtt.message import Publish, StoredMessage, packet_id_offset, parse_publish, topic_of, transcode_run
+from flockmq.mqtt.message import Publish, StoredMessage, topic_of, transcode_run
 from flockmq.routing import shared_deals
+from flockmq.routing.back_pressure import PausablePublisher
+from flockmq.routing.local_delivery import LocalDelivery
 from flockmq.routing.message_id import ORIGIN, ORIGIN_BYTES
 from flockmq.routing.shared_groups import (
     HASH_CLIENTID,
@@ -38,32 +36,33 @@ from flockmq.routing.shared_groups import (
     PickedMember,
     SharedGroups,
 )
-from flockmq.routing.sink import CONGESTED, FLOWING, NodeTarget
-from flockmq.routing.subscription import Subscription
-from flockmq.session.local_session import AWAITS_PUBACK, LocalSession
+from flockmq.routing.shared_items import (
+    HOPPED,
+    HOPS_SHIFT,
+    PLAIN,
+    SHARED,
+    Item,
+    message_of,
+    packets_of,
+    unwrap_named,
+    without_identifiers,
+    wrap,
+    wrapped_bytes,
+)
+from flockmq.routing.sink import CONGESTED, FLOWING
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import NodeTarget
 
-if TYPE_CHECKING:
-    from flockmq.protocol.publisher import Publisher
-    from flockmq.routing.router import Router
-
-SHARED: Final = 0x80
-"""Added to the MQTT version of what is forwarded: its chunks are items."""
-_HOPPED: Final = 1
-_PLAIN: Final = 2
-_HOPS_SHIFT: Final = 2
-"""How often it was passed on stands above these; the first release knows that it was, alone."""
 _TRIES_MAX: Final = 16
-
-_ITEM: Final = Struct(">HIBI")
-"""Bytes of the filter, number, flags, bytes of the run; then the filter, and the run."""
 
 
 class SharedDelivery(SharedGroups):
     """One per router."""
 
-    def __init__(self, router: Router, seed: int | None) -> None:
-        super().__init__(router.changed, seed)
-        self._router = router
+    def __init__(self, delivery: LocalDelivery, on_filter: Callable[[bytes], None], seed: int | None) -> None:
+        super().__init__(on_filter, seed)
+        self._delivery = delivery
+        self._counters = delivery.counters
         self.on_refused: Callable[[Group, Publish, Callable[[], None]], None] = _stays_dropped
         """Nobody of the group had room for a message that can't be refused, and it was counted as dropped; with whom to
         tell when somebody has it."""
@@ -72,11 +71,11 @@ class SharedDelivery(SharedGroups):
         self._returned: list[StoredMessage] = []
         self._returning: bool = False
 
-    def emit(self, group: Group, run: bytes, version: int, count: int, publisher: Publisher) -> None:
+    def emit(self, group: Group, run: bytes, version: int, count: int, publisher: PausablePublisher) -> None:
         """Spread a run of `count` QoS 0 packets without properties."""
         total = self.lay_out(group)
         if total == 0:
-            self._router.counters.dropped_no_member += count
+            self._counters.dropped_no_member += count
             return
         client_id = publisher.client_id()
         strategy = self.strategy
@@ -84,7 +83,7 @@ class SharedDelivery(SharedGroups):
             topic = topic_of(run) if strategy == HASH_TOPIC else b""
             self._emit_to(group, self.pick(group, client_id, topic), run, version, count, publisher)
             return
-        packets = _packets(run)
+        packets = packets_of(run)
         if strategy in (ROUND_ROBIN, ROUND_ROBIN_PER_GROUP):
             first = self.next_turn(group, client_id, total, count)
             for place in range(min(total, count)):
@@ -104,35 +103,47 @@ class SharedDelivery(SharedGroups):
             self._emit_to(group, self.at(group, number), b"".join(hand), version, len(hand), publisher)
 
     def _emit_to(
-        self, group: Group, target: PickedMember, run: bytes, version: int, count: int, publisher: Publisher | None
+        self,
+        group: Group,
+        target: PickedMember,
+        run: bytes,
+        version: int,
+        count: int,
+        publisher: PausablePublisher | None,
     ) -> None:
         peer = target.peer
         if peer is None:
             assert target.subscription is not None
             self._run_here(group, target.subscription, run, version, count, publisher)
             return
-        peer.put_run(version | SHARED, wrap(group.filter, target.number, _PLAIN, run))
-        self._router.counters.messages_forwarded += count
+        peer.put_run(version | SHARED, wrap(group.filter, target.number, PLAIN, run))
+        self._counters.messages_forwarded += count
         self._pause_for(peer, publisher)
 
-    def _pause_for(self, peer: NodeTarget, publisher: Publisher | None) -> None:
+    def _pause_for(self, peer: NodeTarget, publisher: PausablePublisher | None) -> None:
         if publisher is not None and (way := peer.way(publisher.client_id())).flow != FLOWING:
-            self._router.pause(way, publisher)
+            self._delivery.pauses.pause(way, publisher)
 
     def _run_here(
-        self, group: Group, member: Subscription, run: bytes, version: int, count: int, publisher: Publisher | None
+        self,
+        group: Group,
+        member: Subscription,
+        run: bytes,
+        version: int,
+        count: int,
+        publisher: PausablePublisher | None,
     ) -> None:
         sink = member.session.sink
         if not member.is_plain():
-            for packet in _packets(run):
-                self._put(group, member, _message(packet, version), publisher)
+            for packet in packets_of(run):
+                self._put(group, member, message_of(packet, version), publisher)
             return
         if sink.protocol_version != version:
             run = transcode_run(run, sink.protocol_version)
-        self._router.emit_to(sink, run, count, publisher)
+        self._delivery.emit_to(sink, run, count, publisher)
 
     def dispatch(
-        self, group: Group, message: Publish, publisher: Publisher | None, on_accepted: Callable[[], None]
+        self, group: Group, message: Publish, publisher: PausablePublisher | None, on_accepted: Callable[[], None]
     ) -> int:
         """One message, to one member: 1 if it is on another node, which will call `on_accepted` (at QoS ≥ 1), 0 if not;
         -1: there was no room for it. Where one node or member has no room another is tried.
@@ -142,7 +153,7 @@ class SharedDelivery(SharedGroups):
             if deal is not None:
                 return self._dispatch_once(group, deal, message, publisher, on_accepted)
         if self.lay_out(group) == 0:
-            self._router.counters.dropped_no_member += 1
+            self._counters.dropped_no_member += 1
             return 0
         target = self.pick(group, b"" if publisher is None else publisher.client_id(), message.topic)
         return self._dispatch_to(target, group, message, publisher, on_accepted)
@@ -152,7 +163,7 @@ class SharedDelivery(SharedGroups):
         target: PickedMember,
         group: Group,
         message: Publish,
-        publisher: Publisher | None,
+        publisher: PausablePublisher | None,
         on_accepted: Callable[[], None],
     ) -> int:
         full: list[NodeTarget] = []
@@ -171,7 +182,7 @@ class SharedDelivery(SharedGroups):
             if another is None:
                 break
             target = another
-        self._router.counters.dropped_no_room += 1
+        self._counters.dropped_no_room += 1
         return -1
 
     # Once.
@@ -193,7 +204,7 @@ class SharedDelivery(SharedGroups):
         other: PickedMember | None = target
         while other is not None and len(full) < _TRIES_MAX:
             peer = other.peer
-            if peer is None or peer.takes(_size(group, message)):
+            if peer is None or peer.takes(wrapped_bytes(group.filter, message.packet)):
                 return other
             full.append(peer)
             other = self.another(group, full)
@@ -207,7 +218,7 @@ class SharedDelivery(SharedGroups):
         group: Group,
         deal: shared_deals.Deal,
         message: Publish,
-        publisher: Publisher | None,
+        publisher: PausablePublisher | None,
         on_accepted: Callable[[], None],
     ) -> int:
         """As `dispatch`, never -1: to whom it was dealt, and to nobody else if that took it."""
@@ -216,12 +227,12 @@ class SharedDelivery(SharedGroups):
         if peer is not None:
             item = wrap(group.filter, deal.number, 0, message.packet)
             if peer.put_once(message.version | SHARED, name, item, on_accepted):
-                self._router.counters.messages_forwarded += 1
+                self._counters.messages_forwarded += 1
                 self._pause_for(peer, publisher)
                 return 1
             asked = -1
-            self._router.counters.dropped_no_room += 1
-        elif not self._router.origins.is_new(name):  # this node dealt it out
+            self._counters.dropped_no_room += 1
+        elif not self._delivery.origins.is_new(name):  # this node dealt it out
             return 0
         else:
             asked = self._deal_here(group, deal, message, publisher, on_accepted)
@@ -235,7 +246,7 @@ class SharedDelivery(SharedGroups):
         group: Group,
         deal: shared_deals.Deal,
         message: Publish,
-        publisher: Publisher | None,
+        publisher: PausablePublisher | None,
         on_accepted: Callable[[], None],
     ) -> int:
         """As `dispatch`. It was dealt to this node, or to one that is gone."""
@@ -253,7 +264,7 @@ class SharedDelivery(SharedGroups):
             deal = shared_deals.find(message.deals, group.filter)
             peer = None if deal is None else self._dealt_to(deal)
             if peer is not None:
-                if not peer.takes(ORIGIN_BYTES + _size(group, message)):
+                if not peer.takes(ORIGIN_BYTES + wrapped_bytes(group.filter, message.packet)):
                     return False
                 continue
             tries = 0
@@ -269,7 +280,7 @@ class SharedDelivery(SharedGroups):
         size = len(message.packet)
         for peer in group.peers:
             if peer is not None:
-                if peer.takes(_size(group, message)):
+                if peer.takes(wrapped_bytes(group.filter, message.packet)):
                     return True
             elif any(member.qos == 0 or member.session.takes(size) for member in group.members_here()):
                 return True
@@ -283,18 +294,17 @@ class SharedDelivery(SharedGroups):
             peer.put_run(message.version | SHARED, item)
         elif not peer.put_acknowledged(message.version | SHARED, item, on_accepted):
             return False
-        self._router.counters.messages_forwarded += 1
+        self._counters.messages_forwarded += 1
         return True
 
-    def _put(self, group: Group, member: Subscription, message: Publish, publisher: Publisher | None) -> bool:
+    def _put(self, group: Group, member: Subscription, message: Publish, publisher: PausablePublisher | None) -> bool:
         """Give one message to a member here; False: its session ended for want of room."""
         qos = message.qos if message.qos < member.qos else member.qos
         retain = message.retain and member.retain_as_published
-        session = member.session
-        router = self._router
-        taken = router.send(session, message, qos, retain, member.identifiers, group.filter)
+        session, delivery = member.session, self._delivery
+        taken = delivery.send(session, message, qos, retain, member.identifiers, group.filter)
         if publisher is not None and session.sink.flow == CONGESTED:
-            router.pause(session.sink, publisher)
+            delivery.pauses.pause(session.sink, publisher)
         return taken
 
     def take(self, version: int, chunk: bytes) -> None:
@@ -303,8 +313,8 @@ class SharedDelivery(SharedGroups):
         """
         plain = version & ~ORIGIN
         names: list[bytes] = []
-        for place, item in enumerate(_items(version, chunk, names)):
-            if names and not self._router.origins.is_new(names[place]):
+        for place, item in enumerate(unwrap_named(version, chunk, names)):
+            if names and not self._delivery.origins.is_new(names[place]):
                 continue
             group = self.groups.get(item.filter)
             if group is None:
@@ -315,61 +325,45 @@ class SharedDelivery(SharedGroups):
     def deal(self, group: Group, item: Item, version: int) -> None:
         """To the member here of that number, or, where it has no room, to any other. Raises PacketError."""
         member = self.member_here(group, item.number)
-        if item.flags & _PLAIN:
-            count = len(_packets(item.run))
-            self._router.counters.messages_arrived += count
+        if item.flags & PLAIN:
+            count = len(packets_of(item.run))
+            self._counters.messages_arrived += count
             self._run_here(group, member, item.run, version, count, None)
             return
-        message = _message(item.run, version)
-        self._router.counters.messages_arrived += 1
+        message = message_of(item.run, version)
+        self._counters.messages_arrived += 1
         if not self._put(group, member, message, None):
             self._again(self.group(item.filter), message)
 
     def pass_on(self, item: Item, version: int, here: NodeTarget | None) -> None:
         """No member is `here` any more (None: on this node): the items go to another. Raises PacketError."""
-        packets = _packets(item.run)
-        hops = item.flags >> _HOPS_SHIFT
+        packets = packets_of(item.run)
+        hops = item.flags >> HOPS_SHIFT
         group = self.group(item.filter) if hops < SHARED_HOPS_MAX else None
         target = None if group is None else self.another(group, [] if here is None else [here])
         if group is None or target is None:
-            self._router.counters.dropped_no_member += len(packets)
+            self._counters.dropped_no_member += len(packets)
             return
-        flags = _HOPPED | hops + 1 << _HOPS_SHIFT
+        flags = HOPPED | hops + 1 << HOPS_SHIFT
         for packet in packets:
-            message = _message(packet, version)
+            message = message_of(packet, version)
             if target.peer is None:
                 assert target.subscription is not None
                 if not self._put(group, target.subscription, message, None):
                     self._again(self.group(item.filter), message)
             elif not self._send(target.peer, group, target.number, flags, message, _nobody_waits):
-                self._router.counters.dropped_no_room += 1
+                self._counters.dropped_no_room += 1
                 self.on_refused(group, message, _nobody_waits)
 
     def returned(self, version: int, chunk: bytes) -> None:
         """Items for a node that was purged before it accepted them: other members get them."""
         names: list[bytes] = []
-        for place, item in enumerate(_items(version, chunk, names)):
-            if names and not self._router.origins.is_new(names[place]):
+        for place, item in enumerate(unwrap_named(version, chunk, names)):
+            if names and not self._delivery.origins.is_new(names[place]):
                 continue
             group = self.group(item.filter)
-            for packet in _packets(item.run):
-                self._again(group, _message(packet, version & ~ORIGIN))
-
-    def left_by(self, session: LocalSession) -> list[StoredMessage]:
-        """The session is ending: its QoS 1 messages that weren't acknowledged, and of QoS 2 those that were never sent,
-        which are for other members [MQTT-4.8.2-5].
-        """
-        left: list[StoredMessage] = []
-        inflight = session.inflight
-        if session.kept is not None and inflight is not None:
-            for packet_id, entry in session.kept.items():
-                if inflight.get(packet_id) == AWAITS_PUBACK and isinstance(entry, StoredMessage) and entry.share:
-                    left.append(entry)
-        if session.queue is not None:
-            for entry in session.queue:
-                if isinstance(entry, StoredMessage) and entry.share:
-                    left.append(entry)
-        return left
+            for packet in packets_of(item.run):
+                self._again(group, message_of(packet, version & ~ORIGIN))
 
     def redispatch(self, left: list[StoredMessage]) -> None:
         """What a session left that ended for good, and is out of the groups."""
@@ -386,111 +380,27 @@ class SharedDelivery(SharedGroups):
             self._returning = False
 
     def _redispatch(self, stored: StoredMessage) -> None:
-        now_s = self._router.now_s
+        now_s = self._delivery.host.now_s
         packet = stored.now(now_s)
         if not packet:
-            self._router.counters.dropped_expired += 1
+            self._counters.dropped_expired += 1
             return
-        message = _message(without_identifiers(packet) if stored.version == 5 else packet, stored.version)
+        message = message_of(without_identifiers(packet) if stored.version == 5 else packet, stored.version)
         if stored.expires_s != 0.0:
             message.expiry_s = int(stored.expires_s - now_s) + 1
         self._again(self.group(stored.share), message)
 
     def _again(self, group: Group | None, message: Publish) -> None:
         if group is None:
-            self._router.counters.dropped_no_member += 1
+            self._counters.dropped_no_member += 1
         elif self.dispatch(group, message, None, _nobody_waits) >= 0:
-            self._router.counters.shared_redispatched += 1
+            self._counters.shared_redispatched += 1
         else:
             self.on_refused(group, message, _nobody_waits)
 
 
-# Items.
-
-
-class Item:
-    """What travels for one group: `number` says which member, `run` is whole PUBLISH packets of one MQTT version."""
-
-    __slots__ = ("filter", "flags", "number", "run")
-
-    def __init__(self, share_filter: bytes, number: int, flags: int, run: bytes) -> None:
-        self.filter = share_filter
-        self.number = number
-        self.flags = flags
-        self.run = run
-
-
-def wrap(share_filter: bytes, number: int, flags: int, run: bytes) -> bytes:
-    return _ITEM.pack(len(share_filter), number, flags, len(run)) + share_filter + run
-
-
-def unwrap(chunk: bytes) -> list[Item]:
-    """Raises PacketError."""
-    return _items(0, chunk, [])
-
-
-def _items(version: int, chunk: bytes, names: list[bytes]) -> list[Item]:
-    """`names` gets the ids before them, where `version` says that there are. Raises PacketError."""
-    items: list[Item] = []
-    at = 0
-    name_bytes = ORIGIN_BYTES if version & ORIGIN else 0
-    while at < len(chunk):
-        if name_bytes:
-            names.append(chunk[at : at + name_bytes])
-            at += name_bytes
-        filter_at = at + _ITEM.size
-        if filter_at > len(chunk):
-            raise malformed("a shared delivery that is cut")
-        filter_bytes, number, flags, run_bytes = _ITEM.unpack_from(chunk, at)
-        run_at = filter_at + filter_bytes
-        at = run_at + run_bytes
-        if at > len(chunk):
-            raise malformed("a shared delivery that is cut")
-        items.append(Item(chunk[filter_at:run_at], number, flags, chunk[run_at:at]))
-    return items
-
-
-def _size(group: Group, message: Publish) -> int:
-    """Of an item that one message makes."""
-    return _ITEM.size + len(group.filter) + len(message.packet)
-
-
-def without_identifiers(packet: bytes) -> bytes:
-    """A version 5 PUBLISH of QoS ≥ 1 without the subscription identifiers that stand first in its properties."""
-    properties_at = packet_id_offset(packet) + 2
-    length, first = remaining_length(packet, properties_at, 0)
-    at = first
-    while at < first + length and packet[at] == 0x0B:
-        _, at = remaining_length(packet, at + 1, 0)
-    if at == first:
-        return packet
-    _, body = remaining_length(packet, 1, 0)
-    rest = packet[body:properties_at] + varint(first + length - at) + packet[at:]
-    return packet[:1] + varint(len(rest)) + rest
-
-
-def _packets(run: bytes) -> list[bytes]:
-    """The packets of a run, each as its bytes. Raises PacketError for what isn't whole packets."""
-    packets: list[bytes] = []
-    at = 0
-    while at < len(run):
-        length, body = remaining_length(run, at + 1, 0)
-        if length == frame.INCOMPLETE or body + length > len(run):
-            raise malformed("a shared delivery whose packets aren't whole")
-        packets.append(run[at : body + length])
-        at = body + length
-    return packets
-
-
-def _message(packet: bytes, version: int) -> Publish:
-    length, body = remaining_length(packet, 1, 0)
-    if length == frame.INCOMPLETE or body + length != len(packet) or packet[0] >> 4 != frame.PUBLISH:
-        raise malformed("a shared delivery that isn't one whole PUBLISH")
-    return parse_publish(packet, 0, body, len(packet), version)
-
-
 def _without_id(message: Publish) -> Publish:
-    return _message(message.packet, message.version)
+    return message_of(message.packet, message.version)
 
 
 def _stays_dropped(group: Group, message: Publish, accepted: Callable[[], None]) -> None:

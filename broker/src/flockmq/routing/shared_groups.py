@@ -19,8 +19,9 @@ from zlib import crc32
 from flockmq.bounds import SHARED_TURNS_MAX
 from flockmq.mqtt.topics import split_share
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.sink import FLOWING, NodeTarget
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.sink import FLOWING
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import NodeTarget
 
 RANDOM: Final = 0
 ROUND_ROBIN: Final = 1
@@ -77,7 +78,7 @@ class Roster:
 
 
 class Group:
-    """All members of one shared subscription on this node, or in one slot whose home it is. `peers` (None: this node),
+    """All members of one shared subscription on this node, or in one slot that it owns. `peers` (None: this node),
     by `names`, have the numbers below `ends`, in turn, as of the count of changes `laid_out`.
     """
 
@@ -99,9 +100,9 @@ class Group:
 
     def place(self, member: Subscription) -> None:
         """Among those who are connected, or among the others."""
-        away = member.session.is_away()
-        (self.connected if away else self.away).discard(member)
-        (self.away if away else self.connected).add(member)
+        is_connected = member.session.is_connected()
+        (self.away if is_connected else self.connected).discard(member)
+        (self.connected if is_connected else self.away).add(member)
 
     def discard(self, member: Subscription) -> None:
         self.connected.discard(member)

@@ -15,8 +15,9 @@ from mypy_extensions import i64, mypyc_attr
 from flockmq.bounds import SLOTS
 from flockmq.mqtt.errors import malformed
 from flockmq.mqtt.message import aged
-from flockmq.routing.shared_delivery import SHARED, unwrap, wrap
-from flockmq.routing.sink import NodeTarget, Sink, SlotDispatcher
+from flockmq.routing.shared_items import SHARED, unwrap, wrap
+from flockmq.routing.sink import Sink
+from flockmq.routing.targets import NodeTarget, SlotDispatcher
 
 _SLOT_BYTES: Final = 2
 _SPREAD: Final = 0x1E3779B1

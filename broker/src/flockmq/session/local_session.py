@@ -15,30 +15,16 @@ PUBLISH to PUBREL.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import MQUEUE_MAX_BYTES
 from flockmq.mqtt import encode, frame
-from flockmq.mqtt.message import StoredMessage, as_duplicate, in_version, packet_of, with_packet_id
-from flockmq.quotas import Usage
-from flockmq.routing.filter_index import has_wildcard, shape_of
+from flockmq.mqtt.message import StoredMessage, Will, as_duplicate, in_version, packet_of, with_packet_id
 from flockmq.routing.sink import Sink
+from flockmq.routing.subscriber import QUEUED, REFUSED, REPLACED, SENT, UNWANTED, Subscriber, Subscription
 from flockmq.session.limits import Limits
-
-if TYPE_CHECKING:
-    from flockmq.mqtt.message import Will
-    from flockmq.mqtt.topic_aliases import OutgoingAliases
-    from flockmq.routing.subscription import Subscription
-
-SENT: Final = 0
-QUEUED: Final = 1
-REFUSED: Final = 2
-REPLACED: Final = 3
-"""Queued in the place of the oldest message, which is lost: only for a client that is away. From REFUSED on some
-message found no room.
-"""
 
 AWAITS_PUBACK: Final = 1
 AWAITS_PUBREC: Final = 2
@@ -53,144 +39,48 @@ LATER: Final = 2
 
 
 @mypyc_attr(acyclic=True)
-class LocalSession:
+class LocalSession(Subscriber):
     """One client's session. Containers that are empty are None: an idle session is small."""
 
     __slots__ = (
-        "_next_id",
-        "_unsent",
-        "aliases",
-        "asked",
-        "awaiting_rel",
-        "client_id",
-        "expiry_s",
-        "filter_bytes",
-        "inflight",
-        "kept",
-        "limits",
-        "max_packet_bytes",
-        "queue",
-        "queue_bytes",
-        "shapes",
-        "sink",
-        "subscriptions",
-        "usage",
+        "_next_id", "_unsent", "awaiting_rel", "expiry_s", "inflight", "kept", "limits", "queue", "queue_bytes",
         "window",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, sink: Sink, client_id: bytes, limits: Limits, window: int, max_packet_bytes: int = 0, expiry_s: int = 0
     ) -> None:
-        self.sink = sink
-        self.client_id = client_id
+        super().__init__(sink, client_id, max_packet_bytes)
         self.limits = limits
         self.window = window
-        self.max_packet_bytes = max_packet_bytes
         self.expiry_s = expiry_s
         self.inflight: dict[int, int] | None = None
         self.kept: dict[int, StoredMessage | bytes] | None = None
         self.queue: deque[StoredMessage | bytes] | None = None
         self.queue_bytes: int = 0
         self.awaiting_rel: dict[int, float] | None = None
-        self.subscriptions: Subscription | dict[bytes, Subscription] | None = None
-        self.filter_bytes: int = 0
-        """Of its subscriptions, however many there are."""
-        self.asked: dict[bytes, bytes] | None = None
-        """Filter → the one that the client asked for, where another was made of it."""
-        self.shapes: dict[bytes, int] | None = None
-        """How many subscriptions have each; None: not counted yet, or there are none."""
-        self.usage: Usage | None = None
-        """Of its user; None: it has no quota."""
-        self.aliases: OutgoingAliases | None = None
         self._next_id: int = 0
         self._unsent: dict[int, None] | None = None
         """Packet ids of what is to be sent again, the first of them last."""
 
-    # Subscriptions: none, one kept as itself, or many by filter.
-
-    def subscription(self, filter: bytes) -> Subscription | None:
-        held = self.subscriptions
-        if held is None:
-            return None
-        if isinstance(held, dict):
-            return held.get(filter)
-        return held if held.filter == filter else None
-
-    def all_subscriptions(self) -> list[Subscription]:
-        held = self.subscriptions
-        if held is None:
-            return []
-        return list(held.values()) if isinstance(held, dict) else [held]
-
-    def subscription_count(self) -> int:
-        held = self.subscriptions
-        if held is None:
-            return 0
-        return len(held) if isinstance(held, dict) else 1
+    # Subscriptions; a session that is stored notes each change.
 
     def add_subscription(self, subscription: Subscription) -> None:
-        held = self.subscriptions
-        if self.shapes is not None and self.subscription(subscription.filter) is None:
-            _count(self.shapes, subscription.filter, 1)
-        if held is None:
-            self.subscriptions = subscription
-        elif isinstance(held, dict):
-            held[subscription.filter] = subscription
-        elif held.filter == subscription.filter:
-            self.subscriptions = subscription
-        else:
-            self.subscriptions = {held.filter: held, subscription.filter: subscription}
-
-    def note_asked(self, filter: bytes, asked: bytes) -> None:
-        """The client asked for this one: so rules are to be asked about it."""
-        if filter == asked:
-            if self.asked is not None:
-                self.asked.pop(filter, None)
-        else:
-            if self.asked is None:
-                self.asked = {}
-            self.asked[filter] = asked
-
-    def asked_for(self, filter: bytes) -> bytes:
-        return filter if self.asked is None else self.asked.get(filter, filter)
+        self.subscriptions.add(subscription)
 
     def remove_subscription(self, filter: bytes) -> Subscription | None:
         self.note_asked(filter, filter)
-        held = self.subscriptions
-        if held is None:
-            return None
-        if isinstance(held, dict):
-            removed = held.pop(filter, None)
-            if not held:
-                self.subscriptions = None
-                self.shapes = None
-            elif removed is not None and self.shapes is not None:
-                _count(self.shapes, filter, -1)
-            return removed
-        if held.filter != filter:
-            return None
-        self.subscriptions = None
-        self.shapes = None
-        return held
+        return self.subscriptions.remove(filter)
 
-    def may_have_shape(self, shape: bytes) -> bool:
-        """One client's wildcards stand in so many places at most; a session of one filter needs no set."""
-        shapes = self.shapes
-        if shapes is None:
-            if self.subscriptions is None:
-                return True
-            self.shapes = shapes = {}
-            for subscription in self.all_subscriptions():
-                _count(shapes, subscription.filter, 1)
-        return shape in shapes or len(shapes) < self.limits.max_wildcard_shapes
+    def note_asked(self, filter: bytes, asked: bytes) -> None:
+        """The client asked for this one, of which `filter` was made: so rules are to be asked about it."""
+        self.subscriptions.note_asked(filter, asked)
 
     # Towards the client.
 
-    def send(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
-        """Send a QoS ≥ 1 PUBLISH, or queue it while the window is full: SENT, QUEUED, REPLACED, or REFUSED for want of
-        room. `stored`: the packet, where more than its bytes must be known of it.
-
-        The publisher's packet id is taken over where it is free, so that the packet can leave byte by byte as it came.
+    def offer(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
+        """The publisher's packet id is taken over where it is free, so that the packet can leave byte by byte as it
+        came. It waits while the window is full.
         """
         inflight = self.inflight
         if inflight is None:
@@ -206,17 +96,22 @@ class LocalSession:
         self._put(packet)
         return SENT
 
-    def is_away(self) -> bool:
-        """No connection has this session now."""
-        return self.window == 0
+    def offer_qos0(self, entry: StoredMessage | bytes) -> int:
+        return self.enqueue(entry) if self.limits.mqueue_store_qos0 else UNWANTED
+
+    def is_connected(self) -> bool:
+        return self.window > 0
 
     def is_behind(self) -> bool:
         """The client is away, or comes back to what waited for it: where there is no room, the oldest of that goes."""
         return self.window == 0
 
-    def is_crowded(self) -> bool:
-        """So many messages wait that whoever publishes to this session should pause."""
+    def is_congested(self) -> bool:
         return self.waiting() * 2 > self.limits.max_mqueue_len or self.waiting_bytes() * 2 > MQUEUE_MAX_BYTES
+
+    def cut_off(self) -> bool:
+        self.sink.overflow()
+        return not self.is_connected()
 
     def waiting(self) -> int:
         """Messages for which the window has no place."""
@@ -227,13 +122,11 @@ class LocalSession:
         return self.queue_bytes
 
     def takes(self, packet_bytes: int) -> bool:
-        """`send` has a place for one more packet of QoS ≥ 1."""
         if not self.queue and (self.inflight is None or len(self.inflight) < self.window):
             return True
         return self.is_behind() or not self._is_full(packet_bytes)
 
     def has_room(self, packet_bytes: int) -> bool:
-        """A packet more leaves most of the queue to what is published."""
         queue = self.queue
         if not queue and (self.inflight is None or len(self.inflight) < self.window):
             return True
@@ -282,7 +175,7 @@ class LocalSession:
 
     def abandon(self) -> None:
         """It goes on elsewhere: nothing of it is kept here."""
-        self.subscriptions = None
+        self.subscriptions.clear()
         self.inflight = self.kept = self.queue = self.awaiting_rel = None
         self.queue_bytes = 0
 
@@ -296,6 +189,21 @@ class LocalSession:
     def take_out(self, gone: list[StoredMessage | bytes], stay: list[StoredMessage | bytes]) -> None:
         """Of what waits only this is to stay."""
         self.replace_queue(stay)
+
+    def unacknowledged_shared(self) -> list[StoredMessage]:
+        """The session is ending: its QoS 1 messages that weren't acknowledged, and of QoS 2 those that were never sent,
+        which are for other members of shared subscriptions [MQTT-4.8.2-5].
+        """
+        left: list[StoredMessage] = []
+        inflight = self.inflight
+        if self.kept is not None and inflight is not None:
+            for packet_id, entry in self.kept.items():
+                if inflight.get(packet_id) == AWAITS_PUBACK and isinstance(entry, StoredMessage) and entry.share:
+                    left.append(entry)
+        for entry in self.queue or ():
+            if isinstance(entry, StoredMessage) and entry.share:
+                left.append(entry)
+        return left
 
     def _forget_oldest(self, queue: deque[StoredMessage | bytes]) -> bool:
         """False: there is none."""
@@ -520,12 +428,3 @@ class LocalSession:
         if not awaiting:
             self.awaiting_rel = None
         return True
-
-
-def _count(shapes: dict[bytes, int], filter: bytes, change: int) -> None:
-    """One subscription more, or less, has the filter's shape, if it has one."""
-    if has_wildcard(filter):
-        shape = shape_of(filter)
-        shapes[shape] = shapes.get(shape, 0) + change
-        if not shapes[shape]:
-            del shapes[shape]

@@ -20,7 +20,7 @@ def drop_waiting(session: LocalSession, ended: list[bytes]) -> tuple[int, list[S
         if not is_shared(filter):
             were.add(matching(filter), filter)
     ending = frozenset(ended)
-    for subscription in session.all_subscriptions():
+    for subscription in session.subscriptions.all():
         if subscription.filter not in ending and not is_shared(subscription.filter):
             are.add(matching(subscription.filter), subscription)
     stay: list[StoredMessage | bytes] = []

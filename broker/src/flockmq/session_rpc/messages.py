@@ -96,7 +96,7 @@ class WantedSubscription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SubscribeQuestion(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Answered with a list of reason codes; `identifiers` as in `routing.subscription`."""
+    """Answered with a list of reason codes; `identifiers` as in `routing.subscriber`."""
 
     wanted: list[WantedSubscription]
     identifiers: bytes

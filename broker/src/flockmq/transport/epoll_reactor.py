@@ -39,7 +39,7 @@ from flockmq.bounds import (
 from flockmq.clock import Clock
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED, CONNECTED, Channel
-from flockmq.routing.back_pressure import Paced
+from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
 from flockmq.session.limits import Limits
@@ -272,7 +272,7 @@ class EpollReactor(Acceptor):
             log.exception("it could not be closed in order")
             self.close(sink)
 
-    def go_on(self, channel: Paced) -> None:
+    def go_on(self, channel: PausablePublisher) -> None:
         if isinstance(channel, Connection):
             if channel.cost and channel.state == CONNECTED:  # it was let in
                 self.strangers.forget(channel)

@@ -18,7 +18,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import STOOD_STILL_S, SWEEP_TICKS
 from flockmq.protocol.channel import CLOSED, Channel
 from flockmq.protocol.ports import NodePort
-from flockmq.routing.back_pressure import Paced
+from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
 from flockmq.transport.listener import Listener
@@ -57,7 +57,7 @@ class Reactor:
         """Whoever is connected; None where nobody is."""
         raise NotImplementedError
 
-    def go_on(self, channel: Paced) -> None:
+    def go_on(self, channel: PausablePublisher) -> None:
         """A channel that was paused reads on, beginning with what it had."""
         raise NotImplementedError
 
@@ -86,7 +86,7 @@ class Reactor:
         """Let resumed channels go on, and flush every dirty sink."""
         self._soon = False
         turn = self.router.turn
-        resumed = self.router.resumed
+        resumed = self.router.pauses.resumed
         self.prepare()
         while turn or resumed:
             if resumed:
@@ -123,7 +123,7 @@ class Reactor:
             if channel is not None and channel.state != CLOSED and channel.overdue(now_s):
                 channel.expire()
         self._swept = (self._swept + 1) % SWEEP_TICKS
-        slow = self.router.slow
+        slow = self.router.pauses.slow
         for paced in list(slow):
             if not paced.judge(now_s):
                 slow.pop(paced, None)

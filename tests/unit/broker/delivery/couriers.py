@@ -26,9 +26,9 @@ from flockmq.membership.frames import FrameReader
 from flockmq.membership.slot_table import SlotTable
 from flockmq.mqtt import encode
 from flockmq.mqtt.message import Publish, parse_publish
-from flockmq.routing.fanout import Fanout
 from flockmq.routing.message_id import node_source, origin_of
 from flockmq.routing.sink import Sink
+from flockmq.routing.targets import SlotSet
 
 CORES = ("a@1", "b@1", "c@1")
 NODES = (*CORES, "r@1")
@@ -376,10 +376,10 @@ class Cluster:
                 self._put(node, (SESSION, number), slots, origin_of(SESSION, number))
 
     def _put(self, node: Node, message: Id, slots: frozenset[int], origin: bytes) -> None:
-        fan = Fanout([], [], [], sorted(slots))
+        wanted = SlotSet(sorted(slots))
         publish = publish_to(slots)
         publish.origin = origin
-        assert node.lanes.put_acknowledged(fan, publish, partial(self._accepted, message, slots)) == 1
+        assert node.lanes.put_acknowledged(wanted, publish, partial(self._accepted, message, slots)) == 1
         self.sent[message] = (node.name, slots)
 
     def _accepted(self, message: Id, slots: frozenset[int]) -> None:

@@ -18,7 +18,7 @@ from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.views import ClusterSettings
 from flockmq.rlog.shards import NodeInfo
-from flockmq.routing.shared_delivery import SHARED
+from flockmq.routing.shared_items import SHARED
 
 NODE = "b@00000000000000010000"
 

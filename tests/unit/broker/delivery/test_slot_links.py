@@ -21,8 +21,8 @@ from flockmq.membership.reachability import new_incarnation
 from flockmq.membership.views import ClusterSettings
 from flockmq.mqtt.message import publication
 from flockmq.rlog.shards import NodeInfo
-from flockmq.routing.fanout import Fanout
 from flockmq.routing.sink import Sink
+from flockmq.routing.targets import SlotSet
 
 
 class Home:
@@ -82,8 +82,8 @@ class Core:
         await asyncio.sleep(0)
 
     def put(self, payload: bytes) -> None:
-        fan = Fanout([], [], [], [0])
-        assert self.courier.lanes.put_acknowledged(fan, publication(4, 1, False, b"t", payload, b""), list) == 1
+        slots = SlotSet([0])
+        assert self.courier.lanes.put_acknowledged(slots, publication(4, 1, False, b"t", payload, b""), list) == 1
         turn, self.turn[:] = list(self.turn), []
         for sink in turn:
             sink.flush()
@@ -135,7 +135,7 @@ async def test_letters_say_for_which_slots_they_are_once_all_nodes_understand_it
     core.put(b"1")
     core.cluster.version.raised(2)
     core.put(b"2")
-    core.courier.lanes.put_run(Fanout([], [], [], [0]), 4, b"run", b"")
+    core.courier.lanes.put_run(SlotSet([0]), 4, b"run", b"")
     for sink in core.turn:
         sink.flush()
     assert kinds == [COURIER, ADDRESSED, COURIER], "runs of QoS 0 need no answer"

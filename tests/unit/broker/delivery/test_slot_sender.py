@@ -12,11 +12,11 @@ from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Publish, parse_publish, publication
-from flockmq.routing.fanout import Fanout
 from flockmq.routing.message_id import origin_of, session_source
-from flockmq.routing.shared_delivery import SHARED, unwrap, wrap
+from flockmq.routing.shared_items import SHARED, unwrap, wrap
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.slots import SlotPeers, addressed, slot_of
+from flockmq.routing.targets import SlotSet
 
 
 class Wire:
@@ -47,10 +47,10 @@ class Sender:
         self.owners = {0: "a@1", 1: "a@1", 2: "b@1"}
         self.lanes.look(7, self.owners)
 
-    def put(self, number: int, *slots: int, size: int = 0, origin: bytes = b"") -> Fanout:
-        fan = Fanout([], [], [], list(slots))
-        assert self.lanes.put_acknowledged(fan, message(number, size, origin), self.told(number)) == 1
-        return fan
+    def put(self, number: int, *slots: int, size: int = 0, origin: bytes = b"") -> SlotSet:
+        wanted = SlotSet(list(slots))
+        assert self.lanes.put_acknowledged(wanted, message(number, size, origin), self.told(number)) == 1
+        return wanted
 
     def told(self, number: int) -> Callable[[], None]:
         return lambda: self.accepted.append(number)
@@ -112,9 +112,9 @@ def test_messages_are_numbered_by_this_node_or_have_their_origin(sender: Sender)
 
 
 def test_the_expiry_of_a_message_runs_while_it_waits(sender: Sender) -> None:
-    fan = Fanout([], [], [], [3])
+    slots = SlotSet([3])
     for expiry_s in (60, 5):
-        sender.lanes.put_acknowledged(fan, expiring(expiry_s), sender.told(expiry_s))
+        sender.lanes.put_acknowledged(slots, expiring(expiry_s), sender.told(expiry_s))
     sender.now_s += 9.5
     sender.lanes.look(9, {**sender.owners, 3: "b@1"})
     [(_, _, parked)] = sender.wires["b@1"].take()
@@ -127,7 +127,7 @@ def test_the_expiry_of_a_message_runs_while_it_waits(sender: Sender) -> None:
 
 def test_what_one_core_has_does_not_grow_old_by_what_it_waits_for_another(sender: Sender) -> None:
     """The core may be this node: its home has the letter itself, and counts by itself for how long."""
-    sender.lanes.put_acknowledged(Fanout([], [], [], [0, 2]), expiring(60), sender.told(1))
+    sender.lanes.put_acknowledged(SlotSet([0, 2]), expiring(60), sender.told(1))
     sender.lanes.unlinked("b@1")
     sender.end_turn()
     [(_, _, [letter])] = sender.wires["a@1"].batches
@@ -214,9 +214,9 @@ def test_a_shared_run_goes_to_the_one_slot_or_is_dropped(sender: Sender) -> None
 
 def test_a_core_that_goes_while_its_link_is_full_holds_nobody_up(sender: Sender) -> None:
     sender.wires["a@1"].data_bytes = bounds.PEER_BLOCKED_BYTES + 1
-    fan = sender.put(1, 0)
+    slots = sender.put(1, 0)
     sender.end_turn()
-    [paused] = sender.lanes.slow_lanes(fan, b"p")
+    [paused] = sender.lanes.slow_lanes(slots, b"p")
     sender.lanes.look(9, dict.fromkeys(range(3), "b@1"))
     sender.lanes.gone("a@1")
     sender.lanes.gauge()
@@ -283,13 +283,13 @@ def test_after_a_lost_link_what_was_under_way_goes_again_under_its_numbers(sende
 
 def test_a_full_lane_takes_nothing_and_long_before_it_is_congested(sender: Sender) -> None:
     size = 1_000_000
-    fan = sender.put(0, 0, size=size)
+    slots = sender.put(0, 0, size=size)
     refused = 0
     for number in range(1, 100):
-        refused += sender.lanes.put_acknowledged(fan, message(number, size), sender.told(number)) < 0
+        refused += sender.lanes.put_acknowledged(slots, message(number, size), sender.told(number)) < 0
     assert refused > 0
     assert sender.lanes.waiting_bytes <= bounds.COURIER_LANE_MAX_BYTES
-    both = Fanout([], [], [], [0, 2])
+    both = SlotSet([0, 2])
     assert sender.lanes.put_acknowledged(both, message(1, size), sender.told(1)) == -1
     assert sender.lanes.waiting_messages == 100 - refused, "nothing was put to the other lane"
     assert (sender.lanes.congested, sender.lanes.slow_lanes(both, b"p")) == (0, [])
@@ -317,8 +317,8 @@ def test_a_congested_link_congests_its_lane_until_it_drained(sender: Sender) -> 
 
 
 def test_runs_go_to_each_core_without_a_number_or_are_dropped_and_counted(sender: Sender) -> None:
-    fan = Fanout([], [], [], [0, 1, 2, 3])
-    sender.lanes.put_run(fan, 5, b"run", b"client")
+    slots = SlotSet([0, 1, 2, 3])
+    sender.lanes.put_run(slots, 5, b"run", b"client")
     sender.end_turn()
     assert sender.wires["a@1"].take() == sender.wires["b@1"].take() == [(0, 7, [b"run"])]
     assert sender.lanes.dropped_bytes == 3, "slot 3 has no owner"
@@ -327,7 +327,7 @@ def test_runs_go_to_each_core_without_a_number_or_are_dropped_and_counted(sender
     sender.end_turn()
     sender.wires["a@1"].take()
     sender.lanes.unlinked("b@1")
-    sender.lanes.put_run(fan, 5, b"run", b"client")
+    sender.lanes.put_run(slots, 5, b"run", b"client")
     sender.end_turn()
     assert sender.wires["a@1"].take() == sender.wires["b@1"].take() == []
     assert sender.lanes.dropped_bytes == 12
@@ -361,8 +361,8 @@ def test_a_core_that_was_gone_and_is_back_takes_none_for_a_repeat(sender: Sender
 
 
 def test_who_is_told_may_put_more(sender: Sender) -> None:
-    fan = Fanout([], [], [], [0])
-    sender.lanes.put_acknowledged(fan, message(1), lambda: put_again(2))
+    slots = SlotSet([0])
+    sender.lanes.put_acknowledged(slots, message(1), lambda: put_again(2))
 
     def put_again(number: int) -> None:
         sender.put(number, 0)
@@ -378,7 +378,7 @@ def test_who_is_told_may_put_more(sender: Sender) -> None:
 
 
 def test_who_publishes_to_a_crowded_slot_pauses_until_its_home_says_that_it_is_none_any_more(sender: Sender) -> None:
-    crowded, other = Fanout([], [], [], [0, 2]), Fanout([], [], [], [1])
+    crowded, other = SlotSet([0, 2]), SlotSet([1])
     sender.lanes.crowd(0, True)
     sender.lanes.crowd(0, True)
     assert (sender.lanes.congested, sender.lanes.crowded_slots) == (1, 1)
@@ -419,9 +419,9 @@ def test_nobody_pauses_for_its_own_slot_where_its_own_acknowledgements_may_be_wa
     own = slot_of(b"p")
     sender.lanes.look(8, {own: "a@1", own + 1: "a@1"})
     sender.lanes.crowd(own, True)
-    fan = Fanout([], [], [], [own])
-    assert sender.lanes.slow_lanes(fan, b"p") == []
-    assert len(sender.lanes.slow_lanes(fan, b"q")) == 1
+    slots = SlotSet([own])
+    assert sender.lanes.slow_lanes(slots, b"p") == []
+    assert len(sender.lanes.slow_lanes(slots, b"q")) == 1
 
 
 def test_letters_for_a_slot_that_is_stuck_hold_up_none_for_others(sender: Sender) -> None:
@@ -473,26 +473,26 @@ def test_an_acceptance_without_a_slot_that_the_core_lost_meanwhile_means_nothing
 
 
 def test_publishers_to_a_slot_of_which_much_is_stuck_are_paused_and_no_others(sender: Sender) -> None:
-    fan = sender.put(1, 0, size=bounds.COURIER_STUCK_BYTES)
+    slots = sender.put(1, 0, size=bounds.COURIER_STUCK_BYTES)
     other = sender.put(2, 1)
     sender.end_turn()
     sender.lanes.accepted("a@1", 1, 7, {0: 1})
-    assert len(sender.lanes.slow_lanes(fan, b"publisher")) == 1
+    assert len(sender.lanes.slow_lanes(slots, b"publisher")) == 1
     assert sender.lanes.slow_lanes(other, b"publisher") == []
     sender.now_s += bounds.CROWDED_KEPT_S
     sender.lanes.gauge()
-    assert len(sender.lanes.slow_lanes(fan, b"publisher")) == 1, "for as long as it is stuck"
+    assert len(sender.lanes.slow_lanes(slots, b"publisher")) == 1, "for as long as it is stuck"
     sender.lanes.accepted("a@1", 1, 7, {})
     sender.now_s += bounds.CROWDED_KEPT_S
     sender.lanes.gauge()
-    assert sender.lanes.slow_lanes(fan, b"publisher") == []
+    assert sender.lanes.slow_lanes(slots, b"publisher") == []
 
 
 # While Redis is short of memory.
 
 
 def takes(sender: Sender, *slots: int) -> bool:
-    return sender.lanes.takes(Fanout([], [], [], list(slots)), message(1))
+    return sender.lanes.takes(SlotSet(list(slots)), message(1))
 
 
 def test_what_would_wait_in_redis_is_refused_while_it_is_short_and_all_else_is_taken(sender: Sender) -> None:
@@ -506,7 +506,7 @@ def test_what_would_wait_in_redis_is_refused_while_it_is_short_and_all_else_is_t
     assert not takes(sender, 0, 1, 2), "what some of its sessions refuse none is given"
     assert [sender.lanes.takes_shared(slot, 9) for slot in (0, 1, 3)] == [True, False, False]
     assert sender.lanes.refused == 4
-    untold = [sender.lanes.takes(Fanout([], [], [], [n]), message(1), can_be_refused=False) for n in (0, 1, 3)]
+    untold = [sender.lanes.takes(SlotSet([n]), message(1), can_be_refused=False) for n in (0, 1, 3)]
     assert untold == [True, True, False], "what a client can't be told is up to homes that say something"
     sender.lanes.redis_is_short(False)
     assert takes(sender, 1)

@@ -152,7 +152,7 @@ class Home:
     def send(
         self, session: DurableSession, payload: str, qos: int = 1, *, expiry_s: int = -1, share: bytes = b""
     ) -> None:
-        self.router.send(
+        self.router.delivery.send(
             session, message(payload, qos, session.sink.protocol_version, expiry_s), qos, False, b"", share
         )
 

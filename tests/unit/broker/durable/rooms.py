@@ -15,9 +15,10 @@ from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.quotas import Quotas, Usage
 from flockmq.routing.message_id import node_source
 from flockmq.routing.router import Router
-from flockmq.routing.sink import Sink, SlotDispatcher
+from flockmq.routing.sink import Sink
 from flockmq.routing.slots import SlotPeers, slot_of
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import SlotDispatcher
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.settlement import SETTLED

@@ -189,7 +189,7 @@ async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(
     claims[0]({})
     claims[1]({})
     assert [messages.decode_reasons(answer) for answered in answers for answer in answered] == [[1], [0]]
-    assert home.residents.sessions.by_id[ID].subscription(exclusive) is None
+    assert home.residents.sessions.by_id[ID].subscriptions.find(exclusive) is None
 
 
 async def test_a_SUBSCRIBE_of_a_former_connection_undoes_no_UNSUBSCRIBE_of_the_next_one(
@@ -201,4 +201,4 @@ async def test_a_SUBSCRIBE_of_a_former_connection_undoes_no_UNSUBSCRIBE_of_the_n
     home.open(2, opening(2))
     assert home.ask(2, messages.UnsubscribeQuestion([exclusive], b"1")) != []
     claims[0]({})
-    assert home.residents.sessions.by_id[ID].subscription(exclusive) is None
+    assert home.residents.sessions.by_id[ID].subscriptions.find(exclusive) is None

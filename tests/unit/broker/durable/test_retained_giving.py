@@ -13,7 +13,7 @@ from flockmq.durable.session import DurableSession
 from flockmq.publishing.retained_feed import Feeds, RetainedFeed
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.router import Router
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from unit.broker.durable.homes import Disk, Home
 
 TOPICS = [b"a/%d" % number for number in range(9)]
@@ -73,7 +73,7 @@ async def test_the_next_home_goes_on_where_the_former_one_was(put: int) -> None:
 
     later = Home(home.disk)
     restored = later.restored()
-    again = restored.subscription(b"a/#")
+    again = restored.subscriptions.find(b"a/#")
     assert again is not None
     assert restored.is_owed(b"a/#")
     restored.resume(later.fresh())

@@ -17,7 +17,7 @@ from flockmq.durable.session_record import META, Ledger, Meta, decode_meta, sequ
 from flockmq.mqtt.message import Will, publication
 from flockmq.routing.message_id import Origins, number_of, origin_of, session_source, source_of
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LATER, UNKNOWN
 from flockmq.session.settlement import (
@@ -195,7 +195,7 @@ def test_a_client_that_lags_is_cut_off_when_it_has_no_room(home: Home) -> None:
             lag(home, session)
         home.send(session, str(number))
         home.settle()
-        assert session.is_away() == (number == 8)
+        assert session.is_connected() == (number != 8)
     assert home.router.counters.dropped_queue_full == 1  # as if it had been away before
 
 
@@ -222,9 +222,9 @@ def test_what_waits_for_a_client_that_reads_is_bounded(home: Home) -> None:
     to_front(session).overflown = lambda: session.leave(home.router.away4)
     for number in range(5 + MQUEUE_AHEAD_MAX):
         home.send(session, str(number))
-    assert not session.is_away()
+    assert session.is_connected()
     home.send(session, "one more")
-    assert session.is_away()
+    assert not session.is_connected()
 
 
 def test_of_what_is_beyond_the_queue_of_a_client_that_goes_the_oldest_goes(home: Home) -> None:
@@ -364,7 +364,7 @@ def test_a_client_that_comes_back_to_a_full_queue_and_lags_stays_in_and_loses_th
     lag(home, session)
     home.send(session, "behind it")
     home.settle()
-    assert not session.is_away()
+    assert session.is_connected()
     assert all_read(home, session) == [b"0", b"2", b"3", b"4", b"in the room of what was sent", b"behind it"]
     assert home.router.counters.dropped_queue_full == 1
 
@@ -380,7 +380,7 @@ def test_a_client_that_came_back_and_has_read_half_of_it_is_cut_off_as_any_other
         if number == 4:
             lag(home, session)
         home.send(session, str(number))
-        assert session.is_away() == (number == 4)
+        assert session.is_connected() == (number != 4)
 
 
 def test_what_comes_while_the_client_is_away_is_put_once_and_waits(home: Home) -> None:
@@ -721,7 +721,7 @@ def test_how_far_it_was_given_is_written_again(home: Home) -> None:
 @pytest.mark.parametrize("how", ["all given", "subscribed anew", "unsubscribed"])
 def test_nothing_is_noted_any_more_when_it_is_not_owed_or_is_owed_anew(home: Home, how: str) -> None:
     session = owed(home, "a/1")
-    subscription = session.subscription(b"a/#")
+    subscription = session.subscriptions.find(b"a/#")
     assert subscription is not None
     if how == "all given":
         session.gave(subscription)
@@ -849,7 +849,7 @@ def test_after_a_crash_all_that_may_have_been_sent_comes_again_under_its_packet_
     home.settle()
     home.send(session, "never durable")
     other, session = elsewhere(home)
-    assert session.is_away()
+    assert not session.is_connected()
     back(other, session)
     assert heard(session) == [(0x62, 2, b""), (DUP1, 1, b"1"), (DUP2, 3, b"3")]
 
@@ -863,7 +863,7 @@ def test_crashes_leave_no_more_of_a_client_that_reads_nothing_than_its_queue_and
             if to_front(session).flow == CONGESTED:
                 lag(home, session)
         assert len(messages_on(home.disk)) == 8
-        assert session.is_crowded()
+        assert session.is_congested()
         home, session = elsewhere(home)
         session.resume(home.fresh(window=3))
         to_front(session).overflown = lambda: pytest.fail("it is let in, and loses what waited longest")
@@ -982,7 +982,7 @@ def test_what_CONNECT_said_and_the_subscriptions_are_known_to_the_next_home(home
     other, session = elsewhere(home)
     assert [
         (held.filter, held.qos, held.no_local, held.retain_as_published, held.identifiers)
-        for held in session.all_subscriptions()
+        for held in session.subscriptions.all()
     ] == [(b"a/+", 2, True, True, b"\x0b\x07"), (b"c", 0, False, False, b"")]
     assert (session.expiry_s, session.meta.left_ms, session.sink) == (100, 0, other.router.away5)
     kept = session.meta.will
@@ -1073,7 +1073,7 @@ def test_members_of_a_shared_subscription_get_what_a_session_that_ended_left(hom
         home.send(session, payload, share=b"$share/g/t")
     home.settle()
     other, session = elsewhere(home)
-    other.router.shared.redispatch(other.router.shared.left_by(session))
+    other.router.shared.redispatch(session.unacknowledged_shared())
     assert other.router.counters.dropped_no_member == 2
 
 

@@ -15,7 +15,7 @@ from flockmq.durable.session_record import (
 )
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.properties import subscription_identifier
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from unit.broker.durable.homes import Home, message
 
 UNREADABLE = (ValueError, IndexError, PacketError)

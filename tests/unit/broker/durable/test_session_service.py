@@ -177,7 +177,7 @@ async def test_a_CONNECT_that_asks_again_is_told_the_same(home: Home, clean: boo
     home.subscribe(1)
     home.residents.leave(ID, 1, -1, False)
     assert home.open(2, opening(1, clean=clean)) == [messages.LASTS]
-    assert home.residents.sessions.by_id[ID].subscription(b"a/#") is not None
+    assert home.residents.sessions.by_id[ID].subscriptions.find(b"a/#") is not None
 
 
 async def test_a_CONNECT_that_asks_again_for_what_was_there_is_told_so_again(home: Home) -> None:

@@ -8,8 +8,8 @@ from flockmq.bounds import SHARED_HOPS_MAX
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.mqtt.message import publication
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.shared_delivery import SHARED, unwrap, wrap
 from flockmq.routing.shared_groups import Elsewhere
+from flockmq.routing.shared_items import SHARED, unwrap, wrap
 from flockmq.routing.slots import addressed
 from flockmq.session.settlement import PUBACK, pair
 from flockmq.session_rpc import messages

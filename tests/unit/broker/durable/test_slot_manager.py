@@ -14,7 +14,7 @@ from flockmq.durable.session_record import WAITS, message_value
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_reader import SlotContents
 from flockmq.routing.message_id import ORIGIN_BYTES, node_source
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session.settlement import PUBACK, pair
 from flockmq.session_rpc import messages
@@ -569,7 +569,7 @@ async def test_an_UNSUBSCRIBE_that_asks_again_behind_its_SUBSCRIBE_removes_what_
     for _ in range(2):
         home.subscribe(1)
         assert home.ask(1, question) == [messages.encode([0])]
-        assert home.residents.sessions.by_id[ID].subscription(b"a/#") is None
+        assert home.residents.sessions.by_id[ID].subscriptions.find(b"a/#") is None
 
 
 async def test_of_UNSUBSCRIBEs_no_more_are_kept_than_one_client_has_under_way(redis: Redis, home: Home) -> None:

@@ -11,9 +11,9 @@ from flockmq.durable.router import DurableRouter
 from flockmq.durable.subscribe_flow import SubscribeFlow
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
-from flockmq.routing.sink import SlotDispatcher
 from flockmq.routing.slots import SlotPeers
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import SlotDispatcher
 from flockmq.session_rpc import messages
 from flockmq.telemetry.counters import Counters
 from unit.broker.durable.homes import Home
@@ -87,7 +87,7 @@ class Asked:
         self.answers.append(messages.decode_reasons(answer))
 
     def filters(self) -> list[bytes]:
-        return [subscription.filter for subscription in self.session.all_subscriptions()]
+        return [subscription.filter for subscription in self.session.subscriptions.all()]
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_filter_that_was_there_gets_no_retained_messages_if_only_new_ones_do(a
         asked.desk.routes.pop()[1](Reason.SUCCESS)
         assert len(asked.desk.seeing) == seen
         asked.desk.seeing[0](True)
-        for subscription in asked.session.all_subscriptions():
+        for subscription in asked.session.subscriptions.all():
             asked.session.gave(subscription)
 
 

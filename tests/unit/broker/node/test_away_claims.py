@@ -58,7 +58,7 @@ class Part:
 
     async def held(self) -> list[bytes]:
         await self.part.look()
-        return [subscription.filter for subscription in self.home.residents.sessions.by_id[ID].all_subscriptions()]
+        return [subscription.filter for subscription in self.home.residents.sessions.by_id[ID].subscriptions.all()]
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ from flockmq.routes.own_filters import WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_owner
 from flockmq.routes.shared_members import RemoteShares
 from flockmq.routing.router import Router
-from flockmq.routing.shared_delivery import SHARED, wrap
-from flockmq.routing.sink import SlotDispatcher
+from flockmq.routing.shared_items import SHARED, wrap
 from flockmq.routing.slots import SlotPeers, slot_of
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import SlotDispatcher
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
 from unit.broker.durable.homes import Home

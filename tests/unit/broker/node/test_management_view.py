@@ -12,13 +12,13 @@ from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.readiness import CUT_OFF, STALE
 from flockmq.mqtt.message import publication
 from flockmq.node.management_view import ManagementView
-from flockmq.routing.fanout import Fanout
+from flockmq.routing.targets import SlotSet
 from flockmq.telemetry.metrics import FAMILIES
 
 
 def node(hosting: object) -> Any:
     lanes = SlotSender([], "r@1", lambda core: None, lambda lane: None, lambda: None, lambda: 0.0)
-    lanes.put_acknowledged(Fanout([], [], [], [3]), publication(4, 1, False, b"t", b"", b""), lambda: None)
+    lanes.put_acknowledged(SlotSet([3]), publication(4, 1, False, b"t", b"", b""), lambda: None)
     slots, shortage = SimpleNamespace(lanes=lanes), SimpleNamespace(is_on=True, refused=2)
     return SimpleNamespace(delivery=SimpleNamespace(slots=slots), hosting=hosting, shortage=shortage)
 

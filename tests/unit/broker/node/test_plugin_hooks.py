@@ -286,7 +286,7 @@ def test_every_client_is_subscribed_to_what_the_configuration_says() -> None:
     client = a_client(hooked, "dev")
     session = client.session
     assert session is not None
-    subscriptions = {s.filter: (s.qos, s.no_local) for s in session.all_subscriptions()}
+    subscriptions = {s.filter: (s.qos, s.no_local) for s in session.subscriptions.all()}
     assert subscriptions == {b"c/dev/cmd": (1, True), b"old/x": (0, False)}
     assert hooked.received(client) == []
 
@@ -296,7 +296,7 @@ def test_what_a_client_calls_itself_leads_it_nowhere(client_id: str) -> None:
     hooked = Hooked((), [AutoSubscribeSettings(topic="${clientid}/x")])
     session = a_client(hooked, client_id).session
     assert session is not None
-    assert session.all_subscriptions() == []
+    assert session.subscriptions.all() == []
 
 
 def test_auto_subscriptions_are_authorized_and_a_denial_is_nobodys_fault() -> None:
@@ -306,7 +306,7 @@ def test_auto_subscriptions_are_authorized_and_a_denial_is_nobodys_fault() -> No
     client = a_client(hooked, "dev")
     session = client.session
     assert session is not None
-    assert [subscription.filter for subscription in session.all_subscriptions()] == [b"c/dev/cmd"]
+    assert [subscription.filter for subscription in session.subscriptions.all()] == [b"c/dev/cmd"]
     assert [topic for _, topic, _ in hooked.asked] == [b"c/dev/cmd"]
     assert hooked.received(client) == []
 

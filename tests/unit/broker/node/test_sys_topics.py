@@ -14,8 +14,8 @@ from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import Connect
 from flockmq.node.sys_topics import BROKER_FIGURES, FIGURES, About, SysTopics
 from flockmq.protocol.channel import Channel
-from flockmq.routing.sink import NodeTarget
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import NodeTarget
 from flockmq.session.local_session import LocalSession
 from flockmq.telemetry import metrics
 from flockmq.telemetry.sample import Sample

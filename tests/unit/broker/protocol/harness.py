@@ -14,10 +14,10 @@ from flockmq.protocol.ports import ALLOWED, NodePort
 from flockmq.protocol.publish_queue import Inbound
 from flockmq.protocol.publisher import Publisher
 from flockmq.protocol.subscribe import SubscribeRequest
-from flockmq.routing.back_pressure import Paced
+from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
-from flockmq.routing.subscription import Subscription as Held
+from flockmq.routing.subscriber import Subscription as Held
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.telemetry.counters import Counters
@@ -85,7 +85,7 @@ class Port(NodePort):
 
     def session_ended(self, session: LocalSession) -> None:
         self.sessions_gone.append(session.client_id)
-        self.router.shared.redispatch(self.router.shared.left_by(session))
+        self.router.shared.redispatch(session.unacknowledged_shared())
 
     def continued(self, channel: Channel, packet: Auth) -> None:
         self.continuations.append(packet)
@@ -172,11 +172,11 @@ class Node:
     def turn(self) -> None:
         """What the engine does at the end of a turn."""
         router = self.router
-        while router.turn or router.resumed:
+        while router.turn or router.pauses.resumed:
             for sink in self._taken(router.turn):
                 sink.dirty = False
                 sink.flush()
-            for channel in self._taken_channels(router.resumed):
+            for channel in self._taken_channels(router.pauses.resumed):
                 channel.feed(b"")
 
     @staticmethod
@@ -186,7 +186,7 @@ class Node:
         return taken
 
     @staticmethod
-    def _taken_channels(channels: list[Paced]) -> list[Channel]:
+    def _taken_channels(channels: list[PausablePublisher]) -> list[Channel]:
         taken = [channel for channel in channels if isinstance(channel, Channel)]
         channels.clear()
         return taken

@@ -500,7 +500,7 @@ def test_a_subscriber_that_makes_no_progress_holds_its_publisher_for_a_while_onl
     subscriber, publisher = node.client("s", 5), node.client("p")
     node.subscribe(subscriber, ("a", 1))
     congested(node, subscriber, publisher)
-    (slow,) = node.router.slow
+    (slow,) = node.router.pauses.slow
     assert slow.judge(node.router.now_s + 0.4)
     assert publisher.paused == 1
     assert slow.judge(node.router.now_s + 0.6)

@@ -89,7 +89,7 @@ def check_gone(node: Node, clients: list[Client]) -> None:
         node.port.unanswered.pop(0).finish(Reason.SUCCESS)
     node.turn()
     router = node.router
-    assert (router.congested, router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)
+    assert (len(router.pauses.slow), router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)
     assert len(router.local) == 0
     assert all(client.state == CLOSED and client.session is None and client.line is None for client in clients)
 
@@ -122,9 +122,9 @@ def test_hostile_clients_disturb_nobody_and_leave_nothing(number: int) -> None:
         clients[chosen].stuck = seed.random() < 0.3
         answer_some(seed, node)
         node.router.now_s += seed.choice((0.0, 0.1, 1.0))
-        for slow in list(node.router.slow):
+        for slow in list(node.router.pauses.slow):
             if not slow.judge(node.router.now_s):
-                del node.router.slow[slow]
+                node.router.pauses.slow.pop(slow, None)
         node.turn()
         for client in clients:
             split(client.written)  # whole packets only

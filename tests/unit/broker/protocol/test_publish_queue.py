@@ -16,7 +16,8 @@ from flockmq.protocol.publish_queue import Inbound
 from flockmq.rlog.shards import SharedMembers
 from flockmq.routes.shared_members import RemoteShares
 from flockmq.routing.message_id import origin_of, session_source
-from flockmq.routing.sink import NodeTarget, Sink
+from flockmq.routing.sink import Sink
+from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits
 from flockmq.session.remote_session import RemoteSession
 from unit.broker.protocol.harness import Client, Node, publish

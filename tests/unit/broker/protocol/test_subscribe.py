@@ -43,7 +43,7 @@ def test_a_refused_filter_is_out_of_a_session_that_lasts_though_its_client_is_go
     node.subscribe(client, ("a", 1))
     client.lost()
     node.port.unanswered[0].finish(Reason.UNSPECIFIED_ERROR)
-    assert node.port.sessions.by_id[b"c"].subscription_count() == 0
+    assert len(node.port.sessions.by_id[b"c"].subscriptions) == 0
     assert not node.router.has_local(b"a")
 
 

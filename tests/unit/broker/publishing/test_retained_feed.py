@@ -15,7 +15,7 @@ from flockmq.publishing.retained_feed import Feeds, RetainedFeed, of_row
 from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.router import Router
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Client, Node, Port
 

@@ -14,9 +14,9 @@ from flockmq.publishing import unattended
 from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.shards import SharedMembers
 from flockmq.routes.shared_members import RemoteShares
-from flockmq.routing.fanout import Fanout
-from flockmq.routing.shared_delivery import wrap
-from flockmq.routing.sink import NodeTarget, Sink, SlotDispatcher, SlotTarget
+from flockmq.routing.shared_items import wrap
+from flockmq.routing.sink import Sink
+from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet, SlotTarget
 from unit.broker.protocol.harness import Node
 
 
@@ -51,10 +51,10 @@ class Lane(SlotDispatcher):
         self.accepts: list[Callable[[], None]] = []
         self.has_room = True
 
-    def takes(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
+    def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
         return self.has_room
 
-    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
+    def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
         assert self.has_room
         self.taken.append(message.packet)
         self.accepts.append(on_accepted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flockmq.rlog.shards import NodeInfo
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner, slot_owner
 from flockmq.routing.router import Router
-from flockmq.routing.sink import NodeTarget
+from flockmq.routing.targets import NodeTarget
 from flockmq.telemetry.counters import Counters
 
 INFO = NodeInfo("n", "replicant", "127.0.0.1", 1, 2, "0")

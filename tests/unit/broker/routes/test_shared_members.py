@@ -14,7 +14,7 @@ from flockmq.rlog.shards import SHARES, SharedMembers
 from flockmq.routes import shared_members
 from flockmq.routes.shared_members import OwnShares, RemoteShares
 from flockmq.routing.router import Router
-from flockmq.routing.sink import NodeTarget
+from flockmq.routing.targets import NodeTarget
 from flockmq.telemetry.counters import Counters
 
 ME = "node@1"

@@ -34,7 +34,7 @@ def test_a_client_that_is_gone_holds_nobody(node: Node) -> None:
     subscriber, publisher = crowded(node)
     subscriber.lost()
     node.turn()
-    assert (publisher.paused, node.router.congested) == (0, 0)
+    assert (publisher.paused, len(node.router.pauses.slow)) == (0, 0)
 
 
 def test_a_publisher_that_is_gone_is_not_resumed(node: Node) -> None:
@@ -50,7 +50,8 @@ def test_a_client_that_reads_steadily_but_too_slowly_holds_its_publishers_for_a_
     began_s = node.router.now_s
     while subscriber.flow == CONGESTED:
         node.router.now_s += SINK_CONGESTED_MAX_S / 2
-        subscriber.progress_s = node.router.now_s
+        assert subscriber.stall is not None
+        subscriber.stall.progress_s = node.router.now_s
         subscriber.judge(node.router.now_s)
     assert node.router.now_s - began_s == pytest.approx(SINK_HELD_MAX_S, abs=SINK_CONGESTED_MAX_S)
     assert publisher.paused == 0
@@ -71,7 +72,7 @@ def test_a_client_that_congests_again_and_again_is_judged_once(node: Node) -> No
         client.congest()
         client.progressed()
     client.congest()
-    assert len(node.router.slow) == 1
+    assert len(node.router.pauses.slow) == 1
     assert client.flow == CONGESTED
 
 
@@ -81,7 +82,7 @@ def test_a_client_is_not_paused_for_itself(node: Node) -> None:
     node.subscribe(client, ("a", 1))
     for packet_id in range(1, 8):
         node.feed(client, publish(5, "a", "x", qos=1, packet_id=packet_id))
-    assert client.is_crowded()
+    assert client.is_congested()
     assert client.paused == 0
 
 

@@ -13,7 +13,6 @@ from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.packets import Connect
 from flockmq.protocol.channel import CLOSED
 from flockmq.routing import forwarded
-from flockmq.routing.fanout import Fanout
 from flockmq.routing.message_id import (
     ORIGIN,
     Origins,
@@ -24,8 +23,9 @@ from flockmq.routing.message_id import (
     session_source,
     source_of,
 )
-from flockmq.routing.shared_delivery import unwrap, wrap
-from flockmq.routing.sink import CONGESTED, NodeTarget, Sink, SlotDispatcher, SlotTarget
+from flockmq.routing.shared_items import unwrap, wrap
+from flockmq.routing.sink import CONGESTED, Sink
+from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet, SlotTarget
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Client, Node, publish
 
@@ -44,17 +44,17 @@ class Post(SlotDispatcher):
         self.has_room = True
         self.slow: list[Sink] = []
 
-    def put_run(self, fan: Fanout, version: int, chunk: bytes, publisher: bytes) -> None:
-        self.runs.append((fan.slots, version, chunk, publisher))
+    def put_run(self, slots: SlotSet, version: int, chunk: bytes, publisher: bytes) -> None:
+        self.runs.append((slots.numbers, version, chunk, publisher))
 
-    def put_acknowledged(self, fan: Fanout, message: Publish, on_accepted: Callable[[], None]) -> int:
+    def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
         if not self.has_room:
             return -1
-        self.messages.append((fan.slots, message.packet, message.publisher))
+        self.messages.append((slots.numbers, message.packet, message.publisher))
         self.waiting.append(on_accepted)
         return 1
 
-    def slow_lanes(self, fan: Fanout, publisher: bytes) -> list[Sink]:
+    def slow_lanes(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
         return self.slow
 
 
@@ -85,7 +85,8 @@ def post(node: Node) -> Post:
 
 def test_a_fanout_has_each_slot_once_and_crosses(node: Node) -> None:
     fan = node.router.route(b"a").fanout
-    assert (sorted(fan.slots), fan.crosses, fan.reaches_nobody()) == ([7, 9], True, False)
+    assert fan.slots is not None
+    assert (sorted(fan.slots.numbers), fan.crosses, fan.reaches_nobody()) == ([7, 9], True, False)
     assert fan.sessions4 is None
     assert fan.sessions5 is None
 
@@ -128,7 +129,7 @@ def test_who_publishes_to_a_slow_lane_pauses_until_it_drained(node: Node) -> Non
     node.feed(one, publish(4, "a", "x", qos=1, packet_id=1))
     node.feed(two, publish(4, "a", "x"))
     assert (one.paused, two.paused) == (1, 1)
-    node.router.release(lane)
+    node.router.pauses.release(lane)
     node.turn()
     assert (one.paused, two.paused) == (0, 0)
 
@@ -164,7 +165,7 @@ def test_no_local_goes_by_the_client_id_where_the_connection_is_elsewhere() -> N
     assert (me.packets(), other.packets()) == ([], [run])
     message = publication(5, 1, False, b"a", b"2", b"")
     message.publisher = b"other"
-    homed.router.deliver(homed.router.route(b"a").fanout, message, None)
+    homed.router.delivery.deliver(homed.router.route(b"a").fanout, message, None)
     homed.turn()
     assert (len(me.packets()), other.packets()) == (1, [])
     forwarded.take(homed.router, 5, run)
@@ -184,7 +185,7 @@ def test_a_message_with_an_origin_is_forwarded_with_it_and_delivered_once() -> N
         message.origin = origin_of(SESSION, number)
         fan = here.router.route(b"a").fanout
         assert here.router.forward(fan, message, lambda: None) == 1
-        here.router.deliver(fan, message, None)
+        here.router.delivery.deliver(fan, message, None)
     for version, chunk in link.taken:
         assert version == 4 | ORIGIN
         forwarded.take(there.router, version, chunk)

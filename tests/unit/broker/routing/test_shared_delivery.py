@@ -22,9 +22,10 @@ from flockmq.routes.shared_members import RemoteShares
 from flockmq.routing import forwarded
 from flockmq.routing.message_id import ORIGIN, origin_of, session_source
 from flockmq.routing.shared_deals import find
-from flockmq.routing.shared_delivery import SHARED, unwrap, without_identifiers, wrap
 from flockmq.routing.shared_groups import STRATEGIES
-from flockmq.routing.sink import CONGESTED, NodeTarget
+from flockmq.routing.shared_items import SHARED, unwrap, without_identifiers, wrap
+from flockmq.routing.sink import CONGESTED
+from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Client, Node, publish
 
@@ -281,7 +282,7 @@ def test_a_publisher_pauses_for_the_way_to_the_member_that_its_message_went_to(q
     publisher = cluster[0].client("p")
     cluster[0].feed(publisher, publish(4, "t/0", "x", qos=qos, packet_id=qos))
     assert publisher.paused == 1
-    cluster[0].router.release(link)
+    cluster[0].router.pauses.release(link)
     assert publisher.paused == 0
 
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from flockmq.bounds import SHARED_TURNS_MAX
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.shared_groups import STRATEGIES, Elsewhere, Group, PickedMember, Roster, SharedGroups
-from flockmq.routing.sink import CONGESTED, NodeTarget, Sink
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.sink import CONGESTED, Sink
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 

@@ -13,7 +13,7 @@ from flockmq.protocol.publish_queue import Inbound
 from flockmq.protocol.subscribe import SubscribeRequest
 from flockmq.routing.shared_deals import find
 from flockmq.routing.sink import LAGGING, Sink
-from flockmq.routing.subscription import Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.settlement import PUBACK, pair, settled

@@ -1,0 +1,170 @@
+"""The last step of a message: to the sessions that a router has itself.
+
+What always holds: QoS 0 that finds no room is dropped and counted; a client that is connected and has no room for QoS
+≥ 1 is cut off, so that it never goes on with a gap; who publishes to a congested client is paused.
+"""
+
+from __future__ import annotations
+
+from flockmq.bounds import SINK_LIMIT_BYTES
+from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.message import NO_EXPIRY, Publish, StoredMessage
+from flockmq.routing.back_pressure import PausablePublisher, PublisherPauses
+from flockmq.routing.fanout import Fanout
+from flockmq.routing.message_id import Origins
+from flockmq.routing.sink import AWAY, CONGESTED, FLOWING, LAGGING, Sink, SinkHost
+from flockmq.routing.subscriber import REFUSED, SENT, UNWANTED, Subscriber, Subscription
+
+
+class LocalDelivery:
+    """One per router. `publishing`: the client id of who published the run at hand, where that was on another node;
+    `origins`: of what was delivered here already.
+    """
+
+    def __init__(self, host: SinkHost, pauses: PublisherPauses) -> None:
+        self.host = host
+        self.counters = host.counters
+        self.pauses = pauses
+        self.origins = Origins()
+        self.publishing: bytes = b""
+
+    # Runs of QoS 0 packets.
+
+    def emit_to(self, sink: Sink, chunk: bytes, count: int, publisher: PausablePublisher | None) -> None:
+        """A run of `count` packets in the form of this one subscriber."""
+        self.emit_carefully([sink], chunk, count, publisher)
+        self.counters.messages_sent += count
+
+    def emit_carefully(self, sinks: list[Sink], chunk: bytes, count: int, publisher: PausablePublisher | None) -> None:
+        """To sinks some of which may not flow. The caller counts the run as sent to all of them."""
+        for sink in sinks:
+            if sink.flow == FLOWING:
+                sink.put(chunk)
+            elif sink.flow == LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
+                self.counters.dropped_slow_reader += count
+                self.counters.messages_sent -= count
+            else:
+                sink.put(chunk)
+                if publisher is not None:
+                    self.pauses.pause(sink, publisher)
+
+    def emit_special(
+        self, subscriptions: list[Subscription], chunk: bytes, version: int, publisher: PausablePublisher | None
+    ) -> None:
+        """To subscribers that need a form of their own."""
+        for packet in split_run(chunk, version):
+            packet.publisher = self.publishing
+            for subscription in subscriptions:
+                self.give(subscription, packet, publisher)
+
+    # Single messages.
+
+    def deliver(self, fan: Fanout, message: Publish, publisher: PausablePublisher | None) -> None:
+        """To all local subscribers of a fan-out; a repeat of one that has an origin goes nowhere."""
+        if message.origin and not self.origins.is_new(message.origin):
+            return
+        for subscription in fan.deliveries:
+            self.give(subscription, message, publisher)
+
+    def give(self, subscription: Subscription, message: Publish, publisher: PausablePublisher | None) -> None:
+        session = subscription.session
+        sink = session.sink
+        if subscription.no_local:  # by the client id: who published it may be gone, or back on another connection
+            client_id = message.publisher if publisher is None else publisher.client_id()
+            if client_id == session.client_id:
+                return
+        qos = message.qos if message.qos < subscription.qos else subscription.qos
+        retain = message.retain and subscription.retain_as_published
+        self.send(session, message, qos, retain, subscription.identifiers)
+        if publisher is not None and sink.flow == CONGESTED:
+            self.pauses.pause(sink, publisher)
+
+    def send(
+        self, session: Subscriber, message: Publish, qos: int, retain: bool, identifiers: bytes, share: bytes = b""
+    ) -> bool:
+        """Put one message to one session, in its form; `share`: by which shared subscription. False: the session ended
+        for want of room.
+        """
+        sink = session.sink
+        if identifiers and sink.protocol_version == 5:
+            packet = message.form_with(qos, retain, identifiers)
+        else:
+            packet = message.form(sink.protocol_version, qos, retain)
+        if session.max_packet_bytes and len(packet) > session.max_packet_bytes:
+            self.counters.dropped_too_large += 1  # [MQTT-3.1.2-25]
+        elif qos:
+            stored: StoredMessage | None = None
+            if message.expiry_s != NO_EXPIRY:
+                stored = StoredMessage(packet, sink.protocol_version, self.host.now_s + message.expiry_s, share)
+            elif share:
+                stored = StoredMessage(packet, sink.protocol_version, 0.0, share)
+            return self.offer(session, packet, message.packet_id, qos, stored)
+        elif sink.flow >= LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
+            self._unsent(session, message, packet)
+        else:
+            sink.put(packet if session.aliases is None else session.aliases.shorten(packet))
+            self.counters.messages_sent += 1
+        return True
+
+    def _unsent(self, session: Subscriber, message: Publish, packet: bytes) -> None:
+        """A QoS 0 message for a client that is away, or reads too slowly."""
+        sink = session.sink
+        if sink.flow != AWAY:
+            self.counters.dropped_slow_reader += 1
+            return
+        if message.expiry_s == NO_EXPIRY:
+            answer = session.offer_qos0(packet)
+        else:
+            answer = session.offer_qos0(
+                StoredMessage(packet, sink.protocol_version, self.host.now_s + message.expiry_s)
+            )
+        if answer == UNWANTED:
+            self.counters.dropped_away += 1
+        elif answer >= REFUSED:
+            self.counters.dropped_queue_full += 1
+
+    def offer(
+        self, session: Subscriber, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None
+    ) -> bool:
+        """Put one QoS ≥ 1 packet to one session; a client without room is cut off. False: its session ended with it."""
+        answer = session.offer(packet, packet_id, qos, stored)
+        counters = self.counters
+        if answer == SENT:
+            counters.messages_sent += 1
+            if qos == 1:
+                counters.messages_sent_qos1 += 1
+            else:
+                counters.messages_sent_qos2 += 1
+            return True
+        if answer == REFUSED and session.is_connected():
+            if not session.cut_off():
+                if stored is None or not stored.share:  # else another member gets it
+                    counters.dropped_queue_full += 1
+                return False
+            answer = session.offer(packet, packet_id, qos, stored)
+        if answer >= REFUSED:
+            counters.dropped_queue_full += 1
+        if answer == REFUSED:
+            return True
+        counters.messages_sent += 1
+        if qos == 1:
+            counters.messages_sent_qos1 += 1
+        else:
+            counters.messages_sent_qos2 += 1
+        if session.sink.flow == FLOWING and session.is_congested():
+            session.sink.congest()
+        return True
+
+
+def split_run(chunk: bytes, version: int) -> list[Publish]:
+    """The messages of a run of QoS 0 packets without properties."""
+    messages: list[Publish] = []
+    at = 0
+    while at < len(chunk):
+        length, body = remaining_length(chunk, at + 1, 0)
+        topic_end = body + 2 + (chunk[body] << 8 | chunk[body + 1])
+        end = body + length
+        payload_at = topic_end + 1 if version == 5 else topic_end
+        messages.append(Publish(chunk[at:end], version, 0, False, chunk[body + 2 : topic_end], 0, b"", payload_at - at))
+        at = end
+    return messages
