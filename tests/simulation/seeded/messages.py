@@ -10,10 +10,10 @@ from flockmq.durable.session_record import MESSAGE, SUBSCRIPTION, message_parts,
 from flockmq.durable.session_store import SessionStore
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.packets import NO_LOCAL
-from flockmq.protocol.subscribe import place
 from flockmq.publishing.retained_feed import of_row
 from flockmq.routing.router import Router
 from flockmq.session.local_session import LocalSession
+from flockmq.session.placement import place
 from judges import judge
 from simulation.seeded.bug import EVERY, Function, seeded
 

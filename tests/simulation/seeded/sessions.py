@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 from flockmq.durable.session_record import META, decode_meta
 from flockmq.durable.session_service import _will_of
@@ -13,6 +13,7 @@ from flockmq.mqtt.message import Will
 from flockmq.node.connections import Connections
 from flockmq.protocol.channel import Channel
 from flockmq.routing.slots import slot_of
+from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.client_registry import Kick
@@ -72,7 +73,7 @@ def leave_without_will(
 def mourn_at_once(right: Function, clients: Connections, client_id: bytes, older: Channel) -> None:
     """The will of a connection that is taken over is published at once, and when it is gone."""
     if older.will is not None and older.session is not None:
-        clients._sessions._port.publish(older.will, older.session)
+        clients._sessions._port.publish(older.will, cast(LocalSession, older.session))
     right(clients, client_id, older)
 
 

@@ -46,7 +46,7 @@ class ClientRequests:
             return
         if isinstance(question, messages.ReceiveQuestion):
             self._holding.now()
-            origin = session.receive(question.packet_id, question.deals)
+            origin = session.origin_for(question.packet_id, question.deals)
             self._holding.seal()
             self._holding.settle(session.journal.slot, partial(answer, messages.encode(origin)))
         elif sink.waiting is None:

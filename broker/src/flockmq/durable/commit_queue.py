@@ -39,8 +39,9 @@ from flockmq.routing.message_id import ORIGIN_BYTES, derived_origin, origin_of, 
 from flockmq.routing.router import Router
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink
 from flockmq.routing.subscriber import Subscription
+from flockmq.session.client_session import LATER
 from flockmq.session.limits import DEFAULT, Limits
-from flockmq.session.local_session import LATER, LocalSession
+from flockmq.session.local_session import LocalSession
 from flockmq.session.settlement import DROPPED, PUBREL, PUBREL_UNKNOWN, settled
 
 
@@ -235,7 +236,7 @@ class JournaledSession(LocalSession):
         """The origin of the will of the last CONNECT, the same however often it is published."""
         return derived_origin(self.meta.will_source, b"will")
 
-    def forget(self) -> None:
+    def erase(self) -> None:
         """It ended, and is no more in the store either."""
         if not self._ended:
             self.journal.drop(self.client_id)
@@ -440,7 +441,7 @@ class JournaledSession(LocalSession):
         """
         self.meta.sender = session_source(nonce)
 
-    def receive(self, packet_id: int, deals: bytes = b"") -> bytes:
+    def origin_for(self, packet_id: int, deals: bytes = b"") -> bytes:
         """The origin of the message that the client publishes under this packet id, and the deals behind it that were
         proposed first, the same if it does so again before PUBREL; b"": too many await their PUBREL. It may be used
         when the next barrier was answered.
@@ -464,16 +465,16 @@ class JournaledSession(LocalSession):
         self.count()
         return origins[packet_id]
 
-    def released(self, packet_id: int) -> int:
-        self._when_durable(PUBREL if self._release(packet_id) else PUBREL_UNKNOWN, packet_id)
+    def pubrel(self, packet_id: int) -> int:
+        self._when_durable(PUBREL if self.release(packet_id) else PUBREL_UNKNOWN, packet_id)
         return LATER
 
-    def unremember(self, packet_id: int) -> None:
-        self._release(packet_id)
+    def forget(self, packet_id: int) -> None:
+        self.release(packet_id)
         self._when_durable(DROPPED, packet_id)
 
-    def _release(self, packet_id: int) -> bool:
-        if not super()._release(packet_id):
+    def release(self, packet_id: int) -> bool:
+        if not super().release(packet_id):
             return False
         assert self.origins is not None
         self._noted_bytes -= len(self.origins.pop(packet_id)) - ORIGIN_BYTES

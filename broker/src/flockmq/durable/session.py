@@ -69,16 +69,10 @@ from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
 from flockmq.routing.sink import AWAY, FLOWING, LAGGING, AwaySink, Sink
 from flockmq.routing.subscriber import QUEUED, REFUSED, REPLACED
+from flockmq.session.client_session import DONE, LATER, UNKNOWN
 from flockmq.session.limits import DEFAULT, Limits
-from flockmq.session.local_session import (
-    AWAITS_PUBACK,
-    AWAITS_PUBCOMP,
-    AWAITS_PUBREC,
-    DONE,
-    LATER,
-    UNKNOWN,
-    LocalSession,
-)
+from flockmq.session.local_session import LocalSession
+from flockmq.session.send_window import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
 from flockmq.session.settlement import (
     AGAIN,
     DROPPED,
@@ -512,25 +506,25 @@ class DurableSession(JournaledSession):
             kind = pairs[at]
             packet_id = pairs[at + 1] << 8 | pairs[at + 2]
             if kind == PUBACK:
-                self.acknowledged(packet_id)
+                self.puback(packet_id)
             elif kind == PUBREC:
-                self.received(packet_id, False)
+                self.pubrec(packet_id, False)
             elif kind == PUBCOMP:
-                self.completed(packet_id)
+                self.pubcomp(packet_id)
             elif kind == PUBREL:
-                self.released(packet_id)
+                self.pubrel(packet_id)
             elif kind == PUBREC_REFUSED:
-                self.received(packet_id, True)
+                self.pubrec(packet_id, True)
             elif kind == DROPPED:
-                self.unremember(packet_id)
+                self.forget(packet_id)
         if self._front is not None and pairs:
             self._front.progressed(self.is_congested())
 
-    def acknowledged(self, packet_id: int) -> bool:
+    def puback(self, packet_id: int) -> bool:
         """Unknown ones are settled all the same: the answer to an earlier report was lost."""
         return self._ends(packet_id, AWAITS_PUBACK, PUBACK)
 
-    def completed(self, packet_id: int) -> bool:
+    def pubcomp(self, packet_id: int) -> bool:
         return self._ends(packet_id, AWAITS_PUBCOMP, PUBCOMP)
 
     def _ends(self, packet_id: int, state: int, kind: int) -> bool:
@@ -547,7 +541,7 @@ class DurableSession(JournaledSession):
         self._send_waiting(inflight)
         return known
 
-    def received(self, packet_id: int, refused: bool) -> int:
+    def pubrec(self, packet_id: int, refused: bool) -> int:
         """PUBREL follows when it is durable; at once where nothing is known, or was known before."""
         if refused:
             return LATER if self._ends(packet_id, AWAITS_PUBREC, PUBREC_REFUSED) else UNKNOWN

@@ -146,7 +146,7 @@ class SessionTable:
             self._drop(subscription, unrouted)
         session.subscriptions.clear()
         self._port.session_ended(session)
-        session.forget()
+        session.erase()
         if unrouted:  # behind its end: a session that a crash brings back still has its routes
             self._port.unrouted(session, unrouted)
 

@@ -19,10 +19,10 @@ from flockmq.durable.ports import Desk
 from flockmq.durable.session import DurableSession
 from flockmq.mqtt.packets import RETAIN_HANDLING_SHIFT
 from flockmq.mqtt.topics import is_exclusive
-from flockmq.protocol.subscribe import is_owed, place
 from flockmq.quotas import FilterRoom
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
+from flockmq.session.placement import is_owed, place
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.client import Answered
 

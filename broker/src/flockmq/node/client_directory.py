@@ -31,7 +31,7 @@ from flockmq.node.listing_order import START, Part, Placed, PlacedRow, in_order,
 from flockmq.node.listing_rows import asks_the_node, client_row, matching_clients, session_row, shown_session
 from flockmq.protocol.channel import Channel
 from flockmq.routing.slots import slot_of
-from flockmq.session.remote_session import RemoteSession
+from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.client_registry import ClientRegistry, Holder
 
@@ -294,7 +294,7 @@ class ClientDirectory:
     async def _session_of_node(self, asked: OneSession) -> bytes:
         channel = self._clients.by_id.get(asked.client_id)
         session = None if channel is None else channel.session
-        if session is None or isinstance(session, RemoteSession):
+        if not isinstance(session, LocalSession):
             return b""
         return _json(shown_session(session, self._cluster.settings.name, asked.after, asked.limit))
 

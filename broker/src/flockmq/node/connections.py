@@ -34,8 +34,8 @@ from flockmq.protocol.principal import Principal
 from flockmq.publishing.delayed import check_publishable
 from flockmq.quotas import Usage
 from flockmq.rlog.retained_authors import author_of
+from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
 from flockmq.session_rpc.clean_session_wills import will_origin
 from flockmq.session_rpc.client import Admission, Anothers, AttachError, Done, OverQuota, Registration
 from flockmq.session_rpc.client_registry import are_others
@@ -59,11 +59,11 @@ class ConnectionHomes(Protocol):
 class Watcher(Protocol):
     """Who wants to know of every connection."""
 
-    def connected(self, channel: Channel, connect: Connect, session: LocalSession, is_present: bool) -> None:
+    def connected(self, channel: Channel, connect: Connect, session: ClientSession, is_present: bool) -> None:
         """CONNACK is on its way; the session was there before, or not."""
         ...
 
-    def disconnected(self, channel: Channel, session: LocalSession) -> None: ...
+    def disconnected(self, channel: Channel, session: ClientSession) -> None: ...
 
     def taken_over(self, client_id: bytes) -> None: ...
 
@@ -123,7 +123,7 @@ class Connections:
         if channel.state != ADMITTING:
             return
         session = channel.session
-        assert session is not None
+        assert isinstance(session, LocalSession)
         channel.principal = principal
         channel.must_be_asked_about(self.must_authorize(principal))
         if not session.client_id:
@@ -167,7 +167,7 @@ class Connections:
 
     def _attach(self, channel: Channel, connect: Connect, extra: Properties | None) -> None:
         session = channel.session
-        assert session is not None
+        assert isinstance(session, LocalSession)
         if self._is_anothers_here(channel, session):  # its home may be new, and may not have heard of that one yet
             channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID)
             return
@@ -202,28 +202,28 @@ class Connections:
             self.rules_of(channel) if not is_guest and self.homes_keep_wills() else None,
         )
 
-    def _user(self, channel: Channel, session: LocalSession) -> bytes | None:
+    def _user(self, channel: Channel, session: ClientSession) -> bytes | None:
         """Whose the client id is from now on."""
         return channel.principal.username if session.limits.binds_client_ids(self.identifies()) else None
 
-    def _is_anothers_here(self, channel: Channel, session: LocalSession) -> bool:
+    def _is_anothers_here(self, channel: Channel, session: ClientSession) -> bool:
         older = self.by_id.get(session.client_id)
         if older is None or older.session is None:
             return False
         return are_others(self._user(channel, session), self._user(older, older.session))
 
-    def _owned(self, channel: Channel, session: LocalSession) -> Opening | None:
+    def _owned(self, channel: Channel, session: ClientSession) -> Opening | None:
         """Of a session that starts and ends with its connection, and has no will, its home knows the user."""
         user = self._user(channel, session)
         return None if user is None else Opening(channel.protocol_version, True, 0, 0, 0, "", b"", None, user)
 
-    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
+    def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         client_id = session.client_id
         token = channel.token
         if isinstance(token, int):
             if self.by_id.get(client_id) is channel:
                 del self.by_id[client_id]
-            if isinstance(session, RemoteSession):
+            if session.is_remote():
                 nonce = nonce_of(self._fronts.opening(token))
                 self._fronts.remove(token)
                 self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
@@ -235,7 +235,7 @@ class Connections:
                     will.message.origin = will_origin(guest.nonce)
                 self._home().detach(client_id, token)
         if channel.admitted_once:
-            if not isinstance(session, RemoteSession):
+            if isinstance(session, LocalSession):
                 if will is not None and isinstance(token, int):
                     will.message.author = author_of(client_id, token, is_will=True)
                 self._sessions.leave(session, will, self._clock.monotonic())
@@ -277,7 +277,7 @@ class Connections:
     def _guest(self, channel: Channel, token: int) -> Opening | None:
         """What the home is to know of a session that is here; of one that came before homes kept wills, too."""
         session = channel.session
-        if session is None or isinstance(session, RemoteSession) or not self.homes_keep_wills():
+        if not isinstance(session, LocalSession) or not self.homes_keep_wills():
             return None
         guest = self._guests.get(token)
         if guest is None and channel.will is not None:
@@ -297,8 +297,9 @@ class Connections:
         channel = self.by_id.get(client_id)
         if channel is None:
             return False
+        session = channel.session
         return self.is_will_at_home(channel.token) or (
-            isinstance(channel.session, RemoteSession) and channel.will is not None
+            session is not None and session.is_remote() and channel.will is not None
         )
 
     def is_will_at_home(self, token: object) -> bool:
@@ -378,17 +379,18 @@ class Connections:
     def _admitted(
         self,
         channel: Channel,
-        session: LocalSession,
+        made: LocalSession,
         connect: Connect,
         opening: Opening | None,
         extra: Properties | None,
         admission: Admission,
     ) -> None:
+        session: ClientSession = made
         if admission.lasts:
             assert opening is not None
-            session = self._fronts.add(channel, session, admission.token, opening, admission.unjudged)
+            session = self._fronts.add(channel, made, admission.token, opening, admission.unjudged)
         elif opening is not None and opening.will is not None and self.homes_keep_wills():
-            self._keep(admission.token, session, msgspec.structs.replace(opening, clean_start=True, expiry_s=0))
+            self._keep(admission.token, made, msgspec.structs.replace(opening, clean_start=True, expiry_s=0))
         self._counters.connects += 1
         channel.admitted(connect, admission.token, session, admission.present, extra)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
@@ -420,9 +422,9 @@ def _may_keep(session: LocalSession, will: Will) -> bool:
     return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
 
 
-def _count(session: LocalSession, guest: Opening, sign: int) -> None:
+def _count(session: ClientSession, guest: Opening, sign: int) -> None:
     """As what waits for its user."""
-    if session.usage is not None and guest.will is not None:
+    if isinstance(session, LocalSession) and session.usage is not None and guest.will is not None:
         session.usage.queued(sign * (len(session.client_id) + len(guest.will.packet)))
 
 

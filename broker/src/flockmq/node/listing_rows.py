@@ -18,7 +18,6 @@ from flockmq.mqtt.message import NEVER_EXPIRES
 from flockmq.protocol.channel import Channel
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
 
 Matches = Callable[[Channel], bool]
 
@@ -38,7 +37,7 @@ def client_row(channel: Channel, node: str, now_s: float, wall_s: float) -> Clie
         protocol="5.0" if channel.protocol_version == 5 else "3.1" if channel.is_mqtt31 else "3.1.1",
         keepalive_s=channel.keepalive_s / channel.limits.keepalive_multiplier,
         connected_at=datetime.fromtimestamp(round(wall_s - now_s + channel.connected_s, 3), UTC),
-        session_lasts=isinstance(session, RemoteSession),
+        session_lasts=session is not None and session.is_remote(),
     )
 
 

@@ -92,9 +92,9 @@ from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import NodeTarget
+from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import TO_USER, Limits
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
 from flockmq.session_rpc.clean_session_wills import Left
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.session_rpc.server import SessionRpcServer
@@ -289,24 +289,24 @@ class Node(NodePort):
     def continued(self, channel: Channel, packet: AuthPacket) -> None:
         self.access.continued(channel, packet)
 
-    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
+    def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         if will is not None and not self.access.may_leave(channel, will):
             self._drop(session.client_id, will.message.topic)
             will = None
         self.access.gone(channel, session.client_id)
-        if not isinstance(session, RemoteSession) and not self.clients.is_will_at_home(channel.token):
+        if not session.is_remote() and not self.clients.is_will_at_home(channel.token):
             will = self.hooking.leaving(channel, will)
         self.clients.gone(channel, session, will)
 
     def will_of(self, channel: Channel) -> Will | None:
         return self.hooking.leaving(channel, channel.will)
 
-    def connected(self, channel: Channel, connect: Connect, session: LocalSession, is_present: bool) -> None:
+    def connected(self, channel: Channel, connect: Connect, session: ClientSession, is_present: bool) -> None:
         self.system.connected(channel, connect, session)
         self.hooking.connected(channel, session, is_present)
         self.access.connected(channel)
 
-    def disconnected(self, channel: Channel, session: LocalSession) -> None:
+    def disconnected(self, channel: Channel, session: ClientSession) -> None:
         self.ends.note(channel.close_reason)
         self.system.disconnected(channel)
         self.hooking.disconnected(channel)
@@ -370,15 +370,6 @@ class Node(NodePort):
     def routed(self, subscribing: SubscribeRequest) -> None:
         self.filters.route(subscribing.filters, partial(self._routed, subscribing))
 
-    def subscribe_at_home(self, subscribing: SubscribeRequest) -> None:
-        token = subscribing.channel.token
-        assert isinstance(token, int)
-        self.fronts.subscribe(subscribing, token)
-
-    def unsubscribe_at_home(self, channel: Channel, packet_id: int, filters: list[bytes]) -> None:
-        assert isinstance(channel.token, int)
-        self.fronts.unsubscribe(channel, packet_id, filters, channel.token)
-
     def _routed(self, subscribing: SubscribeRequest, reason: int) -> None:
         """A route that was written for it came behind all that was retained before the SUBSCRIBE."""
         subscribing.saw_retained = bool(subscribing.filters) and self.rlog.has_all(RETAINED, when=ROUTE)
@@ -416,7 +407,7 @@ class Node(NodePort):
         """Of a client of this node, that ends with its connection."""
         channel = self.clients.by_id.get(client_id)
         session = None if channel is None else channel.session
-        return None if isinstance(session, RemoteSession) else session
+        return session if isinstance(session, LocalSession) else None
 
     def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
         self.filters.unrouted(filters)

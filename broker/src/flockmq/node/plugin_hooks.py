@@ -36,7 +36,7 @@ from flockmq.protocol.subscribe import SubscribeRequest
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.router import Router
 from flockmq.routing.topic_rewrite import CLIENT_ID, HOST, USER_NAME, RewriteRules, RewriteTemplate
-from flockmq.session.local_session import LocalSession
+from flockmq.session.client_session import ClientSession
 from flockmq.telemetry.sample import Sample
 
 
@@ -145,7 +145,7 @@ class PluginHooks:
         if points.CLIENT_CONNACK in self._placed:
             self.hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=reason))
 
-    def connected(self, channel: Channel, session: LocalSession, is_present: bool) -> None:
+    def connected(self, channel: Channel, session: ClientSession, is_present: bool) -> None:
         """The client has its session, and hears of it: subscribe it to what every client gets."""
         hooks = self.hooks
         event = points.SESSION_RESUMED if is_present else points.SESSION_CREATED
@@ -221,7 +221,7 @@ class PluginHooks:
         if points.SESSION_UNSUBSCRIBED in self._placed:
             self.hooks.tell(points.SESSION_UNSUBSCRIBED, _unsubscription(channel, filter))
 
-    def _subscribe_automatically(self, channel: Channel, session: LocalSession) -> None:
+    def _subscribe_automatically(self, channel: Channel, session: ClientSession) -> None:
         values = {
             CLIENT_ID: session.client_id.decode(),
             USER_NAME: channel.principal.username.decode(),

@@ -24,8 +24,8 @@ from flockmq.node.node import Node
 from flockmq.rlog.errors import LogFull, LogRefused, LogUnavailable
 from flockmq.rlog.shards import ROUTE, ROUTES
 from flockmq.routes.own_routes import in_pieces
+from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
 
 log: Final = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ async def rejoin(node: Node) -> None:
     log.warning("this node is a member again; %d clients that may have missed messages were closed", closed)
 
 
-def _sessions(node: Node) -> Iterator[LocalSession]:
+def _sessions(node: Node) -> Iterator[ClientSession]:
     for connection in list(node.reactor.channels()):
         if connection is not None and connection.session is not None:
             yield connection.session
@@ -91,11 +91,13 @@ async def _close_who_may_have_missed(node: Node) -> int:
     closed = 0
     for count, session in enumerate(list(_sessions(node))):
         has_will = node.clients.has_will_at_home(session.client_id)
-        if has_will or any(subscription.qos for subscription in session.subscriptions.all()):
+        local = session if isinstance(session, LocalSession) else None
+        if has_will or (local is not None and any(subscription.qos for subscription in local.subscriptions.all())):
             closed += 1
-            ends_session = not isinstance(session, RemoteSession)
-            if not node.clients.close(session.client_id, Reason.SERVER_SHUTTING_DOWN, ends_session=ends_session):
-                node.sessions.end(session)
+            ends_session = local is not None
+            is_closed = node.clients.close(session.client_id, Reason.SERVER_SHUTTING_DOWN, ends_session=ends_session)
+            if not is_closed and local is not None:
+                node.sessions.end(local)
         if count % REJOIN_SLICE_FILTERS == REJOIN_SLICE_FILTERS - 1:
             await asyncio.sleep(0)
     return closed
@@ -103,7 +105,7 @@ async def _close_who_may_have_missed(node: Node) -> int:
 
 async def _write_routes(node: Node) -> None:
     """What clients here subscribe to, once more, as this incarnation's."""
-    subscriptions = [session.subscriptions.all() for session in _sessions(node)]
+    subscriptions = [each.subscriptions.all() for each in _sessions(node) if isinstance(each, LocalSession)]
     filters = dict.fromkeys(subscription.filter for some in subscriptions for subscription in some)
     shared = [filter for filter in filters if is_shared(filter)]
     if shared:

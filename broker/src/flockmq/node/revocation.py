@@ -16,7 +16,6 @@ from flockmq.node.judging_turns import JudgingTurns
 from flockmq.protocol.channel import Channel
 from flockmq.routing.router import Router
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
 from flockmq.session.revoked import drop_waiting
 from flockmq.session_rpc.ports import Held, Judge
 from flockmq.session_rpc.remote_sessions import RemoteSessions
@@ -62,13 +61,12 @@ class Revocation:
         session = channel.session
         if session is None:
             return False
-        may_have_some = self._homes_judge() if isinstance(session, RemoteSession) else len(session.subscriptions) > 0
+        may_have_some = len(session.subscriptions) > 0 if isinstance(session, LocalSession) else self._homes_judge()
         return may_have_some and self._access.must_authorize(channel.principal)
 
     async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
         session = channel.session
-        assert session is not None
-        if isinstance(session, RemoteSession):
+        if not isinstance(session, LocalSession):
             assert isinstance(channel.token, int)
             rules = partial(self._rules, channel)
             return await self._fronts.judge(channel, channel.token, _OfKnown(judge, self._rewrites), rules)

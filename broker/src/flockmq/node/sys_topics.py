@@ -31,7 +31,7 @@ from flockmq.protocol.channel import Channel
 from flockmq.routing.retained_index import RetainedIndex
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
-from flockmq.session.local_session import LocalSession
+from flockmq.session.client_session import ClientSession
 from flockmq.telemetry.metrics import PACKETS, reason_name
 from flockmq.telemetry.sample import Sample
 
@@ -177,7 +177,7 @@ class SysTopics:
 
     # Clients.
 
-    def connected(self, channel: Channel, connect: Connect, session: LocalSession) -> None:
+    def connected(self, channel: Channel, connect: Connect, session: ClientSession) -> None:
         if not (self._is_heard() and self._settings.sys_event_messages.client_connected):
             return
         topic = self._topic(session.client_id, b"/connected")

@@ -1,7 +1,7 @@
 """PUBACK, PUBREC, PUBREL and PUBCOMP of one client: from the bytes to its session, and what is answered at once.
 
 Short forms are taken in runs, at offsets; whatever isn't short, or unknown to the session, goes the ordinary road.
-Where the session says LATER its home answers: PUBREL and PUBCOMP come when it is durable what they say.
+Where the session says LATER its owner answers: PUBREL and PUBCOMP come when what they say is committed.
 
 An acknowledgement that no exchange waits for may be a lawful one: of a message that the client had on its former
 connection, or said twice. One that contradicts its exchange is a protocol error: the exchange would never end.
@@ -15,7 +15,7 @@ from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.sink import FLOWING
-from flockmq.session.local_session import DONE, LATER, UNKNOWN
+from flockmq.session.client_session import DONE, LATER, UNKNOWN
 
 if TYPE_CHECKING:
     from flockmq.protocol.channel import Channel
@@ -27,7 +27,7 @@ def pubacks(channel: Channel, data: bytes, at: int, end: int) -> int:
     assert session is not None
     first = at
     while at + 4 <= end and data[at] == 0x40 and data[at + 1] == 2:
-        if not session.acknowledged(data[at + 2] << 8 | data[at + 3]):
+        if not session.puback(data[at + 2] << 8 | data[at + 3]):
             break
         at += 4
     channel.router.counters.packets_received[frame.PUBACK] += (at - first) >> 2
@@ -48,18 +48,18 @@ def steps(channel: Channel, data: bytes, at: int, end: int) -> int:
         if packet_id == 0:
             break
         if first == 0x50:
-            heard = session.received(packet_id, False)
+            heard = session.pubrec(packet_id, False)
             if heard == DONE:
                 answers.append(b"\x62\x02" + data[at + 2 : at + 4])
             elif heard == UNKNOWN:
                 break
         elif first == 0x62:
-            heard = session.released(packet_id)
+            heard = session.pubrel(packet_id)
             if heard == DONE:
                 answers.append(b"\x70\x02" + data[at + 2 : at + 4])
             elif heard == UNKNOWN:
                 break
-        elif first != 0x70 or not session.completed(packet_id):
+        elif first != 0x70 or not session.pubcomp(packet_id):
             break
         received[first >> 4] += 1
         at += 4
@@ -77,19 +77,19 @@ def acknowledgement(channel: Channel, kind: int, body: bytes) -> None:
     version = channel.protocol_version
     packet_id, reason = decode.ack(kind, version, body, channel.limits.strict_mode)
     if kind == frame.PUBACK:
-        if not session.acknowledged(packet_id) and session.contradicts(frame.PUBACK, packet_id):
+        if not session.puback(packet_id) and session.contradicts(frame.PUBACK, packet_id):
             raise _contradiction("PUBACK", "MQTT-4.3.3-3")
     elif kind == frame.PUBREC:
-        heard = session.received(packet_id, reason >= 0x80)
+        heard = session.pubrec(packet_id, reason >= 0x80)
         if heard == UNKNOWN and session.contradicts(frame.PUBREC, packet_id):
             raise _contradiction("PUBREC", "MQTT-4.3.2-3")
         if heard != LATER and reason < 0x80:
             channel.put(encode.pub_ack(frame.PUBREL, version, packet_id, _reason(heard)))
     elif kind == frame.PUBREL:
-        heard = session.released(packet_id)
+        heard = session.pubrel(packet_id)
         if heard != LATER:
             channel.put(encode.pub_ack(frame.PUBCOMP, version, packet_id, _reason(heard)))
-    elif not session.completed(packet_id) and session.contradicts(frame.PUBCOMP, packet_id):
+    elif not session.pubcomp(packet_id) and session.contradicts(frame.PUBCOMP, packet_id):
         raise _contradiction("PUBCOMP", "MQTT-4.3.3-5")
     if channel.flow != FLOWING:
         channel.progressed()

@@ -36,12 +36,11 @@ from flockmq.protocol import acknowledgements
 from flockmq.protocol import connect as opening
 from flockmq.protocol.ports import NodePort
 from flockmq.protocol.publisher import Publisher
-from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.protocol.subscribe import SubscribeRequest, UnsubscribeRequest
 from flockmq.routing import fast_path
 from flockmq.routing.router import Router
+from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
 
 OPENED: Final = 0
 ADMITTING: Final = 1
@@ -251,11 +250,11 @@ class Channel(Publisher):
         self.port.admit(self, connect)
 
     def admitted(
-        self, connect: Connect, token: object, session: LocalSession, present: bool, extra: Properties | None = None
+        self, connect: Connect, token: object, session: ClientSession, present: bool, extra: Properties | None = None
     ) -> None:
         """The node takes this connection: with this session, which was `present` or is the one that CONNECT made.
 
-        `token` is what the client's home knows the connection by; `extra` has an enhanced authentication's last data.
+        `token` is what the client's owner knows the connection by; `extra` has an enhanced authentication's last data.
         """
         if self.state != ADMITTING:
             return
@@ -330,7 +329,7 @@ class Channel(Publisher):
         SubscribeRequest(self, session, packet).judge()
 
     def subscribe_waits(self) -> None:
-        """A SUBSCRIBE, or an UNSUBSCRIBE, waits for the log or its home; with too many of them nothing more is read."""
+        """A SUBSCRIBE or an UNSUBSCRIBE isn't answered yet; with too many of them nothing more is read."""
         self.subscribes_waiting += 1
         if self.subscribes_waiting == SUBSCRIBES_WAITING_MAX:
             self.pause()
@@ -347,14 +346,8 @@ class Channel(Publisher):
         filters = packet.filters
         if self.router.intercepts_subscriptions:
             filters = [self.port.unsubscribing(self, filter) for filter in filters]
-        if isinstance(session, RemoteSession):
-            self.subscribe_waits()
-            self.port.unsubscribe_at_home(self, packet.packet_id, filters)
-        else:
-            self.unsubscribed(packet.packet_id, self.port.unsubscribe(self, session, filters))
-
-    def unsubscribed(self, packet_id: int, reasons: list[int]) -> None:
-        self.answer(encode.unsuback(self.protocol_version, packet_id, reasons))
+        self.subscribe_waits()
+        session.unsubscribe(UnsubscribeRequest(self, session, packet.packet_id, filters))
 
     def answer(self, packet: bytes) -> None:
         """Put what can't be left out; a client that allows no packet of its size can't go on [MQTT-3.1.2-24]."""

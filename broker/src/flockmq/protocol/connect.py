@@ -17,6 +17,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topic_aliases import IncomingAliases, OutgoingAliases
 from flockmq.protocol import strict_mode
 from flockmq.routing.sink import Sink
+from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 
@@ -94,7 +95,7 @@ def incoming_aliases(connect: Connect, limits: Limits) -> IncomingAliases | None
 
 
 def connack(
-    connect: Connect, limits: Limits, session: LocalSession, present: bool, authentication: Properties | None = None
+    connect: Connect, limits: Limits, session: ClientSession, present: bool, authentication: Properties | None = None
 ) -> bytes:
     """CONNACK for a connection that is admitted: what this server offers other than the specification's defaults
     (section 3.2.2.3). `authentication`: method and data of an enhanced authentication.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flockmq.protocol.publisher import Publisher
     from flockmq.protocol.subscribe import SubscribeRequest
     from flockmq.routing.subscriber import Subscription
+    from flockmq.session.client_session import ClientSession
     from flockmq.session.local_session import LocalSession
 
 
@@ -48,7 +49,7 @@ class NodePort:
         """
         raise NotImplementedError
 
-    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
+    def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         """A connection ended: its session ends or waits, and its will is published, now or later."""
         raise NotImplementedError
 
@@ -104,14 +105,6 @@ class NodePort:
         """
         raise NotImplementedError
 
-    def subscribe_at_home(self, subscribing: SubscribeRequest) -> None:
-        """The session runs elsewhere: have what is `subscribing.wanted()` subscribed there, then `told`."""
-        raise NotImplementedError
-
-    def unsubscribe_at_home(self, channel: Channel, packet_id: int, filters: list[bytes]) -> None:
-        """The same for UNSUBSCRIBE: then `channel.unsubscribed`."""
-        raise NotImplementedError
-
     def is_routed(self, filter: bytes) -> bool:
         """This node's own table routes by the filter to this node."""
         raise NotImplementedError
@@ -127,7 +120,7 @@ class NodePort:
         raise NotImplementedError
 
     def remember(self, inbound: Inbound) -> None:
-        """Have the home of its session remember the packet id of a QoS 2 message: then `inbound.remembered`, or
+        """Have the owner of its session remember the packet id of a QoS 2 message: then `inbound.remembered`, or
         `inbound.logged` with a reason why not. It is told of those of one connection in their order.
         """
         raise NotImplementedError

@@ -1,6 +1,6 @@
 """Publishes of one client that can't be answered at once, in the order in which they came [MQTT-4.6.0].
 
-A message may wait for its authorization; one of QoS 2 until the home of its session remembers it, and says under which
+A message may wait for its authorization; one of QoS 2 until the owner of its session remembers it, and says under which
 origin it is; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that other nodes want waits until
 they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them: it waits until they are new
 enough. What comes behind waits too, so that messages and acknowledgements keep their order. What a client left behind
@@ -29,7 +29,7 @@ from flockmq.routing.held_publishers import HeldLine
 
 if TYPE_CHECKING:
     from flockmq.protocol.publisher import Publisher
-    from flockmq.session.local_session import LocalSession
+    from flockmq.session.client_session import ClientSession
 
 CHECKING: Final = 0
 PERMITTED: Final = 1
@@ -51,7 +51,7 @@ class Inbound:
 
     def __init__(self, channel: Publisher, message: Publish, state: int) -> None:
         self.channel = channel
-        self.session: LocalSession | None = channel.session
+        self.session: ClientSession | None = channel.session
         self.message = message
         self.said = message
         self.size_bytes: int = len(message.packet)
@@ -71,7 +71,7 @@ class Inbound:
         self._moved()
 
     def remembered(self) -> None:
-        """The home of its session knows of it."""
+        """The owner of its session knows of it."""
         self.state = LOGGING if self.message.must_be_logged() else READY
         self._moved()
 
@@ -294,4 +294,4 @@ def _forget(inbound: Inbound) -> None:
     """
     session, inbound.session = inbound.session, None
     if session is not None and inbound.message.qos == 2:
-        session.unremember(inbound.message.packet_id)
+        session.forget(inbound.message.packet_id)

@@ -25,9 +25,8 @@ from flockmq.protocol.publish_queue import ASKING, CHECKING, DONE, LOGGING, READ
 from flockmq.routing import fast_path
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
+from flockmq.session.client_session import FULL, REPEAT, ClientSession
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
 
 _DOLLAR: Final = 0x24
 _ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
@@ -59,7 +58,7 @@ class Publisher(PausablePublisher):
         self.router = router
         self.port = port
         self.limits = limits
-        self.session: LocalSession | None = None
+        self.session: ClientSession | None = None
         self._left_as: bytes = b""
         self.repeats: bool = False
         """It is gone, and its session lasts: it sends again what wasn't acknowledged [MQTT-4.4.0-1]."""
@@ -75,11 +74,11 @@ class Publisher(PausablePublisher):
         session = self.session
         return self._left_as if session is None else session.client_id
 
-    def leave(self, session: LocalSession) -> None:
+    def leave(self, session: ClientSession) -> None:
         """Let go of the session, which may refer to this: objects without cycles go at once."""
         self._left_as = session.client_id
         self.session = None
-        self.repeats = isinstance(session, RemoteSession)
+        self.repeats = session.is_remote()
         line = self.line
         if line is not None and line.is_held:
             self.router.held.abandoned(line)
@@ -118,17 +117,17 @@ class Publisher(PausablePublisher):
         session = self.session
         assert session is not None
         if message.qos == 2:
-            if session.is_repeat(message.packet_id):
+            heard = session.receive(message.packet_id, self.router.now_s)
+            if heard == REPEAT:
                 if is_strict and not data[at] & 8:
                     raise protocol_error("a QoS 2 PUBLISH sent again without DUP", "MQTT-3.3.1-1")
                 if self.line is None or not self.line.holds(message.packet_id):  # else its PUBREC is on its way
                     self.acknowledge(2, message.packet_id, Reason.SUCCESS)
                 return
-            if not session.may_receive(self.router.now_s):
+            if heard == FULL:
                 raise PacketError(
                     Reason.RECEIVE_MAXIMUM_EXCEEDED, "MQTT-3.3.4-7", "more QoS 2 messages than may await PUBREL"
                 )
-            session.remember(message.packet_id, self.router.now_s)
         if message.topic[0] == _DOLLAR and self.router.refuses(message.topic):
             if is_system(message.topic):
                 self._deny(message)
@@ -223,9 +222,9 @@ class Publisher(PausablePublisher):
         inbound.said = said
         self._join(inbound)
 
-    def _first_state(self, message: Publish, session: LocalSession | None) -> int:
-        """What must know of it before it is delivered: the home of a session that lasts, the log, or nothing."""
-        if message.qos == 2 and isinstance(session, RemoteSession):
+    def _first_state(self, message: Publish, session: ClientSession | None) -> int:
+        """What must know of it before it is delivered: the owner of a session that lasts, the log, or nothing."""
+        if message.qos == 2 and session is not None and session.is_remote():
             return ASKING
         return LOGGING if message.must_be_logged() else READY
 
@@ -282,7 +281,7 @@ class Publisher(PausablePublisher):
         session = self.session
         assert session is not None
         if qos == 2 and reason >= 0x80:
-            session.unremember(packet_id)
+            session.forget(packet_id)
         if self.protocol_version == 5:
             self.put(encode.pub_ack(frame.PUBACK if qos == 1 else frame.PUBREC, 5, packet_id, reason))
         elif reason >= 0x80:

@@ -1,4 +1,5 @@
-"""One SUBSCRIBE on its way: authorized, put into the router, routed by the cluster, answered, given what is retained.
+"""One SUBSCRIBE, or UNSUBSCRIBE, on its way. A SUBSCRIBE is authorized, and goes to its session: one that runs here is
+put into the router, routed by the cluster, answered, and given what is retained.
 
 What always holds: nothing behind a SUBSCRIBE is read before it is judged, by this node, perhaps in several turns, or by
 somebody else who is asked; SUBACK is sent when this node's own table routes by the filters [MQTT-3.8.4-1], and has all
@@ -13,20 +14,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
 from flockmq.mqtt import encode
-from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, Subscribe
+from flockmq.mqtt.packets import Subscribe
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.mqtt.topics import is_exclusive
 from flockmq.protocol.ports import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
 from flockmq.quotas import FilterRoom
-from flockmq.routing.filter_index import has_wildcard, shape_of
-from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
+from flockmq.session.client_session import ClientSession, SubscribeChange, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
+from flockmq.session.placement import is_owed, place
 
 if TYPE_CHECKING:
     from flockmq.protocol.channel import Channel
@@ -47,7 +46,7 @@ class _Asked:
         self.subscribing.decided(self.position, verdict)
 
 
-class SubscribeRequest:
+class SubscribeRequest(SubscribeChange):
     """`filters` are those that need a route, `made` their subscriptions; `retained` the subscriptions that are owed
     retained messages; `saw_retained`: the node has all that was retained when the routes were written.
 
@@ -59,7 +58,6 @@ class SubscribeRequest:
         "_filters",
         "_granted",
         "_pauses",
-        "_waits",
         "channel",
         "filters",
         "made",
@@ -70,7 +68,7 @@ class SubscribeRequest:
         "session",
     )
 
-    def __init__(self, channel: Channel, session: LocalSession, packet: Subscribe) -> None:
+    def __init__(self, channel: Channel, session: ClientSession, packet: Subscribe) -> None:
         self.channel = channel
         self.session = session
         self.packet = packet
@@ -83,7 +81,6 @@ class SubscribeRequest:
         self._asked: int = 0
         self._granted: list[bytes] = []
         self._pauses: bool = False
-        self._waits: bool = False
 
     def judge(self) -> None:
         """Judge filter by filter: all of them, or until enough was judged in this turn."""
@@ -156,9 +153,14 @@ class SubscribeRequest:
             return
         if channel.router.intercepts_subscriptions and self.packet.packet_id:
             self._rewrite()
-        if isinstance(self.session, RemoteSession):
-            self._ask_home()
-            return
+        channel.subscribe_waits()
+        if _UNDECIDED in self.reasons:
+            self.session.subscribe(self)
+        else:
+            self._answer()
+
+    def subscribe_here(self) -> None:
+        channel = self.channel
         claimed: dict[bytes, None] = {}
         if self.session.limits.exclusive_subscription:
             for position, filter in enumerate(self._filters):
@@ -169,6 +171,11 @@ class SubscribeRequest:
             channel.port.claim(self, list(claimed))
         else:
             self._make_room()
+
+    def _local(self) -> LocalSession:
+        session = self.session
+        assert isinstance(session, LocalSession), "the owners of others subscribe them"
+        return session
 
     def _rewrite(self) -> None:
         """What the filters that the client may have really are."""
@@ -197,7 +204,7 @@ class SubscribeRequest:
 
     def _make_room(self) -> None:
         """What the user has here may have to be told to others first."""
-        session = self.session
+        session = self._local()
         if session.usage is None:
             self._has_room()
             return
@@ -218,21 +225,12 @@ class SubscribeRequest:
         self._release_unused()
 
     def _release_unused(self) -> None:
-        unused = [filter for filter in self._granted if self.session.subscriptions.find(filter) is None]
+        session = self._local()
+        unused = [filter for filter in self._granted if session.subscriptions.find(filter) is None]
         if unused:
-            self.channel.port.unrouted(self.session, unused)
-
-    def _ask_home(self) -> None:
-        """The session runs there: it is subscribed there, with what it may have."""
-        if _UNDECIDED in self.reasons:
-            self._waits = True
-            self.channel.subscribe_waits()
-            self.channel.port.subscribe_at_home(self)
-        else:
-            self._answer()
+            self.channel.port.unrouted(session, unused)
 
     def wanted(self) -> list[tuple[bytes, Request]]:
-        """(filter, request) of all that is decided elsewhere."""
         return [
             (self._filters[position], request)
             for position, request in enumerate(self.packet.subscriptions)
@@ -240,16 +238,13 @@ class SubscribeRequest:
         ]
 
     def identifiers(self) -> bytes:
-        """As a subscription keeps them."""
         identifier = None if self.packet.properties is None else self.packet.properties.subscription_identifier
         return b"" if identifier is None else subscription_identifier(identifier)
 
     def told(self, reasons: list[int]) -> None:
-        """What the home made of `wanted`, in its order; [] if the connection is gone."""
         channel = self.channel
         if channel.has_ended():
             return
-        channel.subscribe_answered()
         decided = iter(reasons)
         self.reasons = [
             next(decided, Reason.UNSPECIFIED_ERROR) if reason == _UNDECIDED else reason for reason in self.reasons
@@ -263,19 +258,17 @@ class SubscribeRequest:
             if self.reasons[position] == _UNDECIDED:
                 self.reasons[position] = self._subscribe(request, self._filters[position], identifiers)
         if self.filters or self.retained:
-            self._waits = True
-            channel.subscribe_waits()
             channel.port.routed(self)
         else:
             self.finish(Reason.SUCCESS)
 
     def _subscribe(self, request: Request, filter: bytes, identifiers: bytes) -> int:
-        router = self.channel.router
-        older = self.session.subscriptions.find(filter)
-        placed = place(router, self.session, filter, request.qos, request.options, identifiers)
+        session = self._local()
+        older = session.subscriptions.find(filter)
+        placed = place(self.channel.router, session, filter, request.qos, request.options, identifiers)
         if isinstance(placed, int):
             return placed
-        self.session.note_asked(filter, request.filter)
+        session.note_asked(filter, request.filter)
         if not self.channel.port.is_routed(filter):
             self.filters.append(filter)
             self.made.append(placed)
@@ -287,12 +280,11 @@ class SubscribeRequest:
         """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
         channel = self.channel
         if reason >= 0x80:
-            gone = [made.filter for made in self.made if self.session.subscriptions.find(made.filter) is made]
-            channel.port.unsubscribe(channel, self.session, gone)
+            session = self._local()
+            gone = [made.filter for made in self.made if session.subscriptions.find(made.filter) is made]
+            channel.port.unsubscribe(channel, session, gone)
         if channel.has_ended():
             return
-        if self._waits:
-            channel.subscribe_answered()
         if reason >= 0x80:
             refused = set(self.filters)
             for position, filter in enumerate(self._filters):
@@ -305,6 +297,7 @@ class SubscribeRequest:
 
     def _answer(self) -> None:
         channel = self.channel
+        channel.subscribe_answered()
         if channel.router.intercepts_subscriptions:
             for position, filter in enumerate(self._filters):
                 if self.reasons[position] < 0x80:
@@ -313,48 +306,22 @@ class SubscribeRequest:
             channel.answer(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
 
 
-def place(
-    router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
-) -> Subscription | int:
-    """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]: what was put,
-    or the reason code with which it is refused. `options` as in SUBSCRIBE (section 3.8.3.1).
-    """
-    limits = session.limits
-    if is_shared(filter) and not limits.shared_subscription:
-        return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-    if is_exclusive(filter) and not limits.exclusive_subscription:
-        return Reason.TOPIC_FILTER_INVALID
-    if matching(filter).count(b"/") >= limits.max_topic_levels:
-        return Reason.TOPIC_FILTER_INVALID
-    wild = has_wildcard(filter)
-    if wild and not limits.wildcard_subscription:
-        return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
-    no_local, as_published = options & NO_LOCAL != 0, options & RETAIN_AS_PUBLISHED != 0
-    granted = min(qos, limits.max_qos_allowed)
-    subscription = Subscription(session, filter, granted, no_local, as_published, identifiers)
-    older = session.subscriptions.find(filter)
-    if older is None and not _has_room(session, filter):
-        return Reason.QUOTA_EXCEEDED
-    if wild and not session.subscriptions.may_have_shape(shape_of(filter), limits.max_wildcard_shapes):
-        return Reason.QUOTA_EXCEEDED
-    router.add(subscription)
-    if older is not None:
-        router.remove(older)
-    else:
-        router.began(subscription)
-    session.add_subscription(subscription)
-    return subscription
+class UnsubscribeRequest(UnsubscribeChange):
+    """One UNSUBSCRIBE: `filters` as they were subscribed to."""
 
+    def __init__(self, channel: Channel, session: ClientSession, packet_id: int, filters: list[bytes]) -> None:
+        super().__init__(filters)
+        self.channel = channel
+        self._session = session
+        self._packet_id = packet_id
 
-def _has_room(session: LocalSession, filter: bytes) -> bool:
-    """By the client's own limits, and its user's quota."""
-    if len(session.subscriptions) >= session.limits.max_subscriptions:
-        return False
-    if session.subscriptions.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
-        return False
-    return session.usage is None or session.usage.may_subscribe(filter)
+    def unsubscribe_here(self) -> None:
+        session = self._session
+        assert isinstance(session, LocalSession), "the owners of others unsubscribe them"
+        self.told(self.channel.port.unsubscribe(self.channel, session, self.filters))
 
-
-def is_owed(filter: bytes, retain_handling: int, is_new: bool) -> bool:
-    """Whether a subscription gets what is retained [MQTT-3.3.1-9 to 3.3.1-11]; a shared one doesn't (section 4.8.2)."""
-    return not is_shared(filter) and (retain_handling == 0 or (retain_handling == 1 and is_new))
+    def told(self, reasons: list[int]) -> None:
+        channel = self.channel
+        if reasons and not channel.has_ended():
+            channel.subscribe_answered()
+            channel.answer(encode.unsuback(channel.protocol_version, self._packet_id, reasons))

@@ -1,16 +1,15 @@
-"""What a connection has of a session that runs at its home (`durable.session`): the packet ids under way, and how far.
+"""What a connection has of a session that runs at its owner (`durable.session`): the packet ids under way, and how far.
 
     PUBLISH arrived ──▶ SENT ── PUBACK ──▶ ANSWERED ── settled ──▶ forgotten
                          └─ PUBREC ─▶ RECEIVED ── PUBREL arrived ─▶ RELEASED ── PUBCOMP ─▶ ANSWERED
 
 What always holds: the client gets each PUBLISH and each PUBREL of an exchange once on this connection, however often
-its home, or the next one, sends them [MQTT-4.4.0-1], and has no more exchanges open than it takes [MQTT-3.3.4-9]: the
-next home may begin with others than are under way here. What the client answered is reported until it is settled. Pure.
+the owner, or the next one, sends them [MQTT-4.4.0-1], and has no more exchanges open than it takes [MQTT-3.3.4-9]: the
+next owner may begin with others than are under way here. What the client answered is reported until it is settled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -19,7 +18,18 @@ from flockmq.mqtt import encode, frame
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import packet_id_offset
 from flockmq.mqtt.reason import Reason
-from flockmq.session.local_session import DONE, LATER, UNKNOWN, LocalSession
+from flockmq.mqtt.topic_aliases import OutgoingAliases
+from flockmq.routing.sink import Sink
+from flockmq.session.client_session import (
+    DONE,
+    LATER,
+    UNKNOWN,
+    ClientSession,
+    SubscribeChange,
+    UnsubscribeChange,
+)
+from flockmq.session.limits import Limits
+from flockmq.session.local_session import LocalSession
 from flockmq.session.settlement import (
     DROPPED,
     PUBACK,
@@ -38,45 +48,73 @@ _RELEASED: Final = 3
 """From here on the state is the kind that is reported: PUBACK, PUBREC, PUBCOMP or PUBREC_REFUSED."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SessionProxies:
+    """Brings to the owners what the connections of this node say; each is known by its token."""
+
+    def report(self, token: int) -> None:
+        """There is something for `take_reports`."""
+        raise NotImplementedError(type(self).__name__)
+
+    def subscribe(self, token: int, change: SubscribeChange) -> None:
+        raise NotImplementedError(type(self).__name__)
+
+    def unsubscribe(self, token: int, change: UnsubscribeChange) -> None:
+        raise NotImplementedError(type(self).__name__)
+
+
 @mypyc_attr(acyclic=True)
-class RemoteSession(LocalSession):
-    """Stands in the place of the session that CONNECT made. `on_report` is called when there is something for
-    `take_reports`, once until it was taken.
-    """
+class RemoteSession(ClientSession):
+    """Stands in the place of the `session` that CONNECT made."""
 
-    __slots__ = ("_dropping", "_held", "_is_resumed", "_on_report", "_open", "_releasing", "_reports", "_states")
+    __slots__ = (
+        "_aliases", "_dropping", "_held", "_is_resumed", "_open", "_proxies", "_releasing", "_reports",
+        "_states", "_token", "_window", "awaiting_rel", "client_id", "expiry_s", "limits", "max_packet_bytes", "sink",
+    )  # fmt: skip
 
-    def __init__(self, session: LocalSession, on_report: Callable[[], None]) -> None:
-        super().__init__(
-            session.sink,
-            session.client_id,
-            session.limits,
-            session.window,
-            session.max_packet_bytes,
-            session.expiry_s,
-        )
-        self.aliases = session.aliases
-        self._on_report = on_report
+    def __init__(self, session: LocalSession, proxies: SessionProxies, token: int) -> None:
+        self.client_id: bytes = session.client_id
+        self.limits: Limits = session.limits
+        self.max_packet_bytes: int = session.max_packet_bytes
+        self.expiry_s: int = session.expiry_s
+        self.awaiting_rel: dict[int, float] | None = None
+        self.sink: Sink = session.sink
+        self._window: int = session.window
+        self._aliases: OutgoingAliases | None = session.aliases
+        self._proxies = proxies
+        self._token = token
         self._states: dict[int, int] = {}
         self._open: int = 0
         """Exchanges that the client has to answer."""
         self._held: dict[int, bytes] | None = None
-        """Packet id -> PUBLISH that waits for one of them to end; a home has no more than the window under way."""
+        """Packet id -> PUBLISH that waits for one of them to end; an owner has no more than the window under way."""
         self._is_resumed: bool = False
         self._releasing: dict[int, bool] | None = None
         self._dropping: dict[int, bool] | None = None
         self._reports: list[bytes] | None = None
 
+    def is_remote(self) -> bool:
+        return True
+
+    def is_congested(self) -> bool:
+        return False
+
     def send_again(self) -> None:
-        """The client was told that its session is there; the home sends what wasn't acknowledged."""
+        """The owner does."""
         self._is_resumed = True
 
-    # From the home.
+    def subscribe(self, change: SubscribeChange) -> None:
+        self._proxies.subscribe(self._token, change)
+
+    def unsubscribe(self, change: UnsubscribeChange) -> None:
+        self._proxies.unsubscribe(self._token, change)
+
+    # From the owner.
 
     def arrived(self, chunk: bytes) -> bytes:
-        """Whole packets from the home, and what it settled: the packets that are for the client now."""
+        """Whole packets from the owner, and what it settled: the packets that are for the client now."""
         passed: list[bytes] = []
-        passes_all = self.aliases is None
+        passes_all = self._aliases is None
         at = 0
         while at < len(chunk):
             length, body = remaining_length(chunk, at + 1, 0)
@@ -94,8 +132,8 @@ class RemoteSession(LocalSession):
                 is_new = self._pubrel(chunk[body] << 8 | chunk[body + 1])
             else:
                 is_new = first & 6 == 0 or self._publish(packet)
-                if is_new and self.aliases is not None:
-                    packet = self.aliases.shorten(packet)
+                if is_new and self._aliases is not None:
+                    packet = self._aliases.shorten(packet)
             if is_new:
                 passed.append(packet)
             else:
@@ -107,7 +145,7 @@ class RemoteSession(LocalSession):
         packet_id = packet[id_at] << 8 | packet[id_at + 1]
         if packet_id in self._states:
             return False
-        if self._open >= self.window:
+        if self._open >= self._window:
             if self._held is None:
                 self._held = {}
             self._held[packet_id] = packet
@@ -132,14 +170,15 @@ class RemoteSession(LocalSession):
         """An exchange is over, for the client: another may begin."""
         self._open -= 1
         held = self._held
-        if held is None or self._open >= self.window:
+        if held is None or self._open >= self._window:
             return
         packet_id = next(iter(held))
         packet = held.pop(packet_id)
         if not held:
             self._held = None
         self._begin(packet_id, packet)
-        self._put(packet)
+        aliases = self._aliases
+        self.sink.put(packet if aliases is None else aliases.shorten(packet))
 
     def _settled(self, kind: int, packet_id: int) -> bytes:
         """What was reported is durable; what the client is told of it."""
@@ -161,7 +200,7 @@ class RemoteSession(LocalSession):
         return encode.pub_ack(frame.PUBCOMP, self.sink.protocol_version, packet_id, reason)
 
     def moved(self) -> None:
-        """Another home has the session, or this one may have missed something: report all that isn't settled."""
+        """Another owner has the session, or this one may have missed something: report all that isn't settled."""
         self._reports = None
         for packet_id in self._dropping or ():
             self._report(DROPPED, packet_id)
@@ -173,7 +212,7 @@ class RemoteSession(LocalSession):
 
     # From the client.
 
-    def acknowledged(self, packet_id: int) -> bool:
+    def puback(self, packet_id: int) -> bool:
         if self._states.get(packet_id) != _SENT_QOS1:
             return False
         self._states[packet_id] = PUBACK
@@ -181,7 +220,7 @@ class RemoteSession(LocalSession):
         self._end()
         return True
 
-    def received(self, packet_id: int, refused: bool) -> int:
+    def pubrec(self, packet_id: int, refused: bool) -> int:
         state = self._states.get(packet_id)
         if state == _SENT_QOS2:
             kind = PUBREC_REFUSED if refused else PUBREC
@@ -193,14 +232,14 @@ class RemoteSession(LocalSession):
             return LATER
         if state == PUBREC and not refused:
             return LATER
-        if state is None and not refused and self._is_resumed and self._open < 2 * self.window:
+        if state is None and not refused and self._is_resumed and self._open < 2 * self._window:
             self._received_before(packet_id)
             return LATER
         return DONE if state == _RELEASED and not refused else UNKNOWN
 
     def _received_before(self, packet_id: int) -> None:
-        """The client answers what it had on its former connection: its home knows of that, and says PUBREL. Were it
-        said here, the client would take the PUBLISH, which comes again, for another message.
+        """The client answers what it had on its former connection: its owner knows of that, and says PUBREL. Were
+        it said here, the client would take the PUBLISH, which comes again, for another message.
         """
         held = self._held
         if held is not None and packet_id in held:
@@ -220,7 +259,7 @@ class RemoteSession(LocalSession):
             return state in (_SENT_QOS2, PUBREC, _RELEASED)
         return state in (_SENT_QOS1, _SENT_QOS2, PUBREC)
 
-    def completed(self, packet_id: int) -> bool:
+    def pubcomp(self, packet_id: int) -> bool:
         if self._states.get(packet_id) != _RELEASED:
             return False
         self._states[packet_id] = PUBCOMP
@@ -228,23 +267,23 @@ class RemoteSession(LocalSession):
         self._end()
         return True
 
-    def released(self, packet_id: int) -> int:
+    def pubrel(self, packet_id: int) -> int:
         releasing = self._releasing
         if releasing is None:
             self._releasing = releasing = {}
         if packet_id not in releasing:
-            releasing[packet_id] = self._release(packet_id)
+            releasing[packet_id] = self.release(packet_id)
             self._report(PUBREL, packet_id)
         return LATER
 
-    def unremember(self, packet_id: int) -> None:
-        self._release(packet_id)
+    def forget(self, packet_id: int) -> None:
+        self.release(packet_id)
         if self._dropping is None:
             self._dropping = {}
         self._dropping[packet_id] = True
         self._report(DROPPED, packet_id)
 
-    # To the home.
+    # To the owner.
 
     def take_reports(self) -> bytes:
         """What is to be reported since it was last asked, as `settlement` pairs in the order of the answers."""
@@ -258,13 +297,13 @@ class RemoteSession(LocalSession):
         reports = self._reports
         if reports is None:
             self._reports = [pair(kind, packet_id)]
-            self._on_report()
+            self._proxies.report(self._token)
         else:
             reports.append(pair(kind, packet_id))
 
 
 def without_qos0(chunk: bytes) -> tuple[bytes, int]:
-    """What a client that reads too slowly still gets of its home's packets, and how many it doesn't."""
+    """What a client that reads too slowly still gets of its owner's packets, and how many it doesn't."""
     passed: list[bytes] = []
     dropped = 0
     at = 0

@@ -20,12 +20,12 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.publish_queue import Inbound
-from flockmq.protocol.subscribe import SubscribeRequest
 from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.slots import slot_of
+from flockmq.session.client_session import SubscribeChange, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession, without_qos0
+from flockmq.session.remote_session import RemoteSession, SessionProxies, without_qos0
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.client import Answered
 from flockmq.session_rpc.ports import Judge
@@ -65,7 +65,7 @@ class _Reporter(Sink):
         self._report()
 
 
-class RemoteSessions:
+class RemoteSessions(SessionProxies):
     """`turn` is the node's list of dirty sinks; `flush` has what was put written; `unsubscribed` is told of each filter
     that a client gave up. `homes` is set before use.
     """
@@ -93,7 +93,7 @@ class RemoteSessions:
     ) -> RemoteSession:
         """The front of a connection that was admitted, with what its CONNECT made. `unjudged`: its home waits until its
         subscriptions are."""
-        front = RemoteSession(session, partial(self._answers, token))
+        front = RemoteSession(session, self, token)
         place = self._places[token] = _Place(channel, front, opening)
         if not unjudged:
             place.is_judged()
@@ -140,8 +140,7 @@ class RemoteSessions:
 
     # To the home.
 
-    def _answers(self, token: int) -> None:
-        """A front has something to report."""
+    def report(self, token: int) -> None:
         self._reporting[token] = None
         self._reporter.put(b"")
         self._flush()
@@ -153,34 +152,35 @@ class RemoteSessions:
             if place is not None and (pairs := place.front.take_reports()):
                 self.homes.report(place.front.client_id, token, pairs)
 
-    def subscribe(self, subscribing: SubscribeRequest, token: int) -> None:
-        """Have its home subscribe the client: `subscribing.told`."""
-        self._subscriptions_change(token)
-        wanted = [_wanted(filter, request) for filter, request in subscribing.wanted()]
-        question = messages.SubscribeQuestion(wanted, subscribing.identifiers())
-        self.homes.ask(subscribing.session.client_id, token, question, partial(self._subscribed, subscribing))
+    def subscribe(self, token: int, change: SubscribeChange) -> None:
+        wanted = [_wanted(filter, request) for filter, request in change.wanted()]
+        self._change(token, messages.SubscribeQuestion(wanted, change.identifiers()), partial(self._subscribed, change))
 
-    def _subscribed(self, subscribing: SubscribeRequest, answer: bytes) -> None:
-        subscribing.told(messages.decode_reasons(answer) if answer else [])
+    def _subscribed(self, change: SubscribeChange, answer: bytes) -> None:
+        change.told(messages.decode_reasons(answer) if answer else [])
         self._flush()
 
-    def unsubscribe(self, channel: Channel, packet_id: int, filters: list[bytes], token: int) -> None:
-        """Have its home unsubscribe the client: `channel.unsubscribed`."""
-        self._subscriptions_change(token)
-        answered = partial(self._unsubscribed, channel, packet_id, filters)
-        self.homes.ask(
-            channel.client_id(), token, messages.UnsubscribeQuestion(filters, self._token_bytes(8)), answered
-        )
+    def unsubscribe(self, token: int, change: UnsubscribeChange) -> None:
+        question = messages.UnsubscribeQuestion(change.filters, self._token_bytes(8))
+        self._change(token, question, partial(self._unsubscribed, token, change))
 
-    def _unsubscribed(self, channel: Channel, packet_id: int, filters: list[bytes], answer: bytes) -> None:
-        if answer and not channel.has_ended():
-            channel.subscribe_answered()
-            reasons = messages.decode_reasons(answer)
-            for filter, reason in zip(filters, reasons, strict=True):
-                if reason == Reason.SUCCESS:
-                    self._unsubscribed_from(channel, filter)
-            channel.unsubscribed(packet_id, reasons)
-            self._flush()
+    def _unsubscribed(self, token: int, change: UnsubscribeChange, answer: bytes) -> None:
+        place = self._places.get(token)
+        if not answer or place is None or place.channel.has_ended():
+            return
+        reasons = messages.decode_reasons(answer)
+        for filter, reason in zip(change.filters, reasons, strict=True):
+            if reason == Reason.SUCCESS:
+                self._unsubscribed_from(place.channel, filter)
+        change.told(reasons)
+        self._flush()
+
+    def _change(self, token: int, question: messages.Question, answered: Answered) -> None:
+        """Its subscriptions."""
+        place = self._places.get(token)
+        if place is not None:
+            place.changes += 1
+            self.homes.ask(place.front.client_id, token, question, answered)
 
     # Rules changed.
 
@@ -222,10 +222,6 @@ class RemoteSessions:
         self.homes.ask(channel.client_id(), token, question, partial(_answered, answer))
         self._flush()
         return answer
-
-    def _subscriptions_change(self, token: int) -> None:
-        if (place := self._places.get(token)) is not None:
-            place.changes += 1
 
     def remember(self, inbound: Inbound, token: int) -> None:
         """Have its home remember a QoS 2 message before it is published, and say under which origin it is, and to whom

@@ -18,8 +18,8 @@ from flockmq.mqtt.message import Will, publication
 from flockmq.routing.message_id import Origins, number_of, origin_of, session_source, source_of
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING
 from flockmq.routing.subscriber import Subscription
+from flockmq.session.client_session import LATER, UNKNOWN
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import LATER, UNKNOWN
 from flockmq.session.settlement import (
     DROPPED,
     PUBACK,
@@ -660,7 +660,7 @@ def test_a_session_that_ends_is_dropped_and_what_was_under_way_does_nothing(home
     session.reported(pair(PUBACK, 77))
     home.ledger.seal()
     home.send(session, "2")
-    session.forget()
+    session.erase()
     home.settle()
     assert (sink.packets(), sink.told(), home.disk.sessions) == ([], [], {})
 
@@ -745,14 +745,14 @@ def test_a_journal_that_refuses_silences_the_session(home: Home) -> None:
     home.disk.waiting.clear()
     home.send(session, "2")
     home.settle()
-    session.forget()
+    session.erase()
     assert (sink.packets(), home.disk.waiting) == ([], [])
 
 
 def test_a_clean_start_begins_anew_behind_the_end_of_the_older_session(home: Home) -> None:
     older = home.opened()
     home.send(older, "1")
-    older.forget()
+    older.erase()
     fresh = home.fresh()
     fresh.opened()
     home.send(fresh, "2")
@@ -767,53 +767,53 @@ def test_a_clean_start_begins_anew_behind_the_end_of_the_older_session(home: Hom
 
 def test_a_QoS_2_message_has_one_number_until_it_is_released(home: Home) -> None:
     session = home.opened()
-    assert [session.receive(packet_id) for packet_id in (5, 6, 5)] == [origin(1), origin(2), origin(1)]
+    assert [session.origin_for(packet_id) for packet_id in (5, 6, 5)] == [origin(1), origin(2), origin(1)]
     session.reported(pair(PUBREL, 5))
     assert to_front(session).told() == []
     home.settle()
     assert to_front(session).told() == [(PUBREL, 5)]
-    assert session.receive(5) == origin(3)
+    assert session.origin_for(5) == origin(3)
     session.reported(pair(PUBREL, 99) + pair(DROPPED, 6))
     home.settle()
     assert to_front(session).told() == [(PUBREL_UNKNOWN, 99), (DROPPED, 6)]
-    assert session.receive(6) == origin(4)
+    assert session.origin_for(6) == origin(4)
 
 
 def test_only_so_many_await_their_PUBREL_and_not_for_ever() -> None:
     home = Home(limits=Limits(max_awaiting_rel=2, await_rel_timeout=10.0))
     session = home.opened()
-    assert [session.receive(packet_id) for packet_id in (1, 2, 3)] == [origin(1), origin(2), b""]
+    assert [session.origin_for(packet_id) for packet_id in (1, 2, 3)] == [origin(1), origin(2), b""]
     home.router.now_s += 11
-    assert session.receive(3) == origin(3)
+    assert session.origin_for(3) == origin(3)
     home.settle()
     assert [field for field in home.disk.fields() if field[:1] == b"r"] == [b"r\0\3"]
 
 
 def test_numbers_and_their_packet_ids_are_known_to_the_next_home(home: Home) -> None:
     session = home.opened()
-    session.receive(5)
-    session.receive(6)
+    session.origin_for(5)
+    session.origin_for(6)
     session.reported(pair(PUBREL, 6))
     home.settle()
     session = Home(home.disk).restored()
-    assert session.receive(5) == origin(1)
-    later = session.receive(7)
+    assert session.origin_for(5) == origin(1)
+    later = session.origin_for(7)
     assert source_of(later) == IDENTITY[:8]
     assert number_of(later) > 2
 
 
 def test_what_is_published_before_what_comes_again_on_another_connection_makes_no_repeat_of_that(home: Home) -> None:
     session = home.opened()
-    again = session.receive(5)
+    again = session.origin_for(5)
     session.resume(home.fresh(identity=IDENTITY[:8] + b"CONNECT2"))
-    first = session.receive(6)
+    first = session.origin_for(6)
     assert source_of(first) == session_source(b"CONNECT2")
     home.settle()
     session = Home(home.disk).restored()
-    assert [session.receive(packet_id) for packet_id in (6, 5)] == [first, again]
+    assert [session.origin_for(packet_id) for packet_id in (6, 5)] == [first, again]
     seen = Origins()
     assert [seen.is_new(origin) for origin in (first, again, again)] == [True, True, False]
-    assert source_of(session.receive(7)) == source_of(first)
+    assert source_of(session.origin_for(7)) == source_of(first)
 
 
 def test_what_is_published_on_another_connection_makes_no_repeat_of_what_is_on_its_way(
@@ -821,10 +821,10 @@ def test_what_is_published_on_another_connection_makes_no_repeat_of_what_is_on_i
 ) -> None:
     """Its publisher knows that it was accepted, and it may come to other nodes last."""
     session = home.opened()
-    late = session.receive(5)
+    late = session.origin_for(5)
     session.reported(pair(PUBREL, 5))
     session.resume(home.fresh(identity=IDENTITY[:8] + b"CONNECT2"))
-    first = session.receive(5)
+    first = session.origin_for(5)
     seen = Origins()
     assert [seen.is_new(origin) for origin in (first, late)] == [True, True]
 
@@ -1034,7 +1034,7 @@ def test_what_the_store_lost_is_written_again(home: Home) -> None:
     session.add_subscription(Subscription(session, b"a", 1))
     for payload, qos in (("1", 1), ("2", 2), ("3", 1), ("4", 2)):
         home.send(session, payload, qos)
-    session.receive(5)
+    session.origin_for(5)
     home.settle()
     session.reported(pair(PUBREC, 2))
     home.settle()
@@ -1051,12 +1051,12 @@ def test_a_repeated_PUBREC_is_answered_again_once_it_is_durable(home: Home) -> N
     session = home.opened()
     home.send(session, "x", 2)
     home.settle()
-    assert session.received(1, False) == LATER
+    assert session.pubrec(1, False) == LATER
     home.settle()
     heard(session)
-    session.received(1, False)
+    session.pubrec(1, False)
     assert heard(session) == [(0x62, 1, b"")]
-    assert session.received(1, True) == UNKNOWN
+    assert session.pubrec(1, True) == UNKNOWN
 
 
 def test_what_no_home_of_ours_wrote_is_refused() -> None:

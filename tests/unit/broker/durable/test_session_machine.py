@@ -22,12 +22,13 @@ from flockmq.durable.session import PACKET_IDS, DurableSession
 from flockmq.durable.session_record import RELEASED, WAITS
 from flockmq.mqtt.frame import remaining_length
 from flockmq.routing.sink import Sink
+from flockmq.session.client_session import DONE, UNKNOWN
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import DONE, UNKNOWN, LocalSession
+from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
 from flockmq.session.settlement import AGAIN, SETTLED
 from unit.broker.durable.homes import CLIENT, Disk, Home, ToFront
-from unit.broker.protocol.harness import split
+from unit.broker.protocol.harness import Owners, split
 
 WINDOW = 3
 EXPIRY_S = 10
@@ -48,7 +49,7 @@ class Connection:
     def __init__(self, client: Client, late: list[bytes]) -> None:
         self.client = client
         self.sink = Sink([], 4)
-        self.front = RemoteSession(LocalSession(self.sink, CLIENT, Limits(), WINDOW, expiry_s=100), _ignore)
+        self.front = RemoteSession(LocalSession(self.sink, CLIENT, Limits(), WINDOW, expiry_s=100), Owners(), 1)
         self.front.send_again()
         self.to_client: deque[bytes] = deque()
         self.from_client: deque[bytes] = deque(late)
@@ -104,15 +105,15 @@ class Connection:
         packet = self.from_client.popleft()
         packet_id = packet[2] << 8 | packet[3]
         if packet[0] == 0x40:
-            assert self.front.acknowledged(packet_id)
+            assert self.front.puback(packet_id)
             del self.under_way[packet_id]
         elif packet[0] == 0x70:
-            assert self.front.completed(packet_id) or packet_id in self.late
+            assert self.front.pubcomp(packet_id) or packet_id in self.late
             self.under_way.pop(packet_id, None)
         else:
             if packet_id in self.late:
                 self.under_way.setdefault(packet_id, 2)
-            heard = self.front.received(packet_id, False)
+            heard = self.front.pubrec(packet_id, False)
             assert heard != UNKNOWN
             if heard == DONE:
                 self.to_client.append(b"\x62\x02" + packet[2:4])
@@ -307,10 +308,6 @@ class DurableMachine(RuleBasedStateMachine):
         assert not self.client.stored
         assert not self.session.inflight
         assert not self.session.queue
-
-
-def _ignore() -> None:
-    """Reports are taken after each step."""
 
 
 TestDurableMachine = DurableMachine.TestCase

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from flockmq.node.revocation import Revocation
-from flockmq.session.remote_session import RemoteSession
 from flockmq.session_rpc.ports import Held, Judge
-from unit.broker.protocol.harness import Node
+from unit.broker.protocol.harness import Node, remote
 
 
 class Fronts:
@@ -29,8 +28,7 @@ class Everything:
 
 async def test_a_filter_that_nobody_can_have_asked_for_stays() -> None:
     client = Node().client("c")
-    assert client.session is not None
-    client.session = RemoteSession(client.session, _nothing)
+    remote(client)
     fronts = Fronts({b"own/a": (b"a", 1), b"own/b": (b"own/b", 1), b"c": (b"c", 1)})
     access = SimpleNamespace(fingerprint=lambda channel: b"rules", must_authorize=lambda principal: True)
     revoking = Revocation(

@@ -18,8 +18,10 @@ from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
 from flockmq.routing.subscriber import Subscription as Held
+from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
+from flockmq.session.remote_session import RemoteSession, SessionProxies
 from flockmq.telemetry.counters import Counters
 
 
@@ -72,15 +74,16 @@ class Port(NodePort):
         self.flushes = 0
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        assert channel.session is not None
+        made = channel.session
+        assert isinstance(made, LocalSession)
         if not connect.client_id:
-            channel.session.client_id = b"assigned"
-        session, present = self.sessions.open(channel.session, connect.clean_start)
+            made.client_id = b"assigned"
+        session, present = self.sessions.open(made, connect.clean_start)
         channel.admitted(connect, 7, session, present)
 
-    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
+    def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         self.ended.append(channel)
-        if channel.admitted_once:
+        if channel.admitted_once and isinstance(session, LocalSession):
             self.sessions.leave(session, will, self.router.now_s)
 
     def session_ended(self, session: LocalSession) -> None:
@@ -153,6 +156,23 @@ class Port(NodePort):
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         self.violations.append(error)
+
+
+class Owners(SessionProxies):
+    """Of sessions that run elsewhere: how often they were told that there is something to report."""
+
+    def __init__(self) -> None:
+        self.reports = 0
+
+    def report(self, token: int) -> None:
+        self.reports += 1
+
+
+def remote(channel: Channel, owners: Owners | None = None) -> RemoteSession:
+    """From now on its session runs elsewhere."""
+    assert isinstance(channel.session, LocalSession)
+    channel.session = session = RemoteSession(channel.session, owners or Owners(), 1)
+    return session
 
 
 class Node:

@@ -11,8 +11,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
 from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
-from flockmq.session.remote_session import RemoteSession
-from unit.broker.protocol.harness import Client, Node, publish
+from unit.broker.protocol.harness import Client, Node, publish, remote
 
 
 @pytest.fixture
@@ -148,8 +147,7 @@ def test_a_subscription_that_nobody_can_judge_is_refused(node: Node) -> None:
 def test_qos_2_of_a_session_at_a_home_that_is_allowed_when_the_client_is_gone_is_logged_first(node: Node) -> None:
     subscriber, publisher = node.client("s", 5), checked(node)
     node.subscribe(subscriber, ("ask", 2))
-    assert publisher.session is not None
-    publisher.session = RemoteSession(publisher.session, lambda: None)
+    remote(publisher)
     node.port.hold = True
     node.feed(publisher, publish(5, "ask", "1", qos=2, packet_id=7))
     publisher.lost()

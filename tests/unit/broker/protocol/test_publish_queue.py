@@ -19,8 +19,7 @@ from flockmq.routing.message_id import origin_of, session_source
 from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits
-from flockmq.session.remote_session import RemoteSession
-from unit.broker.protocol.harness import Client, Node, publish
+from unit.broker.protocol.harness import Client, Node, publish, remote
 
 
 class OtherNode(NodeTarget):
@@ -235,8 +234,7 @@ def test_what_must_not_be_asked_about_is_not_logged_before_what_must(node: Node)
 def test_the_log_gets_messages_in_their_order_whatever_their_home_has_to_remember_first(node: Node, qos: int) -> None:
     """Or the older one would be what is retained."""
     publisher = node.client("p")
-    assert publisher.session is not None
-    publisher.session = RemoteSession(publisher.session, lambda: None)
+    remote(publisher)
     node.port.hold = True
     node.feed(publisher, message(1, qos=2, retain=True) + message(2, qos=qos, retain=True))
     first, *others = node.port.inbound
@@ -251,8 +249,7 @@ def test_the_log_gets_messages_in_their_order_whatever_their_home_has_to_remembe
 def test_what_is_to_be_logged_is_not_where_an_earlier_one_is_refused(node: Node) -> None:
     """Its client sends both again."""
     publisher = node.client("p")
-    assert publisher.session is not None
-    publisher.session = RemoteSession(publisher.session, lambda: None)
+    remote(publisher)
     node.port.hold = True
     node.feed(publisher, message(1, qos=2, retain=True) + message(2, qos=1, retain=True))
     (first,) = node.port.inbound

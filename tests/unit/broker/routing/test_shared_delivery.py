@@ -168,7 +168,7 @@ def test_three_members_on_one_node_and_one_on_another_get_as_much_each(strategy:
             for _ in got if qos else []:
                 assert member.session is not None
                 for packet_id in list(member.session.inflight or ()):
-                    member.session.acknowledged(packet_id)
+                    member.session.puback(packet_id)
         assert len(publisher.packets()) == qos
     counts = [len(member.received) for member in members]  # type: ignore[attr-defined]
     assert sum(counts) == 400
@@ -216,7 +216,7 @@ def test_what_finds_no_member_goes_to_another_node_and_is_counted_when_there_is_
     assert cluster.dropped() == 0
 
     assert stays.session is not None
-    stays.session.acknowledged(next(iter(stays.session.inflight or ())))
+    stays.session.puback(next(iter(stays.session.inflight or ())))
     cluster[0].feed(publisher, run(4, 3))
     stays.lost()
     cluster.settle()
@@ -519,7 +519,7 @@ def test_a_member_that_ends_leaves_what_it_did_not_acknowledge_to_another(versio
     heirs = [packet[0] >> 1 & 3 for packet in heir.packets()]
     assert heirs == [1, 1], "the first, and the third; of QoS 2 what was never sent, behind them"
     for packet_id in list(heir.session.inflight or ()):
-        heir.session.acknowledged(packet_id)
+        heir.session.puback(packet_id)
     node.turn()
     assert [packet[0] >> 1 & 3 for packet in heir.packets()] == [2, 1]
     assert node.router.counters.shared_redispatched == 4

@@ -9,8 +9,9 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topic_aliases import OutgoingAliases
 from flockmq.routing.sink import Sink
+from flockmq.session.client_session import DONE, FULL, LATER, NEW, REPEAT, UNKNOWN
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import DONE, LATER, UNKNOWN, LocalSession
+from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
 from flockmq.session.settlement import (
     AGAIN,
@@ -24,29 +25,19 @@ from flockmq.session.settlement import (
     pair,
     settled,
 )
-from unit.broker.protocol.harness import Client, Node, publish
+from unit.broker.protocol.harness import Client, Node, Owners, publish, remote
 
 PUBREL_1 = b"\x62\x02\0\1"
 
 
-class Asked:
-    """How often the front said that it has something to report."""
-
-    def __init__(self) -> None:
-        self.times = 0
-
-    def __call__(self) -> None:
-        self.times += 1
+@pytest.fixture
+def asked() -> Owners:
+    return Owners()
 
 
 @pytest.fixture
-def asked() -> Asked:
-    return Asked()
-
-
-@pytest.fixture
-def front(asked: Asked) -> RemoteSession:
-    return RemoteSession(LocalSession(Sink([], 4), b"c", Limits(), 32, expiry_s=9), asked)
+def front(asked: Owners) -> RemoteSession:
+    return RemoteSession(LocalSession(Sink([], 4), b"c", Limits(), 32, expiry_s=9), asked, 1)
 
 
 def sent(front: RemoteSession, packet_id: int = 1, qos: int = 1) -> bytes:
@@ -57,7 +48,7 @@ def sent(front: RemoteSession, packet_id: int = 1, qos: int = 1) -> bytes:
 
 def released(front: RemoteSession, packet_id: int = 1) -> None:
     sent(front, packet_id, 2)
-    assert front.received(packet_id, False) == LATER
+    assert front.pubrec(packet_id, False) == LATER
     front.take_reports()
     assert front.arrived(encode.pub_ack(frame.PUBREL, 4, packet_id))
 
@@ -71,43 +62,43 @@ def test_what_is_new_passes_as_it_is(front: RemoteSession) -> None:
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_the_next_home_may_begin_with_others_than_are_under_way(asked: Asked, refuses: bool) -> None:
-    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 2, expiry_s=9), asked)
+def test_the_next_home_may_begin_with_others_than_are_under_way(asked: Owners, refuses: bool) -> None:
+    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 2, expiry_s=9), asked, 1)
     sent(front, 4)
     sent(front, 5, 2)
     first, second = (publish(4, "t", "x", qos=1, packet_id=packet_id, dup=True) for packet_id in (1, 2))
     for _ in range(2):
         assert front.arrived(first + second) == b""
-    assert front.acknowledged(4)
+    assert front.puback(4)
     assert front.sink.out == [first]
-    assert front.received(5, refuses) == LATER
+    assert front.pubrec(5, refuses) == LATER
     if not refuses:
         front.arrived(encode.pub_ack(frame.PUBREL, 4, 5))
         assert front.sink.out == [first]
-        assert front.completed(5)
+        assert front.pubcomp(5)
     assert front.sink.out == [first, second]
-    assert front.acknowledged(1)
-    assert front.acknowledged(2)
+    assert front.puback(1)
+    assert front.puback(2)
     assert front.arrived(second) == b"", "it is answered and not settled"
 
 
-def test_a_report_is_asked_for_once_until_it_is_taken(front: RemoteSession, asked: Asked) -> None:
+def test_a_report_is_asked_for_once_until_it_is_taken(front: RemoteSession, asked: Owners) -> None:
     sent(front, 1)
     sent(front, 2)
-    assert front.acknowledged(1)
-    assert front.acknowledged(2)
-    assert not front.acknowledged(2)
-    assert asked.times == 1
+    assert front.puback(1)
+    assert front.puback(2)
+    assert not front.puback(2)
+    assert asked.reports == 1
     assert front.take_reports() == pair(PUBACK, 1) + pair(PUBACK, 2)
     assert front.take_reports() == b""
     sent(front, 3)
-    front.acknowledged(3)
-    assert asked.times == 2
+    front.puback(3)
+    assert asked.reports == 2
 
 
 def test_a_packet_id_is_new_again_when_it_was_settled(front: RemoteSession) -> None:
     packet = sent(front)
-    front.acknowledged(1)
+    front.puback(1)
     front.take_reports()
     assert front.arrived(packet) == b""
     front.arrived(settled(PUBCOMP, 1))
@@ -118,16 +109,16 @@ def test_a_packet_id_is_new_again_when_it_was_settled(front: RemoteSession) -> N
 
 def test_the_steps_of_QoS_2(front: RemoteSession) -> None:
     packet = sent(front, qos=2)
-    assert front.completed(1) is False
-    assert front.received(1, False) == LATER
-    assert front.received(1, False) == LATER
+    assert front.pubcomp(1) is False
+    assert front.pubrec(1, False) == LATER
+    assert front.pubrec(1, False) == LATER
     assert front.take_reports() == pair(PUBREC, 1)
     assert front.arrived(packet) == b""
     assert front.arrived(PUBREL_1 + PUBREL_1) == PUBREL_1
-    assert front.received(1, False) == DONE
-    assert front.received(1, True) == UNKNOWN
-    assert front.completed(1)
-    assert front.received(1, False) == UNKNOWN
+    assert front.pubrec(1, False) == DONE
+    assert front.pubrec(1, True) == UNKNOWN
+    assert front.pubcomp(1)
+    assert front.pubrec(1, False) == UNKNOWN
     assert front.arrived(PUBREL_1) == b""
     assert front.arrived(packet) == b""
     assert front.take_reports() == pair(PUBCOMP, 1)
@@ -137,8 +128,8 @@ def test_the_steps_of_QoS_2(front: RemoteSession) -> None:
 
 def test_a_PUBREC_that_refuses_is_reported_as_such(front: RemoteSession) -> None:
     sent(front, qos=2)
-    assert front.received(1, True) == LATER
-    assert front.received(1, False) == UNKNOWN
+    assert front.pubrec(1, True) == LATER
+    assert front.pubrec(1, False) == UNKNOWN
     assert front.take_reports() == pair(PUBREC_REFUSED, 1)
     front.arrived(settled(PUBREC_REFUSED, 1))
     sent(front, qos=2)
@@ -153,47 +144,47 @@ def test_what_contradicts_an_exchange_of_this_connection(front: RemoteSession) -
     sent(front, 2, 2)
     assert contradicting(1) == [frame.PUBREC, frame.PUBCOMP]
     assert contradicting(2) == [frame.PUBACK, frame.PUBCOMP]
-    assert front.acknowledged(1)
-    assert front.received(2, False) == LATER
+    assert front.puback(1)
+    assert front.pubrec(2, False) == LATER
     assert contradicting(2) == [frame.PUBACK, frame.PUBCOMP]
     front.arrived(encode.pub_ack(frame.PUBREL, 4, 2))
     assert contradicting(2) == [frame.PUBACK]
-    assert front.completed(2)
+    assert front.pubcomp(2)
     sent(front, 3, 2)
-    assert front.received(3, True) == LATER
+    assert front.pubrec(3, True) == LATER
     for packet_id in (1, 2, 3, 9):  # over, here or on the former connection: said again, or late
         assert contradicting(packet_id) == []
 
 
 def test_a_PUBREC_for_the_former_connection_is_the_homes_to_answer(front: RemoteSession) -> None:
     again = publish(4, "t", "x", qos=2, packet_id=1, dup=True)
-    assert front.received(1, False) == UNKNOWN  # of a session that isn't resumed nobody knows more
+    assert front.pubrec(1, False) == UNKNOWN  # of a session that isn't resumed nobody knows more
     front.send_again()
-    assert front.received(1, True) == UNKNOWN
-    assert front.received(1, False) == LATER
+    assert front.pubrec(1, True) == UNKNOWN
+    assert front.pubrec(1, False) == LATER
     assert front.take_reports() == pair(PUBREC, 1)
     assert front.arrived(again) == b""
     assert front.arrived(PUBREL_1) == PUBREL_1
-    assert front.completed(1)
+    assert front.pubcomp(1)
     front.arrived(settled(PUBCOMP, 1))
     assert not front._states
     assert front._open == 0
 
 
-def test_a_PUBLISH_that_waits_is_not_sent_once_it_is_known_to_be_received(asked: Asked) -> None:
-    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 1, expiry_s=9), asked)
+def test_a_PUBLISH_that_waits_is_not_sent_once_it_is_known_to_be_received(asked: Owners) -> None:
+    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 1, expiry_s=9), asked, 1)
     front.send_again()
     sent(front, 4)
     assert front.arrived(publish(4, "t", "x", qos=2, packet_id=1, dup=True)) == b""
-    assert front.received(1, False) == LATER
-    assert front.received(2, False) == UNKNOWN, "more than a former connection had"
-    assert front.acknowledged(4)
+    assert front.pubrec(1, False) == LATER
+    assert front.pubrec(2, False) == UNKNOWN, "more than a former connection had"
+    assert front.puback(4)
     assert front.sink.out == []
 
 
 def test_a_connection_may_begin_with_a_PUBREL(front: RemoteSession) -> None:
     assert front.arrived(PUBREL_1) == PUBREL_1
-    assert front.completed(1)
+    assert front.pubcomp(1)
     assert front.take_reports() == pair(PUBCOMP, 1)
 
 
@@ -201,13 +192,13 @@ def test_all_that_is_not_settled_is_reported_to_the_next_home(front: RemoteSessi
     released(front, 1)
     for packet_id, qos in ((2, 1), (3, 2), (4, 2), (5, 1), (6, 2)):
         sent(front, packet_id, qos)
-    front.completed(1)
-    front.received(4, False)
-    front.received(3, False)
-    front.received(6, True)
-    front.acknowledged(2)
-    front.released(50)
-    front.unremember(60)
+    front.pubcomp(1)
+    front.pubrec(4, False)
+    front.pubrec(3, False)
+    front.pubrec(6, True)
+    front.puback(2)
+    front.pubrel(50)
+    front.forget(60)
     front.take_reports()
     front.arrived(settled(PUBACK, 2))
     front.moved()
@@ -227,12 +218,12 @@ def test_all_that_is_not_settled_is_reported_to_the_next_home(front: RemoteSessi
 @pytest.mark.parametrize("remembered", [True, False])
 @pytest.mark.parametrize("kind", [PUBREL, PUBREL_UNKNOWN])
 def test_PUBCOMP_is_sent_when_the_release_is_settled(remembered: bool, kind: int) -> None:
-    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 32), Asked())
+    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 32), Owners(), 1)
     if remembered:
-        front.remember(7, 0.0)
-    assert front.released(7) == LATER
-    assert front.released(7) == LATER
-    assert not front.is_repeat(7)
+        assert front.receive(7, 0.0) == NEW
+    assert front.pubrel(7) == LATER
+    assert front.pubrel(7) == LATER
+    assert front.receive(7, 0.0) == NEW
     assert front.take_reports() == pair(PUBREL, 7)
     known = remembered or kind == PUBREL
     assert front.arrived(settled(kind, 7)) == encode.pub_ack(frame.PUBCOMP, 5, 7, 0 if known else 0x92)
@@ -241,15 +232,15 @@ def test_PUBCOMP_is_sent_when_the_release_is_settled(remembered: bool, kind: int
 
 def test_what_is_settled_comes_among_the_packets(front: RemoteSession) -> None:
     packet = sent(front)
-    front.acknowledged(1)
-    front.released(7)
+    front.puback(1)
+    front.pubrel(7)
     front.take_reports()
     assert front.arrived(packet + settled(PUBACK, 1) + settled(PUBREL, 7) + packet) == b"\x70\x02\0\7" + packet
 
 
 def test_what_comes_again_because_something_was_lost_is_told_what_is_not_settled(front: RemoteSession) -> None:
     packet = sent(front, 1)
-    front.acknowledged(1)
+    front.puback(1)
     front.take_reports()
     assert front.arrived(AGAIN + publish(4, "t", "0")) == publish(4, "t", "0")
     assert front.take_reports() == pair(PUBACK, 1)
@@ -257,26 +248,25 @@ def test_what_comes_again_because_something_was_lost_is_told_what_is_not_settled
 
 
 def test_a_message_of_the_client_that_was_refused_is_dropped_and_not_answered(front: RemoteSession) -> None:
-    front.remember(7, 0.0)
-    front.unremember(7)
+    assert front.receive(7, 0.0) == NEW
+    front.forget(7)
     assert front.take_reports() == pair(DROPPED, 7)
     assert front.arrived(settled(DROPPED, 7) + settled(PUBREL, 7)) == b""
-    assert not front.is_repeat(7)
+    assert front.receive(7, 0.0) == NEW
 
 
 def test_what_is_too_long_under_way_from_the_client_is_dropped_at_the_home_too() -> None:
     limits = Limits(max_awaiting_rel=1, await_rel_timeout=10.0)
-    front = RemoteSession(LocalSession(Sink([], 4), b"c", limits, 32), Asked())
-    front.remember(7, 0.0)
-    assert not front.may_receive(5.0)
-    assert front.may_receive(11.0)
+    front = RemoteSession(LocalSession(Sink([], 4), b"c", limits, 32), Owners(), 1)
+    assert [front.receive(number, at_s) for number, at_s in ((7, 0.0), (7, 5.0), (8, 5.0))] == [NEW, REPEAT, FULL]
+    assert front.receive(8, 11.0) == NEW
     assert front.take_reports() == pair(DROPPED, 7)
 
 
 def test_topics_are_shortened_at_the_connection() -> None:
     session = LocalSession(Sink([], 5), b"c", Limits(), 32)
     session.aliases = OutgoingAliases(1)
-    front = RemoteSession(session, Asked())
+    front = RemoteSession(session, Owners(), 1)
     first = front.arrived(publish(5, "topic", "1", qos=1, packet_id=1) + publish(5, "topic", "2"))
     assert first.count(b"topic") == 1
     assert b"\x23\0\1" in front.arrived(publish(5, "topic", "3", qos=1, packet_id=2))
@@ -292,10 +282,7 @@ def node() -> Node:
 
 def fronted(node: Node, version: int = 4) -> tuple[Client, RemoteSession]:
     channel = node.client("c", version, Connect(version, b"c", properties=Properties() if version == 5 else None))
-    assert channel.session is not None
-    front = RemoteSession(channel.session, Asked())
-    channel.session = front
-    return channel, front
+    return channel, remote(channel)
 
 
 @pytest.mark.parametrize("long", [False, True])

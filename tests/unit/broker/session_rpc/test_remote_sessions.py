@@ -10,7 +10,6 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.publish_queue import Inbound
-from flockmq.protocol.subscribe import SubscribeRequest
 from flockmq.routing.shared_deals import find
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.subscriber import Subscription
@@ -68,15 +67,9 @@ class AtHome(Port):
         self.fronts.homes = self.homes
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        assert channel.session is not None
+        assert isinstance(channel.session, LocalSession)
         front = self.fronts.add(channel, channel.session, TOKEN, OPENING)
         channel.admitted(connect, TOKEN, front, False)
-
-    def subscribe_at_home(self, subscribing: SubscribeRequest) -> None:
-        self.fronts.subscribe(subscribing, TOKEN)
-
-    def unsubscribe_at_home(self, channel: Channel, packet_id: int, filters: list[bytes]) -> None:
-        self.fronts.unsubscribe(channel, packet_id, filters, TOKEN)
 
     def remember(self, inbound: Inbound) -> None:
         self.fronts.remember(inbound, TOKEN)

@@ -1,0 +1,59 @@
+"""Whether a session may have a subscription, and its place in the router."""
+
+from __future__ import annotations
+
+from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
+from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.routing.filter_index import has_wildcard, shape_of
+from flockmq.routing.router import Router
+from flockmq.routing.subscriber import Subscription
+from flockmq.session.local_session import LocalSession
+
+
+def place(
+    router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
+) -> Subscription | int:
+    """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]: what was put,
+    or the reason code with which it is refused. `options` as in SUBSCRIBE (section 3.8.3.1).
+    """
+    limits = session.limits
+    if is_shared(filter) and not limits.shared_subscription:
+        return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+    if is_exclusive(filter) and not limits.exclusive_subscription:
+        return Reason.TOPIC_FILTER_INVALID
+    if matching(filter).count(b"/") >= limits.max_topic_levels:
+        return Reason.TOPIC_FILTER_INVALID
+    wild = has_wildcard(filter)
+    if wild and not limits.wildcard_subscription:
+        return Reason.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
+    no_local, as_published = options & NO_LOCAL != 0, options & RETAIN_AS_PUBLISHED != 0
+    granted = min(qos, limits.max_qos_allowed)
+    subscription = Subscription(session, filter, granted, no_local, as_published, identifiers)
+    older = session.subscriptions.find(filter)
+    if older is None and not _has_room(session, filter):
+        return Reason.QUOTA_EXCEEDED
+    if wild and not session.subscriptions.may_have_shape(shape_of(filter), limits.max_wildcard_shapes):
+        return Reason.QUOTA_EXCEEDED
+    router.add(subscription)
+    if older is not None:
+        router.remove(older)
+    else:
+        router.began(subscription)
+    session.add_subscription(subscription)
+    return subscription
+
+
+def _has_room(session: LocalSession, filter: bytes) -> bool:
+    """By the client's own limits, and its user's quota."""
+    if len(session.subscriptions) >= session.limits.max_subscriptions:
+        return False
+    if session.subscriptions.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
+        return False
+    return session.usage is None or session.usage.may_subscribe(filter)
+
+
+def is_owed(filter: bytes, retain_handling: int, is_new: bool) -> bool:
+    """Whether a subscription gets what is retained [MQTT-3.3.1-9 to 3.3.1-11]; a shared one doesn't (section 4.8.2)."""
+    return not is_shared(filter) and (retain_handling == 0 or (retain_handling == 1 and is_new))
