@@ -10,8 +10,8 @@ def test_status_tells_what_there_is(demo: MqttCluster) -> None:
     assert status["replicants"]["ready"] == 2
     assert status["endpoint"]
     columns = demo.namespace.kubectl("get", "mqc", "demo").splitlines()
-    assert columns[0].split()[:4] == ["NAME", "READY", "CORES", "REPLICANTS"]
-    assert columns[1].split()[:4] == ["demo", "True", "3", "2"]
+    assert columns[0].split()[:5] == ["NAME", "READY", "AVAILABLE", "CORES", "REPLICANTS"]
+    assert columns[1].split()[:5] == ["demo", "True", "True", "3", "2"]
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

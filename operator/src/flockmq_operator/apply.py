@@ -6,12 +6,16 @@ One refused object doesn't keep the others from being applied; what the API serv
 from typing import NamedTuple
 
 from flockmq_operator.kube import Kube, Refused
-from flockmq_operator.manifest import Manifest, ref
+from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.plan import Plan
+from flockmq_operator.problems import Problem
+from flockmq_operator.resources.labels import COMPONENT, Component
 
 
 class Refusal(NamedTuple):
-    what: str
+    what: Ref
+    component: Component | None
+    """Whose part it is."""
     message: str
     """The API server's sentence."""
 
@@ -25,16 +29,18 @@ async def carry_out(kube: Kube, plan: Plan) -> list[Refusal]:
             try:
                 await act(manifest)
             except Refused as refused:
-                refusals.append(Refusal(str(ref(manifest)), " ".join(str(refused).split())))
+                component = manifest["metadata"].get("labels", {}).get(COMPONENT)
+                refusals.append(Refusal(ref(manifest), component, " ".join(str(refused).split())))
     return refusals
 
 
-def refusal_problem(refusals: list[Refusal], namespace: str) -> tuple[str, str] | None:
-    """(reason, sentence) for the condition Stalled."""
+def refusal_problem(refusals: list[Refusal], namespace: str) -> Problem | None:
     if not refusals:
         return None
     said = "; ".join(f"{refusal.what}: {refusal.message}" for refusal in refusals)
-    return "ApplyRefused", f"Kubernetes refused, in namespace {namespace}: {said}. Mend the spec or what refuses it"
+    sentence = f"Kubernetes refused, in namespace {namespace}: {said}. Mend the spec or what refuses it"
+    blocked = frozenset(refusal.component for refusal in refusals if refusal.component)
+    return Problem("ApplyRefused", sentence, blocked)
 
 
 def status_manifest(body: Manifest, status: Manifest) -> Manifest:

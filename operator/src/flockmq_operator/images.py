@@ -6,25 +6,39 @@ name such as `registry.example/team` stands for all below it.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from flockmq_operator.resources.context import Context
+from flockmq_operator.resources.labels import Component
 from flockmq_operator.settings import EVERYTHING, Settings
 
 DEFAULT_REGISTRY, DEFAULT_FOLDER = "docker.io", "library"
 """What a container runtime puts before `name` and `somebody/name`."""
 
 
-def images_refused(context: Context) -> Iterator[tuple[str, str]]:
-    """(field of the spec, image) where the operator doesn't allow it."""
-    for field, image in named_images(context):
-        if image is not None and not is_allowed(context.settings, image):
-            yield field, image
+class Image(NamedTuple):
+    field: str
+    """Of the spec."""
+    name: str
+    components: tuple[Component, ...]
+    """Whose pods run it."""
 
 
-def named_images(context: Context) -> Iterator[tuple[str, str | None]]:
-    yield "spec.image", context.spec.image
-    yield "spec.redis.image", context.spec.redis.image
-    yield "spec.report.image", context.spec.report.image
+def images_refused(context: Context) -> Iterator[Image]:
+    """Those that the operator doesn't allow."""
+    for image in named_images(context):
+        if not is_allowed(context.settings, image.name):
+            yield image
+
+
+def named_images(context: Context) -> Iterator[Image]:
+    spec = context.spec
+    if spec.image is not None:
+        yield Image("spec.image", spec.image, ("core", "replicant"))
+    if spec.redis.image is not None:
+        yield Image("spec.redis.image", spec.redis.image, ("redis",))
+    if spec.report.image is not None:
+        yield Image("spec.report.image", spec.report.image, ("report",))
 
 
 def is_allowed(settings: Settings, image: str) -> bool:

@@ -62,6 +62,9 @@ RESOURCES: dict[str, Resource] = {
     "Event": Resource("events.k8s.io", "v1", "events"),
 }
 
+OF_ONE_OBJECT = (b"failed to create typed patch object", b"failed calling webhook")
+"""What an API server says with HTTP 500 though it is well: an object isn't what its schema says, or somebody's webhook
+for objects of that kind is away."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
@@ -159,6 +162,8 @@ class Kube:
                 text = await response.read()  # type: ignore[no-untyped-call]
         except (TimeoutError, OSError, aiohttp.ClientError) as error:
             raise Unreachable(f"{method} {path}: {str(error) or type(error).__name__}") from None
+        if response.status == 500 and any(words in text for words in OF_ONE_OBJECT):
+            raise Refused(500, sentence_of(text))
         if response.status >= 500 or response.status == 429:
             raise Unreachable(f"{method} {path}: HTTP {response.status}")
         try:
@@ -168,6 +173,14 @@ class Kube:
         if response.status >= 400:
             raise Refused(response.status, str(answer.get("message") or response.reason))
         return answer
+
+
+def sentence_of(answer: bytes) -> str:
+    """The message of a Status."""
+    try:
+        return str(json.loads(answer)["message"])
+    except (ValueError, KeyError, TypeError):
+        return answer.decode(errors="replace")
 
 
 def _path(kind: str, namespace: str, name: str = "") -> str:

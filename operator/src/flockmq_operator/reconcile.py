@@ -14,18 +14,23 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import uuid4
 
+import msgspec
+
 from flockmq_operator import floor
 from flockmq_operator.apply import carry_out, refusal_problem, status_manifest
+from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
 from flockmq_operator.kube import Kube, Refused, Unreachable
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.observe import observe
-from flockmq_operator.plan import MESSAGE_MAX, Event, make_plan
+from flockmq_operator.plan import make_plan
+from flockmq_operator.problems import Problem
 from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
 from flockmq_operator.settings import Settings
-from flockmq_operator.spec import GROUP, KIND, MqttCluster, SpecError, decode
+from flockmq_operator.spec import GROUP, KIND, SpecError, decode
 from flockmq_operator.status import make_status
 from flockmq_operator.status.condition import Situation
+from flockmq_operator.wrong_spec import without_what_is_wrong
 
 log = logging.getLogger(__name__)
 
@@ -119,51 +124,53 @@ class Reconciler:
         if body is None or "deletionTimestamp" in body["metadata"]:
             return Done(gone=body is None)
         try:
-            cluster = decode(body)
-            context = Context(cluster, self._settings)
+            context, wrong = without_what_is_wrong(Context(decode(body), self._settings))
             wanted = [ref(manifest) for manifest in build(context)]
         except Exception as error:
             why = str(error)
             if not isinstance(error, SpecError):  # what nothing has foreseen is said too, to whoever wrote the spec
                 why = f"the operator can't make anything of this spec: {type(error).__name__}: {error}"
                 log.exception("%s: %s", "/".join(key), why)
-            situation = Situation(body["metadata"]["generation"], problem=("InvalidSpec", why))
-            await self._report(body, situation, ())
+            situation = Situation(body["metadata"]["generation"], problems=(Problem("InvalidSpec", why),))
+            await self._report(body, situation, [])
             return Done()
         observed = await observe(self._kube, context, wanted, body.get("status") or {})
-        context = await self._with_floor(key, cluster, observed.objects)
-        plan = make_plan(context, observed, datetime.now(UTC))
+        context = await self._with_floor(key, context, observed.objects)
+        plan = make_plan(context, observed, datetime.now(UTC), wrong)
         refusals = await carry_out(self._kube, plan)
+        refused = refusal_problem(refusals, context.namespace)
         situation = Situation(
-            generation=cluster.generation,
+            generation=context.cluster.generation,
             context=context,
             observed=observed,
-            problem=plan.problem or refusal_problem(refusals, cluster.namespace),
+            problems=(*plan.problems, refused) if refused else plan.problems,
             changed=plan.changes,
+            resized=plan.resizes,
+            rolls=plan.rolls,
             waiting_for=plan.waiting_for,
             update_pending=plan.update_pending,
         )
-        await self._report(body, situation, () if refusals else plan.events)
-        return Done(changed=plan.changes, look_again_s=AUTOSCALING_RESYNC_S if cluster.spec.autoscaling else RESYNC_S)
+        await self._report(body, situation, without_refused(plan.events, {refusal.what for refusal in refusals}))
+        look_again_s = AUTOSCALING_RESYNC_S if context.spec.autoscaling else RESYNC_S
+        return Done(changed=plan.changes, look_again_s=look_again_s)
 
-    async def _with_floor(self, key: Key, cluster: MqttCluster, live: dict[Ref, Manifest]) -> Context:
+    async def _with_floor(self, key: Key, context: Context, live: dict[Ref, Manifest]) -> Context:
         """The context to plan with: the floor follows the connections, and stays where nobody answers."""
-        context = Context(cluster, self._settings)
-        autoscaling = cluster.spec.autoscaling
+        autoscaling = context.spec.autoscaling
         if autoscaling is None:
             return context
         now_s = time.monotonic()
         history = self._floors.get(key, ())
-        autoscaler = live.get(Ref("HorizontalPodAutoscaler", cluster.name))
+        autoscaler = live.get(Ref("HorizontalPodAutoscaler", context.name))
         if not history and autoscaler:  # this operator has just started: what the last one found still counts
             history = floor.remember(history, now_s, autoscaler["spec"].get("minReplicas", 1))
         connections = await self._count_connections(context)
         if connections is not None:
             history = floor.remember(history, now_s, floor.wanted(autoscaling, connections))
         self._floors[key] = history
-        return Context(cluster, self._settings, floor.stabilised(autoscaling, history))
+        return msgspec.structs.replace(context, floor=floor.stabilised(autoscaling, history))
 
-    async def _report(self, body: Manifest, situation: Situation, events: tuple[Event, ...]) -> None:
+    async def _report(self, body: Manifest, situation: Situation, events: list[Event]) -> None:
         """Write the status if it changed, and tell events of what changed."""
         previous = body.get("status") or {}
         status = make_status(situation, previous, datetime.now(UTC))

@@ -4,9 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from flockmq_operator.images import is_allowed, repository_of
-from flockmq_operator.manifest import Manifest
-from unit.operator.world import SETTINGS, World, context
+from flockmq_operator.manifest import Manifest, Ref, ref
+from unit.operator.test_plan import CORES, REDIS, REPLICANTS, running
+from unit.operator.world import SETTINGS, context
 
+REPORT = Ref("CronJob", "demo-report")
 TOLD = replace(SETTINGS, flockmq_image_registries="registry.example/team, other.example:5000")
 
 
@@ -52,16 +54,22 @@ def test_a_star_allows_them_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "field"),
+    ("spec", "field", "kept"),
     [
-        ({"image": "evil.example/b:1"}, "spec.image"),
-        ({"redis": {"image": "evil.example/b:1"}}, "spec.redis.image"),
-        ({"report": {"image": "evil.example/b:1"}}, "spec.report.image"),
+        ({"image": "evil.example/b:1"}, "spec.image", [CORES, REPLICANTS]),
+        ({"redis": {"image": "evil.example/b:1"}}, "spec.redis.image", [REDIS]),
+        ({"report": {"image": "evil.example/b:1"}}, "spec.report.image", [REPORT]),
     ],
 )
-async def test_another_image_stops_the_plan_and_says_what_is_allowed(spec: Manifest, field: str) -> None:
-    plan = await World().plan(context(spec))
+async def test_pods_of_another_image_are_not_made_and_it_is_said_what_is_allowed(
+    spec: Manifest, field: str, kept: list[Ref]
+) -> None:
+    world = await running()
+    plan = await world.plan(context(spec))
     assert not plan.changes
-    assert plan.problem
-    assert plan.problem.reason == "ImageRefused"
-    assert plan.problem.message.startswith(f"{field}: evil.example/b:1: the operator takes images only from docker.io/")
+    assert plan.problems[0].reason == "ImageRefused"
+    sentence = f"{field}: evil.example/b:1: the operator takes images only from docker.io/"
+    assert plan.problems[0].message.startswith(sentence)
+    for name in kept:
+        del world.objects[name]
+    assert not {ref(manifest) for manifest in (await world.plan(context(spec))).apply} & set(kept)

@@ -95,6 +95,15 @@ async def test_a_no_is_refused_with_the_servers_sentence(kube: Kube, server: Ser
     assert refusal.value.status == status
 
 
+@pytest.mark.parametrize("words", kube_module.OF_ONE_OBJECT)
+async def test_an_error_of_one_object_is_refused_though_it_is_the_servers(
+    kube: Kube, server: Server, words: bytes
+) -> None:
+    server.status, server.body = 500, f'{{"message": "{words.decode()}: spec.template"}}'
+    with pytest.raises(Refused, match=f"^{words.decode()}: spec"):
+        await kube.apply(SERVICE)
+
+
 @pytest.mark.parametrize(("status", "body"), [(500, "{}"), (503, "down"), (429, "{}"), (200, "<p>"), (404, "<p>")])
 async def test_no_proper_answer_is_unreachable(kube: Kube, server: Server, status: int, body: str) -> None:
     server.status, server.body = status, body

@@ -97,12 +97,12 @@ async def test_a_secret_that_pods_use_is_not_made_anew(name: str) -> None:
     del world.objects[Ref("Secret", name)]
     plan = await world.plan(context())
     assert not plan.changes
-    assert plan.problem is not None
-    assert plan.problem.reason == "SecretMissing"
-    assert name in plan.problem.message
-    assert NAMESPACE in plan.problem.message
-    assert "StatefulSet" not in plan.problem.message, "volumes may go with it"
-    redis_may_stay = plan.problem.message.endswith(",app.kubernetes.io/component!=redis")
+    assert plan.problems
+    assert plan.problems[0].reason == "SecretMissing"
+    assert name in plan.problems[0].message
+    assert NAMESPACE in plan.problems[0].message
+    assert "StatefulSet" not in plan.problems[0].message, "volumes may go with it"
+    redis_may_stay = plan.problems[0].message.endswith(",app.kubernetes.io/component!=redis")
     assert redis_may_stay == (name != "demo-redis")
 
 
@@ -117,14 +117,14 @@ async def test_a_secret_is_made_anew_when_all_pods_wait_for_it(lost: tuple[str, 
         core["status"] = {"phase": "Pending"}
     (redis,) = world.pods("redis")
     redis["status"]["phase"] = "Running"  # it mounts its own Secret alone
-    assert (await world.plan(context())).problem, "replicants run still"
+    assert (await world.plan(context())).problems, "replicants run still"
     world.objects[REPLICANTS]["status"] |= {"readyReplicas": 0, "unavailableReplicas": 2}
     last = redis if "demo-redis" in lost else next(world.pods("core"))
     last["status"] = {"phase": "Running"}
-    assert (await world.plan(context())).problem, "one of the old pods runs still"
+    assert (await world.plan(context())).problems, "one of the old pods runs still"
     last["status"] = {"phase": "Pending"}
     plan = await world.plan(context())
-    assert plan.problem is None
+    assert not plan.problems
     assert [ref(secret) for secret in plan.create] == [Ref("Secret", name) for name in lost]
 
 
@@ -174,17 +174,17 @@ async def test_objects_of_others_are_neither_taken_nor_deleted() -> None:
         {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "demo", "namespace": NAMESPACE}, "spec": {}}
     )
     plan = await world.plan(context())
-    assert plan.problem is not None
-    assert plan.problem.reason == "NameTaken"
-    assert "Service demo in namespace fleet" in plan.problem.message
-    assert not plan.changes
+    assert plan.problems
+    assert plan.problems[0].reason == "NameTaken"
+    assert "Service demo in namespace fleet" in plan.problems[0].message
+    assert Ref("Service", "demo") not in [ref(manifest) for manifest in (*plan.apply, *plan.delete)]
 
 
 async def test_what_is_left_of_an_earlier_cluster_of_the_name_is_waited_for() -> None:
     world = await running()
     world.objects[CORES]["metadata"]["ownerReferences"][0]["uid"] = "of an earlier one"
     plan = await world.plan(context())
-    assert plan.problem is None
+    assert not plan.problems
     assert not plan.changes
     assert "earlier MqttCluster" in plan.waiting_for
 
@@ -198,12 +198,12 @@ async def test_a_missing_password_of_an_external_redis_is_a_problem(keys: frozen
         world.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": dict.fromkeys(keys, "")})
     at = context({"redis": {"external": external}})
     plan = await world.plan(at)
-    assert plan.problem is not None
-    assert plan.problem.reason == "SecretMissing"
-    assert "Secret shared in namespace fleet" in plan.problem.message
+    assert plan.problems
+    assert plan.problems[0].reason == "SecretMissing"
+    assert "Secret shared in namespace fleet" in plan.problems[0].message
     world.objects.clear()
     world.put({"kind": "Secret", "metadata": {"name": "shared"}, "data": {"pw": ""}})
-    assert (await world.plan(at)).problem is None
+    assert not (await world.plan(at)).problems
 
 
 async def test_a_first_user_that_was_deleted_gets_a_new_password() -> None:
@@ -230,10 +230,10 @@ async def test_a_missing_certificate_is_a_problem_that_names_the_field(keys: set
         world.put({"kind": "Secret", "metadata": {"name": "tls"}, "data": dict.fromkeys(keys, "")})
     listener = {"name": "mqtts", "type": "ssl", "port": 8883, "tls": {"secretName": "tls"}}
     plan = await world.plan(context({"listeners": [listener]}))
-    assert not plan.changes
-    assert plan.problem is not None
-    assert plan.problem.message.startswith("spec.listeners[mqtts].tls.secretName: Secret tls in namespace fleet ")
-    assert plan.problem.message.endswith(mend)
+    assert plan.rolls == set()
+    assert plan.problems
+    assert plan.problems[0].message.startswith("spec.listeners[mqtts].tls.secretName: Secret tls in namespace fleet ")
+    assert plan.problems[0].message.endswith(mend)
 
 
 async def test_a_renewed_secret_changes_nothing() -> None:
@@ -266,9 +266,9 @@ class TestRedisTls:
         world = await running({"redis": {} if made is None else {"tls": made}})
         plan = await world.plan(context({"redis": {"tls": said}}))
         assert not plan.changes
-        assert plan.problem is not None
-        assert plan.problem.reason == "RedisTlsFixed"
-        assert f"spec.redis.tls: {str(said).lower()}" in plan.problem.message
+        assert plan.problems
+        assert plan.problems[0].reason == "RedisTlsFixed"
+        assert f"spec.redis.tls: {str(said).lower()}" in plan.problems[0].message
 
     async def test_certificates_that_were_deleted_are_made_anew(self) -> None:
         world = await running()
@@ -280,8 +280,8 @@ class TestRedisTls:
         world = await running()
         world.objects[self.CERTIFICATES]["data"]["redis.crt"] = ""
         plan = await world.plan(context())
-        assert plan.problem is not None
-        assert plan.problem.message.startswith("Secret demo-redis-tls in namespace fleet: redis.crt isn't PEM")
+        assert plan.problems
+        assert plan.problems[0].message.startswith("Secret demo-redis-tls in namespace fleet: redis.crt isn't PEM")
 
 
 class TestLinkCertificates:
@@ -313,8 +313,8 @@ class TestLinkCertificates:
         world.objects[self.LINKS]["data"]["core.crt"] = ""
         plan = await world.plan(context())
         assert not plan.changes
-        assert plan.problem is not None
-        assert plan.problem.message.startswith("Secret demo-links in namespace fleet: core.crt isn't PEM")
+        assert plan.problems
+        assert plan.problems[0].message.startswith("Secret demo-links in namespace fleet: core.crt isn't PEM")
 
     async def test_what_says_no_role_stays_as_long_as_nodes_show_it(self) -> None:
         world = await running()
@@ -352,10 +352,10 @@ class TestVolumes:
     async def test_they_never_shrink(self) -> None:
         world = await running({"redis": {"storage": {"size": "4Gi"}}})
         plan = await world.plan(context())
-        assert plan.problem is not None
-        assert plan.problem.reason == "VolumeCannotShrink"
-        assert "data-demo-redis-0" in plan.problem.message
-        assert "4Gi" in plan.problem.message
+        assert plan.problems
+        assert plan.problems[0].reason == "VolumeCannotShrink"
+        assert "data-demo-redis-0" in plan.problems[0].message
+        assert "4Gi" in plan.problems[0].message
 
 
 class TestCores:

@@ -69,24 +69,38 @@ async def test_one_object_becomes_a_cluster_that_is_ready() -> None:
     assert told(world)[-1] == ("Normal", "Ready")
 
 
-@pytest.mark.parametrize(
-    ("spec", "field"),
-    [
-        ({"cores": {"replicas": "many"}}, "spec.cores.replicas"),
-        ({"config": "x ="}, "spec.config: not valid TOML"),
-        ({"authorization": {"sources": [{"type": None}]}}, "spec.authorization.sources[0].type: null is no value"),
-    ],
-)
-async def test_a_bad_spec_is_stalled_and_warned_of_once(spec: Manifest, field: str) -> None:
-    world = World(mqtt_cluster(spec))
+async def test_a_spec_that_cannot_be_decoded_is_stalled_and_warned_of_once() -> None:
+    world = World(mqtt_cluster({"cores": {"replicas": "many"}}))
     async with reconciling(world) as reconciler:
         await until(lambda: condition(world, "Stalled")["status"] == "True")
         for _ in range(5):
             reconciler.wake(*KEY)
             await asyncio.sleep(0.01)
     assert told(world) == [("Warning", "InvalidSpec")]
-    assert field in world.told[0]["note"]
+    assert "spec.cores.replicas" in world.told[0]["note"]
     assert world.writes == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"config": "x ="}, "spec.config: not valid TOML"),
+        ({"authorization": {"sources": [{"type": None}]}}, "spec.authorization.sources[0].type: null is no value"),
+    ],
+)
+async def test_a_bad_field_is_warned_of_once_and_only_who_reads_it_is_not_made(spec: Manifest, field: str) -> None:
+    world = World(mqtt_cluster(spec))
+    async with reconciling(world) as reconciler:
+        await until(lambda: condition(world, "Stalled")["status"] == "True")
+        for _ in range(5):
+            world.settle()
+            reconciler.wake(*KEY)
+            await asyncio.sleep(0.01)
+    (warning,) = [event for event in world.told if event["type"] == "Warning"]
+    assert warning["reason"] == "InvalidSpec"
+    assert field in warning["note"]
+    assert Ref("StatefulSet", "demo-redis") in world.objects
+    assert not {Ref("StatefulSet", "demo-core"), Ref("Deployment", "demo-replicant")} & world.objects.keys()
 
 
 async def test_a_spec_of_which_nothing_can_be_made_is_told_with_the_errors_type_and_text(
@@ -112,6 +126,9 @@ async def test_what_kubernetes_refuses_is_stalled_with_its_sentence_and_the_rest
             "Kubernetes refused, in namespace fleet: Service demo: provided port is already allocated."
         )
         assert Ref("ConfigMap", "demo-config") in world.objects
+        (created,) = [event for event in world.told if event["reason"] == "Created"]
+        assert "Secret demo-redis," in created["note"]
+        assert "Service demo," not in created["note"]
         world.refuses.clear()
         reconciler.wake(*KEY)
         await until(lambda: condition(world, "Stalled")["status"] == "False")

@@ -1,15 +1,17 @@
 """Conditions: one fact each, kstatus' three among them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 
 import pytest
 
 from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.problems import Problem
 from flockmq_operator.resources.context import Context
 from flockmq_operator.status import make_status
 from flockmq_operator.status.condition import Situation
 from unit.operator.schema import SCHEMA, violations
-from unit.operator.test_plan import CORES, REDIS, REPLICANTS, TestCores, running
+from unit.operator.test_plan import CORES, REDIS, REPLICANTS, TestCores, running, step
 from unit.operator.world import World, context, pod
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -39,6 +41,7 @@ async def test_a_running_cluster_is_ready_and_says_where_it_is_reached() -> None
     made = await status(await running())
     assert summary(made) == {
         "Ready": "True",
+        "Available": "True",
         "Reconciling": "False",
         "Stalled": "False",
         "CoresReady": "True",
@@ -67,7 +70,7 @@ async def test_one_pod_less_is_that_parts_condition_and_ready(name: Ref, kind: s
     world = await running()
     world.objects[name]["status"]["readyReplicas"] -= 1
     made = await status(world)
-    not_true = {kind for kind, value in summary(made).items() if value == "False"} - {"Stalled"}
+    not_true = {kind for kind, value in summary(made).items() if value == "False"} - {"Stalled", "Available"}
     assert not_true == {kind, "Ready"}
     assert summary(made)["Reconciling"] == "True"
     assert condition(made, "Ready")["message"].startswith(f"{kind}: ")
@@ -89,11 +92,87 @@ async def test_cores_are_not_ready_while_one_is_to_be_ready_before_others_are_re
 
 
 async def test_a_problem_is_stalled_and_not_ready_though_everything_runs() -> None:
-    made = await status(await running(), problem=("NameTaken", "it is taken: rename it"))
+    made = await status(await running(), problems=(Problem("NameTaken", "it is taken: rename it"),))
     assert summary(made)["Stalled"] == "True"
     assert summary(made)["Ready"] == "False"
     assert summary(made)["Reconciling"] == "False"
     assert condition(made, "Ready")["message"] == condition(made, "Stalled")["message"] == "it is taken: rename it"
+
+
+@pytest.mark.parametrize(
+    ("ready", "available", "reason"),
+    [
+        ({}, "True", "Serving"),
+        ({CORES: 2, REPLICANTS: 1}, "True", "Serving"),
+        ({REPLICANTS: 0}, "False", "NoReplicantReady"),
+        ({CORES: 1}, "False", "NoQuorum"),
+        ({REDIS: 0}, "False", "RedisAway"),
+    ],
+)
+async def test_clients_are_served_while_enough_of_each_part_is_ready(
+    ready: dict[Ref, int], available: str, reason: str
+) -> None:
+    world = await running()
+    for name, count in ready.items():
+        world.objects[name]["status"]["readyReplicas"] = count
+    found = condition(await status(world), "Available")
+    assert (found["status"], found["reason"]) == (available, reason)
+
+
+class TestAnotherNumberOfReplicants:
+    MORE: ClassVar[Manifest] = {"replicants": {"replicas": 4}}
+
+    async def scaled(self) -> tuple[World, Manifest]:
+        """Two are ready, four are asked for; and the status of before."""
+        world = await running()
+        before = await status(world)
+        await step(world, context(self.MORE))
+        return world, before
+
+    async def test_it_stays_ready_while_they_are_on_their_way(self) -> None:
+        world, before = await self.scaled()
+        plan_made = await status(world, context(self.MORE), before, changed=True, resized=True)
+        for made in (plan_made, await status(world, context(self.MORE), plan_made)):
+            assert (condition(made, "Ready")["status"], condition(made, "ReplicantsReady")["reason"]) == (
+                "True",
+                "Scaling",
+            )
+            assert condition(made, "Reconciling")["status"] == "True"
+
+    async def test_one_that_is_lost_meanwhile_is_not_excused(self) -> None:
+        world, before = await self.scaled()
+        made = await status(world, context(self.MORE), before)
+        world.objects[REPLICANTS]["status"]["readyReplicas"] = 1
+        made = await status(world, context(self.MORE), made)
+        assert condition(made, "Ready")["reason"] == "NotAllReady"
+        made = await status(world, context(self.MORE), made)
+        assert condition(made, "Ready")["status"] == "False", "until all are there"
+
+    async def test_they_may_take_ten_minutes(self) -> None:
+        world, before = await self.scaled()
+        made = await status(world, context(self.MORE), before)
+        at = context(self.MORE)
+        situation = Situation(generation=4, context=at, observed=await world.observe(at))
+        assert condition(make_status(situation, made, NOW + timedelta(minutes=9)), "Ready")["status"] == "True"
+        assert condition(make_status(situation, made, NOW + timedelta(minutes=11)), "Ready")["status"] == "False"
+
+    async def test_a_new_template_is_no_change_of_size(self) -> None:
+        world = await running()
+        before = await status(world)
+        made = await status(world, previous=before, changed=True, rolls=frozenset({"replicant"}))
+        assert condition(made, "ReplicantsReady")["reason"] == "Rolling"
+        world.objects[REPLICANTS]["metadata"]["generation"] += 1  # its controller hasn't seen it yet
+        assert condition(await status(world, previous=made), "Ready")["status"] == "False"
+
+
+async def test_a_part_whose_pods_have_to_stay_says_so_and_the_others_do_not() -> None:
+    problem = Problem("SecretMissing", "create it", frozenset({"replicant"}))
+    made = await status(await running(), problems=(problem,))
+    assert condition(made, "ReplicantsReady")["reason"] == "Blocked"
+    assert condition(made, "ReplicantsReady")["message"] == (
+        "2 of 2 ready; its pods stay as they are: SecretMissing, see the condition Stalled"
+    )
+    assert summary(made)["CoresReady"] == summary(made)["RedisReady"] == summary(made)["Available"] == "True"
 
 
 async def test_what_was_just_changed_is_not_ready_yet() -> None:
@@ -127,10 +206,11 @@ async def test_the_status_of_an_unchanged_cluster_is_equal_to_the_one_before() -
 
 
 def test_a_spec_that_cannot_be_decoded_keeps_what_was_known() -> None:
-    made = make_status(Situation(5, problem=("InvalidSpec", "spec.x: mend it")), {"endpoint": "here"}, NOW)
+    made = make_status(Situation(5, problems=(Problem("InvalidSpec", "spec.x: mend it"),)), {"endpoint": "here"}, NOW)
     assert made["endpoint"] == "here"
     assert summary(made) == {
         "Ready": "False",
+        "Available": "Unknown",
         "Reconciling": "False",
         "Stalled": "True",
         "CoresReady": "Unknown",
@@ -179,7 +259,7 @@ async def test_a_load_balancers_address_and_a_node_port_are_told() -> None:
 
 
 async def test_a_long_message_is_cut_to_what_the_schema_admits() -> None:
-    made = await status(await running(), problem=("ApplyRefused", "x" * 5000))
+    made = await status(await running(), problems=(Problem("ApplyRefused", "x" * 5000),))
     assert len(condition(made, "Stalled")["message"]) == 1000
 
 

@@ -7,7 +7,7 @@ of owned fields is made by the same rules, from the lists below.
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from flockmq_operator.drift import FIELD_MANAGER
@@ -15,6 +15,7 @@ from flockmq_operator.kube import Kube, Refused
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.observe import Observed, observe
 from flockmq_operator.plan import Plan, make_plan
+from flockmq_operator.problems import Problem
 from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
 from flockmq_operator.settings import Settings
@@ -166,8 +167,8 @@ class World(Kube):
         body = self.objects.get(Ref("MqttCluster", context.name), {})
         return await observe(self, context, [ref(manifest) for manifest in build(context)], body.get("status", {}))
 
-    async def plan(self, context: Context) -> Plan:
-        return make_plan(context, await self.observe(context), self.now)
+    async def plan(self, context: Context, known: Sequence[Problem] = ()) -> Plan:
+        return make_plan(context, await self.observe(context), self.now, known)
 
 
 def pod(name: str, labels: dict[str, str], revision: str) -> Manifest:

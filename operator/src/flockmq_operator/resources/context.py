@@ -96,6 +96,12 @@ class Context(msgspec.Struct, frozen=True):
         return external.min_replicas if external else self.spec.redis.replicas // 2
 
     @property
+    def replicants(self) -> int:
+        """How many; with autoscaling never fewer than the floor, whoever writes the number."""
+        said, autoscaling = self.spec.replicants.replicas, self.spec.autoscaling
+        return max(said, self.floor or autoscaling.min_replicas) if autoscaling else said
+
+    @property
     def redis_url(self) -> str:
         external = self.spec.redis.external
         if external:

@@ -22,7 +22,7 @@ def replicants(context: Context) -> Iterator[Manifest]:
         "kind": "Deployment",
         "metadata": metadata(context, context.replicant, "replicant"),
         "spec": {
-            "replicas": spec.replicas,
+            "replicas": context.replicants,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector(context, "replicant")},
             "template": template,

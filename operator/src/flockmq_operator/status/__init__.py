@@ -1,14 +1,17 @@
 """A MqttCluster's status: pure, from what was seen in a pass.
 
-Ready, Reconciling and Stalled are kstatus' (a tool that waits for any Kubernetes object understands them); the others
-say which part it is. A condition's lastTransitionTime moves only with its status.
+Ready, Reconciling and Stalled are kstatus' (a tool that waits for any Kubernetes object understands them); Available
+says whether clients are served, the others which part it is. A condition's lastTransitionTime moves only with its
+status.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from flockmq_operator.manifest import Manifest, Ref
-from flockmq_operator.resources.labels import selector_string
+from flockmq_operator.resources.labels import Component, selector_string
 from flockmq_operator.status import (
+    available,
     cores_ready,
     ready,
     reconciling,
@@ -19,24 +22,46 @@ from flockmq_operator.status import (
 )
 from flockmq_operator.status.condition import Condition, Situation
 
+Judge = Callable[[Situation], Condition]
+BLOCKED = "Blocked"
+"""The reason of a part that would be as it should, were it not for a problem."""
 MESSAGE_MAX = 1000
 """Characters of a condition's sentence; the CRD admits 1024."""
 
 
+PARTS: tuple[tuple[Component, Judge], ...] = (
+    ("core", cores_ready.judge),
+    ("replicant", replicants_ready.judge),
+    ("redis", redis_ready.judge),
+)
+
+
 def conditions(situation: Situation) -> list[Condition]:
-    parts = [judge(situation) for judge in (cores_ready.judge, replicants_ready.judge, redis_ready.judge)]
+    parts = [with_block(judge(situation), situation, component) for component, judge in PARTS]
     return [
         ready.judge(situation, parts),
+        available.judge(situation),
         reconciling.judge(situation, parts),
         stalled.judge(situation),
         *parts,
-        report_succeeded.judge(situation),
+        with_block(report_succeeded.judge(situation), situation, "report"),
     ]
+
+
+def with_block(condition: Condition, situation: Situation, component: Component) -> Condition:
+    """The part isn't what the spec asks for while its pods have to stay as they are."""
+    blocks = [problem.reason for problem in situation.problems if component in problem.blocks]
+    if not blocks:
+        return condition
+    reasons = ", ".join(dict.fromkeys(blocks))
+    sentence = f"{condition.message}; its pods stay as they are: {reasons}, see the condition Stalled"
+    return Condition(condition.type, False, condition.reason if condition.status is False else BLOCKED, sentence)
 
 
 def make_status(situation: Situation, previous: Manifest, now: datetime) -> Manifest:
     """The whole `status`; equal to `previous` when there is nothing new."""
     before = {condition["type"]: condition for condition in previous.get("conditions", ())}
+    situation = situation._replace(before=before, counted=previous.get("replicants", {}), now=now)
     status: Manifest = {
         "observedGeneration": situation.generation,
         "conditions": [

@@ -1,5 +1,7 @@
-"""Ready: the cluster is all that its spec asks for. Not Ready doesn't mean that it serves nobody: see the parts."""
+"""Ready: the cluster is all that its spec asks for, but for replicants that are on their way since their number grew.
+Whether it serves anybody says Available."""
 
+from flockmq_operator.status import replicants_ready
 from flockmq_operator.status.condition import Condition, Situation
 
 TYPE = "Ready"
@@ -8,9 +10,9 @@ TYPE = "Ready"
 def judge(situation: Situation, parts: list[Condition]) -> Condition:
     if situation.problem:
         return Condition(TYPE, False, *situation.problem)
-    lacking = [part for part in parts if not part.status]
+    lacking = [part for part in parts if not part.status and part.reason != replicants_ready.SCALING]
     if lacking:
         return Condition(TYPE, False, lacking[0].reason, "; ".join(f"{part.type}: {part.message}" for part in lacking))
-    if situation.changed:
+    if situation.changed and not situation.resized:
         return Condition(TYPE, False, "Applying", "changes were just applied")
     return Condition(TYPE, True, "AllReady", "all parts are ready")

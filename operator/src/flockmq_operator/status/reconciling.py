@@ -6,12 +6,12 @@ TYPE = "Reconciling"
 
 
 def judge(situation: Situation, parts: list[Condition]) -> Condition:
-    if situation.problem:
-        return Condition(TYPE, False, "Stalled", "nothing more can be done; see the condition Stalled")
     if situation.waiting_for:
         return Condition(TYPE, True, "Waiting", f"waiting for {situation.waiting_for}")
     if situation.changed:
         return Condition(TYPE, True, "Applying", "changes were just applied")
+    if situation.problems:
+        return Condition(TYPE, False, "Stalled", "nothing more can be done; see the condition Stalled")
     lacking = [part.type for part in parts if not part.status]
     if lacking:
         return Condition(TYPE, True, "Progressing", f"waiting for {', '.join(lacking)}")

@@ -1,0 +1,64 @@
+"""Fewer cores: they are removed while those that stay are ready, and know of how many they are one. Pure."""
+
+import msgspec
+
+from flockmq_operator.manifest import Manifest, Ref, annotation, ref
+from flockmq_operator.observe import Observed
+from flockmq_operator.resources.context import Context
+from flockmq_operator.resources.labels import PODS_DIGEST
+from flockmq_operator.restarts import outdated_pods, template_seen
+from flockmq_operator.spec import pods_digest
+from flockmq_operator.status.workload import ordinal, pod_ready
+
+
+def core_to_wait_for(context: Context, observed: Observed) -> str:
+    """A core that stays and isn't ready, while the spec asks for fewer; empty: none. Those that would be removed may be
+    all that hold the tables."""
+    live = observed.objects.get(Ref("StatefulSet", context.core))
+    if live is None or live["spec"]["replicas"] <= context.spec.cores.replicas or is_begun(context, live):
+        return ""
+    unready = unready_cores(context, observed)
+    return f"{context.core}-{min(unready)}" if unready else ""
+
+
+def core_to_restart_before_others_go(context: Context, observed: Observed) -> str:
+    """A core that stays and hasn't been restarted with the number of cores that the spec asks for, where it asks for
+    fewer; empty: none. Were the others removed before, too few would be there of the former number while one restarts.
+    If one that goes is broken all go at once, for while one isn't ready no other is restarted."""
+    live = observed.objects.get(Ref("StatefulSet", context.core))
+    wanted = context.spec.cores.replicas
+    if live is None or live["spec"]["replicas"] <= wanted:
+        return ""
+    unready = unready_cores(context, observed)
+    if not unready and not all(pod_ready(pod) for pod in observed.core_pods if ordinal(pod) >= wanted):
+        return ""
+    knows_it = is_begun(context, live) and template_seen(live)
+    outdated = {ordinal(pod) for pod in outdated_pods(live, observed.core_pods)} if knows_it else set(range(wanted))
+    waiting = unready | outdated & set(range(wanted))
+    return f"{context.core}-{max(waiting)}" if waiting else ""
+
+
+def unready_cores(context: Context, observed: Observed) -> set[int]:
+    """Of those that the spec asks for."""
+    there = [pod for pod in observed.core_pods if pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
+    return set(range(context.spec.cores.replicas)) - {ordinal(pod) for pod in there}
+
+
+def is_begun(context: Context, live: Manifest) -> bool:
+    """The StatefulSet's template is what this spec asks for: those that start know this number of cores."""
+    return annotation(live, PODS_DIGEST) == pods_digest(context.spec, "core")
+
+
+def keep_cores(context: Context, observed: Observed, desired: list[Manifest]) -> None:
+    """As many as there are."""
+    name = Ref("StatefulSet", context.core)
+    cores = next(manifest for manifest in desired if ref(manifest) == name)
+    cores["spec"]["replicas"] = observed.objects[name]["spec"]["replicas"]
+
+
+def with_all_cores(context: Context, observed: Observed) -> Context:
+    """`context` as if its spec asked for the cores that there are: their majorities are of that number too."""
+    there: int = observed.objects[Ref("StatefulSet", context.core)]["spec"]["replicas"]
+    replace = msgspec.structs.replace
+    spec = replace(context.spec, cores=replace(context.spec.cores, replicas=there))
+    return replace(context, cluster=replace(context.cluster, spec=spec))
