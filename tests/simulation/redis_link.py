@@ -9,8 +9,8 @@ from typing import Any
 from redis.exceptions import BusyLoadingError, ConnectionError, RedisError, ResponseError
 
 from flockmq.redis.connection import Argument, RedisConfig, RedisConnection, Reply
+from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.url import RedisServer as RedisAddress
-from flockmq.rlog.errors import RedisUnreachable
 from simulation.network import End, Network
 from simulation.redis.session import Answers
 

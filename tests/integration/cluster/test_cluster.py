@@ -16,9 +16,9 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.event_streams import STREAM_FULL, EventRelay
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.views import ClusterSettings, LocalStatus
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.shards import ROUTE, ROUTES, SHARDS
 from flockmq.routing.slots import slot_of
 
@@ -89,7 +89,7 @@ async def test_a_purge_that_failed_half_way_is_finished(nodes: Nodes, monkeypatc
         async def fails(shard: str, incarnation: str, fence: StreamId, purge: Purge = purge) -> None:
             if shard == ROUTE and not failed:
                 failed.append(incarnation)
-                raise LogUnavailable("too few replicas answered in time")
+                raise StorageUnavailable("too few replicas answered in time")
             await purge(shard, incarnation, fence)
 
         monkeypatch.setattr(core.rlog.core.committer, "purge", fails)

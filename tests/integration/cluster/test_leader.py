@@ -9,8 +9,8 @@ import pytest
 
 from flockmq import bounds
 from flockmq.membership.leader_lease import LEASE_KEY, LeaderLease, Lease
+from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisConfig, RedisLink
-from flockmq.rlog.errors import RedisUnreachable
 
 from .conftest import until
 

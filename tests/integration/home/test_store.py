@@ -13,8 +13,8 @@ from flockmq import bounds
 from flockmq.durable import session_store
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.slot_reader import SlotContents, Spoilt, read_slots
+from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink
-from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
 from integration.home.conftest import Owner
 from integration.rlog.conftest import Valkey
 
@@ -142,7 +142,7 @@ async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_la
     made.store.release(3)
     await made.store.take(3, NEW)
     goes_on.set()
-    with pytest.raises(LogUnavailable, match="released"):
+    with pytest.raises(StorageUnavailable, match="released"):
         await late
     made.store.put(3, A, M, b"new")
     assert await made.durable(3)
@@ -159,11 +159,11 @@ async def test_a_slot_that_was_released_or_taken_anew_is_not_taken_again(owner: 
     await asyncio.sleep(0)
     made.store.release(3)
     server.turn.release()
-    with pytest.raises(LogUnavailable, match="released"):
+    with pytest.raises(StorageUnavailable, match="released"):
         await again
     await made.store.take(3, NEW)
     made.store.put(3, A, M, b"new")
-    with pytest.raises(LogUnavailable, match="released"):
+    with pytest.raises(StorageUnavailable, match="released"):
         await made.store.take(3, OLD, again=True)
     assert await made.durable(3)
     assert (await made.store.take(3, NEW, again=True)).sessions == {A: {M: b"new"}}

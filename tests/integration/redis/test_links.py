@@ -13,8 +13,8 @@ import trustme
 from redis.crc import key_slot
 
 from flockmq.bounds import REDIS_CONNECT_MAX_S
+from flockmq.redis.errors import RedisRefused, RedisUnreachable, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
-from flockmq.rlog.errors import LogUnavailable, RedisRefused, RedisUnreachable
 from integration.redis.servers import PATIENCE_S, Clustered, Replicated, Server, tls_in_front
 
 KEYS = ("flockmq:{route}:x", "flockmq:{auth}:x", "flockmq:{cluster}:x")
@@ -227,16 +227,16 @@ async def test_too_few_replicas_are_no_acknowledgement_nor_is_a_repeat(replicate
         fresh,
     ):  # what is only read on a new connection was written by somebody before all the same
         with pytest.raises(
-            LogUnavailable, match=r"1 of the 2 replicas that redis\.min_replicas asks for had the write"
+            StorageUnavailable, match=r"1 of the 2 replicas that redis\.min_replicas asks for had the write"
         ):
             await each.write([("SETNX", "x", "1")])
         assert not each.connected, "one that was replaced has too few, too: the sentinels are asked again"
-        with pytest.raises(LogUnavailable, match=r"1 of the 2 replicas"):
+        with pytest.raises(StorageUnavailable, match=r"1 of the 2 replicas"):
             await each.replicated()
     stopped.signal(signal.SIGCONT)
     async with asyncio.timeout(PATIENCE_S):
         while True:
-            with contextlib.suppress(LogUnavailable):
+            with contextlib.suppress(StorageUnavailable):
                 assert await fresh.write([("SETNX", "x", "1")]) == [0]
                 break
     assert stopped.call("GET", "x") == b"1"
@@ -256,7 +256,7 @@ async def test_what_a_full_primary_accepts_counts_when_the_replicas_have_it(repl
 async def test_a_server_that_wants_more_replicas_itself_acknowledges_nothing(server: Server) -> None:
     server.call("CONFIG", "SET", "min-replicas-to-write", 1)
     link = RedisLink(RedisConfig(server.url, min_replicas=1))
-    with pytest.raises(LogUnavailable, match="NOREPLICAS"):
+    with pytest.raises(StorageUnavailable, match="NOREPLICAS"):
         await link.write([("SET", "x", "1")])
     await link.close()
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from redis.crc import key_slot
 
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.reading import log_key
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, NodeInfo, RetainedMessage
@@ -66,7 +66,7 @@ class Writers:
         while not self._stopping:
             self._next += 1
             route = b"f/%d" % self._next
-            with contextlib.suppress(LogUnavailable):
+            with contextlib.suppress(StorageUnavailable):
                 self.acknowledged[route] = await node.write(ROUTE, [ROUTES.put((route, "x@1"), None)])
 
     async def reached(self, count: int) -> None:

@@ -7,12 +7,13 @@ from typing import Self
 
 import pytest
 
+from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink
 from flockmq.rlog.change import gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId, encode_transaction
-from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused, LogUnavailable, RedisUnreachable
+from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused
 from flockmq.rlog.reading import log_key
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import (
@@ -67,7 +68,7 @@ class CountedPort:
         answer = await self._reached().append(shard, incarnation, first, transactions)
         if self.lose_answers:
             self.lose_answers -= 1
-            raise LogUnavailable("the link was lost before the answer came")
+            raise StorageUnavailable("the link was lost before the answer came")
         return answer
 
     async def bootstrap(self, shard: str) -> AsyncGenerator[bytes]:
@@ -77,7 +78,7 @@ class CountedPort:
 
     def _reached(self) -> Core:
         if not self.reachable:
-            raise LogUnavailable("no core can be reached")
+            raise StorageUnavailable("no core can be reached")
         return self.core
 
 
@@ -264,7 +265,7 @@ async def test_a_write_that_no_core_takes_ends_at_the_deadline(nodes, monkeypatc
     replicant = await nodes.replicant(port)
     monkeypatch.setattr("flockmq.bounds.LOG_WRITE_DEADLINE_S", 0.05)
     port.reachable = False
-    with pytest.raises(LogUnavailable, match="shard route: not written within"):
+    with pytest.raises(StorageUnavailable, match="shard route: not written within"):
         await replicant.write(ROUTE, [route(replicant, 1)])
     port.reachable = True
     monkeypatch.undo()
@@ -459,7 +460,7 @@ async def test_a_core_that_hears_nothing_from_redis_gives_nobody_its_tables(node
     await stop_tails(core)
     assert await tables()
     monkeypatch.setattr("flockmq.bounds.LOG_UNHEARD_MAX_S", 0.0)
-    with pytest.raises(LogUnavailable, match="this core has no shard 'route' in step with the log"):
+    with pytest.raises(StorageUnavailable, match="this core has no shard 'route' in step with the log"):
         await tables()
     monkeypatch.undo()
     core._replica._start_tails()
@@ -574,7 +575,7 @@ async def test_no_snapshot_stays_of_tables_that_are_wrong(nodes) -> None:
     assert path.exists()
     core_of(core).distrust(ROUTE)
     assert not path.exists()
-    with pytest.raises(LogUnavailable, match="shard route is about to be replaced"):
+    with pytest.raises(StorageUnavailable, match="shard route is about to be replaced"):
         await core_of(core).snapshot(ROUTE)
     assert not path.exists()
 
@@ -645,7 +646,9 @@ async def test_a_log_that_was_trimmed_or_seeded_anew_is_never_read_with_a_hole(n
     link = RedisLink(valkey.config)
     await link.call("XTRIM", log_key(ROUTE), "MINID", "1-10")
     assert await entries_read(core, StreamId(1, 9)) == [StreamId(1, n) for n in range(10, end.sequence + 1)]
-    with pytest.raises(LogUnavailable, match="route: Redis holds not all of the log from 1-8: the next entry is 1-10"):
+    with pytest.raises(
+        StorageUnavailable, match="route: Redis holds not all of the log from 1-8: the next entry is 1-10"
+    ):
         await entries_read(core, StreamId(1, 8))
     await link.call("FLUSHALL")
     await link.close()
@@ -653,7 +656,7 @@ async def test_a_log_that_was_trimmed_or_seeded_anew_is_never_read_with_a_hole(n
     seeded = await entries_read(core, end)
     assert seeded[0] == (2, 0)
     assert seeded[-1] == core.applied(ROUTE)
-    with pytest.raises(LogUnavailable, match=f"Redis holds not all of the log from 1-9: generation 2 .* {end}"):
+    with pytest.raises(StorageUnavailable, match=f"Redis holds not all of the log from 1-9: generation 2 .* {end}"):
         await entries_read(core, StreamId(1, 9))
 
 

@@ -32,6 +32,6 @@ class Pepper:
         return self._stand_in if made is None else made
 
     async def make(self) -> None:
-        """The leader's: unless it is there. Raises LogError."""
+        """The leader's: unless it is there. Raises StorageError."""
         if self._may_write() and self._rlog.tables.secrets.get(_NAME) is None:
             await self._rlog.write(AUTH, [SECRETS.put(_NAME, self._token_bytes(_BYTES))])

@@ -58,8 +58,8 @@ from flockmq.config.auth_settings import (
 )
 from flockmq.config.auth_settings import Authenticator as AuthenticatorSettings
 from flockmq.errors import ConfigError
+from flockmq.redis.errors import StorageError
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogError
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
 
@@ -139,7 +139,7 @@ class AuthService:
         await self.chain.start()
         await self.authorizer.start()
         if self._bootstrap is not None:
-            with contextlib.suppress(LogError, Busy):  # then the leader does it, some seconds later
+            with contextlib.suppress(StorageError, Busy):  # then the leader does it, some seconds later
                 await self._bootstrap.take_in()
         self._housekeeper = asyncio.ensure_future(self._keep_house())
 
@@ -240,7 +240,7 @@ class AuthService:
                 try:
                     await self._clean()
                     said = ""
-                except (ConfigError, LogError, Busy) as error:
+                except (ConfigError, StorageError, Busy) as error:
                     if str(error) != said:  # once, not every few seconds
                         said = str(error)
                         log.error("%s", error)

@@ -30,9 +30,9 @@ from flockmq.durable.pending_writes import PendingWrites
 from flockmq.durable.slot_reader import SlotContents, Spoilt, is_spoilt, read_slots
 from flockmq.durable.write_batch import ServerQueue, SlotKeys, SlotQueue, WriteBatch
 from flockmq.logs import Retrying
+from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 from flockmq.redis.memory import MemoryRoom, RedisMemory, memory_of
-from flockmq.rlog.errors import LogError, LogUnavailable, RedisUnreachable
 
 log: Final = logging.getLogger(__name__)
 
@@ -162,14 +162,14 @@ class SessionStore(PendingWrites):
     async def take(self, slot: int, fence: str, *, again: bool = False) -> SlotContents:
         """Become the slot's owner and read what it has. `fence`: "generation-sequence incarnation"; again with the same
         one is harmless. `again`: only if it is ours by this very fence still. Raises StoreFenced if a higher owner took
-        it; Spoilt; RedisUnreachable, LogUnavailable, the latter also if it was released meanwhile."""
+        it; Spoilt; RedisUnreachable, StorageUnavailable, the latter also if it was released meanwhile."""
         (server,) = await self._by_server([slot])
         async with aclosing(self._take_at(server, {slot: fence}, again)) as slots:
             async for _, taken in slots:
                 if isinstance(taken, SlotContents):
                     return taken
                 raise taken
-        raise LogUnavailable(f"slot {slot} was released, or taken anew, while it was read")
+        raise StorageUnavailable(f"slot {slot} was released, or taken anew, while it was read")
 
     async def apart(self, slots: Iterable[int]) -> list[list[int]]:
         """In groups of which each is at one server. Raises RedisUnreachable."""
@@ -179,8 +179,8 @@ class SessionStore(PendingWrites):
         self, fences: Mapping[int, str]
     ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | Spoilt]]:
         """As `take`, many slots a round trip, those first that have little. A slot may be written to from when it is
-        yielded; one that is released meanwhile, and was ours before, isn't. Raises RedisUnreachable or LogUnavailable:
-        what wasn't yielded must be taken again."""
+        yielded; one that is released meanwhile, and was ours before, isn't. Raises RedisUnreachable or
+        StorageUnavailable: what wasn't yielded must be taken again."""
         for server, group in (await self._by_server(fences)).items():
             slots = self._take_at(server, {number: fences[number] for number, _ in group}, again=False)
             async with server.reading, aclosing(slots):
@@ -262,7 +262,7 @@ class SessionStore(PendingWrites):
             elif is_spoilt(reply):
                 answers.append(Spoilt(f"{state.keys.text}: {reply}"))
             else:
-                raise LogUnavailable(f"slot {state.number}: Redis: {reply}")
+                raise StorageUnavailable(f"slot {state.number}: Redis: {reply}")
         return answers
 
     # --- servers ------------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class SessionStore(PendingWrites):
                         await self._commit(server, server.take_turn())
                     trouble.worked()
                     retry_s = bounds.LOG_RETRY_MIN_S
-                except LogError as error:
+                except StorageError as error:
                     self.retries += 1
                     trouble.failed("sessions wait to be durable: %s", error)
                     await asyncio.sleep(retry_s)
@@ -331,7 +331,7 @@ class SessionStore(PendingWrites):
                     await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
     async def _commit(self, server: _Server, turn: list[SlotQueue]) -> None:
-        """Raises LogError, for those whose batch must be sent again; they are queued."""
+        """Raises StorageError, for those whose batch must be sent again; they are queued."""
         try:
             if here := await self._still_at(server, turn):
                 await self._write(server, here)
@@ -358,7 +358,7 @@ class SessionStore(PendingWrites):
                 self._committed(state)
         if failure:
             await server.link.close()  # it is prepared anew: its functions may be gone
-            raise LogUnavailable(f"Redis: {failure}")
+            raise StorageUnavailable(f"Redis: {failure}")
 
     def _committed(self, state: SlotQueue) -> None:
         batch = state.batches.popleft()
@@ -401,7 +401,7 @@ class SessionStore(PendingWrites):
             try:
                 async with server.turn:
                     await self._look(server)
-            except LogError:
+            except StorageError:
                 pass  # whoever writes says so
             except Exception:  # nobody else would find it out
                 log.exception("a look at Redis failed")

@@ -16,7 +16,7 @@ from flockmq import bounds
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.slot_reader import SlotContents, Spoilt
 from flockmq.logs import Retrying
-from flockmq.rlog.errors import LogError
+from flockmq.redis.errors import StorageError
 
 log: Final = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class SlotLoader:
         while waiting := self._waiting():
             try:
                 groups = await self._store.apart(waiting)
-            except LogError as error:
+            except StorageError as error:
                 self._trouble.failed("%d slots of sessions wait for Redis: %s", len(waiting), error)
                 await asyncio.sleep(_patience_s(tries))
                 tries += 1
@@ -94,7 +94,7 @@ class SlotLoader:
                     self._tries.pop(number, None)
                     await self._take_over(number, fences[number], taken)
                     await asyncio.sleep(0)
-        except LogError as error:
+        except StorageError as error:
             self._trouble.failed("%d slots of sessions wait for Redis: %s", len(fences), error)
             await self._wait(fences)
         except Exception:  # these slots would wait for ever

@@ -42,8 +42,8 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.ports import NodePort
+from flockmq.redis.errors import StorageError
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogError
 from flockmq.rlog.retained_authors import author_of
 from flockmq.routing.message_id import node_source
 from flockmq.routing.slots import slot_of
@@ -393,7 +393,7 @@ class SlotManager:
                 if self.slots.get(slot.number) is slot:
                     self._spoil(slot, str(spoilt))
                 await asyncio.sleep(bounds.SLOT_SPOILT_RETRY_S)
-            except LogError as error:
+            except StorageError as error:
                 self._trouble.failed("slots of sessions that Redis lost wait for it: %s", error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)

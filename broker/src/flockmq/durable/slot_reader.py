@@ -16,8 +16,8 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.durable.write_batch import SlotKeys
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisLink, Reply
-from flockmq.rlog.errors import LogUnavailable
 
 START: Final = b"0"
 _GROWTH: Final = 8
@@ -48,7 +48,7 @@ def is_spoilt(error: ResponseError) -> bool:
 async def read_slots(
     link: RedisLink, slots: Sequence[SlotKeys]
 ) -> AsyncGenerator[tuple[SlotKeys, SlotContents | Spoilt]]:
-    """Of slots that one server has. Raises RedisUnreachable, LogUnavailable."""
+    """Of slots that one server has. Raises RedisUnreachable, StorageUnavailable."""
     waiting, budget = deque(slots), bounds.STORE_SLOT_SMALL_BYTES
     while waiting:
         later: deque[SlotKeys] = deque()
@@ -82,7 +82,7 @@ class _Scan:
         return dict(zip(fields, fields, strict=True))
 
     def take(self, reply: Reply | ResponseError) -> int:
-        """A page; how many bytes. Raises LogUnavailable."""
+        """A page; how many bytes. Raises StorageUnavailable."""
         match reply:
             case [bytes(cursor), list(found)]:
                 self.cursor = cursor
@@ -95,7 +95,7 @@ class _Scan:
                 self.error = f"{self.key!r}: {reply}"
                 self.cursor = START
                 return 0
-        raise LogUnavailable(f"{self.key!r} can't be read: {reply!r}")
+        raise StorageUnavailable(f"{self.key!r} can't be read: {reply!r}")
 
 
 class _Slot:

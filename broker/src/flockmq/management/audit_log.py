@@ -17,7 +17,7 @@ from flockmq.auth.index import SortedKeys
 from flockmq.bounds import AUDIT_ABOUT_MAX_CHARS, AUDIT_DROPPED_TOGETHER_MAX, AUDIT_MAX
 from flockmq.clock import Clock
 from flockmq.management.api_keys import Holder
-from flockmq.rlog.errors import LogError
+from flockmq.redis.errors import StorageError
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import AUDIT, AUTH, Audited
 
@@ -69,7 +69,7 @@ class Audit:
         dropped = [AUDIT.delete(oldest) for oldest in self._keys.page(None, max(0, over))]
         try:
             await self._rlog.write(AUTH, [AUDIT.put(key, change), *dropped])
-        except LogError as error:
+        except StorageError as error:
             log.warning("what %s changed isn't in the audit log: %s", change.who, error)
 
     def page(self, before: str | None, limit: int) -> AuditPage:

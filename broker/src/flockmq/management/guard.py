@@ -34,7 +34,8 @@ from flockmq.management.api_keys import ROLES, Holder, Keys, Role
 from flockmq.management.audit_log import Audit
 from flockmq.management.failures import Failures
 from flockmq.management.view import Unavailable
-from flockmq.rlog.errors import LogError, LogFull
+from flockmq.redis.errors import StorageError
+from flockmq.rlog.errors import LogFull
 
 log: Final = logging.getLogger(__name__)
 audit: Final = logging.getLogger(AUDIT)
@@ -107,7 +108,7 @@ async def in_words(request: web.Request, handler: Handler) -> web.StreamResponse
         return _error(507, str(error))
     except Unavailable as error:
         return _error(503, f"{error}; try again later")
-    except LogError as error:
+    except StorageError as error:
         return _error(503, f"the log takes no writes now: {error}; try again later")
 
 

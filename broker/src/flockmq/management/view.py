@@ -137,7 +137,7 @@ class AlarmsView(Protocol):
     def alarms(self) -> Sequence[AlarmRow]: ...
 
     async def end_alarm(self, name: str) -> bool:
-        """False: there is none of this name. Raises LogError."""
+        """False: there is none of this name. Raises StorageError."""
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):

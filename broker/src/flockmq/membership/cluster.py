@@ -170,7 +170,7 @@ class Cluster:
 
     async def join(self) -> None:
         """Become a member; returns when this node's own tables say so: never, if its release is too old. Raises
-        LogError."""
+        StorageError."""
         assert self._rlog is not None
         while self.version.is_passed:  # noqa: ASYNC110 - whoever upgrades it ends it
             await asyncio.sleep(bounds.LINK_LOOK_S)

@@ -21,7 +21,8 @@ import msgspec
 from flockmq import bounds
 from flockmq.logs import Retrying
 from flockmq.membership.link import Link
-from flockmq.redis.link import RedisLink, RedisLinks, RedisUnreachable
+from flockmq.redis.errors import RedisUnreachable
+from flockmq.redis.link import RedisLink, RedisLinks
 from flockmq.redis.memory import share_of
 
 log: Final = logging.getLogger(__name__)

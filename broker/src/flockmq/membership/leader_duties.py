@@ -103,7 +103,7 @@ class LeaderDuties:
         return bool(mine and outvoted(mine, self._votes(now), self.voices(now)[1]))
 
     async def run(self, now: float, fence: int) -> None:
-        """One beat of the leader with this fence. Raises LogError; what is left is done at the next."""
+        """One beat of the leader with this fence. Raises StorageError; what is left is done at the next."""
         if fence != self._fence:
             self._fence = fence
             self._rollout.begin()

@@ -22,8 +22,8 @@ from redis.exceptions import ResponseError
 from flockmq import bounds
 from flockmq.logs import Retrying
 from flockmq.membership.reachability import name_of
+from flockmq.redis.errors import StorageError
 from flockmq.redis.link import RedisLink, Reply
-from flockmq.rlog.errors import LogError
 
 log: Final = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class LeaderLease:
             try:
                 await self._beat()
                 waiting.worked()
-            except (LogError, ResponseError, TimeoutError) as error:
+            except (StorageError, ResponseError, TimeoutError) as error:
                 why = str(error) or type(error).__name__
                 waiting.failed("the leader's beat failed, next one in %s s: %s", bounds.LEASE_RENEW_S, why)
             except Exception:

@@ -2,7 +2,7 @@
 
 `LogClient` stays with one core as long as there is a link to it and it can do what it is asked, so that what it wrote
 first arrives first, or until it is told to move (replicant_balance.py), when nothing is under way. When the link is
-lost, or the core doesn't reach Redis, the caller hears LogUnavailable and its next call goes to another core, if there
+lost, or the core doesn't reach Redis, the caller hears StorageUnavailable. Its next call goes to another core, if there
 is one: the log knows a repeat by its number. `log_server` is the other end.
 """
 
@@ -17,8 +17,9 @@ import msgspec
 from flockmq import bounds
 from flockmq.membership.link import Link
 from flockmq.membership.link_requests import LinkLost, Refusal
+from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogError, LogUnavailable, LogUntried, from_code
+from flockmq.rlog.errors import LogUntried, from_code
 
 REGISTER: Final = "log.register"
 APPEND: Final = "log.append"
@@ -66,21 +67,21 @@ class LogClient:
         self._change_over()
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
-        """Make the incarnation known to the shard. Raises LogError."""
+        """Make the incarnation known to the shard. Raises StorageError."""
         return await self._ask(REGISTER, _encode(Register(shard, incarnation)))
 
     async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
-        """The Stream ID of the last transaction. Raises LogError; LogUnavailable when no core answers."""
+        """The Stream ID of the last transaction. Raises StorageError; StorageUnavailable when no core answers."""
         return await self._ask(APPEND, _encode(Append(shard, incarnation, first, transactions)))
 
     async def bootstrap(self, shard: str) -> AsyncGenerator[bytes, None]:
-        """The slices of a core's copy of a shard. Raises LogError."""
+        """The slices of a core's copy of a shard. Raises StorageError."""
         link = await self._core()
         try:
             async for piece in link.stream(BOOTSTRAP, shard.encode()):
                 yield piece
         except LinkLost as error:
-            raise LogUnavailable(str(error)) from None
+            raise StorageUnavailable(str(error)) from None
         except Refusal as refused:
             raise self._refused(link, refused) from None
 
@@ -90,17 +91,17 @@ class LogClient:
         try:
             return StreamId(*_stream_id.decode(await link.request(method, body)))
         except LinkLost as error:
-            raise LogUnavailable(str(error)) from None
+            raise StorageUnavailable(str(error)) from None
         except Refusal as refused:
             raise self._refused(link, refused) from None
         finally:
             self._under_way -= 1
             self._change_over()
 
-    def _refused(self, link: Link, refused: Refusal) -> LogError:
+    def _refused(self, link: Link, refused: Refusal) -> StorageError:
         """Another core may reach what this one doesn't."""
         error = from_code(refused.code, str(refused))
-        if isinstance(error, LogUnavailable) and self._link is link:
+        if isinstance(error, StorageUnavailable) and self._link is link:
             self._link, self._unable, self._unable_at = None, link, asyncio.get_running_loop().time()
         return error
 
@@ -109,7 +110,7 @@ class LogClient:
             self._link, self._next = self._next, None
 
     async def _core(self) -> Link:
-        """Raises LogUnavailable when there is none within CORE_WAIT_MAX_S."""
+        """Raises StorageUnavailable when there is none within CORE_WAIT_MAX_S."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + bounds.CORE_WAIT_MAX_S
         while self._link is None or not self._link.up:

@@ -14,9 +14,10 @@ from flockmq.membership.link import LinkHandlers
 from flockmq.membership.link_requests import Refusal
 from flockmq.membership.log_client import APPEND, BOOTSTRAP, REGISTER, Append, Register
 from flockmq.membership.reachability import CORE_ROLES
+from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import PURGE, PUT, StreamId, decode_batch, encode_batch
-from flockmq.rlog.errors import LogError, LogUnavailable, LogUntried
+from flockmq.rlog.errors import LogUntried
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS
 
@@ -65,8 +66,8 @@ class LogServer:
         try:
             return _encode(await work)
         except LogUntried as error:
-            raise Refusal(error.code if self._is_untried_known() else LogUnavailable.code, str(error)) from None
-        except LogError as error:
+            raise Refusal(error.code if self._is_untried_known() else StorageUnavailable.code, str(error)) from None
+        except StorageError as error:
             raise Refusal(error.code, str(error)) from None
         except msgspec.MsgspecError as error:
             raise Refusal("corrupt", str(error)) from None
@@ -80,7 +81,7 @@ class LogServer:
         try:
             async for piece in self._core.bootstrap(body.decode(errors="replace")):
                 yield piece
-        except LogError as error:
+        except StorageError as error:
             raise Refusal(error.code, str(error)) from None
 
 

@@ -16,9 +16,9 @@ from flockmq import bounds
 from flockmq.membership.link import Link
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import name_of
+from flockmq.redis.errors import StorageError
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogError
 from flockmq.rlog.term import Report
 
 ASK: Final = "log.ballot"
@@ -74,7 +74,7 @@ async def serve(core: Core, body: bytes) -> bytes:
     try:
         ask = _ask.decode(body)
         report = await core.report(ask.shard, ask.generation)
-    except LogError as error:
+    except StorageError as error:
         raise Refusal(error.code, str(error)) from None
     except msgspec.MsgspecError as error:
         raise Refusal("corrupt", str(error)) from None

@@ -37,8 +37,9 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rejoin import come_back, come_in
 from flockmq.plugins.running import Plugins
 from flockmq.redis.connection import RedisConfig
-from flockmq.rlog import errors as rlog_errors
+from flockmq.redis.errors import RedisUnreachable
 from flockmq.rlog.disk import Disk
+from flockmq.rlog.errors import LogRefused
 from flockmq.rlog.rlog import Rlog
 from flockmq.routing.router import Router
 from flockmq.routing.shared_groups import STRATEGIES
@@ -99,9 +100,9 @@ class Assembly:
             is_refused = False
             try:
                 await rlog.start()
-            except rlog_errors.RedisUnreachable as error:
+            except RedisUnreachable as error:
                 raise RedisUnavailable(str(error)) from None
-            except rlog_errors.LogRefused as error:
+            except LogRefused as error:
                 log.warning("%s: this node was purged before it was a member", error)
                 is_refused = True
             # before it may be given slots: what comes for slots of which no home knows would be accepted

@@ -12,8 +12,8 @@ from redis.exceptions import ResponseError
 from flockmq.config.schema import RedisSettings
 from flockmq.errors import RedisUnavailable
 from flockmq.logs import Retrying
+from flockmq.redis.errors import RedisRefused, RedisUnreachable
 from flockmq.redis.link import RedisConfig, RedisLink
-from flockmq.rlog import errors as rlog_errors
 
 log = logging.getLogger(__name__)
 
@@ -48,9 +48,9 @@ async def wait_for_redis(settings: RedisSettings) -> None:
         while True:
             try:
                 await link.call("PING")
-            except (rlog_errors.RedisRefused, ResponseError) as error:
+            except (RedisRefused, ResponseError) as error:
                 raise RedisUnavailable(f"redis.url: {settings.url} refuses us: {error}") from None
-            except rlog_errors.RedisUnreachable as error:
+            except RedisUnreachable as error:
                 if loop.time() >= deadline:
                     raise RedisUnavailable(
                         f"redis.url: {settings.url} can't be reached: {error}; is it running there? "

@@ -21,7 +21,8 @@ from flockmq.logs import Retrying
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
-from flockmq.rlog.errors import LogFull, LogRefused, LogUnavailable
+from flockmq.redis.errors import StorageUnavailable
+from flockmq.rlog.errors import LogFull, LogRefused
 from flockmq.rlog.shards import ROUTE, ROUTES
 from flockmq.routes.own_routes import in_pieces
 from flockmq.session.client_session import ClientSession
@@ -129,7 +130,7 @@ async def _until_logged(write: Callable[[], Awaitable[object]]) -> None:
         try:
             await write()
             return
-        except (LogUnavailable, LogFull) as error:
+        except (StorageUnavailable, LogFull) as error:
             waiting.failed("what this node has to say to be a member couldn't be written, trying on: %s", error)
             await asyncio.sleep(LOG_RETRY_MAX_S)
 

@@ -20,8 +20,8 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermission
 
 from flockmq import bounds
 from flockmq.pem_files import unreadable
+from flockmq.redis.errors import RedisRefused, RedisUnreachable
 from flockmq.redis.url import RedisPlace, RedisServer, parse_redis_url
-from flockmq.rlog.errors import RedisRefused, RedisUnreachable
 
 Argument: TypeAlias = bytes | str | int
 Reply: TypeAlias = "bytes | int | list[Reply] | None"

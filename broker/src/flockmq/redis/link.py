@@ -24,11 +24,11 @@ from redis.exceptions import (
 
 from flockmq import bounds
 from flockmq.redis.connection import Argument, RedisConfig, RedisConnection, Reply, unreachable
+from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 from flockmq.redis.topology import SlotMap, open_primary, slot_map
 from flockmq.redis.url import RedisServer
-from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
 
-__all__ = ["Argument", "RedisConfig", "RedisLink", "RedisLinks", "RedisUnreachable", "Reply"]
+__all__ = ["Argument", "RedisConfig", "RedisLink", "RedisLinks", "Reply"]
 
 _WRONG_SERVER: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError, NoPermissionError)
 """To redis-py MOVED is a kind of ASK, and MASTERDOWN of CLUSTERDOWN."""
@@ -111,7 +111,7 @@ class RedisLink:
         """`pipeline`, for what is acknowledged to anybody: it returns when `min_replicas` have all that was written
         before, too, so the answer to a repeat that wrote nothing counts as well. `repeats_write`: whichever of these is
         accepted writes something, a repeat too; then nothing else is written.
-        Raises LogUnavailable if too few of them have it in time: the commands were executed, and may be sent again."""
+        Raises StorageUnavailable if too few have it in time: the commands were executed, and may be sent again."""
         wanted = self.config.min_replicas
         if not wanted:
             return await self.pipeline(commands, timeout_s)
@@ -123,20 +123,20 @@ class RedisLink:
         replies = await self.pipeline([*commands, *barrier], timeout_s + wait_s)
         for reply in replies[len(commands) :]:
             if isinstance(reply, ResponseError):
-                raise LogUnavailable(f"Redis at {self._server}: {reply}")
+                raise StorageUnavailable(f"Redis at {self._server}: {reply}")
         replicas = replies[-1]
         assert isinstance(replicas, int)
         if replicas < wanted:
             if self.config.place.kind == "sentinel":  # it may have been replaced, and not know it: they are asked again
                 await self.close()
-            raise LogUnavailable(
+            raise StorageUnavailable(
                 f"Redis at {self._server}: {replicas} of the {wanted} replicas that redis.min_replicas asks for had "
                 f"the write within {wait_s:g} s"
             )
         return replies[: len(commands)]
 
     async def replicated(self) -> None:
-        """Returns when `min_replicas` have all that this server was given before. Raises LogUnavailable."""
+        """Returns when `min_replicas` have all that this server was given before. Raises StorageUnavailable."""
         await self.write([])
 
     async def close(self) -> None:

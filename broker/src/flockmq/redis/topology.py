@@ -17,8 +17,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from flockmq import bounds
 from flockmq.redis.connection import Argument, RedisConfig, RedisConnection, Reply, ask, unreachable
+from flockmq.redis.errors import RedisRefused, RedisUnreachable
 from flockmq.redis.url import RedisPlace, RedisServer
-from flockmq.rlog.errors import RedisRefused, RedisUnreachable
 
 Said = TypeVar("Said", bound=Hashable)
 

@@ -18,8 +18,9 @@ import msgspec
 from xxhash import xxh3_64_digest
 
 from flockmq import bounds
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import Run, StreamId
-from flockmq.rlog.errors import LogCorrupt, LogUnavailable
+from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.tables import Shard, Tables
 
 
@@ -76,14 +77,14 @@ class Framer:
 
 
 async def messages(tables: Tables, shard: str) -> AsyncGenerator[Message]:
-    """The live tables of a shard. Raises LogUnavailable if they are replaced meanwhile."""
+    """The live tables of a shard. Raises StorageUnavailable if they are replaced meanwhile."""
     state = tables.shards[shard]
     yield Header(shard, state.applied, dict(state.sequences))
     for runs in _slices(state.export()):
         yield Slice(runs)
         await asyncio.sleep(0)
         if tables.shards[shard] is not state:
-            raise LogUnavailable(f"shard {shard} was replaced while it was sent")
+            raise StorageUnavailable(f"shard {shard} was replaced while it was sent")
     yield Trailer(state.applied, state.digests())
 
 

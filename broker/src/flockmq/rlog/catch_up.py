@@ -13,9 +13,9 @@ from collections.abc import Callable
 from redis.exceptions import ResponseError
 
 from flockmq import bounds
+from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
 from flockmq.rlog.reading import entries_of, log_key
 
 
@@ -34,7 +34,7 @@ class CatchUp:
         self._waiting: dict[asyncio.Future[None], StreamId] = {}
 
     async def wait(self) -> None:
-        """Returns when the tables have all that was in the log when it was called. Raises LogUnavailable."""
+        """Returns when the tables have all that was in the log when it was called. Raises StorageUnavailable."""
         try:
             async with asyncio.timeout(bounds.LOG_WRITE_DEADLINE_S):
                 end = await asyncio.shield(self._question())
@@ -46,7 +46,7 @@ class CatchUp:
                     finally:
                         self._waiting.pop(reached, None)
         except TimeoutError:
-            raise LogUnavailable(
+            raise StorageUnavailable(
                 f"shard {self._shard}: its end was not reached within {bounds.LOG_WRITE_DEADLINE_S:g} s"
             ) from None
 
@@ -90,7 +90,7 @@ class CatchUp:
                     return end
                 await self._link.close()
             except ResponseError as error:
-                raise LogUnavailable(f"shard {self._shard}: Redis refuses XREVRANGE: {error}") from None
+                raise StorageUnavailable(f"shard {self._shard}: Redis refuses XREVRANGE: {error}") from None
             except RedisUnreachable:  # a connection that a restart of Redis left behind, or Redis is still away
                 pass
             await asyncio.sleep(retry_s)

@@ -3,7 +3,7 @@
 One loop for all shards; or, in a cluster of Redis, where each may be on another server, one for each. A turn takes what
 waits, makes one append a shard, and sends them in one round trip. A connection is opened in one life of Redis; before
 its first append each shard is settled in that life (election.py). A lost connection fails the appends under way with
-LogUnavailable: whether they were executed is unknown, and their writers send the same numbers again. What was never
+StorageUnavailable: whether they were executed is unknown, and their writers send the same numbers again. What was never
 given to Redis, or refused by it as a whole, fails with LogUntried.
 """
 
@@ -23,18 +23,11 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
 from flockmq.logs import Retrying
+from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
 from flockmq.redis.link import Argument, RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.election import Election
 from flockmq.rlog.entry import StreamId, encode_purge, encode_registration
-from flockmq.rlog.errors import (
-    LogError,
-    LogFenced,
-    LogGap,
-    LogRefused,
-    LogUnavailable,
-    LogUntried,
-    RedisUnreachable,
-)
+from flockmq.rlog.errors import LogFenced, LogGap, LogRefused, LogUntried
 from flockmq.rlog.shards import CLUSTER, SHARDS, keys_of
 from flockmq.rlog.term import Life
 from flockmq.rlog.voter import Voter
@@ -86,7 +79,7 @@ class Committer:
                 break
             except RedisUnreachable:
                 raise
-            except LogUnavailable as error:
+            except StorageUnavailable as error:
                 self._waiting.failed("committer: %s", error)
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S / 4)
         self._tasks = [
@@ -112,7 +105,7 @@ class Committer:
     def append(
         self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]
     ) -> asyncio.Future[StreamId]:
-        """Queue one append; the future gets the Stream ID, or LogUntried, LogUnavailable, LogRefused, LogGap."""
+        """Queue one append; the future gets the Stream ID, or LogUntried, StorageUnavailable, LogRefused, LogGap."""
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         size = sum(map(len, transactions))
         if self.queued_bytes + size > bounds.LOG_COMMIT_QUEUE_MAX_BYTES:
@@ -133,21 +126,21 @@ class Committer:
         return _answer(incarnation, reply)
 
     async def purge(self, shard: str, incarnation: str, fence: StreamId) -> None:
-        """Refuse the incarnation from here on and drop its rows everywhere. Raises LogFenced, LogUnavailable."""
+        """Refuse the incarnation from here on and drop its rows everywhere. Raises LogFenced, StorageUnavailable."""
         transaction, remembered = encode_purge(incarnation), bounds.LOG_PURGED_MAX_INCARNATIONS
         await self._function("purge", shard, str(fence), incarnation, transaction, remembered)
 
     async def checkpoint(self, shard: str, fence: StreamId) -> None:
-        """Have every node note its digests at one place. Raises LogFenced, LogUnavailable."""
+        """Have every node note its digests at one place. Raises LogFenced, StorageUnavailable."""
         await self._function("checkpoint", shard, str(fence))
 
     async def trim(self, shard: str, keep_from: StreamId, fence: StreamId) -> None:
-        """Forget the log before `keep_from`. Raises LogFenced, LogUnavailable."""
+        """Forget the log before `keep_from`. Raises LogFenced, StorageUnavailable."""
         await self._function("trim", shard, str(fence), str(keep_from))
 
     async def _settle(self, shards: Iterable[str]) -> None:
         """Make sure that these shards' logs go on in the life of Redis that their connection was opened in. Raises
-        LogUnavailable."""
+        StorageUnavailable."""
         if all(self._is_settled(shard) for shard in shards):
             return
         async with self._settling:
@@ -191,7 +184,7 @@ class Committer:
                 for shard in shards:
                     await self._check_life(shard)
                 await self._settle(shards)
-            except (LogError, ResponseError) as error:
+            except (StorageError, ResponseError) as error:
                 self._waiting.failed("committer: %s", error)
 
     async def _check_life(self, shard: str) -> None:
@@ -215,7 +208,7 @@ class Committer:
                     await self._settle(waiting)
                     await self._commit(self._take(waiting))
                     retry_s = bounds.LOG_RETRY_MIN_S
-            except LogError as error:
+            except StorageError as error:
                 self._fail_all(shards, error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
@@ -236,7 +229,7 @@ class Committer:
         return batches
 
     async def _commit(self, batches: dict[str, list[_Append]]) -> None:
-        """In one round trip. Raises LogUnavailable."""
+        """In one round trip. Raises StorageUnavailable."""
         if not batches:
             return
         link = self._settled[next(iter(batches))][0]
@@ -244,7 +237,7 @@ class Committer:
         try:
             replies = await link.write(commands)
         except BaseException as error:
-            failure = error if isinstance(error, LogError) else LogUnavailable("this core is stopping")
+            failure = error if isinstance(error, StorageError) else StorageUnavailable("this core is stopping")
             for append in (append for appends in batches.values() for append in appends):
                 self._fail(append, failure)
             raise
@@ -265,14 +258,14 @@ class Committer:
             command += append.incarnation, append.first, len(append.transactions), *append.transactions
         return command
 
-    def _refused(self, shard: str, reply: Reply | ResponseError) -> LogUnavailable:
+    def _refused(self, shard: str, reply: Reply | ResponseError) -> StorageUnavailable:
         """Redis refused the command as a whole. Another life: settle before the next one."""
         text = str(reply) if isinstance(reply, ResponseError) else repr(reply)
         if text.startswith("LIFE"):
             self._settled.pop(shard, None)
         if text.startswith("FENCE"):
             return LogFenced(f"shard {shard}: another core leads by now: its fence is {text[6:]}")
-        return LogUnavailable(f"shard {shard}: Redis: {text}")
+        return StorageUnavailable(f"shard {shard}: Redis: {text}")
 
     def _resolve(self, append: _Append, answer: Reply) -> None:
         self.queued_bytes -= append.size
@@ -280,15 +273,15 @@ class Committer:
             return
         try:
             append.done.set_result(_answer(append.incarnation, answer))
-        except LogError as error:
+        except StorageError as error:
             append.done.set_exception(error)
 
-    def _fail(self, append: _Append, error: LogError) -> None:
+    def _fail(self, append: _Append, error: StorageError) -> None:
         self.queued_bytes -= append.size
         if not append.done.done():
             append.done.set_exception(error)
 
-    def _fail_all(self, shards: Sequence[str], error: LogError) -> None:
+    def _fail_all(self, shards: Sequence[str], error: StorageError) -> None:
         """What waited for its turn."""
         untried = LogUntried(str(error))
         for shard in shards:

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from random import Random
 
 from flockmq import bounds, tasks
+from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig
 from flockmq.redis.memory import share_of
 from flockmq.rlog import bootstrap, snapshot
@@ -19,7 +20,7 @@ from flockmq.rlog.committer import Committer
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.election import Election
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.errors import LogCorrupt, LogError, LogUnavailable
+from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.ports import Ballot
 from flockmq.rlog.reading import apply_entry
 from flockmq.rlog.repair import alarm_of
@@ -96,7 +97,7 @@ class Core:
 
     async def bootstrap(self, shard: str) -> AsyncGenerator[bytes]:
         if shard not in SHARDS or not self._replica.in_step(shard):
-            raise LogUnavailable(f"this core has no shard {shard!r} in step with the log")
+            raise StorageUnavailable(f"this core has no shard {shard!r} in step with the log")
         start = self._replica.tables.shards[shard].applied
         self._sending[shard].append(start)
         try:
@@ -108,7 +109,7 @@ class Core:
     # --- for other cores ---
 
     async def report(self, shard: str, generation: int) -> Report:
-        """Where this core's tables are, and its promise (term.py). Raises LogUnavailable."""
+        """Where this core's tables are, and its promise (term.py). Raises StorageUnavailable."""
         return await self.voter.report(shard, generation)
 
     def has_begun(self, shard: str) -> bool:
@@ -128,14 +129,14 @@ class Core:
     # --- for the leader; `fence` is its lease's number ---
 
     async def purge(self, incarnation: str, fence: int) -> None:
-        """Drop all rows of a dead node and refuse its late writes, in every shard. Raises LogUnavailable; again is
+        """Drop all rows of a dead node and refuse its late writes, in every shard. Raises StorageUnavailable; again is
         harmless."""
         for shard in SHARDS:
             await self.committer.purge(shard, incarnation, self._fence(fence))
 
     async def checkpoint(self, shard: str, fence: int) -> None:
         """Have all nodes compare their digests, if the shard changed since they last did, or some differed then and may
-        be right by now. Raises LogUnavailable."""
+        be right by now. Raises StorageUnavailable."""
         tables = self._replica.tables
         state = tables.shards[shard]
         differed = any(name.startswith(f"{alarm_of(shard)}/") for name, _ in tables.alarms.items())
@@ -149,7 +150,7 @@ class Core:
     async def trim(self, shard: str, durable: StreamId, fence: int) -> StreamId | None:
         """Trim the log below `durable`, which a majority of the cores has on disk and bootstraps under way don't need,
         less what this core needs for its own, and a window for nodes that were away. Returns from where the log is
-        kept, None if nothing may go yet. Raises LogUnavailable."""
+        kept, None if nothing may go yet. Raises StorageUnavailable."""
         keep_from = self._retention[shard].keep_from
         if keep_from is None:
             return None
@@ -173,12 +174,12 @@ class Core:
         self._retention[shard].add(self._replica.tables.shards[shard].applied, size)
 
     async def snapshot(self, shard: str) -> StreamId:
-        """Write one now. Raises OSError, LogUnavailable."""
+        """Write one now. Raises OSError, StorageUnavailable."""
         async with self._writing:
             place = await snapshot.write(self._disk, self._replica.tables, shard, self._replica.read)
             if self._replica.is_distrusted(shard):
                 self._remove_snapshot(shard)
-                raise LogUnavailable(f"shard {shard} is about to be replaced")
+                raise StorageUnavailable(f"shard {shard} is about to be replaced")
             self._durable[shard] = place
         return place
 
@@ -201,7 +202,7 @@ class Core:
                 continue
             try:
                 await self.snapshot(shard)
-            except (OSError, LogError) as error:
+            except (OSError, StorageError) as error:
                 log.error("snapshot of shard %s in %s: %s", shard, self._disk.folder, error)
 
 

@@ -1,7 +1,7 @@
 """Agreeing upon a shard's next generation, on a core: hear a majority, then seal or seed in Redis (term.py).
 
 It takes two rounds. The first only asks where everybody is: who can't act leaves it to one who can, and those who can
-take turns. The second has a majority promise the generation. Whatever goes wrong ends in LogUnavailable, and the
+take turns. The second has a majority promise the generation. Whatever goes wrong ends in StorageUnavailable, and the
 committer tries again; Redis itself takes the first of those who come through.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Callable
 from redis.exceptions import ResponseError
 
 from flockmq import bounds
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import Argument, RedisLink, Reply
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.ports import Ballot
 from flockmq.rlog.shards import keys_of
 from flockmq.rlog.tables import Tables
@@ -42,7 +42,7 @@ class Election:
 
     async def settle(self, link: RedisLink, shard: str, run_id: str) -> Life:
         """The life in which the shard's log goes on in the Redis behind `link`, which runs as `run_id`. Raises
-        LogUnavailable."""
+        StorageUnavailable."""
         found, settled = await self._look(link, shard, run_id)
         if settled is not None:
             return settled
@@ -51,7 +51,7 @@ class Election:
         step = plan(found, generation, reports)
         before = turn(self._voter.name, step, reports)
         if before is None:
-            raise LogUnavailable(
+            raise StorageUnavailable(
                 f"shard {shard}: Redis at {link.config.address} holds its log up to {found.last}; another core knows "
                 f"it up to {step.base} and must seed the next generation"
             )
@@ -79,12 +79,12 @@ class Election:
         needed = majority(self._ballot.cores)
         if len(reports) < needed:
             heard = ", ".join(sorted(report.core for report in reports))
-            raise LogUnavailable(
+            raise StorageUnavailable(
                 f"shard {shard}: waiting for {needed} of {self._ballot.cores} cores to say up to where they know the "
                 f"log, so that nothing is lost; heard of {heard} so far"
             )
         if generation and sum(report.granted for report in reports) < needed:
-            raise LogUnavailable(f"shard {shard}: another core begins generation {generation} or a later one")
+            raise StorageUnavailable(f"shard {shard}: another core begins generation {generation} or a later one")
         return reports
 
     async def _decide(self, link: RedisLink, shard: str, found: Found, generation: int) -> Life:
@@ -94,7 +94,7 @@ class Election:
         arguments: list[Argument] = [str(found.life or ""), str(step.life), str(step.base)]
         if isinstance(step, Seed):
             if state.applied != step.base:
-                raise LogUnavailable(f"shard {shard}: another core is at {step.base} by now and must seed it")
+                raise StorageUnavailable(f"shard {shard}: another core is at {step.base} by now and must seed it")
             for incarnation, number in state.sequences.items():
                 arguments += incarnation, number
         verb = "seal" if isinstance(step, Seal) else "seed"
@@ -102,7 +102,7 @@ class Election:
         try:
             await link.call("FCALL", f"flockmq_{verb}_1", len(keys), *keys, *arguments)
         except ResponseError as error:
-            raise LogUnavailable(f"shard {shard}: another core changes its generation: {error}") from None
+            raise StorageUnavailable(f"shard {shard}: another core changes its generation: {error}") from None
         log.info("shard %s: generation %d %sed from %s, for Redis started anew", shard, generation, verb, step.base)
         await link.replicated()
         if found.life is None and step.base == START:
@@ -126,4 +126,4 @@ def _newest_id(reply: Reply | ResponseError) -> StreamId:
             return StreamId.parse(stream_id)
         case []:
             return START
-    raise LogUnavailable(f"the end of the log can't be read: {reply!r}")
+    raise StorageUnavailable(f"the end of the log can't be read: {reply!r}")

@@ -13,7 +13,7 @@ from flockmq.rlog.term import Report
 class CorePort(Protocol):
     """Any core will do, and another one at each call: numbers make a repeated append harmless.
 
-    All raise LogUnavailable when no core can be reached or the core was lost before it answered; errors of the log
+    All raise StorageUnavailable when no core can be reached or the core was lost before it answered; errors of the log
     itself (errors.py) come through as they are.
     """
 

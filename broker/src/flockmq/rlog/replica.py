@@ -23,11 +23,12 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.logs import Retrying
+from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.errors import LogCorrupt, LogError, LogLost, LogUnavailable
+from flockmq.rlog.errors import LogCorrupt, LogLost
 from flockmq.rlog.reading import Looks, NotNext, apply_entry, check_next, entries_between, entries_of, log_key
 from flockmq.rlog.shards import SHARDS
 from flockmq.rlog.sweeper import Sweeper
@@ -114,17 +115,17 @@ class Replica:
         await self._side_links.close()
 
     async def read(self, shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
-        """The entries in (after, up_to]. Raises LogUnavailable if Redis doesn't hold all of them."""
+        """The entries in (after, up_to]. Raises StorageUnavailable if Redis doesn't hold all of them."""
         while after < up_to:
             command = ("XRANGE", log_key(shard), f"({after}", str(up_to), "COUNT", bounds.LOG_READ_MAX_ENTRIES)
             reply = await self._read_reply(await self._side_links.of(log_key(shard)), *command)
             if not reply:
-                raise LogUnavailable(f"shard {shard}: Redis holds no log between {after} and {up_to}")
+                raise StorageUnavailable(f"shard {shard}: Redis holds no log between {after} and {up_to}")
             for entry in entries_of(reply):
                 try:
                     check_next(entry, after)
                 except NotNext as error:
-                    raise LogUnavailable(
+                    raise StorageUnavailable(
                         f"shard {shard}: Redis holds not all of the log from {after}: {error}"
                     ) from None
                 yield entry
@@ -199,7 +200,7 @@ class Replica:
                     retry_s = bounds.LOG_RETRY_MIN_S
                     if all(map(self._is_open, shards)):
                         waiting.worked()
-            except LogError as error:
+            except StorageError as error:
                 if isinstance(error, LogLost) and not self._caught_up.is_set():
                     raise
                 waiting.failed("tail of the log: %s", error)
@@ -245,7 +246,9 @@ class Replica:
         self._heard_from(of)
         if reply is None:
             if goes_on:
-                raise LogUnavailable(f"shard {goes_on[0]}: Redis at {link.address} has less of it than another node")
+                raise StorageUnavailable(
+                    f"shard {goes_on[0]}: Redis at {link.address} has less of it than another node"
+                )
             return
         assert isinstance(reply, list)
         names = {log_key(shard).encode(): shard for shard in shards}
@@ -292,7 +295,7 @@ class Replica:
     async def _look_at_closed(self, link: RedisLink, shards: Sequence[str], connected_at: float) -> None:
         """See whether logs that were closed are open by now. Where Redis lost something the cores seed the next
         generation. If none does for long, they know less than this node, and they are right: unless it is one. They may
-        have done so at another server, which took this one's place. Raises LogUnavailable: look for it."""
+        have done so at another server, which took this one's place. Raises StorageUnavailable: look for it."""
         now = asyncio.get_running_loop().time()
         for shard in shards:
             if shard in self._bootstrapping or (shard in self._ends and self._is_open(shard)):
@@ -309,7 +312,9 @@ class Replica:
             elif not self._votes and now - self._behind_since[shard] >= bounds.LOG_BEHIND_REDIS_MAX_S:
                 self.bootstrap(shard)
             if not self._is_open(shard) and now - connected_at > bounds.LOG_CLOSED_MAX_S:
-                raise LogUnavailable(f"shard {shard}: its log at Redis at {link.address} isn't the one that goes on")
+                raise StorageUnavailable(
+                    f"shard {shard}: its log at Redis at {link.address} isn't the one that goes on"
+                )
 
     async def _look_at_end(self, link: RedisLink, shard: str) -> StreamId:
         """Where its log ends."""
@@ -325,7 +330,7 @@ class Replica:
             return await link.call(*command, timeout_s=bounds.LOG_READ_BLOCK_S + bounds.LOG_REPLY_MAX_S)
         except ResponseError as error:
             await link.close()
-            raise LogUnavailable(f"Redis at {link.config.address} refuses {command[0]}: {error}") from None
+            raise StorageUnavailable(f"Redis at {link.config.address} refuses {command[0]}: {error}") from None
 
     # --- bootstrap ---
 
@@ -336,7 +341,7 @@ class Replica:
             try:
                 await self._bootstrap_once(shard)
                 break
-            except LogError as error:
+            except StorageError as error:
                 waiting.failed("bootstrap of shard %s: %s", shard, error)
             except Exception:
                 log.exception("bootstrap of shard %s", shard)
@@ -346,7 +351,7 @@ class Replica:
 
     async def _bootstrap_once(self, shard: str) -> None:
         """Fill fresh tables from a core, then from the log up to where the core ended, and put them in the live ones'
-        place. Raises LogError."""
+        place. Raises StorageError."""
         assert self._source is not None
         filling, began_s = self.filling[shard], asyncio.get_running_loop().time()
         fresh = self.tables.shards[shard].fresh()
@@ -368,11 +373,11 @@ class Replica:
         filling.rows = sum(len(table) for table in fresh.tables.values())
 
     async def _go_no_further_back(self, fresh: Shard) -> None:
-        """Bring fresh tables to where the live ones are, which stand still meanwhile. Raises LogUnavailable."""
+        """Bring fresh tables to where the live ones are, which stand still meanwhile. Raises StorageUnavailable."""
         live = self.tables.shards[fresh.name]
         await self._replay(fresh, live.applied)
         if fresh.applied < live.applied or fresh.applied.generation < self._barred.get(fresh.name, 0):
-            raise LogUnavailable(
+            raise StorageUnavailable(
                 f"shard {fresh.name} is at {fresh.applied} there, which is older than what is known here"
             )
 

@@ -29,6 +29,7 @@ from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
+from flockmq.redis.errors import StorageError
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.catch_up import CatchUp
 from flockmq.rlog.change import Puts, gather
@@ -36,7 +37,7 @@ from flockmq.rlog.core import Core
 from flockmq.rlog.digests import Checked
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, Op, StreamId
-from flockmq.rlog.errors import LogError, LogFull
+from flockmq.rlog.errors import LogFull
 from flockmq.rlog.ports import Alone, Ballot, CorePort
 from flockmq.rlog.repair import Repair
 from flockmq.rlog.replica import Replica
@@ -123,7 +124,7 @@ class Rlog:
 
     async def rejoin(self, incarnation: str) -> None:
         """The log takes no more from this node's former incarnation: go on as another, with the tables as they are.
-        What the former one had under way ends with LogUnavailable, or when it is known to be in the log. Raises
+        What the former one had under way ends with StorageUnavailable, or when it is known to be in the log. Raises
         LogRefused."""
         former = list(self._writers.values())
         self.incarnation = incarnation
@@ -151,7 +152,7 @@ class Rlog:
             self.core.committer.leave()
 
     async def stop(self) -> None:
-        """Writes that are not done end with LogUnavailable; a core writes its snapshots."""
+        """Writes that are not done end with StorageUnavailable; a core writes its snapshots."""
         self._mending.stop()
         for writer in (*self._writers.values(), *self._former):
             await writer.stop()
@@ -164,7 +165,7 @@ class Rlog:
     def submit(self, shard: str, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         """Write ops, all or none, together with what else is written in this turn of the loop. The future gets the
         Stream ID at which this node's own tables have them. It gets LogFull when a bound is reached (nothing was
-        written), LogUnavailable after LOG_WRITE_DEADLINE_S (it may still be applied: undo it by the inverse write,
+        written), StorageUnavailable after LOG_WRITE_DEADLINE_S (it may still be applied: undo it by the inverse write,
         which is ordered behind it; in a shard whose writes are `SURE` it isn't, or there is no answer before that is
         known), LogRefused when this incarnation was purged.
         """
@@ -184,7 +185,7 @@ class Rlog:
         return await self.submit(shard, ops)
 
     async def catch_up(self, shard: str) -> None:
-        """Returns when this node's own tables have all that any node wrote before now. Raises LogUnavailable."""
+        """Returns when this node's own tables have all that any node wrote before now. Raises StorageUnavailable."""
         await self._catch_ups[shard].wait()
 
     def has_all(self, shard: str, when: str) -> bool:
@@ -276,7 +277,7 @@ class Rlog:
         return self._mending.mismatches
 
     @property
-    def refused(self) -> LogError | None:
+    def refused(self) -> StorageError | None:
         """Why this incarnation can't write any more (it was purged, or the log lost its numbers): start anew."""
         return next((writer.refused for writer in self._writers.values() if writer.refused is not None), None)
 

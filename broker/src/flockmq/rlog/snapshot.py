@@ -32,7 +32,7 @@ def name_of(shard: str) -> str:
 
 async def write(disk: Disk, tables: Tables, shard: str, read: Read) -> StreamId:
     """Write the shard's snapshot, on disk when this returns. `read` gives the log's entries. Raises OSError,
-    LogUnavailable. Returns the place of the log that it holds."""
+    StorageUnavailable. Returns the place of the log that it holds."""
     beside = f"{shard}.writing"
     framer, buffer, end = Framer(), bytearray(MAGIC), StreamId(0, 0)
     with await asyncio.to_thread(disk.create, beside) as file:

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.replica import Replica
 from flockmq.rlog.shards import SHARDS
 from flockmq.rlog.term import Report
@@ -59,9 +59,9 @@ class Voter:
 
     async def report(self, shard: str, generation: int) -> Report:
         """Say where the tables are; promise the generation if it is higher than any before (0: don't). Raises
-        LogUnavailable."""
+        StorageUnavailable."""
         if shard not in SHARDS or not self._loaded:
-            raise LogUnavailable(f"{self.name} has not loaded shard {shard!r}")
+            raise StorageUnavailable(f"{self.name} has not loaded shard {shard!r}")
         granted = generation > self._promised[shard]
         if granted:
             self._promise(shard, generation)
@@ -82,7 +82,7 @@ class Voter:
         try:
             await asyncio.to_thread(_write_durably, self._disk, data)
         except OSError as error:
-            raise LogUnavailable(f"{self.name} can't write {self._disk.path(FILE)}: {error.strerror}") from None
+            raise StorageUnavailable(f"{self.name} can't write {self._disk.path(FILE)}: {error.strerror}") from None
 
 
 def _read(disk: Disk) -> bytes:

@@ -25,9 +25,10 @@ from itertools import islice
 
 from flockmq import bounds, tasks
 from flockmq.logs import Retrying
+from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.rlog.change import Change, Puts
 from flockmq.rlog.entry import START, StreamId, encode_transaction
-from flockmq.rlog.errors import LogError, LogFull, LogGap, LogRefused, LogStopping, LogUnavailable, LogUntried
+from flockmq.rlog.errors import LogFull, LogGap, LogRefused, LogStopping, LogUntried
 from flockmq.rlog.ports import CorePort
 from flockmq.rlog.shards import SURE
 
@@ -71,7 +72,7 @@ class Writer:
         self._waiting = Retrying(log, asyncio.get_running_loop().time)
         self._sent = 0  # the highest number that a core has committed
         self._reached = 0  # the highest number that Redis may have been given
-        self.refused: LogError | None = None
+        self.refused: StorageError | None = None
         self._is_final = False
         """The own tables have all of this incarnation that will ever be in the log."""
         self._numbered = asyncio.Event()
@@ -85,7 +86,7 @@ class Writer:
                 await self._port.register(self.shard, self.incarnation)
                 self._waiting.worked()
                 break
-            except LogUnavailable as error:
+            except StorageUnavailable as error:
                 self._waiting.failed("registration in shard %s: %s; trying again", self.shard, error)
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
@@ -113,7 +114,7 @@ class Writer:
 
     def submit(self, change: Change) -> asyncio.Future[StreamId]:
         """Write it, taking it over, as part of this turn's transaction. The future gets the Stream ID at which this
-        node's tables have it, or LogFull, LogUnavailable, LogRefused."""
+        node's tables have it, or LogFull, StorageUnavailable, LogRefused."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[StreamId] = loop.create_future()
         turn = self._turn
@@ -237,13 +238,13 @@ class Writer:
                 log.error("shard %s: %s; this node must start anew", self.shard, refused)
                 self._refuse(refused)
                 return
-            except LogError as error:
+            except StorageError as error:
                 self._waiting.failed("write to shard %s: %s; trying again", self.shard, error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 
     async def _append(self, transactions: Sequence[_Transaction]) -> None:
-        """Raises LogError."""
+        """Raises StorageError."""
         reached = self._reached
         self._reached = max(reached, transactions[-1].number)
         try:
@@ -304,11 +305,11 @@ class Writer:
         self._fail_late(transaction)
 
     def _fail_late(self, transaction: _Transaction) -> None:
-        error = LogUnavailable(f"shard {self.shard}: not written within {bounds.LOG_WRITE_DEADLINE_S:g} s")
+        error = StorageUnavailable(f"shard {self.shard}: not written within {bounds.LOG_WRITE_DEADLINE_S:g} s")
         self._fail(transaction.waiting, error)
         transaction.waiting = []
 
-    def _refuse(self, error: LogError) -> None:
+    def _refuse(self, error: StorageError) -> None:
         """Nothing more is written by this incarnation; what may be in the log already is decided by it."""
         self.refused = error = self.refused or error
         undecided = 0
@@ -324,7 +325,7 @@ class Writer:
         assert self.refused is not None
         self._drop(0, self.refused)
 
-    def _drop(self, left: int, error: LogError) -> None:
+    def _drop(self, left: int, error: StorageError) -> None:
         """All pending transactions but the first ones fail."""
         while len(self._pending) > left:
             transaction = self._pending.pop()
@@ -337,7 +338,7 @@ class Writer:
             self.pending.add(transaction.puts)
 
     @staticmethod
-    def _fail(waiting: Sequence[asyncio.Future[StreamId]], error: LogError) -> None:
+    def _fail(waiting: Sequence[asyncio.Future[StreamId]], error: StorageError) -> None:
         for done in waiting:
             if not done.done():
                 done.set_exception(error)

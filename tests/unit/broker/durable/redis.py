@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.slot_reader import SlotContents, Spoilt
-from flockmq.rlog.errors import LogUnavailable, RedisUnreachable
+from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 
 Fence = tuple[int, int, str]
 Change = Callable[["SlotData"], None]
@@ -107,7 +107,7 @@ class Disk(SessionStore):
             if isinstance(taken, SlotContents):
                 return taken
             raise taken
-        raise LogUnavailable("released")
+        raise StorageUnavailable("released")
 
     async def take_all(
         self, fences: Mapping[int, str], *, again: bool = False

@@ -9,8 +9,8 @@ import pytest
 from flockmq import bounds
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.write_batch import SlotKeys, SlotQueue
+from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisConfig, RedisLink
-from flockmq.rlog.errors import RedisUnreachable
 
 CONFIG = RedisConfig("redis+cluster://127.0.0.1:1")
 MORE_THAN_HALF = bytes(bounds.STORE_QUEUE_MAX_BYTES * 3 // 4)

@@ -11,7 +11,8 @@ import pytest
 
 from flockmq.auth.hashing import is_right
 from flockmq.bounds import AUTH_REQUEST_MAX_BYTES
-from flockmq.rlog.errors import LogFull, LogUnavailable
+from flockmq.redis.errors import StorageUnavailable
+from flockmq.rlog.errors import LogFull
 from unit.broker.auth.harness import FakeLog
 from unit.broker.management.harness import KEY, managed
 from unit.broker.management.test_server import ToldNode
@@ -255,7 +256,7 @@ async def test_a_ban_that_cant_be_meant_is_refused(site: Site, body: object, why
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(LogFull("table users: at most 3 rows"), 507), (LogUnavailable("Redis is away"), 503)]
+    ("error", "status"), [(LogFull("table users: at most 3 rows"), 507), (StorageUnavailable("Redis is away"), 503)]
 )
 async def test_what_the_log_cant_take_is_said(
     site: Site, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int

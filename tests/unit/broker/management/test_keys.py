@@ -18,7 +18,7 @@ from flockmq.errors import ConfigError
 from flockmq.management import api_keys, audit_log, guard
 from flockmq.management.api_keys import CONFIGURED, Keys
 from flockmq.management.failures import Failures
-from flockmq.rlog.errors import LogUnavailable
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.shards import API_KEYS, AUDIT, ApiKey
 from unit.broker.auth.harness import FakeLog
 from unit.broker.management.harness import KEY, managed, token_bytes
@@ -273,7 +273,7 @@ async def test_a_change_that_the_log_cant_note_is_done_all_the_same(
     async def write(shard: str, ops: Any) -> None:
         await asyncio.sleep(0)
         if ops[0][0] == AUDIT.number:
-            raise LogUnavailable("Redis is away")
+            raise StorageUnavailable("Redis is away")
         site.log.put(ops)
 
     monkeypatch.setattr(site.log, "write", write)

@@ -11,8 +11,8 @@ from redis.exceptions import ResponseError
 from flockmq import bounds
 from flockmq.clock import SYSTEM
 from flockmq.membership.event_streams import AWAY, NO_ROOM, EventRelay, stream_of
+from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisLinks
-from flockmq.rlog.errors import RedisUnreachable
 
 
 class Redis:

@@ -13,8 +13,9 @@ from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
 from flockmq.membership.link_requests import Refusal
 from flockmq.membership.log_client import LogClient
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogGap, LogUnavailable
+from flockmq.rlog.errors import LogGap
 
 
 class Core:
@@ -64,7 +65,7 @@ def cores() -> Cores:
 async def test_a_core_that_does_not_reach_redis_is_left_for_another(cores: Cores, code: str) -> None:
     await cores.append()
     cores.first.refuses = code
-    with pytest.raises(LogUnavailable):
+    with pytest.raises(StorageUnavailable):
         await cores.append()
     await cores.append()
     await cores.append()
@@ -74,7 +75,7 @@ async def test_a_core_that_does_not_reach_redis_is_left_for_another(cores: Cores
 
 async def test_a_core_that_gives_no_tables_is_left_for_another(cores: Cores) -> None:
     cores.first.refuses = "unavailable"
-    with pytest.raises(LogUnavailable):
+    with pytest.raises(StorageUnavailable):
         [frame async for frame in cores.port.bootstrap("route")]
     assert [frame async for frame in cores.port.bootstrap("route")] == [b"frame"]
     assert (cores.first.asked, cores.second.asked) == (1, 1)
@@ -83,7 +84,7 @@ async def test_a_core_that_gives_no_tables_is_left_for_another(cores: Cores) -> 
 async def test_the_only_core_is_asked_again(cores: Cores) -> None:
     cores.second.up = False
     cores.first.refuses = "redis_unreachable"
-    with pytest.raises(LogUnavailable):
+    with pytest.raises(StorageUnavailable):
         await cores.append()
     cores.first.refuses = ""
     await cores.append()
@@ -102,7 +103,7 @@ async def test_nobody_moves_back_to_a_core_that_was_unable_a_moment_ago(
     cores: Cores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cores.first.refuses = "redis_unreachable"
-    with pytest.raises(LogUnavailable):
+    with pytest.raises(StorageUnavailable):
         await cores.append()
     await cores.append()
     cores.port.move(cast(Link, cores.first))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
-from flockmq.rlog.errors import LogUnavailable
 
 
 class RouteLog:
@@ -43,7 +43,7 @@ class RouteLog:
             self.apply(ops)
             done.set_result(StreamId(1, 1))
         else:
-            done.set_exception(LogUnavailable("the log is away"))
+            done.set_exception(StorageUnavailable("the log is away"))
         await asyncio.sleep(0)
 
     def apply(self, ops: Sequence[Op]) -> None:

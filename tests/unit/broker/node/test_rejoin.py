@@ -15,8 +15,9 @@ from flockmq.membership.readiness import Readiness
 from flockmq.node import rejoin as rejoining
 from flockmq.node.node import Node
 from flockmq.node.rejoin import come_back, come_in, rejoin
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import Op
-from flockmq.rlog.errors import LogRefused, LogUnavailable
+from flockmq.rlog.errors import LogRefused
 from flockmq.rlog.shards import ROUTES
 
 
@@ -47,7 +48,7 @@ class Purged:
 
 async def test_a_node_that_comes_back_waits_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejoining, "LOG_RETRY_MAX_S", 0.0)
-    purged = Purged(joins=[LogUnavailable("Redis is away"), LogUnavailable("Redis is away"), None])
+    purged = Purged(joins=[StorageUnavailable("Redis is away"), StorageUnavailable("Redis is away"), None])
     await rejoin(purged.node)
     assert purged.cluster.join.await_count == 3
     purged.cluster.begin_anew.assert_awaited_once()
@@ -83,7 +84,7 @@ async def test_a_route_that_is_given_up_while_it_can_not_be_written_is_not_writt
     async def write(shard: str, ops: Sequence[Op]) -> None:
         if b"given/up" in wanted:
             wanted.discard(b"given/up")
-            raise LogUnavailable("Redis is away")
+            raise StorageUnavailable("Redis is away")
         written.extend(key for _, _, _, key, _ in ops)
 
     router, rlog = SimpleNamespace(has_local=wanted.__contains__), SimpleNamespace(write=write)
@@ -94,7 +95,7 @@ async def test_a_route_that_is_given_up_while_it_can_not_be_written_is_not_writt
 
 async def test_a_node_that_starts_waits_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejoining, "LOG_RETRY_MAX_S", 0.0)
-    starting = Purged(joins=[LogUnavailable("Redis is away"), None])
+    starting = Purged(joins=[StorageUnavailable("Redis is away"), None])
     await come_in(asyncio.Event(), starting.node, is_refused=False)
     assert starting.cluster.join.await_count == 2
     starting.cluster.begin_anew.assert_not_awaited()

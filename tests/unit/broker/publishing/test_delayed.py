@@ -19,8 +19,9 @@ from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import delayed
 from flockmq.publishing.delayed import Delayed, Schedule, parse, warrant_of
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
-from flockmq.rlog.errors import LogFull, LogUnavailable
+from flockmq.rlog.errors import LogFull
 from flockmq.rlog.shards import DELAYED, DelayedMessage
 from flockmq.routing.message_id import origin_of, session_source
 
@@ -272,7 +273,7 @@ async def test_what_could_not_be_published_is_tried_again(log: Log) -> None:
 async def test_what_was_published_is_not_again_because_the_log_is_away(log: Log) -> None:
     leader, _ = log.hosts
     await leader.take("$delayed/1/t", "x")
-    log.fails = LogUnavailable("away")
+    log.fails = StorageUnavailable("away")
     log.tick(1)
     assert await leader.next() == "x"
     await rest()

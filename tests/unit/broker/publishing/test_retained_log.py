@@ -13,8 +13,8 @@ from flockmq.clock import SYSTEM
 from flockmq.publishing import retained_log
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.retained_log import RetainedLog
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routes.own_filters import WriteReasons
@@ -128,7 +128,7 @@ async def test_what_came_in_the_place_of_what_expired_stays() -> None:
 async def test_while_the_log_takes_nothing_it_is_not_tried_on_at_once() -> None:
     with watched(retained := filled(expired=65, others=0)) as log:
         await log.write()
-        await log.write(LogUnavailable("nobody takes it"))
+        await log.write(StorageUnavailable("nobody takes it"))
         assert await log.is_quiet()
     assert len(retained.expiring) == 55
 

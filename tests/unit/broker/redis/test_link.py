@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from flockmq.redis.errors import RedisRefused, StorageError
 from flockmq.redis.link import RedisConfig, RedisLink
-from flockmq.rlog.errors import LogError, LogGap, LogRefused, RedisRefused, from_code
+from flockmq.rlog.errors import LogGap, LogRefused, from_code
 
 
 @pytest.mark.parametrize(
@@ -59,4 +60,4 @@ def test_errors_cross_a_link_as_what_they_are() -> None:
     assert isinstance(gap, LogGap)
     assert gap.expected == 17
     assert isinstance(from_code(LogRefused.code, "x"), LogRefused)
-    assert type(from_code("of a newer version", "x")) is LogError
+    assert type(from_code("of a newer version", "x")) is StorageError

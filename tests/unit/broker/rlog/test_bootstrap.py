@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import BootstrapReceiver, Framer, Header, LogEntry, Slice, Trailer
 from flockmq.rlog.change import gather
@@ -19,7 +20,7 @@ from flockmq.rlog.entry import (
     encode_registration,
     encode_transaction,
 )
-from flockmq.rlog.errors import LogCorrupt, LogUnavailable
+from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import NotNext, apply_entry
 from flockmq.rlog.shards import CLUSTER, NODES, ROUTE, ROUTES, SLOTS, NodeInfo
 from flockmq.rlog.tables import Shard, Tables
@@ -173,7 +174,7 @@ async def test_tables_that_are_replaced_while_they_are_sent_end_the_stream() -> 
     assert isinstance(await anext(stream), Header)
     assert isinstance(await anext(stream), Slice)
     tables.swap(tables.shards[ROUTE].fresh())
-    with pytest.raises(LogUnavailable, match="replaced"):
+    with pytest.raises(StorageUnavailable, match="replaced"):
         await anext(stream)
 
 

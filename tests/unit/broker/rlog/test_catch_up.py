@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from flockmq import bounds
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.catch_up import CatchUp
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.shards import ROUTE
 
 
@@ -68,6 +68,6 @@ async def test_an_end_before_what_is_known_of_the_log_is_a_former_primarys(log: 
 async def test_nothing_is_kept_of_those_who_gave_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "LOG_WRITE_DEADLINE_S", 0.01)
     for _ in range(3):
-        with pytest.raises(LogUnavailable, match="its end was not reached"):
+        with pytest.raises(StorageUnavailable, match="its end was not reached"):
             await log.catch_up.wait()
     assert not log.catch_up._waiting

@@ -8,9 +8,10 @@ from collections.abc import AsyncGenerator, Sequence
 import pytest
 
 from flockmq import bounds
+from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.rlog.change import gather
 from flockmq.rlog.entry import Op, StreamId, encode_transaction
-from flockmq.rlog.errors import LogError, LogRefused, LogUnavailable, LogUntried
+from flockmq.rlog.errors import LogRefused, LogUntried
 from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, RetainedMessage
 from flockmq.rlog.writer import Writer
 
@@ -94,7 +95,7 @@ async def test_within_a_generation_what_was_answered_is_on_its_way() -> None:
 class FailingCore(Core):
     """Its appends fail with what `errors` has for them, in turn; those behind are answered."""
 
-    def __init__(self, *errors: LogError) -> None:
+    def __init__(self, *errors: StorageError) -> None:
         super().__init__()
         self.errors = [*errors]
         self.sent: list[tuple[int, bytes]] = []
@@ -129,7 +130,7 @@ async def test_what_redis_surely_was_not_given_is_withdrawn_when_it_is_given_up(
     core = FailingCore(LogUntried("Redis is away"))
     writer = Writer(RETAINED, ME, core)
     await writer.start()
-    with pytest.raises(LogUnavailable):
+    with pytest.raises(StorageUnavailable):
         await writer.submit(gather(retained(b"refused")))
     monkeypatch.setattr(bounds, "LOG_WRITE_DEADLINE_S", 10.0)
     later = writer.submit(gather(retained(b"later")))
@@ -143,7 +144,7 @@ async def test_what_redis_surely_was_not_given_is_withdrawn_when_it_is_given_up(
 
 @pytest.mark.usefixtures("_at_once")
 async def test_what_redis_may_have_been_given_is_not_refused_before_that_is_known() -> None:
-    core = FailingCore(LogUnavailable("no answer"), LogUntried("Redis is away"), LogUntried("Redis is away"))
+    core = FailingCore(StorageUnavailable("no answer"), LogUntried("Redis is away"), LogUntried("Redis is away"))
     writer = Writer(RETAINED, ME, core)
     await writer.start()
     done = writer.submit(gather(retained(b"in doubt")))
@@ -158,7 +159,7 @@ async def test_what_redis_may_have_been_given_is_not_refused_before_that_is_know
 
 async def purged_in_doubt() -> tuple[Writer, asyncio.Future[StreamId]]:
     """A writer whose incarnation was purged, and what Redis may have of it."""
-    writer = Writer(RETAINED, ME, FailingCore(LogUnavailable("no answer"), LogRefused("purged")))
+    writer = Writer(RETAINED, ME, FailingCore(StorageUnavailable("no answer"), LogRefused("purged")))
     await writer.start()
     writer.applied(0, StreamId(1, 1))
     in_doubt = writer.submit(gather(retained(b"in doubt")))
@@ -218,7 +219,7 @@ async def test_what_is_given_up_amid_an_append_is_withdrawn_when_that_failed_for
     await turns()
     assert not done.done()
     core.fails.set()
-    with pytest.raises(LogUnavailable):
+    with pytest.raises(StorageUnavailable):
         await done
     assert writer.pending_bytes == len(encode_transaction(ME, 1, ()))
     await writer.stop()

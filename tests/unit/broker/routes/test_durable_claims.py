@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq.mqtt.reason import Reason
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.routes.claims import Bids, epoch_of, filter_of, lasting_key
 from flockmq.routes.durable_claims import DurableClaims
 from flockmq.routing.slots import slot_of
@@ -110,7 +110,7 @@ class Home:
     def _submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         if self.is_away:
-            done.set_exception(LogUnavailable("the log is away"))
+            done.set_exception(StorageUnavailable("the log is away"))
         else:
             self.on_its_way.append((ops, done))
         return done

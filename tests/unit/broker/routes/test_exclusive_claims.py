@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq.mqtt.reason import Reason
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 
 T = b"t"
@@ -58,7 +58,7 @@ class Node:
     def _submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         if self.log.away:
-            done.set_exception(LogUnavailable("the log is away"))
+            done.set_exception(StorageUnavailable("the log is away"))
         else:
             self.log.entries.append(ops)
             self.waiting.append((len(self.log.entries), done))

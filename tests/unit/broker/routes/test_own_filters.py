@@ -11,8 +11,9 @@ import pytest
 
 from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import DELETE, Op, StreamId
-from flockmq.rlog.errors import LogFull, LogStopping, LogUnavailable
+from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.shards import CLAIMS, ROUTES, SHARES
 from flockmq.routes.own_filters import OwnFilters, WriteReasons, claim_all
 from flockmq.routing.router import Router
@@ -72,7 +73,7 @@ async def test_filters_of_two_tables_have_one_answer_the_worse(written: Written)
     assert len(written.log.writes) == 2
     await written.answer(0)
     assert written.answers == []
-    await written.answer(1, LogUnavailable("away"))
+    await written.answer(1, StorageUnavailable("away"))
     assert written.answers == [Reason.UNSPECIFIED_ERROR]
 
 
@@ -96,7 +97,7 @@ async def test_claims_are_answered_together_with_those_that_are_refused(written:
     written.filters.claim(b"c", [EXCLUSIVE, b"$exclusive/y"], refused.append)
     await written.answer(0, LogFull("full"))
     assert refused == []
-    await written.answer(1, LogUnavailable("away"))
+    await written.answer(1, StorageUnavailable("away"))
     assert refused == [{EXCLUSIVE: Reason.QUOTA_EXCEEDED, b"$exclusive/y": Reason.UNSPECIFIED_ERROR}]
 
 
@@ -141,7 +142,7 @@ async def test_each_kind_of_filter_has_its_table(written: Written) -> None:
 async def test_that_a_node_stops_is_no_fault_and_any_other_failure_is(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     reasons = WriteReasons(SYSTEM)
-    for error in (LogStopping("this node is stopping"), LogUnavailable("Redis is away")):
+    for error in (LogStopping("this node is stopping"), StorageUnavailable("Redis is away")):
         written = asyncio.get_running_loop().create_future()
         written.set_exception(error)
         assert reasons.of(written) == Reason.UNSPECIFIED_ERROR

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from flockmq.mqtt.reason import Reason
+from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
-from flockmq.rlog.errors import LogUnavailable
 from flockmq.rlog.shards import SHARES, SharedMembers
 from flockmq.routes import shared_members
 from flockmq.routes.shared_members import OwnShares, RemoteShares
@@ -56,7 +56,7 @@ class Written:
                     self.rows.pop(name, None)
             done.set_result(StreamId(1, 1))
         else:
-            done.set_exception(LogUnavailable("the log is away"))
+            done.set_exception(StorageUnavailable("the log is away"))
         await asyncio.sleep(0)
 
     def _submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
