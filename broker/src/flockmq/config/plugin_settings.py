@@ -12,8 +12,8 @@ from msgspec import Meta, field
 
 from flockmq.config.values import Kind
 from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.rewrite_rule import CLIENT_NAMES, RewriteRule, TopicTemplate
 from flockmq.mqtt.topics import check_filter, is_shared
-from flockmq.routing.topic_rewrite import CLIENT_ID, HOST, USER_NAME, RewriteRule, RewriteTemplate
 
 Qos = Annotated[int, Meta(ge=0, le=2)]
 Flag = Annotated[int, Meta(ge=0, le=1)]
@@ -41,12 +41,9 @@ class RewriteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """With `$1`, …, `${clientid}`, `${username}`."""
 
     def __post_init__(self) -> None:
-        self.rule()
+        RewriteRule(self.source_topic, self.re, self.dest_topic)  # raises ValueError for what can't be one
         if self.action != "subscribe" and ("+" in self.dest_topic or "#" in self.dest_topic):
             raise ValueError(f"dest_topic {self.dest_topic!r}: a wildcard, and the action is {self.action}")
-
-    def rule(self) -> RewriteRule:
-        return RewriteRule(self.source_topic, self.re, self.dest_topic)
 
 
 class AutoSubscribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,14 +61,11 @@ class AutoSubscribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
     def __post_init__(self) -> None:
         try:
-            check_filter(self.template().fill({CLIENT_ID: "c", USER_NAME: "u", HOST: "h"}))
+            check_filter(TopicTemplate(self.topic, CLIENT_NAMES).fill(dict.fromkeys(CLIENT_NAMES, "c")))
         except (ValueError, PacketError) as error:
             raise ValueError(f"topic {self.topic!r}: {error}") from None
         if self.nl and is_shared(self.topic.encode()):
             raise ValueError(f"topic {self.topic!r}: a shared subscription can't have nl = 1")  # [MQTT-3.8.3-4]
-
-    def template(self) -> RewriteTemplate:
-        return RewriteTemplate(self.topic, (CLIENT_ID, USER_NAME, HOST))
 
 
 class EventMessagesSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from flockmq.mqtt.message import NO_EXPIRY, Publish, Will
 from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, RETAIN_HANDLING_SHIFT, Connect, Subscribe
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.rewrite_rule import CLIENT_ID, CLIENT_NAMES, HOST, USER_NAME, RewriteRule, TopicTemplate
 from flockmq.mqtt.topics import check_filter, is_unpublishable, unwrap
 from flockmq.plugins import points
 from flockmq.plugins.hooks import Handler, Record
@@ -35,7 +36,7 @@ from flockmq.protocol.publisher import Publisher
 from flockmq.protocol.subscribe import SubscribeRequest
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.router import Router
-from flockmq.routing.topic_rewrite import CLIENT_ID, HOST, USER_NAME, RewriteRules, RewriteTemplate
+from flockmq.routing.topic_rewrite import RewriteRules
 from flockmq.session.client_session import ClientSession
 from flockmq.telemetry.sample import Sample
 
@@ -59,9 +60,9 @@ class PluginHooks:
         self.hooks = plugins.hooks
         self._placed = plugins.hooks.placed
         self._router = router
-        self._publishes = RewriteRules([rule.rule() for rule in rewrite if rule.action != "subscribe"])
-        self._subscribes = RewriteRules([rule.rule() for rule in rewrite if rule.action != "publish"])
-        self._auto: list[tuple[RewriteTemplate, int]] = [(wanted.template(), _options(wanted)) for wanted in auto]
+        self._publishes = RewriteRules([_rule(each) for each in rewrite if each.action != "subscribe"])
+        self._subscribes = RewriteRules([_rule(each) for each in rewrite if each.action != "publish"])
+        self._auto = [(TopicTemplate(each.topic, CLIENT_NAMES), _options(each)) for each in auto]
         self._handlers = FilterIndex()
         self.on_change: Callable[[], None] = _nothing
         """Other handlers are in place: clients may have to be asked about, or no longer."""
@@ -358,6 +359,10 @@ def _nothing() -> None:
 
 def _order(handler: Handler) -> tuple[int, int]:
     return handler.order
+
+
+def _rule(wanted: RewriteSettings) -> RewriteRule:
+    return RewriteRule(wanted.source_topic, wanted.re, wanted.dest_topic)
 
 
 def _options(wanted: AutoSubscribeSettings) -> int:

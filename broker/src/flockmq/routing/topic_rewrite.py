@@ -7,96 +7,17 @@ doesn't match, the topic stays.
 
 What is rewritten is what stands behind `$share/group/`, `$exclusive/` and `$delayed/seconds/`, which stay.
 
-What always holds: the result is a topic name, or a filter, or b"": refused. A client's own name fills one level of a
-topic, neither more nor a wildcard, and makes no name of the broker's own: one that would is refused too, because to
-leave the topic as it was could give a client what the rule was to keep it from. Nor do groups lead to `$SYS` and its
-like where neither topic nor rule says so. Expressions are RE2's: a match takes time in proportion to the topic (at most
-65,535 bytes), whatever the expression; so there are no look-arounds and no back-references.
+What always holds: the result is a topic name, or a filter, or b"": refused.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
-
-import re2  # type: ignore[import-untyped]
+from collections.abc import Sequence
 
 from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.rewrite_rule import RewriteRule
 from flockmq.mqtt.topics import check_filter, check_topic_name, unwrap
 from flockmq.routing.filter_index import FilterIndex
-
-_VARIABLE: Final = re.compile(r"\$(?:([0-9]+)|\{([^}]*)\})")
-CLIENT_ID: Final = "clientid"
-USER_NAME: Final = "username"
-HOST: Final = "host"
-
-
-class _Match(Protocol):
-    def groups(self, default: str) -> Sequence[str]: ...
-
-
-class RewriteTemplate:
-    """A topic with variables in it: `$1` to `$groups`, and those of `names` as `${name}`. Raises ValueError."""
-
-    __slots__ = ("_parts", "names")
-
-    def __init__(self, text: str, names: Sequence[str], groups: int = 0) -> None:
-        self._parts: list[tuple[str, str]] = []  # a literal, and the variable behind it or ""
-        self.names: list[str] = []
-        at = 0
-        for found in _VARIABLE.finditer(text):
-            group, name = found[1], found[2]
-            if group is not None and not 1 <= int(group) <= groups:
-                raise ValueError(f"{found[0]}: the regular expression has {groups} groups")
-            if name is not None and name not in names:
-                raise ValueError(f"{found[0]}: there is {', '.join(f'${{{known}}}' for known in names)}")
-            self._parts.append((text[at : found.start()], group or name))
-            if name is not None:
-                self.names.append(name)
-            at = found.end()
-        self._parts.append((text[at:], ""))
-
-    def fill(self, values: dict[str, str]) -> bytes:
-        """The topic; b"" where a name's value is empty, begins with `$`, or isn't one level of a topic."""
-        for name in self.names:
-            value = values[name]
-            if not value or value[0] == "$" or "/" in value or "+" in value or "#" in value:
-                return b""
-        return "".join([literal + (values[variable] if variable else "") for literal, variable in self._parts]).encode()
-
-    def begins_with_dollar(self) -> bool:
-        return self._parts[0][0][:1] == "$"
-
-
-class RewriteRule:
-    """`source` is a topic filter. Raises ValueError for what can't be a rule, which names the key."""
-
-    __slots__ = ("_search", "source", "template")
-
-    def __init__(self, source_topic: str, pattern: str, dest_topic: str) -> None:
-        self.source = source_topic.encode()
-        try:
-            check_filter(self.source)
-        except PacketError as error:
-            raise ValueError(f"source_topic {source_topic!r}: {error}") from None
-        self._search, groups = _compiled(pattern)
-        try:
-            self.template = RewriteTemplate(dest_topic, (CLIENT_ID, USER_NAME), groups)
-        except ValueError as wrong:
-            raise ValueError(f"dest_topic {dest_topic!r}: {wrong}") from None
-
-    def apply(self, topic: bytes, client_id: bytes, username: bytes) -> bytes:
-        """The topic rewritten, as it was where the expression doesn't match, or b""."""
-        found = self._search(topic.decode())
-        if found is None:
-            return topic
-        values = {CLIENT_ID: client_id.decode(), USER_NAME: username.decode()}
-        for number, text in enumerate(found.groups("")):
-            values[str(number + 1)] = text
-        made = self.template.fill(values)
-        leads_astray = made[:1] == b"$" and topic[:1] != b"$" and not self.template.begins_with_dollar()
-        return b"" if leads_astray else made
 
 
 class RewriteRules:
@@ -150,20 +71,3 @@ class RewriteRules:
             assert isinstance(number, int)
             deciding = max(deciding, number)
         return topic if deciding < 0 else self._rules[deciding].apply(topic, client_id, username)
-
-
-def _compiled(pattern: str) -> tuple[Callable[[str], _Match | None], int]:
-    """How to search for an expression, and the number of its groups. Raises ValueError."""
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        compiled = re2.compile(pattern, options)
-    except re2.error as error:
-        raise ValueError(f"re {pattern!r}: not an expression of RE2: {_text(error)}") from None
-    return compiled.search, compiled.groups
-
-
-def _text(error: Exception) -> str:
-    """RE2 says what is wrong as bytes."""
-    said = error.args[0] if error.args else ""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

@@ -37,7 +37,7 @@ def test_the_sections_are_read_from_a_file(tmp_path: Path) -> None:
     assert config.plugins.enabled == ("sample",)
     assert config.plugins.settings == {"sample": {"greeting": "hi", "limits": [1, 2]}}
     (rule,) = config.rewrite
-    assert rule.rule().apply(b"x/y/1", b"c", b"u") == b"z/1"
+    assert (rule.action, rule.source_topic, rule.re, rule.dest_topic) == ("publish", "x/#", "^x/y/(.+)$", "z/$1")
     (subscribed,) = config.auto_subscribe
     assert (subscribed.topic, subscribed.qos, subscribed.rh) == ("c/${clientid}/#", 1, 0)
     assert config.sys_topics.sys_msg_interval == 120

@@ -1,10 +1,11 @@
-"""Topic rewrite: which rule decides, what it makes of a topic, and what it refuses."""
+"""Topic rewrite: which rule decides, what it makes of a topic, and what it refuses to make."""
 
 from __future__ import annotations
 
 import pytest
 
-from flockmq.routing.topic_rewrite import RewriteRule, RewriteRules, RewriteTemplate
+from flockmq.mqtt.rewrite_rule import RewriteRule
+from flockmq.routing.topic_rewrite import RewriteRules
 
 EMQX_EXAMPLE = RewriteRules(
     [
@@ -104,23 +105,3 @@ def test_an_expression_that_would_backtrack_for_ever_answers() -> None:
     rules = RewriteRules([RewriteRule("#", "^(a+)+$", "b")])
     topic = b"a" * 65_000 + b"!"
     assert rules.topic(topic, b"c", b"u") == topic
-
-
-@pytest.mark.parametrize(
-    ("rule", "complaint"),
-    [
-        (("a/#/b", ".*", "c"), "source_topic 'a/#/b'"),
-        (("a", "(", "c"), r"re '\('"),
-        (("a", "(?=x)", "c"), "not an expression of RE2"),
-        (("a", "(.*)", "$2"), r"dest_topic '\$2': \$2: the regular expression has 1 groups"),
-        (("a", "(.*)", "${client}"), r"\$\{client\}: there is \$\{clientid\}, \$\{username\}"),
-    ],
-)
-def test_what_is_no_rule_is_refused_by_its_key(rule: tuple[str, str, str], complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        RewriteRule(*rule)
-
-
-def test_a_template_without_variables_is_itself() -> None:
-    assert RewriteTemplate("a/b", ()).fill({}) == b"a/b"
-    assert RewriteTemplate("a$b$", ()).fill({}) == b"a$b$"
