@@ -163,7 +163,7 @@ def _answer(node: Node) -> None:
     port = node.port
     port.hold = not port.hold
     while port.claiming:
-        port.claiming.pop(0).claimed({})
+        port.claiming.pop(0)({})
     while port.unanswered:
         port.unanswered.pop(0).finish(0)
     while port.inbound:

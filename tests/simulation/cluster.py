@@ -269,7 +269,7 @@ class SimulatedCluster:
         """As the first core tells them: names, and since when by its clock."""
         for core in self.cores:
             if core.assembly is not None:
-                return [(alarm.name, alarm.since_s) for alarm in core.assembly.node.view.alarms()]
+                return [(alarm.name, alarm.since_s) for alarm in core.assembly.node.alarms.rows()]
         return []
 
     def says_ready(self, node: str) -> bool:
@@ -297,7 +297,7 @@ class SimulatedCluster:
             seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
             seen += self._queues_passed(now, node.name, made)
             if self._looks % SAMPLES_EVERY_LOOKS == 0:
-                seen += bounds_passed(now, node.name, made.node.view.samples(), BOUNDS, len(self.nodes))
+                seen += bounds_passed(now, node.name, made.node.metrics.samples(), BOUNDS, len(self.nodes))
         absent = self._absent_owners().items()
         return [*seen, *(NodeSeen(now, owner or NOBODY, False, False, slots, False) for owner, slots in absent)]
 

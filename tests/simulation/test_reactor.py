@@ -34,7 +34,8 @@ class Served:
         self.limits = Limits(idle_timeout=5.0)
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
-        self.port.router, self.port.sessions = self.router, SessionTable(self.router, self.port)
+        self.port.router = self.router
+        self.port.sessions = SessionTable(self.router, self.port.session_ends)
         self.defects: list[str] = []
         self.reactor = SimulatedReactor(self.router, self.limits, self.loop.time, self.defects.append)
         self.reactor.port = self.port

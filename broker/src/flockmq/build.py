@@ -20,7 +20,8 @@ HOT_MODULES: Final = (
     *("durable/commit_queue.py", "durable/message_intake.py", "durable/pending_writes.py"),
     *("durable/proxy_sink.py", "durable/router.py", "durable/session.py", "durable/session_record.py"),
     *("durable/session_service.py", "durable/session_table.py", "durable/write_batch.py"),
-    *("session_rpc/client_registry.py", "session_rpc/server.py", "node/access_control.py", "node/connections.py"),
+    *("session_rpc/client_registry.py", "session_rpc/server.py"),
+    *("node/access_control.py", "node/connections.py", "node/openings.py"),
     "listening_sockets.py",
     "telemetry/counters.py",
 )

@@ -42,6 +42,25 @@ def end_process_on_failure(loop: asyncio.AbstractEventLoop) -> None:
     loop.set_exception_handler(_handle)
 
 
+class Spawned:
+    """What takes turns, and is waited for when its owner stops. An error in it is asyncio's to tell."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def done(self, within_s: float) -> bool:
+        """Returns when all of it is done, or the time is over. False: there was nothing to wait for."""
+        if not self._tasks:
+            return False
+        await asyncio.wait(self._tasks, timeout=within_s)
+        return True
+
+
 async def _begin_anew(work: Callable[[], Awaitable[None]], name: str) -> None:
     while True:
         try:

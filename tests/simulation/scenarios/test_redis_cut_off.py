@@ -100,7 +100,7 @@ async def told(cluster: SimulatedCluster, name: str) -> ClusterState:
     """As /api/v5/cluster of that node has it."""
     node = cluster.nodes[name]
     assert node.process is not None
-    return await asyncio.create_task(node.running.node.view.members(), context=node.process.context)
+    return await asyncio.create_task(node.running.node.overview.members(), context=node.process.context)
 
 
 @scenario()

@@ -66,7 +66,7 @@ async def ended(cluster: SimulatedCluster, client: str) -> bool:
     """As whoever asks replicant-2 for it hears."""
     replicant = cluster.nodes["replicant-2"]
     assert replicant.process is not None
-    asked = replicant.running.node.view.end_session(client)
+    asked = replicant.running.node.directory.end_session(client)
     return await asyncio.create_task(asked, context=replicant.process.context)
 
 

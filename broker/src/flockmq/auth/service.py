@@ -62,6 +62,7 @@ from flockmq.redis.errors import StorageError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
+from flockmq.telemetry.sample import Sample
 
 log: Final = logging.getLogger(__name__)
 
@@ -170,18 +171,17 @@ class AuthService:
             written = self._rlog.submit(AUTH, [BANS.put(client_key(*client), ban)])
             written.add_done_callback(_report)
 
-    def samples(self) -> Iterator[tuple[str, float, tuple[str, ...]]]:
-        """Numbers for /metrics: (family, value, labels)."""
+    def samples(self) -> Iterator[Sample]:
         for result, count in self.chain.results.items():
-            yield "flockmq_authentications", count, (result,)
+            yield Sample("flockmq_authentications", count, (result,))
         for result, count in self.authorizer.results.items():
-            yield "flockmq_authorizations", count, (result,)
-        yield "flockmq_failed_logins", len(self.chain.failed_logins), ()
-        yield "flockmq_bans", len(self.bans), ()
-        yield "flockmq_flapping_bans", self._flapping_bans, ()
-        yield "flockmq_queue_length", self.chain.waiting, ("authentications",)
-        yield "flockmq_queue_length", self.authorizer.waiting, ("authorizations",)
-        yield "flockmq_queue_length", self.pool.waiting, ("hashes",)
+            yield Sample("flockmq_authorizations", count, (result,))
+        yield Sample("flockmq_failed_logins", len(self.chain.failed_logins))
+        yield Sample("flockmq_bans", len(self.bans))
+        yield Sample("flockmq_flapping_bans", self._flapping_bans)
+        yield Sample("flockmq_queue_length", self.chain.waiting, ("authentications",))
+        yield Sample("flockmq_queue_length", self.authorizer.waiting, ("authorizations",))
+        yield Sample("flockmq_queue_length", self.pool.waiting, ("hashes",))
 
     # Putting together.
 

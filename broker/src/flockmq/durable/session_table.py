@@ -16,7 +16,6 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
 from flockmq.mqtt.message import NEVER_EXPIRES, Will
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.ports import NodePort
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.local_session import LocalSession
@@ -41,10 +40,27 @@ class Absence:
         return self.expires_s if self.will is None else min(self.will_s, self.expires_s)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SessionEnds:
+    """Who hears what becomes of sessions."""
+
+    def publish(self, will: Will, session: LocalSession) -> None:
+        """No connection waits for the will of this session's client, which is due."""
+        raise NotImplementedError
+
+    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
+        """Nobody wants these filters any more but other nodes' clients; the session was the last."""
+        raise NotImplementedError
+
+    def session_ended(self, session: LocalSession) -> None:
+        """A session is gone for good, its subscriptions are out of the router."""
+        raise NotImplementedError
+
+
 class SessionTable:
     """One per node; `away_max` sessions may be without their clients."""
 
-    def __init__(self, router: Router, port: NodePort, away_max: int = AWAY_SESSIONS_MAX) -> None:
+    def __init__(self, router: Router, port: SessionEnds, away_max: int = AWAY_SESSIONS_MAX) -> None:
         self.by_id: dict[bytes, LocalSession] = {}
         self.away: dict[bytes, Absence] = {}
         self._router = router

@@ -32,7 +32,7 @@ from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession, restored
 from flockmq.durable.session_record import USER, Ledger
 from flockmq.durable.session_store import SessionStore, StoreFenced
-from flockmq.durable.session_table import SessionTable
+from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_loader import SlotLoader
 from flockmq.durable.slot_reader import SlotContents, Spoilt
@@ -41,7 +41,6 @@ from flockmq.logs import Retrying
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.ports import NodePort
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.retained_authors import author_of
@@ -87,7 +86,7 @@ class SlotManager:
         clock: Clock,
     ) -> None:
         self.router = router
-        self.sessions = SessionTable(router, _Port(self))
+        self.sessions = SessionTable(router, _Ends(self))
         self.ledger = Ledger(clock.wall() - clock.monotonic())
         self.slots: dict[int, OwnedSlot] = {}
         self.view = 0
@@ -515,9 +514,7 @@ class SlotManager:
         self._host.session_ended(session)
 
 
-class _Port(NodePort):
-    """What `SessionTable` asks of its node."""
-
+class _Ends(SessionEnds):
     def __init__(self, holding: SlotManager) -> None:
         self._holding = holding
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
+from flockmq.management.answers import answer
 from flockmq.management.view import AlarmsView
 
 ALARMS: Final = web.AppKey("alarms", AlarmsView)
@@ -22,16 +22,12 @@ routes = web.RouteTableDef()
 
 @routes.get("/api/v5/alarms")
 async def alarms(request: web.Request) -> web.Response:
-    return _json(200, request.app[ALARMS].alarms())
+    return answer(200, request.app[ALARMS].rows())
 
 
 @routes.delete("/api/v5/alarms/{name:.+}")
 async def end(request: web.Request) -> web.Response:
     name = request.match_info["name"]
-    if not await request.app[ALARMS].end_alarm(name):
-        return _json(404, {"error": f"there is no alarm {name!r}; GET /api/v5/alarms lists them"})
+    if not await request.app[ALARMS].end(name):
+        return answer(404, {"error": f"there is no alarm {name!r}; GET /api/v5/alarms lists them"})
     return web.Response(status=204)
-
-
-def _json(status: int, value: object) -> web.Response:
-    return web.Response(status=status, body=msgspec.json.encode(value) + b"\n", content_type="application/json")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
+from flockmq.management.answers import answer
 from flockmq.management.view import OverviewView
 
 OVERVIEW: Final = web.AppKey("overview", OverviewView)
@@ -22,13 +22,9 @@ routes = web.RouteTableDef()
 
 @routes.get("/api/v5/cluster")
 async def cluster(request: web.Request) -> web.Response:
-    return _json(await request.app[OVERVIEW].members())
+    return answer(200, await request.app[OVERVIEW].members())
 
 
 @routes.get("/api/v5/rlog/nodes")
 async def logs(request: web.Request) -> web.Response:
-    return _json({"data": await request.app[OVERVIEW].logs()})
-
-
-def _json(value: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value) + b"\n", content_type="application/json")
+    return answer(200, {"data": await request.app[OVERVIEW].logs()})

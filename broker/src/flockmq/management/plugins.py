@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
+from flockmq.management.answers import answer
 from flockmq.management.view import PluginsView
 
 PLUGINS: Final = web.AppKey("plugins", PluginsView)
@@ -22,17 +22,13 @@ routes = web.RouteTableDef()
 
 @routes.get("/api/v1/plugins")
 async def plugins(request: web.Request) -> web.Response:
-    return _json(200, request.app[PLUGINS].plugins())
+    return answer(200, request.app[PLUGINS].rows())
 
 
 @routes.post("/api/v1/plugins/{name}/enable")
 async def enable(request: web.Request) -> web.Response:
     name = request.match_info["name"]
-    rows = request.app[PLUGINS].enable_plugin(name)
+    rows = request.app[PLUGINS].enable(name)
     if rows is None:
-        return _json(404, {"error": f"no plugin {name!r} is enabled on this node; see plugins.enabled"})
-    return _json(200, rows)
-
-
-def _json(status: int, value: object) -> web.Response:
-    return web.Response(status=status, body=msgspec.json.encode(value) + b"\n", content_type="application/json")
+        return answer(404, {"error": f"no plugin {name!r} is enabled on this node; see plugins.enabled"})
+    return answer(200, rows)

@@ -21,4 +21,4 @@ routes = web.RouteTableDef()
 
 @routes.get("/api/v1/quotas")
 async def quotas(request: web.Request) -> web.Response:
-    return answer(200, request.app[QUOTAS].quotas())
+    return answer(200, request.app[QUOTAS].shown())

@@ -12,7 +12,7 @@ from typing import Final
 
 from flockmq.bounds import METRICS_MADE_EVERY_S
 from flockmq.management.view import NodeView
-from flockmq.telemetry.sample import Sample
+from flockmq.telemetry.sample import Sample, Samples
 
 
 class Scrapes:
@@ -40,7 +40,7 @@ class Scrapes:
         self._may_be_made_at = asyncio.get_running_loop().time() + METRICS_MADE_EVERY_S
 
 
-def samples_of(node: NodeView) -> Iterator[Sample]:
+def samples_of(node: NodeView, samples: Samples) -> Iterator[Sample]:
     """All that /metrics shows of a node."""
     status = node.status()
     yield Sample("flockmq_info", 1, (status.version, status.build, status.role, status.name))
@@ -50,4 +50,4 @@ def samples_of(node: NodeView) -> Iterator[Sample]:
     for shard in status.shards:
         yield Sample("flockmq_rlog_lag_entries", shard.lag_entries, (shard.shard,))
         yield Sample("flockmq_rlog_lag_seconds", shard.lag_ms / 1000, (shard.shard,))
-    yield from node.samples()
+    yield from samples()

@@ -28,7 +28,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Final
 
-import msgspec
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
@@ -54,7 +53,7 @@ from flockmq.management.audit_log import Audit
 from flockmq.management.connections import ManagementConnections
 from flockmq.management.guard import Guard
 from flockmq.management.scrapes import Scrapes, samples_of
-from flockmq.management.view import NodeView
+from flockmq.management.view import NodeView, Views
 from flockmq.telemetry import metrics
 
 log: Final = logging.getLogger(__name__)
@@ -89,26 +88,22 @@ async def metrics_text(request: web.Request) -> web.Response:
 
 @routes.get("/api/v1/nodes")
 async def nodes(request: web.Request) -> web.Response:
-    return _json(request.app[NODE].nodes())
+    return answer(200, request.app[NODE].nodes())
 
 
 @routes.get("/api/v1/status")
 async def status(request: web.Request) -> web.Response:
-    return _json(request.app[NODE].status())
+    return answer(200, request.app[NODE].status())
 
 
 @routes.get("/api/v5/rlog")
 async def rlog(request: web.Request) -> web.Response:
-    return _json(request.app[NODE].rlog())
+    return answer(200, request.app[NODE].rlog())
 
 
 def _readiness(request: web.Request) -> web.Response:
     ready, reason = request.app[NODE].ready()
     return web.Response(status=200 if ready else 503, text=f"{reason}\n")
-
-
-def _json(value: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value) + b"\n", content_type="application/json")
 
 
 _UNREADABLE: Final = (HttpProcessingError, web.RequestPayloadError)
@@ -169,7 +164,7 @@ _HTTP: Final[dict[str, Any]] = {
 
 @contextlib.asynccontextmanager
 async def serve(
-    node: NodeView,
+    views: Views,
     listen: Address,
     admin: Admin,
     keys: Keys,
@@ -179,7 +174,7 @@ async def serve(
     """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
     listening = listening_sockets.bound(listen.host, listen.port, "management.listen")
     with contextlib.closing(listening), contextlib.closing(ManagementConnections(listening, tls)) as connections:
-        app = _application(node, admin, keys, audit, connections)
+        app = _application(views, admin, keys, audit, connections)
         runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.5)
         await runner.setup()
         assert runner.server is not None
@@ -192,18 +187,19 @@ async def serve(
 
 
 def _application(
-    node: NodeView, admin: Admin, keys: Keys, audit: Audit, connections: ManagementConnections
+    views: Views, admin: Admin, keys: Keys, audit: Audit, connections: ManagementConnections
 ) -> web.Application:
     middlewares = [connections.noting, *Guard(keys, audit).middlewares()]
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)
-    app[NODE] = node
-    app[plugins.PLUGINS] = node
-    app[alarms.ALARMS] = node
-    app[clients.CLIENTS] = node
-    app[sessions.SESSIONS] = node
-    app[overview.OVERVIEW] = node
-    app[quotas.QUOTAS] = node
-    app[SCRAPES] = Scrapes(partial(metrics.exposition, metrics.registry(partial(samples_of, node))))
+    app[NODE] = views.node
+    app[plugins.PLUGINS] = views.plugins
+    app[alarms.ALARMS] = views.alarms
+    app[clients.CLIENTS] = views.clients
+    app[sessions.SESSIONS] = views.sessions
+    app[overview.OVERVIEW] = views.overview
+    app[quotas.QUOTAS] = views.quotas
+    registry = metrics.registry(partial(samples_of, views.node, views.samples))
+    app[SCRAPES] = Scrapes(partial(metrics.exposition, registry))
     app.add_routes(routes)
     app.add_routes(plugins.routes)
     app.add_routes(alarms.routes)

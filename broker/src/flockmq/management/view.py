@@ -1,4 +1,4 @@
-"""What management and telemetry may ask a node. The node implements `NodeView`; nothing here imports it.
+"""What management asks of a node, part by part. The node hands in its parts as `Views`; nothing here imports them.
 
 The structs are what goes over HTTP and into metrics: plain numbers that the node counts anyway, read at scrape time.
 """
@@ -6,12 +6,12 @@ The structs are what goes over HTTP and into metrics: plain numbers that the nod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from flockmq.management.rows import ClientsWanted, SessionsWanted
-from flockmq.telemetry.sample import Sample
+from flockmq.telemetry.sample import Samples
 
 
 class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,9 +112,9 @@ class PluginRow(msgspec.Struct, frozen=True, kw_only=True):
 class PluginsView(Protocol):
     """A node's plugins seen from outside."""
 
-    def plugins(self) -> Sequence[PluginRow]: ...
+    def rows(self) -> Sequence[PluginRow]: ...
 
-    def enable_plugin(self, name: str) -> PluginRow | None:
+    def enable(self, name: str) -> PluginRow | None:
         """Call it again; None: no plugin of this name."""
 
 
@@ -134,9 +134,9 @@ class AlarmRow(msgspec.Struct, frozen=True, kw_only=True):
 class AlarmsView(Protocol):
     """The cluster's alarms."""
 
-    def alarms(self) -> Sequence[AlarmRow]: ...
+    def rows(self) -> Sequence[AlarmRow]: ...
 
-    async def end_alarm(self, name: str) -> bool:
+    async def end(self, name: str) -> bool:
         """False: there is none of this name. Raises StorageError."""
 
 
@@ -161,7 +161,7 @@ class QuotasShown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotasView(Protocol):
-    def quotas(self) -> QuotasShown: ...
+    def shown(self) -> QuotasShown: ...
 
 
 class NodeLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,7 +252,7 @@ class OverviewView(Protocol):
     async def logs(self) -> Sequence[NodeLog]: ...
 
 
-class NodeView(PluginsView, AlarmsView, QuotasView, ClientsView, SessionsView, OverviewView, Protocol):
+class NodeView(Protocol):
     """A node seen from outside. Every call that isn't awaited answers at once, from memory."""
 
     def ready(self) -> tuple[bool, str]:
@@ -268,5 +268,15 @@ class NodeView(PluginsView, AlarmsView, QuotasView, ClientsView, SessionsView, O
     def rlog(self) -> Mapping[str, LogState]:
         """By shard."""
 
-    def samples(self) -> Sequence[Sample]:
-        """The node's counters and gauges, now."""
+
+class Views(NamedTuple):
+    """The parts of a node that are seen from outside. `samples`: its counters and gauges, now."""
+
+    node: NodeView
+    samples: Samples
+    plugins: PluginsView
+    alarms: AlarmsView
+    quotas: QuotasView
+    clients: ClientsView
+    sessions: SessionsView
+    overview: OverviewView

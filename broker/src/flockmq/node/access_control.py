@@ -31,7 +31,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import unwrap
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.peer import UNKNOWN
-from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
+from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, AccessPort
 from flockmq.protocol.principal import Principal
 from flockmq.protocol.publisher import Publisher
 
@@ -62,7 +62,7 @@ class AccessHooks(Protocol):
 Admit = Callable[[Channel, Connect, Principal, Properties | None], None]
 
 
-class AccessControl:
+class AccessControl(AccessPort):
     """`find`: the connection of a client id; `connections`: those of this node, as they are now; `flush`: have written
     what was put outside a turn.
     """
@@ -256,7 +256,7 @@ class AccessControl:
     def authorize(
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """As `NodePort.authorize`: what stands behind `$share/group/` and the like is judged."""
+        """As `JudgePort.authorize`: what stands behind `$share/group/` and the like is judged."""
         prefix, topic = unwrap(topic)
         verdict = self._hooks.authorize(channel, action, prefix, topic, qos, retain)
         if verdict is not None:
@@ -312,7 +312,6 @@ class AccessControl:
         return self._hooks.authorize(channel, PUBLISH, prefix, topic, said.qos, said.retain)
 
     def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
-        """As `NodePort.denied`."""
         log.debug("client %r may not do %d to %r", channel.client_id().decode(), action, topic.decode())
         return self.auth.authorizer.disconnects
 

@@ -87,7 +87,7 @@ class Assembly:
         node, cluster, rlog = self.node, self.cluster, self.rlog
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(node.hooking.plugins.stop)
-            node.hooking.plugins.start(self.config.node.name, self.config.plugins.settings, node.send_as_plugin)
+            node.hooking.plugins.start(self.config.node.name, self.config.plugins.settings, node.left.send_as_plugin)
             stack.push_async_callback(rlog.stop)
             stack.callback(node.delivery.stop)
             stack.push_async_callback(cluster.stop)  # before the log: a leader that leaves purges its own rows
@@ -122,7 +122,7 @@ class Assembly:
                 ("quotas", node.quotas.watch),
                 ("loop", node.loop_watch.run),
                 ("system", node.system.run),
-                ("delayed", node.delayed.run),
+                ("delayed", node.left.delayed.run),
                 ("retained", node.retaining.watch_expired),
                 ("access", node.access.watch),
                 ("sessions", node.watch_sessions),
@@ -185,8 +185,6 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         cluster_clock=cluster.time.clock,
     )
     node = Node(
-        config.role,
-        config.node.name,
         router,
         cluster,
         delivery,

@@ -11,7 +11,9 @@ that lacks something says so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -33,6 +35,7 @@ from flockmq.protocol.channel import Channel
 from flockmq.routing.slots import slot_of
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
+from flockmq.session_rpc.client import Admission, AttachError, Done
 from flockmq.session_rpc.client_registry import ClientRegistry, Holder
 
 A = TypeVar("A")
@@ -73,6 +76,8 @@ class DirectoryHomes(Protocol):
     registry: ClientRegistry
 
     def owner(self, slot: int) -> str: ...
+    def attach(self, client_id: bytes, opening: None, done: Done) -> None: ...
+    def detach(self, client_id: bytes, token: int) -> None: ...
 
 
 class DirectoryClients(Protocol):
@@ -148,6 +153,26 @@ class ClientDirectory:
         """End its connection; False: there is none."""
         raw = client_id.encode()
         return bool(await self._of_home(raw, self._kick, raw))
+
+    async def end_session(self, client_id: str) -> bool:
+        """Its connection first, which hears why. Then as a CONNECT that wants no session does, by a connection that is
+        gone at once: that ends what nobody can be asked about, too. False: there was neither."""
+        was_connected = False
+        with contextlib.suppress(Unavailable):
+            was_connected = await self.kick(client_id)
+        answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._homes.attach(client_id.encode(), None, partial(self._ended, client_id.encode(), answered))
+        return await answered or was_connected
+
+    def _ended(self, client_id: bytes, answered: asyncio.Future[bool], answer: Admission | AttachError) -> None:
+        if isinstance(answer, Admission):
+            self._homes.detach(client_id, answer.token)
+        if answered.done():
+            return
+        if isinstance(answer, Admission):
+            answered.set_result(not answer.absent)
+        else:
+            answered.set_exception(Unavailable(str(answer)))
 
     async def _of_home(self, client_id: bytes, question: _DirectoryQuestion, asked: object) -> Any:
         home = self._homes.owner(slot_of(client_id))

@@ -8,7 +8,7 @@ within OVERVIEW_WAIT_S are in the answer without their log.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -19,7 +19,8 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import CORE_ROLES, name_of
 from flockmq.membership.slot_assignment import count_by_owner
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import SHARDS, NodeInfo
 
 LOG: Final = "overview.log"
 LOGS: Final = "overview.logs"
@@ -32,11 +33,9 @@ _members: Final = msgspec.msgpack.Decoder(ClusterState)
 
 
 class ClusterOverview:
-    """`log` tells this node's own."""
-
-    def __init__(self, cluster: Cluster, log: Callable[[], Mapping[str, LogState]]) -> None:
+    def __init__(self, cluster: Cluster, rlog: Rlog) -> None:
         self._cluster = cluster
-        self._log = log
+        self._rlog = rlog
         cluster.on_request(LOG, self._serve_log)
         if cluster.is_core:
             cluster.on_request(LOGS, self._serve_logs)
@@ -52,7 +51,7 @@ class ClusterOverview:
         return self._known() if answer is None else _members.decode(answer)
 
     async def _serve_log(self, body: bytes) -> bytes:
-        return _encode(self._log())
+        return _encode(log_states(self._rlog))
 
     async def _serve_logs(self, body: bytes) -> bytes:
         return _encode(await self._gathered())
@@ -89,7 +88,7 @@ class ClusterOverview:
 
     async def _log_of(self, incarnation: str, info: NodeInfo) -> NodeLog:
         if incarnation == self._cluster.incarnation:
-            shards: Mapping[str, LogState] | None = self._log()
+            shards: Mapping[str, LogState] | None = log_states(self._rlog)
         else:
             answer = await self._answer(incarnation, LOG, OVERVIEW_WAIT_S)
             shards = None if answer is None else _log.decode(answer)
@@ -136,3 +135,25 @@ class ClusterOverview:
             replicants=status.replicants,
             unreachable=[name_of(other) for other in status.unreachable],
         )
+
+
+def log_states(rlog: Rlog) -> Mapping[str, LogState]:
+    """This node's own log, by shard."""
+    return {name: _log_state(rlog, name) for name in SHARDS}
+
+
+def _log_state(rlog: Rlog, name: str) -> LogState:
+    shard, stats = rlog.tables.shards[name], rlog.stats(name)
+    return LogState(
+        applied=str(shard.applied),
+        digests={table: f"{digest:016x}" for table, digest in shard.digests().items()},
+        lag_entries=stats.lag_entries,
+        lag_seconds=stats.lag_s,
+        bootstraps=stats.bootstraps,
+        bootstrap_time_seconds=stats.bootstrap_s,
+        bootstrap_num_keys=stats.bootstrap_rows,
+        message_queue_len=stats.unapplied,
+        replayq_len=stats.replaying,
+        last_intercepted_trans=stats.appended,
+        server_mql=stats.appends_waiting,
+    )

@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Protocol
 
-import msgspec
-
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
 from flockmq.durable.session_table import SessionTable
@@ -28,6 +26,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_unpublishable
+from flockmq.node.openings import Openings
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.ports import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.protocol.principal import Principal
@@ -38,8 +37,7 @@ from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.clean_session_wills import will_origin
 from flockmq.session_rpc.client import Admission, Anothers, AttachError, Done, OverQuota, Registration
-from flockmq.session_rpc.client_registry import are_others
-from flockmq.session_rpc.messages import Opening, WillRow, nonce_of
+from flockmq.session_rpc.messages import Opening, nonce_of
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.telemetry.counters import Counters
 
@@ -67,10 +65,6 @@ class Watcher(Protocol):
 
     def taken_over(self, client_id: bytes) -> None: ...
 
-    def will_of(self, channel: Channel) -> Will | None:
-        """The will that the client leaves behind, as it is to be published."""
-        ...
-
 
 class Connections:
     """`flush` has what was put outside a turn written; `must_authorize` says whether a client is to be asked about."""
@@ -93,16 +87,11 @@ class Connections:
         """Nobody's will goes to this topic."""
         self.warrant: Callable[[Channel, Publish], bytes] = _nobody_knows
         """Why a client might have its will, as `Will` has it."""
-        self.identifies: Callable[[], bool] = _nobody_is_asked
-        """Clients are asked who they are."""
         self.usage: Callable[[bytes], Usage | None] = _nobody_counts
         """What a user has."""
-        self.rules_of: Callable[[Channel], bytes | None] = _no_rules_hold
-        """What stands for the rules that hold for a client, as in `Opening`."""
         self.on_unjudged: Callable[[Channel], None] = _nobody_judges
         """The subscriptions of this client are to be judged by the rules that hold now."""
-        self.homes_keep_wills: Callable[[], bool] = _not_yet
-        """All nodes know that homes keep the wills of sessions that are here, and whose these are."""
+        self.openings = Openings(token_bytes)
         self._sessions = sessions
         self._fronts = fronts
         self._counters = counters
@@ -110,8 +99,6 @@ class Connections:
         self._on_event = on_event
         self._clock = clock
         self._token_bytes = token_bytes
-        self._guests: dict[int, Opening] = {}
-        """By token: openings of those whose homes have their wills."""
         self._violations = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
 
     # What a connection asks of its node.
@@ -138,7 +125,9 @@ class Connections:
         if will is not None and channel.must_authorize:
             message = will.message
             decided = partial(self._will_judged, channel, connect, extra)
-            verdict = channel.port.authorize(channel, PUBLISH, message.topic, message.qos, message.retain, decided)
+            verdict = channel.port.judge.authorize(
+                channel, PUBLISH, message.topic, message.qos, message.retain, decided
+            )
         if verdict == ALLOWED:
             self._attach(channel, connect, extra)
         elif verdict != ASKED:
@@ -168,54 +157,17 @@ class Connections:
     def _attach(self, channel: Channel, connect: Connect, extra: Properties | None) -> None:
         session = channel.session
         assert isinstance(session, LocalSession)
-        if self._is_anothers_here(channel, session):  # its home may be new, and may not have heard of that one yet
+        older = self.by_id.get(session.client_id)
+        if self.openings.are_of_others(channel, session, older):  # its owner may be new, and may not know that one yet
             channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID)
             return
         if channel.will is not None and not session.expiry_s and not _may_keep(session, channel.will):
             channel.refuse(Reason.QUOTA_EXCEEDED, "its user has no room for its will")
             self._flush()
             return
-        opening = self._opening(channel, connect, session)
+        opening = self.openings.make(channel, connect, session)
         answered = partial(self._answered, channel, session, connect, opening, extra)
         self._home().attach(session.client_id, opening, answered)
-
-    def _opening(self, channel: Channel, connect: Connect, session: LocalSession) -> Opening | None:
-        """What its home is to know; None where the session starts and ends with this connection, has no will, and is
-        nobody's."""
-        is_guest = connect.clean_start and not session.expiry_s
-        if is_guest and not self.homes_keep_wills():
-            return None
-        if is_guest and channel.will is None:
-            return self._owned(channel, session)
-        will = channel.will if self.watcher is None else self.watcher.will_of(channel)
-        channel.will = will
-        return Opening(
-            channel.protocol_version,
-            connect.clean_start,
-            session.expiry_s,
-            session.window,
-            session.max_packet_bytes,
-            session.limits.name,
-            self._token_bytes(8),
-            None if will is None else _row(will),
-            self._user(channel, session),
-            self.rules_of(channel) if not is_guest and self.homes_keep_wills() else None,
-        )
-
-    def _user(self, channel: Channel, session: ClientSession) -> bytes | None:
-        """Whose the client id is from now on."""
-        return channel.principal.username if session.limits.binds_client_ids(self.identifies()) else None
-
-    def _is_anothers_here(self, channel: Channel, session: ClientSession) -> bool:
-        older = self.by_id.get(session.client_id)
-        if older is None or older.session is None:
-            return False
-        return are_others(self._user(channel, session), self._user(older, older.session))
-
-    def _owned(self, channel: Channel, session: ClientSession) -> Opening | None:
-        """Of a session that starts and ends with its connection, and has no will, its home knows the user."""
-        user = self._user(channel, session)
-        return None if user is None else Opening(channel.protocol_version, True, 0, 0, 0, "", b"", None, user)
 
     def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         client_id = session.client_id
@@ -228,9 +180,7 @@ class Connections:
                 self._fronts.remove(token)
                 self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
-                guest = self._guests.pop(token, None)
-                if guest is not None:
-                    _count(session, guest, -1)
+                guest = self.openings.gone(token, session)
                 if guest is not None and will is not None:
                     will.message.origin = will_origin(guest.nonce)
                 self._home().detach(client_id, token)
@@ -271,26 +221,8 @@ class Connections:
     def connections(self) -> Iterator[Registration]:
         for client_id, channel in list(self.by_id.items()):
             if isinstance(channel.token, int):
-                opening = self._fronts.opening(channel.token) or self._guest(channel, channel.token)
+                opening = self._fronts.opening(channel.token) or self.openings.of(channel, channel.token)
                 yield Registration(client_id, channel.token, opening)
-
-    def _guest(self, channel: Channel, token: int) -> Opening | None:
-        """What the home is to know of a session that is here; of one that came before homes kept wills, too."""
-        session = channel.session
-        if not isinstance(session, LocalSession) or not self.homes_keep_wills():
-            return None
-        guest = self._guests.get(token)
-        if guest is None and channel.will is not None:
-            will = channel.will = channel.will if self.watcher is None else self.watcher.will_of(channel)
-            if will is not None:
-                zone, user = session.limits.name, self._user(channel, session)
-                guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), _row(will), user)
-                self._keep(token, session, guest)
-        return guest or self._owned(channel, session)
-
-    def _keep(self, token: int, session: LocalSession, guest: Opening) -> None:
-        self._guests[token] = guest
-        _count(session, guest, 1)
 
     def has_will_at_home(self, client_id: bytes) -> bool:
         """Its home publishes its will when this node is purged."""
@@ -298,13 +230,9 @@ class Connections:
         if channel is None:
             return False
         session = channel.session
-        return self.is_will_at_home(channel.token) or (
+        return self.openings.has_will(channel.token) or (
             session is not None and session.is_remote() and channel.will is not None
         )
-
-    def is_will_at_home(self, token: object) -> bool:
-        """The home of this connection's client id has its will, as it is to be published."""
-        return token in self._guests
 
     def holds(self, client_id: bytes, token: int) -> bool:
         return self._holder(client_id, token) is not None
@@ -389,19 +317,19 @@ class Connections:
         if admission.lasts:
             assert opening is not None
             session = self._fronts.add(channel, made, admission.token, opening, admission.unjudged)
-        elif opening is not None and opening.will is not None and self.homes_keep_wills():
-            self._keep(admission.token, made, msgspec.structs.replace(opening, clean_start=True, expiry_s=0))
+        else:
+            self.openings.admitted(admission.token, made, opening)
         self._counters.connects += 1
         channel.admitted(connect, admission.token, session, admission.present, extra)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)
-        if opening is not None and admission.lasts and self.homes_keep_wills():
+        if opening is not None and admission.lasts and self.openings.homes_keep_wills():
             self._have_judged(channel, opening, admission)
 
     def _have_judged(self, channel: Channel, opening: Opening, admission: Admission) -> None:
         """If its home waits for that, or the rules changed since it was asked."""
-        if admission.unjudged or opening.rules != self.rules_of(channel):
+        if admission.unjudged or opening.rules != self.openings.rules_of(channel):
             self.on_unjudged(channel)
 
     def _home(self) -> ConnectionHomes:
@@ -422,22 +350,8 @@ def _may_keep(session: LocalSession, will: Will) -> bool:
     return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
 
 
-def _count(session: ClientSession, guest: Opening, sign: int) -> None:
-    """As what waits for its user."""
-    if isinstance(session, LocalSession) and session.usage is not None and guest.will is not None:
-        session.usage.queued(sign * (len(session.client_id) + len(guest.will.packet)))
-
-
-def _no_rules_hold(channel: Channel) -> bytes | None:
-    return None
-
-
 def _nobody_judges(channel: Channel) -> None:
     """Until the node is put together."""
-
-
-def _not_yet() -> bool:
-    return False
 
 
 def _nobody_counts(user: bytes) -> Usage | None:
@@ -446,14 +360,6 @@ def _nobody_counts(user: bytes) -> Usage | None:
 
 def _nobody_knows(channel: Channel, message: Publish) -> bytes:
     return b""
-
-
-def _row(will: Will) -> WillRow:
-    return WillRow(will.delay_s, will.message.version, will.message.packet, will.warrant)
-
-
-def _nobody_is_asked() -> bool:
-    return False
 
 
 def _no_rules(principal: Principal) -> bool:

@@ -13,13 +13,13 @@ from functools import partial
 from flockmq.node.judging_turns import JudgingTurns
 from flockmq.node.standing_subscriptions import StandingSubscriptions
 from flockmq.protocol.channel import CONNECTED, Channel
-from flockmq.protocol.ports import PUBLISH
+from flockmq.protocol.ports import PUBLISH, JudgePort
 from flockmq.protocol.publisher import Publisher
 from flockmq.protocol.subscribe import SubscribeRequest
 from flockmq.transport.reactor import Reactor
 
 
-class JudgingQueue:
+class JudgingQueue(JudgePort):
     """One per node."""
 
     def __init__(self, judging: JudgingTurns, standing: StandingSubscriptions, reactor: Reactor) -> None:
@@ -32,7 +32,6 @@ class JudgingQueue:
     def authorize(
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """As `NodePort.authorize`."""
         verdict = self._judging.authorize(channel, action, topic, qos, retain, done)
         if action == PUBLISH and isinstance(channel, Channel) and channel.state == CONNECTED:
             self._have_rest(channel)
@@ -49,7 +48,6 @@ class JudgingQueue:
             self._reactor.soon()
 
     def rests(self, subscribing: SubscribeRequest) -> bool:
-        """As `NodePort.rests`."""
         if not self._judging.is_enough():
             return False
         self._begun_under.setdefault(subscribing.channel, self._standing.changes)

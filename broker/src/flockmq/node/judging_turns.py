@@ -38,7 +38,7 @@ class JudgingTurns:
     def authorize(
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """As `NodePort.authorize`."""
+        """As `JudgePort.authorize`."""
         return self._count(partial(self._access.authorize, channel, action, topic, qos, retain, done))
 
     async def in_turn(self, user: bytes, judge: Callable[[], bool | None]) -> bool | None:

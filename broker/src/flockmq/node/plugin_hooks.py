@@ -30,7 +30,7 @@ from flockmq.plugins.hooks import Handler, Record
 from flockmq.plugins.points import Allow, Client, Deny
 from flockmq.plugins.running import Plugins
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.ports import ALLOWED, DENIED, PUBLISH
+from flockmq.protocol.ports import ALLOWED, DENIED, PUBLISH, HookPort
 from flockmq.protocol.principal import Principal
 from flockmq.protocol.publisher import Publisher
 from flockmq.protocol.subscribe import SubscribeRequest
@@ -41,7 +41,7 @@ from flockmq.session.client_session import ClientSession
 from flockmq.telemetry.sample import Sample
 
 
-class PluginHooks:
+class PluginHooks(HookPort):
     """One per node."""
 
     def __init__(

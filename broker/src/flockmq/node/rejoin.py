@@ -62,7 +62,6 @@ async def rejoin(node: Node) -> None:
     closed = await _close_who_may_have_missed(node)
     me = await node.cluster.begin_anew()
     closed += await _close_who_may_have_missed(node)  # who subscribed since, with routes of nobody
-    node.incarnation = me
     node.remote.rename(me)
     node.remote_shares.rename(me)
     filters = node.filters
@@ -119,7 +118,7 @@ async def _write_routes(node: Node) -> None:
 
 async def _write_wanted(node: Node, filters: Sequence[bytes]) -> None:
     """Of these, those that clients here subscribe to now: others were deleted meanwhile."""
-    ops = [ROUTES.put((filter, node.incarnation), None) for filter in filters if node.router.has_local(filter)]
+    ops = [ROUTES.put((filter, node.cluster.incarnation), None) for filter in filters if node.router.has_local(filter)]
     if ops:
         await node.rlog.write(ROUTE, ops)
 

@@ -80,7 +80,7 @@ def _management(
 ) -> AbstractAsyncContextManager[int]:
     node, cluster = made.node, made.cluster
     audit = Audit(config.node.name, made.rlog, cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes)
-    return server.serve(node.view, config.management.listen, node.access.auth.admin, keys, audit, tls)
+    return server.serve(node.views(), config.management.listen, node.access.auth.admin, keys, audit, tls)
 
 
 def _raise_descriptor_limit() -> None:

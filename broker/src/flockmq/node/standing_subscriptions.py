@@ -49,7 +49,7 @@ class SubscriptionsNode(Protocol):
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """As `NodePort.authorize`."""
+        """As `JudgePort.authorize`."""
         ...
 
     async def rest(self) -> None:

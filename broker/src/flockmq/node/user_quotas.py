@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Final, Self
@@ -21,6 +21,7 @@ import msgspec
 from flockmq import bounds
 from flockmq.config.schema import QuotasSettings as Settings
 from flockmq.durable.session_store import SessionStore
+from flockmq.management.view import QuotaRow, QuotasShown
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.reachability import CORE_ROLES
 from flockmq.publishing.pending_storage import PendingStorage
@@ -37,9 +38,11 @@ from flockmq.quotas import (
     default_limits,
     most,
     over,
+    share,
 )
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import DelayedMessage
+from flockmq.telemetry.sample import Sample
 
 log: Final = logging.getLogger(__name__)
 
@@ -157,6 +160,23 @@ class UserQuotas:
         """Those who use most of a quota, in the whole cluster."""
         known = dict.fromkeys((*self.quotas.elsewhere, *self.quotas.noted, *self._storing()))
         return most({user: self.quotas.total(user) for user in known}, self.quotas.limits)
+
+    def shown(self) -> QuotasShown:
+        """The largest first."""
+        limits = self.quotas.limits
+        users = sorted(self.users().items(), key=lambda row: share(row[1], limits), reverse=True)
+        return QuotasShown(
+            limits={
+                f"max_{kind}": limit if limit < INFINITE else None for kind, limit in zip(KINDS, limits, strict=True)
+            },
+            users=[QuotaRow(name=name_of(user), **held._asdict(), over=over(held, limits)) for user, held in users],
+        )
+
+    def samples(self) -> Iterator[Sample]:
+        for kind, times in self.quotas.refused.items():
+            yield Sample("flockmq_quota_refused", times, (kind,))
+        crossed = sum(bool(over(held, self.quotas.limits)) for held in self.users().values())
+        yield Sample("flockmq_users_over_quota", crossed)
 
     def _storing(self) -> list[bytes]:
         return sorted(self.quotas.retained.large | self.quotas.delayed.large)

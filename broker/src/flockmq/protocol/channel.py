@@ -247,7 +247,7 @@ class Channel(Publisher):
             self.authentication_method = connect.properties.authentication_method
         self.state = ADMITTING
         self.pause()
-        self.port.admit(self, connect)
+        self.port.access.admit(self, connect)
 
     def admitted(
         self, connect: Connect, token: object, session: ClientSession, present: bool, extra: Properties | None = None
@@ -298,7 +298,7 @@ class Channel(Publisher):
                 raise protocol_error("re-authentication before CONNACK", "MQTT-4.12.1-1")
             self.state = ADMITTING
             self.pause()
-        self.port.continued(self, packet)
+        self.port.access.continued(self, packet)
 
     def challenged(self, data: bytes) -> None:
         """Ask the client for more: amid CONNECT's exchange, or a re-authentication's."""
@@ -345,7 +345,7 @@ class Channel(Publisher):
         assert session is not None
         filters = packet.filters
         if self.router.intercepts_subscriptions:
-            filters = [self.port.unsubscribing(self, filter) for filter in filters]
+            filters = [self.port.hooks.unsubscribing(self, filter) for filter in filters]
         self.subscribe_waits()
         session.unsubscribe(UnsubscribeRequest(self, session, packet.packet_id, filters))
 

@@ -1,4 +1,7 @@
-"""What a connection asks of its node. Answers come back as calls on the channel, at once or in a later turn."""
+"""What a connection asks of its node: `NodePort`, and the parts that it leads to.
+
+Nothing here may block. Answers come back as calls on the channel, at once or in a later turn.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +36,12 @@ SUBSCRIBE: Final = 2
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class NodePort:
-    """Implemented by the node; nothing here may block."""
+class AccessPort:
+    """Who the client is."""
 
     def admit(self, channel: Channel, connect: Connect) -> None:
         """Authenticate, and make this the one connection of its client id: `channel.admitted` or `channel.refuse`."""
         raise NotImplementedError
-
-    def refused(self, channel: Channel, reason: int) -> None:
-        """CONNACK says no: nothing is to be done."""
 
     def continued(self, channel: Channel, packet: Auth) -> None:
         """An AUTH packet, of the exchange that CONNECT began or of a re-authentication: `channel.challenged`, and in
@@ -49,15 +49,14 @@ class NodePort:
         """
         raise NotImplementedError
 
-    def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
-        """A connection ended: its session ends or waits, and its will is published, now or later."""
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+        """The client tried what it may not; True: it is to be disconnected for it."""
         raise NotImplementedError
 
-    def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
-        """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
-        raise NotImplementedError
 
-    # What a client may do, and what becomes of it.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class JudgePort:
+    """What a client may do."""
 
     def authorize(
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
@@ -71,9 +70,10 @@ class NodePort:
         """Enough was judged in this turn: `subscribing.judge` is called in a later one."""
         raise NotImplementedError
 
-    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
-        """The client tried what it may not; True: it is to be disconnected for it."""
-        raise NotImplementedError
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class HookPort:
+    """What rules and plugins make of what a client says."""
 
     def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
         """A message on one of the router's `intercepts`: what is to be published instead, or the reason code with
@@ -95,8 +95,45 @@ class NodePort:
         """The filter that is dropped in the place of the one that UNSUBSCRIBE says."""
         raise NotImplementedError
 
-    def claim(self, subscribing: SubscribeRequest, filters: list[bytes]) -> None:
-        """Have the cluster say whether the client may have these exclusive filters, alone: `subscribing.claimed`."""
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class FiltersPort:
+    """What the log says of this node's filters."""
+
+    def is_routed(self, filter: bytes) -> bool:
+        """This node's own table routes by the filter to this node."""
+        raise NotImplementedError
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        """Have the cluster say whether the client may have these exclusive filters, alone: `done` gets those that are
+        refused, with their reasons.
+        """
+        raise NotImplementedError
+
+    def unrouted(self, filters: list[bytes]) -> None:
+        """No client of this node subscribes to these filters any more."""
+        raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class NodePort:
+    """The node of a connection."""
+
+    def __init__(self, access: AccessPort, judge: JudgePort, hooks: HookPort, filters: FiltersPort) -> None:
+        self.access = access
+        self.judge = judge
+        self.hooks = hooks
+        self.filters = filters
+
+    def refused(self, channel: Channel, reason: int) -> None:
+        """CONNACK says no: nothing is to be done."""
+
+    def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
+        """A connection ended: its session ends or waits, and its will is published, now or later."""
+        raise NotImplementedError
+
+    def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
+        """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
         raise NotImplementedError
 
     def routed(self, subscribing: SubscribeRequest) -> None:
@@ -105,18 +142,10 @@ class NodePort:
         """
         raise NotImplementedError
 
-    def is_routed(self, filter: bytes) -> bool:
-        """This node's own table routes by the filter to this node."""
-        raise NotImplementedError
-
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         """Give new subscriptions of one session what is retained, as fast as their client reads. `saw_all`: this node
         has it; what it hears of from now on is delivered live.
         """
-        raise NotImplementedError
-
-    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
-        """Nobody wants these filters any more but other nodes' clients; the session was the last."""
         raise NotImplementedError
 
     def remember(self, inbound: Inbound) -> None:
@@ -129,14 +158,6 @@ class NodePort:
         """Write a message that must be in the log before it is delivered, then `inbound.logged`: a retained one (having
         seen all earlier routes), or one for `$delayed/…`.
         """
-        raise NotImplementedError
-
-    def publish(self, will: Will, session: LocalSession) -> None:
-        """No connection waits for the will of this session's client, which is due."""
-        raise NotImplementedError
-
-    def session_ended(self, session: LocalSession) -> None:
-        """A session is gone for good, its subscriptions are out of the router."""
         raise NotImplementedError
 
     def flush_soon(self) -> None:

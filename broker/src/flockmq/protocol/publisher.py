@@ -155,7 +155,7 @@ class Publisher(PausablePublisher):
 
     def _authorize(self, message: Publish, head: bytes) -> None:
         inbound = Inbound(self, message, CHECKING)
-        verdict = self.port.authorize(self, PUBLISH, message.topic, message.qos, message.retain, inbound.decided)
+        verdict = self.port.judge.authorize(self, PUBLISH, message.topic, message.qos, message.retain, inbound.decided)
         if verdict == ALLOWED:
             self._remember(head)
             self._take(message)
@@ -191,7 +191,7 @@ class Publisher(PausablePublisher):
 
     def denial(self, message: Publish) -> int:
         """The client may not publish this: what the acknowledgement says. It may end the connection."""
-        if self.port.denied(self, PUBLISH, message.topic):
+        if self.port.access.denied(self, PUBLISH, message.topic):
             self.close(Reason.NOT_AUTHORIZED)
         return self.sayable(Reason.NOT_AUTHORIZED)
 
@@ -203,7 +203,7 @@ class Publisher(PausablePublisher):
         """Deliver now where nothing has to be waited for, or join the line."""
         router, said = self.router, message
         if router.is_intercepted(message.topic):
-            replaced = self.port.intercept(self, message)
+            replaced = self.port.hooks.intercept(self, message)
             if isinstance(replaced, int):
                 self._answer(message, self.sayable(replaced))
                 return
@@ -263,7 +263,7 @@ class Publisher(PausablePublisher):
         """It is the turn of a message that may be published: what is to be done with it."""
         message = inbound.message
         if self.router.is_intercepted(message.topic):
-            replaced = self.port.intercept(self, message)
+            replaced = self.port.hooks.intercept(self, message)
             if isinstance(replaced, int):
                 inbound.reason = self.sayable(replaced)
                 inbound.state = DONE

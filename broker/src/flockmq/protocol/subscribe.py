@@ -86,7 +86,7 @@ class SubscribeRequest(SubscribeChange):
         """Judge filter by filter: all of them, or until enough was judged in this turn."""
         channel = self.channel
         while not self._all_judged() and not channel.has_ended():
-            if channel.must_authorize and channel.port.rests(self):
+            if channel.must_authorize and channel.port.judge.rests(self):
                 break
             self._judge_one(self.packet.subscriptions[len(self.reasons)])
         self._go_or_pause()
@@ -122,7 +122,8 @@ class SubscribeRequest(SubscribeChange):
         self._filters.append(request.filter)
         if channel.must_authorize or request.filter[:1] == b"$":  # `$SYS` tells of other clients
             asked = _Asked(self, position)
-            verdict = channel.port.authorize(channel, SUBSCRIBE, request.filter, request.qos, False, asked.decided)
+            judge = channel.port.judge
+            verdict = judge.authorize(channel, SUBSCRIBE, request.filter, request.qos, False, asked.decided)
             if verdict == ASKED:
                 self._asked += 1
             elif verdict != ALLOWED:
@@ -131,7 +132,7 @@ class SubscribeRequest(SubscribeChange):
     def _deny(self, position: int) -> None:
         channel = self.channel
         self.reasons[position] = Reason.NOT_AUTHORIZED
-        is_to_go = channel.port.denied(channel, SUBSCRIBE, self._filters[position])
+        is_to_go = channel.port.access.denied(channel, SUBSCRIBE, self._filters[position])
         if is_to_go and self.packet.packet_id:
             channel.close(Reason.NOT_AUTHORIZED)
 
@@ -168,7 +169,7 @@ class SubscribeRequest(SubscribeChange):
                     claimed[filter] = None
         if claimed:
             channel.pause()
-            channel.port.claim(self, list(claimed))
+            channel.port.filters.claim(self.session.client_id, list(claimed), self.claimed)
         else:
             self._make_room()
 
@@ -181,7 +182,7 @@ class SubscribeRequest(SubscribeChange):
         """What the filters that the client may have really are."""
         for position, request in enumerate(self.packet.subscriptions):
             if self.reasons[position] == _UNDECIDED:
-                filter = self.channel.port.subscribing(self.channel, request)
+                filter = self.channel.port.hooks.subscribing(self.channel, request)
                 if filter:
                     self._filters[position] = filter
                 else:
@@ -228,7 +229,7 @@ class SubscribeRequest(SubscribeChange):
         session = self._local()
         unused = [filter for filter in self._granted if session.subscriptions.find(filter) is None]
         if unused:
-            self.channel.port.unrouted(session, unused)
+            self.channel.port.filters.unrouted(unused)
 
     def wanted(self) -> list[tuple[bytes, Request]]:
         return [
@@ -269,7 +270,7 @@ class SubscribeRequest(SubscribeChange):
         if isinstance(placed, int):
             return placed
         session.note_asked(filter, request.filter)
-        if not self.channel.port.is_routed(filter):
+        if not self.channel.port.filters.is_routed(filter):
             self.filters.append(filter)
             self.made.append(placed)
         if is_owed(filter, request.retain_handling, older is None):
@@ -301,7 +302,7 @@ class SubscribeRequest(SubscribeChange):
         if channel.router.intercepts_subscriptions:
             for position, filter in enumerate(self._filters):
                 if self.reasons[position] < 0x80:
-                    channel.port.subscribed(channel, filter, self.reasons[position])
+                    channel.port.hooks.subscribed(channel, filter, self.reasons[position])
         if self.packet.packet_id:
             channel.answer(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
 

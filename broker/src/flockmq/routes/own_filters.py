@@ -17,6 +17,7 @@ from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.protocol.ports import FiltersPort
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.rlog import ReasonOf
@@ -31,7 +32,7 @@ log: Final = logging.getLogger(__name__)
 Holders = Callable[[bytes], Collection[str]]
 
 
-class OwnFilters:
+class OwnFilters(FiltersPort):
     """`submit` writes to the shard of routes; `holders` gives the owners that its table has a filter for."""
 
     def __init__(

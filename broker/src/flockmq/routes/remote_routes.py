@@ -59,8 +59,8 @@ class RemoteRoutes:
         self._router = router
         self._me = me
         self._find_peer = find_peer
-        self._on_slot_delete = on_slot_delete
-        self._on_swap = on_swap
+        self.on_slot_delete = on_slot_delete
+        self.on_swap = on_swap
         self._index = FilterIndex()
         self._placed: dict[str, _Placed] = {}
         self._unplaced: dict[str, dict[bytes, None]] = {}
@@ -101,8 +101,8 @@ class RemoteRoutes:
             self._take(filter, placed)
             if placed.rows == 0:
                 del self._placed[incarnation]
-            if self._on_slot_delete is not None and isinstance(placed.target, SlotTarget):
-                self._on_slot_delete(placed.target.number, filter)
+            if self.on_slot_delete is not None and isinstance(placed.target, SlotTarget):
+                self.on_slot_delete(placed.target.number, filter)
         elif (waiting := self._unplaced.get(incarnation)) is not None:
             waiting.pop(filter, None)
             if not waiting:
@@ -116,8 +116,8 @@ class RemoteRoutes:
         self.go_live()
         for incarnation in list(self._unplaced):  # those who joined while the fresh one was filled
             self.joined(incarnation)
-        if self._on_swap is not None:
-            self._on_swap()
+        if self.on_swap is not None:
+            self.on_swap()
 
     def joined(self, incarnation: str) -> None:
         """The node is a member now: place the rows that came before."""

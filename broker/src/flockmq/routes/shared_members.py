@@ -34,7 +34,7 @@ class RemoteShares:
     def __init__(self, router: Router, me: str, on_slot_row: Callable[[int, bytes], None] | None = None) -> None:
         self._router = router
         self._me = me
-        self._on_slot_row = on_slot_row
+        self.on_slot_row = on_slot_row
         self._index = FilterIndex()
         self._elsewhere: dict[bytes, Elsewhere] = {}
         self._live = False
@@ -86,8 +86,8 @@ class RemoteShares:
     def _counted(self, share_filter: bytes, owner: str) -> None:
         if self._live:
             self._router.shared.others_changed()
-            if self._on_slot_row is not None and (slot := slot_of_owner(owner)) >= 0:
-                self._on_slot_row(slot, share_filter)
+            if self.on_slot_row is not None and (slot := slot_of_owner(owner)) >= 0:
+                self.on_slot_row(slot, share_filter)
 
     def _changed(self, share_filter: bytes) -> None:
         if self._live:

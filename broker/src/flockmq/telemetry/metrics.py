@@ -7,7 +7,7 @@ numbers it bounds, so that an alert needs no figure of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
 import prometheus_client
@@ -18,7 +18,7 @@ from flockmq import bounds
 from flockmq.mqtt import frame
 from flockmq.mqtt.reason import Reason
 from flockmq.telemetry.counters import Counters
-from flockmq.telemetry.sample import Sample
+from flockmq.telemetry.sample import Sample, Samples
 
 _REASONS: Final = frozenset(Reason)
 CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_LATEST
@@ -291,9 +291,6 @@ def _unacknowledged(counters: Counters, field: str) -> int:
     total: int = getattr(counters, field)
     acknowledged: int = getattr(counters, f"{field}_qos1") + getattr(counters, f"{field}_qos2")
     return total - acknowledged
-
-
-Samples = Callable[[], Iterable[Sample]]
 
 
 class NodeCollector(Collector):

@@ -1,7 +1,8 @@
-"""One number that /metrics shows."""
+"""One number that /metrics shows, and how a node's parts are asked for theirs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 
@@ -11,3 +12,7 @@ class Sample(NamedTuple):
     name: str
     value: float
     labels: tuple[str, ...] = ()
+
+
+Samples = Callable[[], Iterable[Sample]]
+"""What a node, or a part of one, says when it is asked for its numbers."""

@@ -32,7 +32,7 @@ class Reactor:
 
     def __init__(self, router: Router) -> None:
         self.router = router
-        self.port: NodePort = NodePort()
+        self.port: NodePort
         self.listeners: dict[int, Listener] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
         self.on_stood_still: Callable[[], None] = _nothing_is_old

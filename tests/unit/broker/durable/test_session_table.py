@@ -358,7 +358,7 @@ def test_a_session_that_ended_keeps_no_messages_however_long_it_is_remembered(no
 
 
 def test_beyond_the_bound_the_session_that_would_expire_first_ends(node: Node) -> None:
-    sessions = node.port.sessions = SessionTable(node.router, node.port, away_max=2)
+    sessions = node.port.sessions = SessionTable(node.router, node.port.session_ends, away_max=2)
     for client_id, expiry_s in (("back", 10), ("never", 0xFFFF_FFFF), ("soon", 50), ("later", 100)):
         client, _ = lasting(node, client_id, 5, expiry_s)
         client.lost()

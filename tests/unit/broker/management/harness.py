@@ -20,6 +20,7 @@ from flockmq.management import guard
 from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
 from flockmq.management.server import serve
+from flockmq.management.view import Views
 from flockmq.rlog.shards import BANS
 from unit.broker.auth.harness import FakeLog
 
@@ -40,7 +41,8 @@ def managed(
     log.on_change(BANS.name, bans)
     admin = Admin(log.as_rlog(), bans, pool, Pbkdf2Settings(iterations=4096), None, SYSTEM)
     keys = Keys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
-    return serve(node, listen, admin, keys, Audit("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes))
+    views = Views(*(node,) * len(Views._fields))._replace(samples=getattr(node, "samples", list))
+    return serve(views, listen, admin, keys, Audit("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes))
 
 
 @asynccontextmanager

@@ -17,15 +17,15 @@ LOST = AlarmRow(name="redis-lost-data/route", since_s=1.5, text="Redis at r:6379
 
 class AlarmedNode:
     def __init__(self) -> None:
-        self.rows = [LOST]
+        self.alarms = [LOST]
 
-    def alarms(self) -> Sequence[AlarmRow]:
-        return self.rows
+    def rows(self) -> Sequence[AlarmRow]:
+        return self.alarms
 
-    async def end_alarm(self, name: str) -> bool:
-        before = len(self.rows)
-        self.rows = [row for row in self.rows if row.name != name]
-        return len(self.rows) < before
+    async def end(self, name: str) -> bool:
+        before = len(self.alarms)
+        self.alarms = [row for row in self.alarms if row.name != name]
+        return len(self.alarms) < before
 
 
 @pytest.fixture

@@ -28,10 +28,10 @@ class ToldNode:
     def __init__(self) -> None:
         self.row = FENCED
 
-    def plugins(self) -> Sequence[PluginRow]:
+    def rows(self) -> Sequence[PluginRow]:
         return [self.row]
 
-    def enable_plugin(self, name: str) -> PluginRow | None:
+    def enable(self, name: str) -> PluginRow | None:
         if name != self.row.name:
             return None
         self.row = msgspec.structs.replace(self.row, state="running")

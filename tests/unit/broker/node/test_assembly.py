@@ -63,7 +63,7 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
         reactor=SimpleNamespace(start=lambda loop: done.append("reactor.start"), stop=lambda: None),
         loop_watch=SimpleNamespace(run=works),
         system=SimpleNamespace(run=works),
-        delayed=SimpleNamespace(run=works),
+        left=SimpleNamespace(delayed=SimpleNamespace(run=works), send_as_plugin=None),
         retaining=SimpleNamespace(watch_expired=works),
         shortage=SimpleNamespace(watch=works),
         quotas=SimpleNamespace(watch=works),
@@ -71,7 +71,6 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
         watch_sessions=works,
         close_clients=works,
         hooking=SimpleNamespace(plugins=SimpleNamespace(start=lambda *_: None, stop=lambda: None)),
-        send_as_plugin=None,
     )
     node.cluster = cluster = part("cluster.start", "cluster.join", "cluster.stop")
     rlog: Any = part("rlog.start", "rlog.stop")

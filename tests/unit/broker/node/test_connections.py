@@ -100,8 +100,6 @@ class Admitting(Port):
     def connected(self, channel: Channel, connect: Connect, session: LocalSession, is_present: bool) -> None: ...
     def disconnected(self, channel: Channel, session: LocalSession) -> None: ...
     def taken_over(self, client_id: bytes) -> None: ...
-    def will_of(self, channel: Channel) -> LastWill | None:
-        return channel.will
 
     def connecting(
         self,
@@ -364,7 +362,7 @@ WILL = ConnectWill(b"w", b"gone", 1, False, None)
 def test_the_will_of_a_session_that_ends_with_its_connection_is_of_its_users_quota(admitting: Admitting) -> None:
     quotas = Quotas(UNLIMITED._replace(queued_bytes=100))
     admitting.clients.usage, admitting.user = quotas.of, b"eve"
-    admitting.clients.homes_keep_wills = lambda: True
+    admitting.clients.openings.homes_keep_wills = lambda: True
     large = ConnectWill(b"w", b"x" * 60, 1, False, None)
     first = admitting.connecting(b"first", will=large)
     assert admitting.answer(first, 7)[3] == 0
@@ -385,7 +383,7 @@ def will_of_a_guest(admitting: Admitting) -> Opening:
 
 
 def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admitting) -> None:
-    admitting.clients.homes_keep_wills = lambda: True
+    admitting.clients.openings.homes_keep_wills = lambda: True
     client = admitting.connecting(will=WILL)
     _, opening, _ = admitting.home.asked[0]
     assert opening is not None
@@ -395,7 +393,7 @@ def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admi
     client.close(Reason.UNSPECIFIED_ERROR)
     assert [will is not None and will.message.origin for will in admitting.left] == [will_origin(opening.nonce)]
     assert admitting.home.detached == [(b"c", 7, -1, False)]
-    assert not admitting.clients.is_will_at_home(7)
+    assert not admitting.clients.openings.has_will(7)
 
 
 def test_as_long_as_a_node_does_not_know_that_homes_keep_wills_none_is_told(admitting: Admitting) -> None:
@@ -403,12 +401,12 @@ def test_as_long_as_a_node_does_not_know_that_homes_keep_wills_none_is_told(admi
     assert admitting.home.asked[0][1] is None
     admitting.answer(client, 7)
     assert [connection.opening for connection in admitting.clients.connections()] == [None]
-    admitting.clients.homes_keep_wills = lambda: True
+    admitting.clients.openings.homes_keep_wills = lambda: True
     assert is_guest(will_of_a_guest(admitting)), "from then on"
 
 
 def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_home(admitting: Admitting) -> None:
-    admitting.clients.homes_keep_wills = lambda: True
+    admitting.clients.openings.homes_keep_wills = lambda: True
     client = admitting.connecting(clean=False, will=WILL)
     admitting.answer(client, 7, lasts=False)
     assert is_guest(will_of_a_guest(admitting))
@@ -429,8 +427,8 @@ def test_a_home_is_told_whose_a_client_id_is(
     admitting: Admitting, lasts: bool, binding: str, identifies: bool, user: bytes, bound_to: bytes | None
 ) -> None:
     admitting.node.limits.client_id_binding = binding
-    admitting.clients.identifies = lambda: identifies
-    admitting.clients.homes_keep_wills = lambda: True
+    admitting.clients.openings.identifies = lambda: identifies
+    admitting.clients.openings.homes_keep_wills = lambda: True
     admitting.user = user
     client = admitting.connecting(clean=not lasts, expiry_s=60 if lasts else 0)
     [(_, opening, _)] = admitting.home.asked
@@ -448,7 +446,7 @@ def test_a_client_id_of_another_user_is_refused(admitting: Admitting, version: i
 
 
 def test_another_users_connection_here_stays_though_its_home_is_new(admitting: Admitting) -> None:
-    admitting.clients.identifies = lambda: True
+    admitting.clients.openings.identifies = lambda: True
     admitting.user = b"jo"
     client = admitting.connecting()
     admitting.answer(client, 7)

@@ -48,31 +48,43 @@ class Hosted:
         self.log = RouteLog()
         self.version = ClusterVersion()
         submit, reason_of = self.log.submit, WriteReasons(SYSTEM).of
-        node: Any = SimpleNamespace(
-            access=None,
-            cluster=SimpleNamespace(nodes_table={}, version=self.version),
-            delivery=SimpleNamespace(slots=SimpleNamespace()),
-            filters=SimpleNamespace(
-                exclusive=ExclusiveClaims(
-                    "me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True
-                )
-            ),
-            homes=SimpleNamespace(crowd=None, takers=None),
-            retained=SimpleNamespace(),
-            retaining=SimpleNamespace(caught_up=lambda: None),
-            flush_soon=lambda: None,
-            spawn=asyncio.ensure_future,
-            rlog=SimpleNamespace(
-                submit=lambda shard, ops: self.log.submit(ops),
-                tables=SimpleNamespace(routes=RouteTable(ROUTES), alarms={}),
-            ),
-            holders=self.log.holders,
-            reason_of=reason_of,
-            slot_peers=SlotPeers([], SlotDispatcher()),
-        )
+        claims = ExclusiveClaims("me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True)
         router = Router(Counters(), 1 << 20)
-        self.hosting = DurableHost(node, Disk(Redis()), router, {"default": Limits()}, SYSTEM)
-        self.shares = node.remote_shares = RemoteShares(router, "me@0", self.hosting.share_written)
+        self.shares = RemoteShares(router, "me@0")
+        self.routes = RemoteRoutes(router, "me@0", lambda _: None)
+        table = RouteTable(ROUTES)
+        parts: dict[str, Any] = {
+            "cluster": SimpleNamespace(nodes_table={}, version=self.version, epoch=None, incarnation="me@0"),
+            "delivery": SimpleNamespace(slots=SimpleNamespace()),
+            "rlog": SimpleNamespace(
+                submit=lambda shard, ops: self.log.submit(ops),
+                tables=SimpleNamespace(
+                    routes=SimpleNamespace(nodes=self.log.holders, rows_of=table.rows_of), alarms={}
+                ),
+            ),
+            "homes": SimpleNamespace(crowd=None, takers=None, floor=None),
+            "filters": SimpleNamespace(exclusive=claims),
+            "quotas": SimpleNamespace(usage=None),
+            "retaining": SimpleNamespace(caught_up=lambda: None),
+        }
+        self.hosting = DurableHost(
+            Disk(Redis()),
+            {"default": Limits()},
+            SYSTEM,
+            reason_of=reason_of,
+            router=router,
+            slot_peers=SlotPeers([], SlotDispatcher()),
+            remote=self.routes,
+            shares=self.shares,
+            access=cast(Any, None),
+            hooking=cast(Any, None),
+            sys_topics=cast(Any, None),
+            retained=cast(Any, SimpleNamespace()),
+            publish=lambda left, accepted: None,
+            flush=lambda: None,
+            spawn=asyncio.ensure_future,
+            **parts,
+        )
         self.shares.go_live()
         self.session = Home().opened()
         self.slot = OwnedSlot(SLOT, 0, "", cast(SlotJournal, self.session.journal), cast(DueWills, SimpleNamespace()))
@@ -119,7 +131,7 @@ async def test_a_route_goes_with_the_last_who_wants_it(hosted: Hosted) -> None:
 async def test_a_route_that_a_former_home_deletes_late_is_written_again(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     hosted.log.rows[b"a/#"].discard(OWNER)
-    hosted.hosting.route_deleted(SLOT, b"a/#")
+    hosted.hosting.routes.route_deleted(SLOT, b"a/#")
     await asyncio.sleep(0)
     await hosted.log.answer()
     assert hosted.log.holders(b"a/#") == {OWNER}
@@ -127,9 +139,9 @@ async def test_a_route_that_a_former_home_deletes_late_is_written_again(hosted: 
 
 async def test_a_route_that_nobody_wants_stays_deleted(hosted: Hosted) -> None:
     subscription = await hosted.subscribe(b"a/#")
-    hosted.hosting.route_deleted(SLOT, b"b/#")
-    hosted.hosting.route_deleted(SLOT + 1, b"a/#")
-    hosted.hosting.route_deleted(SLOT, b"a/#")
+    hosted.hosting.routes.route_deleted(SLOT, b"b/#")
+    hosted.hosting.routes.route_deleted(SLOT + 1, b"a/#")
+    hosted.hosting.routes.route_deleted(SLOT, b"a/#")
     hosted.unsubscribe(subscription)
     await hosted.log.answer()
     await asyncio.sleep(0)
@@ -140,7 +152,7 @@ async def test_a_route_that_nobody_wants_stays_deleted(hosted: Hosted) -> None:
 async def test_a_slot_that_went_has_its_routes_written_by_its_next_home(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     hosted.hosting.slot_gone(SLOT)
-    hosted.hosting.route_deleted(SLOT, b"a/#")
+    hosted.hosting.routes.route_deleted(SLOT, b"a/#")
     hosted.hosting.unrouted_slot(SLOT, b"c", [])
     await asyncio.sleep(0)
     assert hosted.log.waiting() == 0
@@ -233,7 +245,7 @@ async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_h
 async def test_members_that_a_bootstrap_did_not_bring_are_written_again(shared: Shared) -> None:
     await shared.subscribe(GROUP)
     shared.shares.swap(shared.shares.fresh())
-    shared.hosting.routes_swapped()
+    shared.hosting.routes.swapped()
     await shared.write()
     assert shared.row() == (1, 0)
 
@@ -255,9 +267,8 @@ async def rest() -> None:
 async def test_a_route_that_a_bootstrap_did_not_bring_is_written_again(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     await hosted.subscribe(b"b/#")
-    routes = RemoteRoutes(Router(Counters(), 1 << 20), "me@0", lambda _: None, on_swap=hosted.hosting.routes_swapped)
     hosted.log.rows = {b"b/#": {OWNER}}
-    routes.swap(routes.fresh())
+    hosted.routes.swap(hosted.routes.fresh())
     await rest()
     assert hosted.log.waiting() == 1
     await hosted.log.answer()
@@ -267,7 +278,7 @@ async def test_a_route_that_a_bootstrap_did_not_bring_is_written_again(hosted: H
 async def test_a_route_that_could_not_be_written_is_tried_again(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     hosted.log.rows.clear()
-    hosted.hosting.route_deleted(SLOT, b"a/#")
+    hosted.hosting.routes.route_deleted(SLOT, b"a/#")
     await rest()
     await hosted.log.answer(applied=False)
     hosted.hosting.try_again()

@@ -23,7 +23,6 @@ from flockmq.protocol.channel import Channel
 from flockmq.protocol.ports import ALLOWED, PUBLISH, SUBSCRIBE
 from flockmq.protocol.principal import Principal
 from flockmq.protocol.publisher import Publisher
-from flockmq.protocol.subscribe import SubscribeRequest
 from unit.broker.protocol.harness import Client, Node, Port, publish
 
 SLOW = Rules([RuleSettings(permit="deny", topics=("#",), username=f"nobody-{number}*") for number in range(400)])
@@ -44,7 +43,7 @@ class Judged(Port):
         self.judged_again: list[Channel] = []
         self.standing = SimpleNamespace(changes=0, judge_now=self.judged_again.append)
         reactor = SimpleNamespace(soon=self._soon, failed=self._failed)
-        self.resting_here = JudgingQueue(self.judging, cast(Any, self.standing), cast(Any, reactor))
+        self.judge = JudgingQueue(self.judging, cast(Any, self.standing), cast(Any, reactor))
         self.node: Node
         self.turns: list[int] = []
 
@@ -58,14 +57,6 @@ class Judged(Port):
 
     def _failed(self, channel: Client) -> None:
         raise AssertionError
-
-    def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
-    ) -> int:
-        return self.resting_here.authorize(channel, action, topic, qos, retain, done)
-
-    def rests(self, subscribing: SubscribeRequest) -> bool:
-        return self.resting_here.rests(subscribing)
 
     async def until(self, is_done: Callable[[], bool]) -> None:
         """Note each turn."""

@@ -12,7 +12,6 @@ from flockmq.bounds import PLUGIN_FAILURES_MAX
 from flockmq.config.plugin_settings import AutoSubscribeSettings, RewriteSettings
 from flockmq.errors import ConfigError
 from flockmq.mqtt import encode, frame
-from flockmq.mqtt.message import Publish
 from flockmq.mqtt.packets import Connect, ConnectWill
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
@@ -40,7 +39,7 @@ class Hooked(Port):
         self.node = Node()
         self.node.port = self.node.serving(self)
         self.router = self.node.router
-        self.hooking = PluginHooks(self.router, Plugins(()), rewrite, auto)
+        self.hooking = self.hooks = PluginHooks(self.router, Plugins(()), rewrite, auto)
         self.plugin = self.hooking.hooks.plugins["p"] = Record("p", "1")
 
     def hook(
@@ -76,18 +75,6 @@ class Hooked(Port):
     ) -> int:
         verdict = self.hooking.authorize(channel, action, *unwrap(topic), qos, retain)
         return super().authorize(channel, action, topic, qos, retain, done) if verdict is None else verdict
-
-    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
-        return self.hooking.intercept(channel, message)
-
-    def subscribing(self, channel: Channel, request: object) -> bytes:
-        return self.hooking.subscribing(channel, request)  # type: ignore[arg-type]
-
-    def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
-        self.hooking.subscribed(channel, filter, qos)
-
-    def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
-        return self.hooking.unsubscribing(channel, filter)
 
     def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
         reasons = super().unsubscribe(channel, session, filters)

@@ -88,7 +88,7 @@ async def test_a_route_that_is_given_up_while_it_can_not_be_written_is_not_writt
         written.extend(key for _, _, _, key, _ in ops)
 
     router, rlog = SimpleNamespace(has_local=wanted.__contains__), SimpleNamespace(write=write)
-    node = cast(Node, SimpleNamespace(incarnation=me, router=router, rlog=rlog))
+    node = cast(Node, SimpleNamespace(cluster=SimpleNamespace(incarnation=me), router=router, rlog=rlog))
     await rejoining._until_logged(partial(rejoining._write_wanted, node, sorted(wanted)))
     assert written == [ROUTES.put((b"kept", me), None)[3]]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flockmq.durable.session_table import SessionTable
+from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Auth, Connect, SubscribeEntry
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.ports import ALLOWED, NodePort
+from flockmq.protocol.ports import ALLOWED, AccessPort, FiltersPort, HookPort, JudgePort, NodePort
 from flockmq.protocol.publish_queue import Inbound
 from flockmq.protocol.publisher import Publisher
 from flockmq.protocol.subscribe import SubscribeRequest
@@ -44,12 +44,77 @@ class Client(Channel):
         return taken
 
 
+class _Access(AccessPort):
+    def __init__(self, port: Port) -> None:
+        self.port = port
+
+    def admit(self, channel: Channel, connect: Connect) -> None:
+        self.port.admit(channel, connect)
+
+    def continued(self, channel: Channel, packet: Auth) -> None:
+        self.port.continued(channel, packet)
+
+    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+        return self.port.denied(channel, action, topic)
+
+
+class _Judge(JudgePort):
+    def __init__(self, port: Port) -> None:
+        self.port = port
+
+    def authorize(
+        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+    ) -> int:
+        return self.port.authorize(channel, action, topic, qos, retain, done)
+
+    def rests(self, subscribing: SubscribeRequest) -> bool:
+        return self.port.rests(subscribing)
+
+
+class _Hooks(HookPort):
+    def __init__(self, port: Port) -> None:
+        self.port = port
+
+    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
+        return self.port.intercept(channel, message)
+
+
+class _Filters(FiltersPort):
+    def __init__(self, port: Port) -> None:
+        self.port = port
+
+    def is_routed(self, filter: bytes) -> bool:
+        return False
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        self.port.claim(filters, done)
+
+    def unrouted(self, filters: list[bytes]) -> None:
+        self.port.dropped += filters
+
+
+class _Ends(SessionEnds):
+    def __init__(self, port: Port) -> None:
+        self.port = port
+
+    def publish(self, will: Will, session: LocalSession) -> None:
+        self.port.published.append(will.message)
+
+    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
+        self.port.filters.unrouted(filters)
+
+    def session_ended(self, session: LocalSession) -> None:
+        self.port.session_ended(session)
+
+
 class Port(NodePort):
-    """`hold` keeps claims, routes and logged writes back; `verdicts` are by topic, so many `judged_a_turn`; `taken` are
-    exclusive filters that another client has, and what it hears of them.
+    """Tests replace methods of its parts here. `hold` keeps claims, routes and logged writes back; `verdicts` are by
+    topic, so many `judged_a_turn`; `taken` are exclusive filters that another client has, and what it hears of them.
     """
 
     def __init__(self) -> None:
+        super().__init__(_Access(self), _Judge(self), _Hooks(self), _Filters(self))
+        self.session_ends = _Ends(self)
         self.router: Router
         self.sessions: SessionTable
         self.hold = False
@@ -63,7 +128,7 @@ class Port(NodePort):
         self.sessions_gone: list[bytes] = []
         self.unanswered: list[SubscribeRequest] = []
         self.claims: list[list[bytes]] = []
-        self.claiming: list[SubscribeRequest] = []
+        self.claiming: list[Callable[[dict[bytes, int]], None]] = []
         self.taken: dict[bytes, int] = {}
         self.inbound: list[Inbound] = []
         self.dropped: list[bytes] = []
@@ -114,24 +179,18 @@ class Port(NodePort):
     def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
         return self.sessions.unsubscribe(session, filters)
 
-    def claim(self, subscribing: SubscribeRequest, filters: list[bytes]) -> None:
+    def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         self.claims.append(filters)
         if self.hold:
-            self.claiming.append(subscribing)
+            self.claiming.append(done)
         else:
-            subscribing.claimed({filter: self.taken[filter] for filter in filters if filter in self.taken})
-
-    def is_routed(self, filter: bytes) -> bool:
-        return False
+            done({filter: self.taken[filter] for filter in filters if filter in self.taken})
 
     def routed(self, subscribing: SubscribeRequest) -> None:
         if self.hold:
             self.unanswered.append(subscribing)
         else:
             subscribing.finish(0)
-
-    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
-        self.dropped += filters
 
     def remember(self, inbound: Inbound) -> None:
         if self.hold:
@@ -144,9 +203,6 @@ class Port(NodePort):
             self.inbound.append(inbound)
         else:
             inbound.logged(0)
-
-    def publish(self, will: Will, session: LocalSession) -> None:
-        self.published.append(will.message)
 
     def send_retained(self, subscriptions: list[Held], saw_all: bool) -> None:
         self.given += subscriptions
@@ -186,7 +242,7 @@ class Node:
     def serving(self, port: Port) -> Port:
         """The port knows the router and has the sessions."""
         port.router = self.router
-        port.sessions = SessionTable(self.router, port)
+        port.sessions = SessionTable(self.router, port.session_ends)
         return port
 
     def turn(self) -> None:

@@ -49,7 +49,7 @@ def test_nothing_is_delivered_nor_read_before_the_claim_is_decided(node: Node) -
     node.feed(node.client("p"), publish(4, "t/1", "early"))
     assert client.packets() == []
     node.port.hold = False
-    node.port.claiming[0].claimed({})
+    node.port.claiming[0]({})
     node.turn()
     suback, unsuback = client.packets()
     assert (suback[-1], unsuback[-1]) == (1, Reason.SUCCESS)
@@ -77,7 +77,7 @@ def test_a_claim_that_is_granted_to_who_is_gone_is_given_back(node: Node) -> Non
     node.port.hold = True
     node.subscribe(client, (FILTER.decode(), 1), ("$exclusive/x", 1))
     client.lost()
-    node.port.claiming[0].claimed({b"$exclusive/x": Reason.QUOTA_EXCEEDED})
+    node.port.claiming[0]({b"$exclusive/x": Reason.QUOTA_EXCEEDED})
     assert node.port.dropped == [FILTER]
 
 

@@ -36,7 +36,7 @@ class Served:
     def serve(self, port: Port) -> None:
         """From now on new clients have this port."""
         port.router = self.router
-        port.sessions = SessionTable(self.router, port)
+        port.sessions = SessionTable(self.router, port.session_ends)
         self.port = self.engine.port = port
 
     def __enter__(self) -> Self:

@@ -1,0 +1,48 @@
+"""The cluster's alarms as a node shows them: those in the log, and the one that can't be there, for Redis is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from flockmq.clock import Clock
+from flockmq.management.view import REDIS_AWAY, AlarmRow
+from flockmq.membership.readiness import OWN_AWAY, Readiness
+from flockmq.rlog.rlog import Rlog
+from flockmq.telemetry.sample import Sample
+
+_WAITS: Final = "what is subscribed to, and what is for sessions that last, waits"
+
+
+class Alarms:
+    """A `management.view.AlarmsView`."""
+
+    def __init__(self, rlog: Rlog, fitness: Readiness, clock: Clock) -> None:
+        self._rlog = rlog
+        self._fitness = fitness
+        self._clock = clock
+
+    def rows(self) -> Sequence[AlarmRow]:
+        """The oldest first."""
+        rows = [
+            AlarmRow(name=name, since_s=alarm.since_s, text=alarm.text)
+            for name, alarm in self._rlog.tables.alarms.items()
+        ]
+        return sorted([*rows, *self._redis_away()], key=lambda row: row.since_s)
+
+    def _redis_away(self) -> Iterator[AlarmRow]:
+        if not self._rlog.hears_redis() and not self._fitness.is_cut_off:
+            since_s = self._clock.wall() - self._rlog.unheard_s()
+            text = f"no node reaches Redis, or one of its servers: {_WAITS}; look at Redis"
+            if own_trouble := self._fitness.own_trouble():
+                text = f"{OWN_AWAY}: {_WAITS}; {own_trouble}"
+            yield AlarmRow(name=REDIS_AWAY, since_s=since_s, text=text)
+
+    def samples(self) -> Iterator[Sample]:
+        yield Sample("flockmq_alarms", len(self.rows()))
+
+    async def end(self, name: str) -> bool:
+        is_there = self._rlog.tables.alarms.get(name) is not None
+        if is_there:
+            await self._rlog.end_alarm(name)
+        return is_there

@@ -1,0 +1,161 @@
+"""What /metrics and $SYS show of a node, part by part. A part that has numbers of its own says them itself.
+
+Every call answers at once, from memory. Each number's name is in telemetry's catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from flockmq.delivery.delivery import Delivery
+from flockmq.delivery.slot_sender import SlotSender
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.views import traffic_by_node
+from flockmq.node.durable_host import DurableHost
+from flockmq.node.redis_shortage import RedisShortage
+from flockmq.publishing.delayed import Delayed
+from flockmq.publishing.retained_feed import RetainedFeed
+from flockmq.publishing.unattended import Unattended
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.shards import SHARDS
+from flockmq.routes.own_filters import OwnFilters
+from flockmq.routing.router import Router
+from flockmq.session_rpc.server import SessionRpcServer
+from flockmq.telemetry.counters import Counters
+from flockmq.telemetry.sample import Sample, Samples
+from flockmq.transport.reactor import Reactor
+
+
+class NodeMetrics:
+    """`parts`: each gives its own numbers."""
+
+    def __init__(self) -> None:
+        self.parts: Sequence[Samples] = ()
+
+    def samples(self) -> list[Sample]:
+        return [sample for part in self.parts for sample in part()]
+
+
+def client_samples(reactor: Reactor, counters: Counters) -> Iterator[Sample]:
+    yield Sample("flockmq_sessions", counters.connections + counters.sessions_away)
+    for listener in reactor.listeners.values():
+        yield Sample("flockmq_listener_connections", listener.connections, (listener.name,))
+    yield Sample("flockmq_queue_length", reactor.unauthenticated_bytes(), ("unauthenticated_bytes",))
+
+
+def subscription_samples(router: Router, filters: OwnFilters, host: DurableHost | None) -> Iterator[Sample]:
+    shared, exclusive = router.shared, len(filters.exclusive)
+    groups, members = set(shared.groups), shared.members()
+    yield Sample("flockmq_filter_shapes", router.local.shapes, ("connected",))
+    yield Sample("flockmq_filter_shapes", router.remote.shapes, ("routed",))
+    if host is not None:
+        yield Sample("flockmq_filter_shapes", host.router.local.shapes, ("home",))
+        groups.update(share_filter for by_filter in host.router.groups.values() for share_filter in by_filter)
+        members += host.router.members()
+        exclusive += len(host.claims)
+    yield Sample("flockmq_shared_groups", len(groups))
+    yield Sample("flockmq_shared_subscriptions", members)
+    yield Sample("flockmq_exclusive_subscriptions", exclusive)
+
+
+def message_samples(
+    rlog: Rlog, router: Router, retained: RetainedFeed, delayed: Delayed, unattended: Unattended
+) -> Iterator[Sample]:
+    yield Sample("flockmq_retained_messages", len(retained.index))
+    yield Sample("flockmq_delayed_messages", len(rlog.tables.delayed))
+    yield Sample("flockmq_delayed_bytes", rlog.tables.delayed.bytes)
+    yield Sample("flockmq_delayed_published", delayed.published)
+    yield Sample("flockmq_queue_length", len(unattended), ("offered_messages",))
+    yield Sample("flockmq_queue_length", unattended.waiting_bytes, ("offered_bytes",))
+    yield Sample("flockmq_queue_length", router.held.bytes, ("held_bytes",))
+
+
+def client_id_samples(homes: SessionRpcServer) -> Iterator[Sample]:
+    """What this node, and the owners of client ids, have to say to one another."""
+    yield Sample("flockmq_queue_length", homes.attaching, ("attaches",))
+    yield Sample("flockmq_queue_length", len(homes.guests), ("home_wills",))
+    yield Sample("flockmq_queue_length", homes.guests.waiting_bytes, ("home_wills_bytes",))
+    yield Sample("flockmq_home_wills_dropped", homes.guests.dropped)
+    for why, notes in homes.dropped():
+        yield Sample("flockmq_home_notes_dropped", notes, (why,))
+
+
+def delivery_samples(delivery: Delivery) -> Iterator[Sample]:
+    """Messages on their way to other nodes."""
+    yield Sample("flockmq_queue_length", delivery.nodes.resend_messages, ("resend_messages",))
+    yield Sample("flockmq_forward_dropped_bytes", delivery.nodes.dropped_bytes)
+    yield Sample("flockmq_link_late_bytes", delivery.late_bytes)
+
+
+def slot_message_samples(lanes: SlotSender, shortage: RedisShortage) -> Iterator[Sample]:
+    """Messages on their way to sessions that last."""
+    yield Sample("flockmq_courier_messages", lanes.waiting_messages)
+    yield Sample("flockmq_courier_bytes", lanes.waiting_bytes)
+    yield Sample("flockmq_courier_parked_messages", lanes.parked_messages)
+    yield Sample("flockmq_courier_stuck_bytes", lanes.stuck_bytes)
+    yield Sample("flockmq_courier_congested_lanes", lanes.congested - lanes.crowded_slots)
+    yield Sample("flockmq_courier_crowded_slots", lanes.crowded_slots)
+    yield Sample("flockmq_courier_dropped_bytes", lanes.dropped_bytes)
+    yield Sample("flockmq_redis_short", shortage.is_on)
+    yield Sample("flockmq_messages_refused_short", shortage.refused + lanes.refused)
+
+
+def session_samples(host: DurableHost | None) -> Iterator[Sample]:
+    """Sessions that last, and run here."""
+    residents = None if host is None else host.residents
+    yield Sample("flockmq_sessions_crowded", 0 if residents is None else len(residents.crowds))
+    yield Sample("flockmq_sessions_persistent", 0 if residents is None else len(residents))
+    if host is not None:
+        slots, store = host.residents.holding.slots.values(), host.store
+        yield Sample("flockmq_home_slots", len(slots))
+        yield Sample("flockmq_home_slots_loading", sum(not slot.loaded for slot in slots))
+        yield Sample("flockmq_home_wills", sum(len(slot.wills) for slot in slots))
+        yield Sample("flockmq_home_intake_bytes", host.intake.waiting_bytes)
+        yield Sample("flockmq_home_store_queue_bytes", store.queued_bytes)
+        yield Sample("flockmq_home_store_commits", store.commits)
+        yield Sample("flockmq_home_store_bytes", store.committed_bytes)
+        yield Sample("flockmq_home_store_retries", store.retries)
+        yield Sample("flockmq_home_store_redis_full", store.redis_full)
+        for address, room in store.rooms().items():
+            yield Sample("flockmq_redis_memory_bytes", room.memory.used, (address,))
+            yield Sample("flockmq_redis_memory_max_bytes", room.memory.limit, (address,))
+
+
+def log_samples(rlog: Rlog, cluster: Cluster) -> Iterator[Sample]:
+    """What Mria calls them, in our log."""
+    yield Sample("flockmq_routes", len(rlog.tables.routes))
+    yield Sample("flockmq_queue_length", rlog.pending_bytes, ("log_pending_bytes",))
+    yield Sample("flockmq_rlog_redis_lost_data", rlog.redis_lost_data)
+    yield Sample("flockmq_rlog_digest_mismatches", rlog.digest_mismatches)
+    for shard in SHARDS:
+        stats = rlog.stats(shard)
+        yield Sample("flockmq_rlog_bootstrap_time_seconds", stats.bootstrap_s, (shard,))
+        yield Sample("flockmq_rlog_bootstrap_num_keys", stats.bootstrap_rows, (shard,))
+        yield Sample("flockmq_rlog_message_queue_len", stats.unapplied, (shard,))
+        yield Sample("flockmq_rlog_replayq_len", stats.replaying, (shard,))
+        if cluster.is_core:
+            yield Sample("flockmq_rlog_last_intercepted_trans", stats.appended, (shard,))
+            yield Sample("flockmq_rlog_server_mql", stats.appends_waiting, (shard,))
+    if cluster.is_core and (status := cluster.status_of(cluster.incarnation)) is not None:
+        yield Sample("flockmq_rlog_weight", status.weight)
+        yield Sample("flockmq_rlog_replicants", status.replicants)
+
+
+def cluster_samples(cluster: Cluster) -> Iterator[Sample]:
+    yield Sample("flockmq_stale", cluster.freshness.is_stale)
+    yield Sample("flockmq_cluster_version", cluster.version.current)
+    yield Sample("flockmq_redis_cut_off", cluster.fitness.is_cut_off)
+    yield Sample("flockmq_clock_off_seconds", cluster.time.off_s)
+    yield Sample("flockmq_cluster_time_jumps", cluster.time.jumps)
+    yield Sample("flockmq_events_dropped", cluster.events.buffer.dropped)
+    for why, lost_bytes in cluster.events.lost_bytes.items():
+        yield Sample("flockmq_events_lost_bytes", lost_bytes, (why,))
+    links, tunnels = cluster.mesh.links(), cluster.mesh.tunnels
+    yield Sample("flockmq_tunnelled_links", sum(bool(link.through) for link in links))
+    yield Sample("flockmq_tunnel_queue_bytes", sum(link.tunnelled_bytes for link in links))
+    yield Sample("flockmq_relayed_tunnels", tunnels.relayed)
+    yield Sample("flockmq_relayed_bytes", tunnels.relayed_bytes)
+    for peer, traffic in traffic_by_node(links).items():
+        yield Sample("flockmq_link_sent_bytes", traffic.sent_bytes, (peer,))
+        yield Sample("flockmq_link_received_bytes", traffic.received_bytes, (peer,))
+        yield Sample("flockmq_link_queue_bytes", traffic.queue_bytes, (peer,))

@@ -1,0 +1,184 @@
+"""Routes, and counts of members of shared subscriptions, of the slots that run here. Only cores have some.
+
+What always holds: a route of a slot is in the log while a session of the slot that runs here wants it. It is deleted
+when it is durable that none wants it any more. It is written again if a former owner of the slot deletes it late, or if
+it couldn't be written. How many members of shared subscriptions a slot has is in the log likewise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from typing import Protocol
+
+from flockmq.bounds import REJOIN_SLICE_FILTERS
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_shared, matching
+from flockmq.rlog.rlog import ReasonOf
+from flockmq.rlog.route_table import RouteTable
+from flockmq.routes.claims import Submit
+from flockmq.routes.own_routes import OwnRoutes, Worst
+from flockmq.routes.remote_routes import slot_owner
+from flockmq.routes.shared_members import OwnShares
+from flockmq.routes.stale_routes import StaleRoutes, WantedRoutes
+from flockmq.routing.shared_groups import Group
+
+
+class SlotFilters(WantedRoutes, Protocol):
+    """What `DurableRouter` knows."""
+
+    groups: dict[int, dict[bytes, Group]]
+
+    def count(self, slot: int, share_filter: bytes) -> tuple[int, int]: ...
+
+
+Members = Callable[[bytes, str], tuple[int, int]]
+"""How many members of a shared subscription the log says that another owner has: (connected, away)."""
+
+
+class SlotRoutes:
+    """`runs_here`: the slot does, and is loaded. `table` gives the log's routes, which a bootstrap replaces. `spawn`
+    runs what takes turns."""
+
+    def __init__(
+        self,
+        router: SlotFilters,
+        runs_here: Callable[[int], bool],
+        submit: Submit,
+        reason_of: ReasonOf,
+        table: Callable[[], RouteTable],
+        members: Members,
+        spawn: Callable[[Awaitable[None]], object],
+    ) -> None:
+        self._router = router
+        self._runs_here = runs_here
+        self._submit = submit
+        self._table = table
+        self._reason_of = reason_of
+        self._members = members
+        self._spawn = spawn
+        self._soon = asyncio.get_running_loop().call_soon
+        self._routes: dict[int, OwnRoutes] = {}
+        self._shares: dict[int, OwnShares] = {}
+        self._misses = False
+        """A route that is wanted couldn't be written."""
+        self._stale = StaleRoutes(table, router, runs_here, self._delete_stale)
+
+    # What the sessions of a slot ask.
+
+    def put(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
+        """Have the log route what isn't routed to the slot yet: `done` gets the worst reason code."""
+        routes, shares = self._routes_of(slot), self._shares_of(slot)
+        shared = [filter for filter in filters if is_shared(filter) and not shares.has(filter)]
+        others = [matching(f) for f in filters if not is_shared(f) and not routes.has(matching(f))]
+        both = Worst(2, done)
+        if shared:
+            shares.put(shared, both.done)
+        else:
+            both.done(Reason.SUCCESS)
+        if others:
+            routes.put(others, both.done)
+        else:
+            both.done(Reason.SUCCESS)
+
+    def keep(self, slot: int, filters: list[bytes]) -> None:
+        """`put`, for nobody who waits, and so would ask again."""
+        self.put(slot, filters, self._kept)
+
+    def _kept(self, reason: int) -> None:
+        if reason >= 0x80:
+            self._misses = True
+
+    def delete(self, slot: int, filters: list[bytes]) -> None:
+        """Those of them that no session of the slot wants."""
+        routes = self._routes.get(slot)
+        ordinary = [matching(filter) for filter in filters if not is_shared(filter)]
+        gone = [filter for filter in ordinary if not self._is_wanted(slot, filter)]
+        if gone and routes is not None:
+            routes.delete(gone)
+
+    def slot_gone(self, slot: int) -> None:
+        self._routes.pop(slot, None)
+        if (shares := self._shares.pop(slot, None)) is not None:
+            shares.stop()
+
+    def members_changed(self, slot: int, share_filter: bytes) -> None:
+        if slot in self._shares:
+            self._shares[slot].changed(share_filter)
+
+    def members_missing(self, slot: int, share_filter: bytes) -> None:
+        """Somebody thinks that there are some. Of a slot whose sessions aren't all here that may be true."""
+        if self._runs_here(slot):
+            self._shares_of(slot).doubt(share_filter)
+
+    # What the log says. Amid an entry.
+
+    def route_deleted(self, slot: int, filter: bytes) -> None:
+        if self._is_wanted(slot, filter) and slot in self._routes:
+            self._soon(self._route_anew, slot, filter)
+
+    def share_written(self, slot: int, share_filter: bytes) -> None:
+        """The log has another number of members than before."""
+        counts = self._members(share_filter, slot_owner(slot))
+        if slot in self._shares and counts != self._router.count(slot, share_filter):
+            self._shares[slot].doubt(share_filter)
+
+    def swapped(self) -> None:
+        """After a bootstrap nobody says which routes went: look for all that are wanted."""
+        self._misses = False
+        self._soon(self._look_soon)
+
+    def try_again(self) -> None:
+        """What was in doubt, or couldn't be written, when the log was away; and what a former owner left."""
+        for routes in self._routes.values():
+            routes.delete_again()
+        if self._misses:
+            self.swapped()
+        self._spawn(self._stale.look())
+
+    # Inside.
+
+    def _look_soon(self) -> None:
+        self._spawn(self._look())
+
+    async def _look(self) -> None:
+        wanted = list(self._router.wanted)
+        for first in range(0, len(wanted), REJOIN_SLICE_FILTERS):
+            for slot, filter in wanted[first : first + REJOIN_SLICE_FILTERS]:
+                if (routes := self._routes.get(slot)) is not None and not routes.has(filter):
+                    self._route_anew(slot, filter)
+            await asyncio.sleep(0)
+        shared = [(slot, share_filter) for slot, by_filter in self._router.groups.items() for share_filter in by_filter]
+        for first in range(0, len(shared), REJOIN_SLICE_FILTERS):
+            for slot, share_filter in shared[first : first + REJOIN_SLICE_FILTERS]:
+                self.share_written(slot, share_filter)
+            await asyncio.sleep(0)
+
+    def _route_anew(self, slot: int, filter: bytes) -> None:
+        if self._is_wanted(slot, filter) and slot in self._routes:
+            self._routes[slot].put([filter], self._kept)
+
+    def _delete_stale(self, slot: int, filters: list[bytes]) -> None:
+        self._routes_of(slot).delete(filters)
+
+    def _routes_of(self, slot: int) -> OwnRoutes:
+        routes = self._routes.get(slot)
+        if routes is None:
+            is_wanted = partial(self._is_wanted, slot)
+            routes = OwnRoutes(slot_owner(slot), self._submit, self._holders, is_wanted, self._reason_of)
+            self._routes[slot] = routes
+        return routes
+
+    def _shares_of(self, slot: int) -> OwnShares:
+        shares = self._shares.get(slot)
+        if shares is None:
+            count = partial(self._router.count, slot)
+            shares = self._shares[slot] = OwnShares(slot_owner(slot), self._submit, count, self._reason_of)
+        return shares
+
+    def _holders(self, filter: bytes) -> Collection[str]:
+        return self._table().nodes(filter)
+
+    def _is_wanted(self, slot: int, filter: bytes) -> bool:
+        return (slot, filter) in self._router.wanted

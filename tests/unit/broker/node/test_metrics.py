@@ -1,0 +1,42 @@
+"""Numbers of sessions that last: each has its entry in the catalogue, and says what waits where."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from flockmq.delivery.slot_sender import SlotSender
+from flockmq.mqtt.message import publication
+from flockmq.node.metrics import session_samples, slot_message_samples
+from flockmq.routing.targets import SlotSet
+from flockmq.telemetry.metrics import FAMILIES
+
+
+def shown(hosting: Any) -> dict[str, float]:
+    lanes = SlotSender([], "r@1", lambda core: None, lambda lane: None, lambda: None, lambda: 0.0)
+    lanes.put_acknowledged(SlotSet([3]), publication(4, 1, False, b"t", b"", b""), lambda: None)
+    shortage: Any = SimpleNamespace(is_on=True, refused=2)
+    samples = [*slot_message_samples(lanes, shortage), *session_samples(hosting)]
+    assert {sample.name for sample in samples} <= FAMILIES.keys()
+    return {sample.name: sample.value for sample in samples}
+
+
+def test_a_node_without_sessions_shows_what_it_sends_to_their_homes() -> None:
+    numbers = shown(None)
+    assert (numbers["flockmq_courier_messages"], numbers["flockmq_courier_parked_messages"]) == (1, 1)
+    assert numbers["flockmq_courier_bytes"] > 0
+    assert (numbers["flockmq_redis_short"], numbers["flockmq_messages_refused_short"]) == (1, 2)
+    assert "flockmq_home_slots" not in numbers
+
+
+def test_a_home_shows_what_waits_to_be_durable() -> None:
+    slots = {1: SimpleNamespace(loaded=True, wills=[0, 0]), 2: SimpleNamespace(loaded=False, wills=[])}
+    store = SimpleNamespace(queued_bytes=5, commits=6, committed_bytes=7, retries=8, redis_full=True, rooms=dict)
+    residents = type(
+        "Residents", (), {"__len__": lambda _: 9, "holding": SimpleNamespace(slots=slots), "crowds": [0, 0, 0]}
+    )()
+    numbers = shown(SimpleNamespace(residents=residents, store=store, intake=SimpleNamespace(waiting_bytes=4)))
+    assert numbers["flockmq_sessions_persistent"] == 9
+    assert numbers["flockmq_sessions_crowded"] == 3
+    home = {name: value for name, value in numbers.items() if name.startswith("flockmq_home_")}
+    assert list(home.values()) == [2, 1, 2, 4, 5, 6, 7, 8, 1]
