@@ -22,11 +22,12 @@ from typing import Final, NoReturn
 import msgspec
 import uvloop
 
-from flockmq import __version__, build, ctl, logs, tasks
+from flockmq import __version__, build, logs, tasks
 from flockmq.bench import options as bench_options
 from flockmq.config.layers import Setting
 from flockmq.config.schema import Config
 from flockmq.config.whole import DEFAULT_LISTENER, load
+from flockmq.ctl import command as ctl
 from flockmq.errors import UserError
 
 log = logging.getLogger(__name__)

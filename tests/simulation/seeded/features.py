@@ -12,7 +12,8 @@ from flockmq.delivery.node_sender import NodeSender
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import AccessControl
-from flockmq.node.node import DelayedHost, Node
+from flockmq.node.client_port import LocalSessionEnds
+from flockmq.node.left_messages import LeftMessages
 from flockmq.node.reauthorization import Reauthorization
 from flockmq.node.standing_subscriptions import StandingSubscriptions
 from flockmq.protocol.publish_queue import Inbound
@@ -47,10 +48,10 @@ def deal_anew(right: Function, fronts: RemoteSessions, inbound: Inbound, answer:
     right(fronts, inbound, messages.encode(messages.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
 
 
-@seeded(judge.SHARED_LOST, "shared", Node.session_ended, kinds=("kill redis",))
-def keep_from_others(right: Function, node: Node, session: Any) -> None:
+@seeded(judge.SHARED_LOST, "shared", LocalSessionEnds.session_ended, kinds=("kill redis",))
+def keep_from_others(right: Function, ends: LocalSessionEnds, session: Any) -> None:
     """What a member didn't acknowledge when its session ended goes to nobody."""
-    node.hooking.session_ended(session.client_id)
+    ends._hooking.session_ended(session.client_id)
 
 
 # --- exclusive --------------------------------------------------------------------------------------------------------
@@ -134,8 +135,8 @@ def look_at_the_last_second(
     return due
 
 
-@seeded(judge.NO_PROGRESS, "delayed", DelayedHost.caught_up)
-async def never_catch_up(right: Function, host: DelayedHost) -> bool:
+@seeded(judge.NO_PROGRESS, "delayed", LeftMessages.caught_up)
+async def never_catch_up(right: Function, left: LeftMessages) -> bool:
     """A leader waits for ever for what the leader before published."""
     return False
 

@@ -108,8 +108,7 @@ class AccessControl(AccessPort):
                 self._flush()
 
     def identifies(self) -> bool:
-        """Clients are asked who they are."""
-        return self.auth.chain.identifies or self._hooks.must_authenticate()
+        return identifies(self.auth, self._hooks)
 
     # Connecting.
 
@@ -374,6 +373,11 @@ class AccessControl(AccessPort):
             channel.will = None
             channel.router.counters.dropped_revoked += 1
         channel.close(Reason.NOT_AUTHORIZED)  # 0x8A isn't one of DISCONNECT's codes
+
+
+def identifies(auth: AuthService, hooks: AccessHooks) -> bool:
+    """Clients are asked who they are."""
+    return auth.chain.identifies or hooks.must_authenticate()
 
 
 def _nobody_stands(channel: Channel) -> None:

@@ -58,9 +58,9 @@ class LeftMessages:
         self._counters = router.counters
         self._warrants = warrants
         self._quotas = quotas
+        self._retaining = retaining
         self._dropped = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self.refuses = shortage.refuses
-        self.caught_up = retaining.caught_up
         self.delayed = Delayed(self, reason_of, cluster.time.clock, token_bytes, cluster.version.gate(2))
         self.unattended = Unattended(router, retaining.retain_left, self._delay_left, spawn, flush, clock.monotonic)
         self.publish = self.unattended.publish_due
@@ -119,6 +119,9 @@ class LeftMessages:
 
     def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         return self._rlog.submit(RETAINED, ops)
+
+    async def caught_up(self) -> bool:
+        return await self._retaining.caught_up()
 
     def drops(self, row: DelayedMessage) -> bool:
         """A delayed message that is due, which its client may not publish any more. Other services aren't asked:

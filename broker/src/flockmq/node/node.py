@@ -26,7 +26,7 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.views import LocalStatus
 from flockmq.mqtt.topics import exclusively
 from flockmq.node import metrics
-from flockmq.node.access_control import AccessControl
+from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms
 from flockmq.node.arrivals import Arrivals
 from flockmq.node.client_directory import ClientDirectory
@@ -122,9 +122,8 @@ class Node:
         cluster, rlog, router, soon = self.cluster, self.rlog, self.router, self.reactor.soon
         cluster_clock, has_authors = cluster.time.clock, cluster.version.gate(2)
         binds = any(limits.client_id_binding == TO_USER for limits in zones.values())
-        self.quotas = UserQuotas(
-            quotas, cluster, rlog, store, lambda: binds or self.access.identifies(), self._clock.monotonic
-        )
+        have_users = (lambda: True) if binds else partial(identifies, self._auth, self.hooking)
+        self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, self._clock.monotonic)
         self.shortage = RedisShortage(cluster, self.delivery.slots.lanes, rlog, store)
         self.retained = RetainedFeed(self.quotas.quotas.retained)
         self.retaining = RetainedLog(

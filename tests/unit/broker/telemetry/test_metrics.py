@@ -18,10 +18,7 @@ from flockmq.telemetry.sample import Sample
 
 
 class CountingNode:
-    """A node that is ready, has nothing else to say, and shows the samples it was given."""
-
-    def __init__(self, samples: Sequence[Sample] = ()) -> None:
-        self._samples = samples
+    """A node that is ready, and has nothing else to say."""
 
     def ready(self) -> tuple[bool, str]:
         return True, "ready"
@@ -47,12 +44,9 @@ class CountingNode:
             shards=[ShardStatus(shard="route", applied="1-7", lag_entries=3, lag_ms=250.0)],
         )
 
-    def samples(self) -> Sequence[Sample]:
-        return self._samples
-
 
 def scrape(*samples: Sample) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = metrics.exposition(metrics.registry(partial(samples_of, CountingNode(samples)))).decode()
+    text = metrics.exposition(metrics.registry(partial(samples_of, CountingNode(), lambda: samples))).decode()
     return {
         (found.name, tuple(sorted(found.labels.items()))): found.value
         for family in text_string_to_metric_families(text)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from flockmq import ctl
-from flockmq.ctl import KEY_VARIABLE, CtlError, _state
+from flockmq.ctl import command
+from flockmq.ctl.api import CtlError, Row
+from flockmq.ctl.credentials import KEY_VARIABLE
 from flockmq.errors import ConfigError
 from flockmq.management import alarms
 from unit.broker.management.harness import serving
@@ -24,10 +25,10 @@ Run = Callable[..., Any]
 async def run() -> AsyncIterator[Run]:
     """`flockmq ctl` at a node, with these arguments."""
     parser = argparse.ArgumentParser()
-    ctl.add_arguments(parser)
+    command.add_arguments(parser)
     async with serving(alarms.routes, alarms.ALARMS, AlarmedNode()) as http, http.get("/api/v5/alarms") as answer:
         url = str(answer.url.origin())
-        yield lambda *arguments: asyncio.to_thread(ctl.run, parser.parse_args(["--url", url, *arguments]))
+        yield lambda *arguments: asyncio.to_thread(command.run, parser.parse_args(["--url", url, *arguments]))
 
 
 async def test_alarms_are_listed_and_ended(
@@ -48,23 +49,6 @@ async def test_whom_to_trust_is_said_with_https_only(run: Run) -> None:
         await run("--cacert", "/nowhere", "alarms", "list")
 
 
-@pytest.mark.parametrize(
-    ("said", "state"),
-    [
-        ({"heard": False}, "unheard"),
-        ({"ready": True}, "ready"),
-        ({"draining": True}, "draining"),
-        ({}, "starting"),
-        ({"hears_redis": None}, "starting"),
-        ({"hears_redis": False}, "cut off from Redis"),
-        ({"hears_redis": True, "stale": True}, "stale"),
-        ({"hears_redis": False, "ready": True}, "ready, without Redis"),
-    ],
-)
-def test_the_state_of_a_node_says_why_it_is_not_ready(said: dict[str, Any], state: str) -> None:
-    assert _state({"heard": True, "ready": False, "draining": False} | said) == state
-
-
 @pytest.mark.parametrize("arguments", [("show",), ("list", "--clientid")])
 async def test_a_client_id_that_is_too_long_for_a_path_is_said_with_its_mend(
     run: Run, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -79,7 +63,7 @@ class Paged:
 
     taken = 0
 
-    def pages(self, path: str) -> Iterator[ctl.Row]:
+    def pages(self, path: str) -> Iterator[Row]:
         for number in itertools.count():
             self.taken += 1
             yield {"number": number}
@@ -90,11 +74,11 @@ def test_a_list_may_end_before_its_end(
     noun: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = Paged()
-    monkeypatch.setattr(ctl, "Api", lambda *_: api)
+    monkeypatch.setattr(command, "Api", lambda *_: api)
     monkeypatch.setenv(KEY_VARIABLE, "key")
     parser = argparse.ArgumentParser()
-    ctl.add_arguments(parser)
-    ctl.run(parser.parse_args([noun, "list", "--limit", "2"]))
+    command.add_arguments(parser)
+    command.run(parser.parse_args([noun, "list", "--limit", "2"]))
     assert capsys.readouterr().out == "number=0\nnumber=1\n"
     assert api.taken == 2
     for limit in ("0", "-1", "x"):

@@ -1,0 +1,45 @@
+"""`flockmq ctl cluster`: the nodes of the cluster."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from typing import Final
+
+from flockmq.ctl.api import Api, Row
+from flockmq.ctl.verbs import Verbs, add_status
+
+FIRST: Final = (
+    *("role", "version", "state", "leads", "connections", "slots"),
+    *("replicants", "writes_through", "unreachable"),
+)
+"""Columns behind the name. What else a node says of itself comes behind these."""
+_FOLDED: Final = frozenset(("heard", "ready", "draining", "stale", "hears_redis"))
+"""Into `state`."""
+_LEFT_OUT: Final = frozenset(("name", "incarnation", "host", "lag_entries"))
+
+
+def add(verbs: Verbs) -> None:
+    add_status(verbs, _status)
+
+
+def _status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    """A row a node, then one of the whole."""
+    whole = api.ask("GET", "/cluster", version="v5")
+    for node in whole["nodes"]:
+        known = {**node, "state": state(node)}
+        others = [name for name in known if name not in {*FIRST, *_FOLDED, *_LEFT_OUT}]
+        yield {"node": node["name"], **{name: known[name] for name in (*FIRST, *others)}}
+    yield {name: whole[name] for name in ("told_by", "stale", "leader", "slots_without_owner")}
+
+
+def state(node: Row) -> str:
+    if not node["heard"]:
+        return "unheard"
+    if node["draining"]:
+        return "draining"
+    if node.get("hears_redis") is False:
+        return "ready, without Redis" if node["ready"] else "cut off from Redis"
+    if node["ready"]:
+        return "ready"
+    return "stale" if node.get("stale") else "starting"
