@@ -19,12 +19,13 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from flockmq.bounds import ARGON2_MAX_KIB, ARGON2_MAX_PASSES, BCRYPT_MAX_ROUNDS, PBKDF2_MAX_ITERATIONS
 from flockmq.config.values import HttpUrl, Kind, RedisUrl, Seconds, Secret
 
 Timeout = Annotated[float, Meta(ge=0.1, le=60.0), Kind.DURATION]
 Interval = Annotated[float, Meta(ge=1.0, le=31_536_000.0), Kind.DURATION]
 Connections = Annotated[int, Meta(ge=1, le=1000)]
-Iterations = Annotated[int, Meta(ge=4096, le=10_000_000)]
+Iterations = Annotated[int, Meta(ge=4096, le=PBKDF2_MAX_ITERATIONS)]
 
 Permission = Literal["allow", "deny"]
 UserIdType = Literal["username", "clientid"]
@@ -50,8 +51,8 @@ class _Source(_Section, frozen=True, kw_only=True, tag_field="type"):
 class Argon2idSettings(_Section, frozen=True, kw_only=True, tag_field="name", tag="argon2id"):
     """By default the least that OWASP's Password Storage Cheat Sheet asks for: 19 MiB and 2 passes."""
 
-    memory_kib: Annotated[int, Meta(ge=8192, le=262_144)] = 19 * 1024
-    passes: Annotated[int, Meta(ge=1, le=16)] = 2
+    memory_kib: Annotated[int, Meta(ge=8192, le=ARGON2_MAX_KIB)] = 19 * 1024
+    passes: Annotated[int, Meta(ge=1, le=ARGON2_MAX_PASSES)] = 2
 
 
 class Pbkdf2Settings(_Section, frozen=True, kw_only=True, tag_field="name", tag="pbkdf2"):
@@ -60,7 +61,7 @@ class Pbkdf2Settings(_Section, frozen=True, kw_only=True, tag_field="name", tag=
 
 
 class BcryptSettings(_Section, frozen=True, kw_only=True, tag_field="name", tag="bcrypt"):
-    salt_rounds: Annotated[int, Meta(ge=5, le=14)] = 10
+    salt_rounds: Annotated[int, Meta(ge=5, le=BCRYPT_MAX_ROUNDS)] = 10
     """The work doubles with each."""
 
 

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 import msgspec
 
 from flockmq.bounds import CONFIG_MAX_BYTES
+from flockmq.config.documents import field_types, is_struct, nearest
 from flockmq.config.schema import Config
-from flockmq.config.values import Secret, field_types, is_struct, nearest, split_password
+from flockmq.config.values import Secret, split_password
 from flockmq.errors import ConfigError
 
 ENVIRONMENT_PREFIX: Final = "FLOCKMQ_"

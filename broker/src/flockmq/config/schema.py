@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, field
 
-from flockmq.bounds import PACKET_MAX_BYTES
+from flockmq.bounds import PACKET_MAX_BYTES, TOPIC_MAX_LEVELS
 from flockmq.config.auth_settings import AuthenticationSettings, AuthorizationSettings, FlappingSettings
 from flockmq.config.plugin_settings import AutoSubscribeSettings, PluginsSettings, RewriteSettings, SysTopicsSettings
 from flockmq.config.values import (
@@ -95,7 +95,7 @@ class MqttSettings(RatesSettings, frozen=True, kw_only=True):
     """Of CONNECT and AUTH, its will included, until a client is let in; `max_packet_size` holds as well."""
     max_clientid_len: Annotated[int, Meta(ge=23, le=65_535)] = 1024
     """In bytes. Each is at its node and at its home as long as its client is connected."""
-    max_topic_levels: Annotated[int, Meta(ge=1, le=128)] = 128
+    max_topic_levels: Annotated[int, Meta(ge=1, le=TOPIC_MAX_LEVELS)] = TOPIC_MAX_LEVELS
     max_qos_allowed: Annotated[int, Meta(ge=0, le=2)] = 2
     max_topic_alias: Annotated[int, Meta(ge=0, le=65_535)] = 32
     """Memory is spent for each."""

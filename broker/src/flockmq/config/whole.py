@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import msgspec
 
+from flockmq.config.documents import build, field_types, is_struct, nearest, read
 from flockmq.config.layers import Setting, kind_of, named, read_environment, read_file, refuse_secrets
 from flockmq.config.schema import Config, named_listeners
-from flockmq.config.values import build, field_types, is_struct, nearest, read
 from flockmq.errors import ConfigError
 
 DEFAULT_LISTENER: Final = "listeners.tcp.default.bind"

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
 
-from flockmq.config.values import Kind, read
+from flockmq.config.documents import read
+from flockmq.config.values import Kind
 from flockmq.ctl.api import Api, Row
 
 Verbs = Any  # argparse's own type is private

@@ -11,14 +11,14 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from flockmq import __version__, tasks
 from flockmq.auth.pepper import Pepper
 from flockmq.auth.service import AuthService
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
-from flockmq.config.schema import Config, MqttSettings
+from flockmq.config.schema import Config, MqttSettings, RatesSettings
 from flockmq.config.values import Address
 from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
@@ -204,36 +204,9 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
 
 def _limits(name: str, mqtt: MqttSettings, max_connections: int) -> Limits:
     """What the clients of one zone may do."""
-    return Limits(
-        name,
-        max_packet_size=mqtt.max_packet_size,
-        max_connect_packet_size=mqtt.max_connect_packet_size,
-        max_clientid_len=mqtt.max_clientid_len,
-        max_topic_levels=mqtt.max_topic_levels,
-        max_qos_allowed=mqtt.max_qos_allowed,
-        max_topic_alias=mqtt.max_topic_alias,
-        retain_available=mqtt.retain_available,
-        wildcard_subscription=mqtt.wildcard_subscription,
-        shared_subscription=mqtt.shared_subscription,
-        exclusive_subscription=mqtt.exclusive_subscription,
-        max_inflight=mqtt.max_inflight,
-        max_mqueue_len=mqtt.max_mqueue_len,
-        mqueue_store_qos0=mqtt.mqueue_store_qos0,
-        max_awaiting_rel=mqtt.max_awaiting_rel,
-        await_rel_timeout=mqtt.await_rel_timeout,
-        session_expiry_interval=mqtt.session_expiry_interval,
-        max_session_expiry_interval=mqtt.max_session_expiry_interval,
-        keepalive_multiplier=mqtt.keepalive_multiplier,
-        server_keepalive=mqtt.server_keepalive,
-        idle_timeout=mqtt.idle_timeout,
-        client_id_binding=mqtt.client_id_binding,
-        max_subscriptions=mqtt.max_subscriptions,
-        max_wildcard_shapes=mqtt.max_wildcard_shapes,
-        response_information=mqtt.response_information,
-        server_reference=mqtt.server_reference,
-        strict_mode=mqtt.strict_mode,
-        max_connections=max_connections,
-    )
+    others = {*RatesSettings.__struct_fields__, "shared_subscription_strategy"}
+    said: dict[str, Any] = {key: getattr(mqtt, key) for key in MqttSettings.__struct_fields__ if key not in others}
+    return Limits(name, max_connections=max_connections, **said)
 
 
 def _cluster_settings(config: Config, mqtt_port: int, speaks: int, entropy: Entropy) -> ClusterSettings:

@@ -1,4 +1,4 @@
-"""The limits of one zone of clients, by EMQX's names and defaults where it has them: bytes and seconds."""
+"""The limits of one zone of clients, by EMQX's names: bytes and seconds. Their defaults are `[mqtt]`'s."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import TOPIC_MAX_LEVELS
+from flockmq.config.schema import MqttSettings, NodeSettings
 
 DEFAULT: Final = "default"
 """The zone of whoever has no other."""
 AUTO: Final = "auto"
 TO_USER: Final = "user"
 """What a client id may be bound to; "none" besides."""
+_DEFAULTS: Final = MqttSettings()
 
 
 @mypyc_attr(acyclic=True)
@@ -54,33 +55,33 @@ class Limits:
         self,
         name: str = DEFAULT,
         *,
-        max_packet_size: int = 1024 * 1024,
-        max_connect_packet_size: int = 64 * 1024,
-        max_clientid_len: int = 1024,
-        max_topic_levels: int = TOPIC_MAX_LEVELS,
-        max_qos_allowed: int = 2,
-        max_topic_alias: int = 32,
-        retain_available: bool = True,
-        wildcard_subscription: bool = True,
-        shared_subscription: bool = True,
-        exclusive_subscription: bool = True,
-        max_inflight: int = 32,
-        max_mqueue_len: int = 1000,
-        mqueue_store_qos0: bool = True,
-        max_awaiting_rel: int = 100,
-        await_rel_timeout: float = 300.0,
-        session_expiry_interval: int = 7200,
-        max_session_expiry_interval: int = 604_800,
-        keepalive_multiplier: float = 1.5,
-        server_keepalive: int = 0,
-        idle_timeout: float = 15.0,
-        max_subscriptions: int = 100_000,
-        max_wildcard_shapes: int = 16,
-        response_information: str = "",
-        server_reference: str = "",
-        client_id_binding: str = AUTO,
-        strict_mode: bool = False,
-        max_connections: int = 1_000_000,
+        max_packet_size: int = _DEFAULTS.max_packet_size,
+        max_connect_packet_size: int = _DEFAULTS.max_connect_packet_size,
+        max_clientid_len: int = _DEFAULTS.max_clientid_len,
+        max_topic_levels: int = _DEFAULTS.max_topic_levels,
+        max_qos_allowed: int = _DEFAULTS.max_qos_allowed,
+        max_topic_alias: int = _DEFAULTS.max_topic_alias,
+        retain_available: bool = _DEFAULTS.retain_available,
+        wildcard_subscription: bool = _DEFAULTS.wildcard_subscription,
+        shared_subscription: bool = _DEFAULTS.shared_subscription,
+        exclusive_subscription: bool = _DEFAULTS.exclusive_subscription,
+        max_inflight: int = _DEFAULTS.max_inflight,
+        max_mqueue_len: int = _DEFAULTS.max_mqueue_len,
+        mqueue_store_qos0: bool = _DEFAULTS.mqueue_store_qos0,
+        max_awaiting_rel: int = _DEFAULTS.max_awaiting_rel,
+        await_rel_timeout: float = _DEFAULTS.await_rel_timeout,
+        session_expiry_interval: int = _DEFAULTS.session_expiry_interval,
+        max_session_expiry_interval: int = _DEFAULTS.max_session_expiry_interval,
+        keepalive_multiplier: float = _DEFAULTS.keepalive_multiplier,
+        server_keepalive: int = _DEFAULTS.server_keepalive,
+        idle_timeout: float = _DEFAULTS.idle_timeout,
+        max_subscriptions: int = _DEFAULTS.max_subscriptions,
+        max_wildcard_shapes: int = _DEFAULTS.max_wildcard_shapes,
+        response_information: str = _DEFAULTS.response_information,
+        server_reference: str = _DEFAULTS.server_reference,
+        client_id_binding: str = _DEFAULTS.client_id_binding,
+        strict_mode: bool = _DEFAULTS.strict_mode,
+        max_connections: int = NodeSettings().max_connections,
     ) -> None:
         self.name = name
         self.max_packet_size = max_packet_size

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flockmq.config.auth_settings import AuthenticationSettings, AuthorizationSettings, FlappingSettings
+from flockmq.config.documents import read
 from flockmq.config.schema import ManagementSettings
-from flockmq.config.values import read
 from flockmq.errors import ConfigError
 
 DOCUMENTATION = Path(__file__).parents[4] / "docs" / "access.md"

@@ -8,19 +8,9 @@ from typing import Literal
 import msgspec
 import pytest
 
+from flockmq.config.documents import read
 from flockmq.config.schema import HostName, Some, UrlPath
-from flockmq.config.values import (
-    Address,
-    ByteRate,
-    Bytes,
-    HttpUrl,
-    Network,
-    Rate,
-    RedisUrl,
-    Seconds,
-    Secret,
-    read,
-)
+from flockmq.config.values import Address, ByteRate, Bytes, HttpUrl, Network, Rate, RedisUrl, Seconds, Secret
 from flockmq.errors import ConfigError
 
 

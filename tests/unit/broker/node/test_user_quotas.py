@@ -13,8 +13,8 @@ import pytest
 
 from flockmq import bounds
 from flockmq.bounds import QUOTA_RETAINED_SHOWN_BYTES, RETAINED_MESSAGE_BYTES
+from flockmq.config.documents import read
 from flockmq.config.schema import QuotasSettings as Settings
-from flockmq.config.values import read
 from flockmq.errors import ConfigError
 from flockmq.node.user_quotas import PREFIX, UserQuotas, _used_up, name_of
 from flockmq.publishing.retained_feed import RetainedFeed
