@@ -16,6 +16,7 @@ import msgspec
 from flockmq.bounds import OVERVIEW_WAIT_S, SLOTS
 from flockmq.management.view import ClusterState, LogState, Member, NodeLog
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.frames import Status
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import CORE_ROLES, name_of
 from flockmq.membership.slot_assignment import count_by_owner
@@ -25,6 +26,9 @@ from flockmq.rlog.shards import SHARDS, NodeInfo
 LOG: Final = "overview.log"
 LOGS: Final = "overview.logs"
 MEMBERS: Final = "overview.members"
+
+_SAID: Final = [name for name in Member.__struct_fields__ if name in Status.__struct_fields__]
+"""What a node says of itself twice a second, and a `Member` shows: a field of both travels by its name."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _log: Final = msgspec.msgpack.Decoder(dict[str, LogState])
@@ -122,19 +126,11 @@ class ClusterOverview:
         )
         if status is None:
             return about
-        return msgspec.structs.replace(
-            about,
-            leads=status.leads,
-            ready=status.ready,
-            draining=status.draining,
-            stale=status.stale,
-            hears_redis=status.hears_redis,
-            connections=status.connections,
-            lag_entries=status.lag_entries,
-            writes_through=name_of(status.core) if info.role not in CORE_ROLES and status.core else None,
-            replicants=status.replicants,
-            unreachable=[name_of(other) for other in status.unreachable],
-        )
+        said: dict[str, object] = {name: getattr(status, name) for name in _SAID}
+        said["unreachable"] = [name_of(other) for other in status.unreachable]
+        if info.role not in CORE_ROLES and status.core:
+            said["writes_through"] = name_of(status.core)
+        return msgspec.structs.replace(about, **said)
 
 
 def log_states(rlog: Rlog) -> Mapping[str, LogState]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from flockmq import __version__, build
 from flockmq.clock import Clock
 from flockmq.management.view import LogState, NodeRow, NodeStatus, ShardStatus
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.views import MemberView
 from flockmq.node.cluster_overview import log_states
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import SHARDS
@@ -33,22 +36,7 @@ class ManagementView:
         return self._state() == "draining"
 
     def nodes(self) -> Sequence[NodeRow]:
-        return [
-            NodeRow(
-                name=view.name,
-                incarnation=view.incarnation,
-                role=view.role,
-                host=view.host,
-                mqtt_port=view.mqtt_port or None,
-                connections=view.connections,
-                routes=view.routes,
-                lag_entries=view.lag_entries,
-                ready=view.ready,
-                draining=view.draining,
-                version=view.version,
-            )
-            for view in self._cluster.nodes()
-        ]
+        return [_row(view) for view in self._cluster.nodes()]
 
     def names(self) -> list[str]:
         """The nodes of the cluster."""
@@ -76,3 +64,9 @@ class ManagementView:
 
     def rlog(self) -> Mapping[str, LogState]:
         return log_states(self._rlog)
+
+
+def _row(view: MemberView) -> NodeRow:
+    """A field of both travels by its name."""
+    row = msgspec.convert(view, NodeRow, from_attributes=True)
+    return row if row.mqtt_port else msgspec.structs.replace(row, mqtt_port=None)
