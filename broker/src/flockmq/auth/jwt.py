@@ -36,7 +36,6 @@ CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512
 CLAIM_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name", "cert_subject")
 
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
-PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | ed448.Ed448PublicKey
 
 
 class JwtAuthenticator:

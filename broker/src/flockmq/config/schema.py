@@ -249,9 +249,7 @@ class WssListenerSettings(SslListenerSettings, frozen=True, kw_only=True):
 class UnixListenerSettings(ListenerSettings, frozen=True, kw_only=True):
     bind: Path | None
     """The socket's path; None ("" in the file): this listener is off."""
-    mode: Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", description='a mode as chmod takes it, for example "0660"')] = (
-        "0660"
-    )
+    mode: Mode = "0660"
     """Who may connect, as `chmod` takes it."""
 
 

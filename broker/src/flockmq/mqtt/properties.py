@@ -27,7 +27,6 @@ TEXT: Final = 4
 BINARY: Final = 5
 PAIR: Final = 6
 
-U8_MAX: Final = 0xFF
 U16_MAX: Final = 0xFFFF
 U32_MAX: Final = 0xFFFF_FFFF
 
