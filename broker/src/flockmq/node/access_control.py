@@ -2,8 +2,8 @@
 
     CONNECT ─▶ bans ─▶ plugins ─▶ chain, or exchange of AUTH packets ─▶ bans of what it found ─▶ clients.authenticated
 
-What always holds: who isn't let in heard why, by the code that the specification has for it; a ban reaches who is
-connected already; a client whose right ran out is sent away within a second.
+What always holds: a client that isn't let in hears why, by the code that the specification has for it. A ban also
+reaches clients that are connected already. A client whose right ran out is sent away within a second.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOT_THE_CLIENTS_DOING: Final = frozenset(
         Reason.QUOTA_EXCEEDED,
     )
 )
-"""Ends of connections that don't count as coming and going: others can bring them about, too."""
+"""Ends of connections that flapping detection doesn't count: others than the client can cause them."""
 
 
 class AccessHooks(Protocol):
@@ -85,16 +85,16 @@ class AccessControl(AccessPort):
         self._flush = flush
         self._clock = clock
         self._exchanges: dict[Channel, tuple[ScramExchange, Connect | None]] = {}
-        """With the CONNECT that waits for it; None: a re-authentication."""
+        """With the CONNECT that waits for the exchange; None: a re-authentication."""
         self._hosts: dict[Channel, str] = {}
-        """Where clients come from, while flapping is minded: of who is gone nobody can say any more."""
+        """Where clients come from, while flapping is detected: a channel that is gone can't be asked any more."""
         self._expiring: Expiring[Channel] = Expiring()
         self._banned: dict[Key | None, None] = {}
         self._revoked: set[bytes | None] = set()
         """Users of the log that lost something; None: any may have."""
         self._kicking: asyncio.Task[None] | None = None
         self.on_principal: Callable[[Channel], None] = _nobody_stands
-        """This client was found to be another, with what it may do now."""
+        """A client authenticated again, and may do other things now."""
         auth.bans.on_ban = self._on_ban
         auth.users.on_revoked = self._on_revoked
 
@@ -115,7 +115,7 @@ class AccessControl(AccessPort):
     def admit(self, channel: Channel, connect: Connect) -> None:
         """Find out who the client is; then it is admitted, challenged, or refused."""
         peer = channel.peer()
-        if peer.host == UNKNOWN:  # nobody is there to be let in, and whose words these are can't be told
+        if peer.host == UNKNOWN:  # the client is gone, and nobody can tell whose words these are
             channel.lost()
             return
         if self.auth.minds_flapping:
@@ -184,7 +184,7 @@ class AccessControl(AccessPort):
         assert principal is not None
         assert session is not None
         if self._is_banned(channel, principal.username, outcome.client_id or connect.client_id):
-            self._refuse(channel, Reason.BANNED)  # by the name that was found out, or since it was asked about
+            self._refuse(channel, Reason.BANNED)  # by the name that was found, or by a ban that came meanwhile
             return
         extra = None
         if outcome.client_id is not None and not connect.client_id:
@@ -198,7 +198,7 @@ class AccessControl(AccessPort):
         self._admit(channel, connect, principal, extra)
 
     def connected(self, channel: Channel) -> None:
-        """CONNACK is on its way: who was banned meanwhile, or deleted, goes at once."""
+        """CONNACK is on its way. A client that was banned or deleted meanwhile goes at once."""
         self._note_expiry(channel, channel.principal)
         self._kick_if_banned(channel)
         self._kick_if_revoked(channel)
@@ -320,7 +320,7 @@ class AccessControl(AccessPort):
         return not self.auth.bans.is_empty() and self.auth.bans.banned(client_id, username, channel.peer().host)
 
     def _on_ban(self, key: Key | None) -> None:
-        """In a turn of its own: the table is amid a change."""
+        """Send clients away in a later turn, because the table is amid a change."""
         self._banned[key] = None
         self._kick_soon()
 

@@ -1,7 +1,7 @@
-"""What comes to this node from others, for its own clients; and how it goes on when they, or its tables, are behind.
+"""What comes from other nodes for this node's clients; and how this node goes on when its tables, or others, are late.
 
-What always holds: nothing of QoS ≥ 1 is matched while the tables may be old; whoever was paused for another node goes
-on when that flows again.
+What always holds: no message of QoS 1 or 2 is matched while the tables may be old. A publisher that was paused for
+another node goes on when that node takes messages again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class Arrivals:
-    """`flush` has what was put written; `spawn` runs what takes turns. `is_serving`: it neither starts nor stops."""
+    """`flush` has written what was put outside a turn; `spawn` runs what takes turns. `is_serving`: the node neither
+    starts nor stops."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Arrivals:
         self._router.stale = cluster.freshness.is_stale
 
     def stood_still(self) -> None:
-        """Before what came meanwhile is read: are the tables old?"""
+        """Ask whether the tables are old, before what came meanwhile is read."""
         if self._freshness is not None:
             self._freshness.look(asyncio.get_running_loop().time())
 
@@ -72,7 +73,7 @@ class Arrivals:
         self._spawn(self._share_again(batches))
 
     async def _share_again(self, batches: list[tuple[int, bytes]]) -> None:
-        """Shared deliveries that a purged node never accepted, a batch a turn."""
+        """Deal out anew what a purged node never accepted, a batch a turn."""
         self._router.shared.others_changed()
         for version, chunk in batches:
             self._router.shared.returned(version & ~SHARED, chunk)

@@ -1,7 +1,7 @@
-"""A node put together: every part that it has whatever runs it, with what the machine gives it.
+"""A node put together of its configuration and of what its machine gives it.
 
-`assemble` opens nothing. `running` makes the node a member whose tables are complete, and `stay` keeps it one. Sockets
-for clients and HTTP are the affair of who runs it (run.py).
+`assemble` opens nothing. `running` makes the node a member whose tables are complete, and `stay` keeps it one. Who runs
+the node opens sockets for clients and HTTP (run.py).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Machine(NamedTuple):
     clock: Clock = SYSTEM_CLOCK
     entropy: Entropy = SYSTEM_ENTROPY
     speaks: int = NEWEST
-    """The highest cluster version; a lower one makes the node refuse what came later, as an older release does."""
+    """The highest cluster version that the node speaks. It refuses what came later, as an older release does."""
     own_redis: OwnRedis | None = None
     """If `redis` is this node's alone."""
 
@@ -83,7 +83,7 @@ class Assembly:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Member of the cluster, tables complete; all of it closed behind the block. Raises UserError."""
+        """A member of the cluster with complete tables, while the block runs. Raises UserError."""
         node, cluster, rlog = self.node, self.cluster, self.rlog
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(node.hooking.plugins.stop)
@@ -105,7 +105,7 @@ class Assembly:
             except LogRefused as error:
                 log.warning("%s: this node was purged before it was a member", error)
                 is_refused = True
-            # before it may be given slots: what comes for slots of which no home knows would be accepted
+            # before the node gets slots, or what comes for them would be accepted and lost
             if node.hosting is not None:
                 await node.hosting.start()
                 stack.push_async_callback(node.hosting.stop)
@@ -138,7 +138,7 @@ class Assembly:
             await come_back(self.purged, self.node)
 
     async def _until_cast_out(self) -> None:
-        """The cluster goes on without this incarnation: its rows are gone, or the log takes no more from it."""
+        """Returns when the cluster goes on without this incarnation: its rows are gone, or the log refuses it."""
         while self.rlog.refused is None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CAST_OUT_CHECK_S):

@@ -1,9 +1,9 @@
-"""Exclusive filters of clients that are away, judged when rules change: another client gets what nobody may use.
+"""Exclusive filters of clients that are away, judged when rules change: what nobody may use is free for others.
 
-All else that waits for such a client is judged when it is back, for nothing is sent to it before. A home knows less of
-it than the node of its connection did. So only who was judged last by what the home knows of it, too, which is rules of
-the log and the file that don't look at addresses, is judged by these alone; any other keeps its filters until it is
-back. Who can't come back at all, because its user was deleted, loses them.
+Everything else of such a client is judged when it is back, because nothing is sent to it before. The owner of its slot
+knows less of the client than the node of its connection did. So the owner judges a client only if it knows all by which
+the client was judged last: rules of the log and of the file that don't look at addresses. Any other client keeps its
+filters until it is back. A client that can't come back, because its user was deleted, loses them.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class AwayClaims:
         self._access = access
         self._claimants = claimants
         self._known: dict[bytes, bytes] = {}
-        """Client id → by which rules it was judged last, where the home knows all that these look at."""
+        """Client id → the rules by which it was judged last, if this node knows all that these look at."""
         self._soon: asyncio.Task[None] | None = None
 
     def claimed(self, client_id: bytes) -> None:
-        """Its client is there, and was judged."""
+        """The client is connected, and was judged."""
         session = self._residents.sessions.find(client_id)
         if isinstance(session, DurableSession):
             self._learn(session)
 
     def rules_changed(self) -> None:
-        """Amid an entry of the log. More of them are looked at together."""
+        """Called amid an entry of the log. Several changes are looked at together."""
         if self._soon is None:
             self._soon = asyncio.ensure_future(self._look_soon())
 
@@ -94,8 +94,8 @@ class AwayClaims:
         return is_its and session.client_id in sessions.away
 
     async def _denied(self, session: DurableSession, asked: list[tuple[bytes, bytes, int]]) -> list[bytes]:
-        """None, if its client came back meanwhile: then its node judges it. One judgement a turn: each may look at many
-        rules."""
+        """None, if the client came back meanwhile: then its node judges it. One judgement a turn, because each may look
+        at many rules."""
         judged, denied = session.judged, []
         for filter, said, qos in asked:
             if self._access.is_denied_by_name(session.client_id, session.user or b"", said, qos):

@@ -3,9 +3,9 @@
     this node ─▶ a core ─▶ all homes ─▶ nodes of the connections    a page
     this node ─▶ the home of its client id ─▶ its node              one of them
 
-Homes know who is connected where, and have the sessions that last; the rest of a connection its node knows. All of it
-travels as the JSON that is shown. What always holds: long lists don't hold the loop, they are made in slices; a list
-that lacks something says so.
+Homes know who is connected where, and have the sessions that last. All else of a connection is known to its node. Rows
+travel as the JSON that is shown. What always holds: a long list doesn't hold the event loop, because it is made in
+slices. A list that lacks something says so.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from flockmq.session_rpc.client_registry import ClientRegistry, Holder
 A = TypeVar("A")
 
 TOGETHER: Final = 1000
-"""Client ids that nodes are asked about at once, where it is they who say which are wanted."""
+"""How many client ids nodes are asked about at once, where only they can say which are wanted."""
 
 Shown = tuple[bytes, bytes]
 """A client id, and its row."""
@@ -51,7 +51,7 @@ _pack: Final = msgspec.msgpack.Encoder().encode
 
 
 class OneSession(msgspec.Struct, frozen=True, array_like=True):
-    """Without the first `after` of its subscriptions, and at most `limit` of the others."""
+    """A question about one session: with at most `limit` of its subscriptions, behind the first `after`."""
 
     client_id: bytes
     after: int
@@ -59,7 +59,7 @@ class OneSession(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ConnectionsPage(msgspec.Struct, frozen=True, array_like=True):
-    """Those that their node is to show, as far as they are wanted."""
+    """A question to a node about some of its connections: those that are wanted."""
 
     client_ids: list[bytes]
     wanted: ClientsWanted
@@ -89,7 +89,7 @@ class DirectoryClients(Protocol):
 
 
 class _DirectoryQuestion:
-    """One kind: what is asked of which other node, and what it answers."""
+    """One kind of question to another node, and how its answer is read."""
 
     def __init__(self, method: str, answer: Any) -> None:
         self.method = f"directory.{method}"
@@ -98,7 +98,8 @@ class _DirectoryQuestion:
 
 
 class ClientDirectory:
-    """`teller`: the core that is asked for pages; `residents` None: no sessions that last run here."""
+    """A `management.view.ClientsView` and `SessionsView`. `teller`: the core that is asked for pages; `residents` None:
+    no sessions that last run here."""
 
     def __init__(
         self,
@@ -155,8 +156,8 @@ class ClientDirectory:
         return bool(await self._of_home(raw, self._kick, raw))
 
     async def end_session(self, client_id: str) -> bool:
-        """Its connection first, which hears why. Then as a CONNECT that wants no session does, by a connection that is
-        gone at once: that ends what nobody can be asked about, too. False: there was neither."""
+        """End the client's connection first: it hears why. Then end the session as a CONNECT does that wants none, by a
+        connection that is gone at once. That ends a session that can't be read, too. False: there was neither."""
         was_connected = False
         with contextlib.suppress(Unavailable):
             was_connected = await self.kick(client_id)
@@ -369,7 +370,7 @@ class _Page:
 
 
 def _most(wanted: ClientsWanted | SessionsWanted) -> int:
-    """What only nodes can tell may fit few of those that they are asked about."""
+    """How many rows to ask homes for: more, if only nodes can tell which of them are wanted."""
     asks_nodes = isinstance(wanted, ClientsWanted) and asks_the_node(wanted)
     return max(wanted.limit, TOGETHER) if asks_nodes else wanted.limit
 

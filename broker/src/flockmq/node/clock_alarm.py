@@ -1,7 +1,7 @@
 """The alarm that a node's wall clock isn't the cluster's time.
 
-What always holds: an alarm `clock/NODE` stands while the clock of that node is off by more than CLOCK_OFF_MAX_S, and
-the node is a member; nothing that clients are promised depends on it (membership/cluster_time.py).
+What always holds: an alarm `clock/NODE` stands while that node is a member, and its clock is off by more than
+CLOCK_OFF_MAX_S. Nothing that clients are promised depends on the clock (membership/cluster_time.py).
 """
 
 from __future__ import annotations

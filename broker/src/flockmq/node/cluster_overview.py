@@ -1,8 +1,8 @@
 """The whole cluster as any of its nodes can tell it: a core asks every node over its link, others ask a core.
 
-A core is linked with every node, so what it has heard and is answered is all there is to know, unless its tables may be
-old: then another core is asked. A replicant that reaches no core tells what it knows itself. Nodes that don't answer
-within OVERVIEW_WAIT_S are in the answer without their log.
+A core is linked with every node, so it knows all there is to know. If its tables may be old, another core is asked. A
+replicant that reaches no core tells what it knows itself. A node that doesn't answer within OVERVIEW_WAIT_S is shown
+without its log.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class ClusterOverview:
         return _encode(self._known())
 
     async def _asked_core(self, method: str) -> bytes | None:
-        """What a core says; None: this one is to say it, or none answers."""
+        """What another core says; None: this node is to say it, or no core answers."""
         teller = self.teller()
         return None if teller == self._cluster.incarnation else await self._answer(teller, method, 2 * OVERVIEW_WAIT_S)
 
     def teller(self) -> str:
-        """This core, or the one that this node writes through; another one if that one's tables may be old."""
+        """This core, or the core that this node writes through; another core if its tables may be old."""
         cluster = self._cluster
         nearest = cluster.incarnation if cluster.is_core else cluster.core_port.core
         others = (core for core, info in cluster.nodes_table.items() if info.role in CORE_ROLES)

@@ -2,11 +2,10 @@
 
     CONNECT ─▶ authenticated ─▶ the client id's home (closes an older connection, wherever it is) ─▶ CONNACK
 
-A session that ends with its connection is here; one that lasts runs at its home, and here is only its front
+A session that ends with its connection runs here. One that lasts runs at its home; here is only its proxy
 (`remote_sessions`). Client ids that the broker assigns are like any other [MQTT-3.1.3-7].
 
-What always holds: `by_id` has exactly the connections that hold a token. The will of a session that is here is kept by
-its client id's home, too, for the case that this node dies.
+What always holds: `by_id` has exactly the connections that hold a token.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class Watcher(Protocol):
 
 
 class Connections:
-    """`flush` has what was put outside a turn written; `must_authorize` says whether a client is to be asked about."""
+    """`flush` has written what was put outside a turn; `must_authorize` says whether rules hold for a client."""
 
     def __init__(
         self,
@@ -84,13 +83,13 @@ class Connections:
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
-        """Nobody's will goes to this topic."""
+        """No client may publish to this topic, nor have its will published there."""
         self.warrant: Callable[[Channel, Publish], bytes] = _nobody_knows
         """Why a client might have its will, as `Will` has it."""
         self.usage: Callable[[bytes], Usage | None] = _nobody_counts
         """What a user has."""
         self.on_unjudged: Callable[[Channel], None] = _nobody_judges
-        """The subscriptions of this client are to be judged by the rules that hold now."""
+        """Have the subscriptions of this client judged by the rules that hold now."""
         self.openings = Openings(token_bytes)
         self._sessions = sessions
         self._fronts = fronts
@@ -106,7 +105,7 @@ class Connections:
     def authenticated(
         self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None = None
     ) -> None:
-        """The client is who it says, or may be anonymous: attach it at its home."""
+        """The client is who it says, or may be anonymous. Attach it at its home."""
         if channel.state != ADMITTING:
             return
         session = channel.session
@@ -134,7 +133,7 @@ class Connections:
             channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
 
     def _may_be_published(self, channel: Channel, will: Will) -> bool:
-        """0x90 is said of the Will Topic [section 3.2.2.2]; before 5.0 "not authorized" comes nearest."""
+        """If not, the client hears 0x90 [section 3.2.2.2]; before 5.0 "not authorized" comes nearest."""
         try:
             check_publishable(will.message.topic, self._clock.wall(), self.refuses)
         except ValueError as error:
@@ -194,7 +193,7 @@ class Connections:
                 self.watcher.disconnected(channel, session)
 
     def violated(self, channel: Channel, error: PacketError) -> None:
-        """One line, and not too many of them: a hostile client must not fill the log."""
+        """Log one line, but not too many a second: a hostile client must not fill the log."""
         address, client_id = channel.address(), channel.client_id().decode()
         if client_id:
             said = "client %r from %s: %s; closed with 0x%02X"
@@ -225,7 +224,7 @@ class Connections:
                 yield Registration(client_id, channel.token, opening)
 
     def has_will_at_home(self, client_id: bytes) -> bool:
-        """Its home publishes its will when this node is purged."""
+        """Whether its home publishes its will when this node is purged."""
         channel = self.by_id.get(client_id)
         if channel is None:
             return False
@@ -255,7 +254,7 @@ class Connections:
         return True
 
     def send_away(self, client_id: bytes, token: int) -> bool:
-        """Whoever manages the cluster wants its connection to end; False: it has."""
+        """The management wants this connection to end; False: it has ended."""
         channel = self._holder(client_id, token)
         if channel is None or channel.state != CONNECTED:
             return False
@@ -328,7 +327,7 @@ class Connections:
             self._have_judged(channel, opening, admission)
 
     def _have_judged(self, channel: Channel, opening: Opening, admission: Admission) -> None:
-        """If its home waits for that, or the rules changed since it was asked."""
+        """If the home waits for that, or the rules changed since it was asked."""
         if admission.unjudged or opening.rules != self.openings.rules_of(channel):
             self.on_unjudged(channel)
 

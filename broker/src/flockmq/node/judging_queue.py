@@ -1,8 +1,8 @@
-"""Clients for whom enough was judged in this turn: the rest of a SUBSCRIBE, and their next packets, have a later one.
+"""Clients for whom enough was judged in this turn: the rest of a SUBSCRIBE, and their next packets, wait for another.
 
-What always holds: who waits is paused, so its packets keep their order; a SUBSCRIBE that was judged under rules which
-changed meanwhile is judged as one that stands, as soon as it does. Of whom left no more of a SUBSCRIBE is judged; what
-it sent behind that is still done.
+What always holds: a client that waits is paused, so its packets keep their order. If rules change while a SUBSCRIBE
+waits, its subscriptions are judged again as soon as they stand. If a client leaves, the rest of its SUBSCRIBE isn't
+judged, but what it sent behind that is still done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class JudgingQueue(JudgePort):
         self._standing = standing
         self._reactor = reactor
         self._begun_under: dict[Channel, int] = {}
-        """Whose SUBSCRIBE waits, and how often rules had changed when it began to."""
+        """Whose SUBSCRIBE waits, and how often rules had changed when it began to wait."""
 
     def authorize(
         self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
@@ -70,5 +70,5 @@ class JudgingQueue(JudgePort):
 
 
 def _user(channel: Channel) -> bytes:
-    """Who shares its turns with it; of whom nobody knows who they are, each is one."""
+    """With whom the client shares its turns; one without a user name shares them with nobody."""
     return channel.principal.username or channel.client_id()

@@ -1,8 +1,8 @@
-"""What clients may do is judged a slice a turn: what costs much holds up nobody's heartbeats.
+"""What clients may do is judged a slice a turn, so that much to judge holds up nobody's heartbeats.
 
-What always holds: no more than JUDGING_SLICE_RULES are looked at for those that waited, and as many for others, between
-two turns of the event loop, but for one judgement of each whose turn it is; who waits has its turn, and a share of it,
-however much others ask for, and a user has as many as any other, however many connections of it wait.
+What always holds: between two turns of the event loop no more than JUDGING_SLICE_RULES rules are looked at for clients
+that waited, and as many for others; only the judgement that has begun is finished. Every client that waits has its
+turn, however much others ask for. Users have equal shares, however many of their connections wait.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class JudgingTurns:
         self._access = access
         self._left = JUDGING_SLICE_RULES
         self._share_ends = 0
-        """So much is left when the share of whoever is judged is used up."""
+        """How much is left when the client that is judged has used up its share."""
         self._waiting: OrderedDict[bytes, OrderedDict[Hashable, Callable[[], None]]] = OrderedDict()
-        """By user: the first is whose last turn was the longest ago."""
+        """By user: the first is the one whose last turn was the longest ago."""
         self._all: set[Hashable] = set()
         self._has_begun = False
         """`_next` is on its way."""
@@ -55,7 +55,7 @@ class JudgingTurns:
         return said
 
     def is_enough(self) -> bool:
-        """Who is judged now is to `wait`."""
+        """Whether the client that is judged now is to `wait`."""
         return self._left <= self._share_ends
 
     def wait(self, who: Hashable, go_on: Callable[[], None], user: bytes = b"") -> None:

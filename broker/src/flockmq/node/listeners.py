@@ -1,6 +1,6 @@
 """The listeners that the configuration names: bound before anything else, opened when the node is ready.
 
-What always holds: an address that is taken, or a certificate that can't be used, is said before the node joins.
+What always holds: the node ends before it joins, and says why, if an address is taken or a certificate can't be used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from flockmq.transport.tls_certificates import TlsCertificates
 
 
 class Refreshed(Protocol):
-    """Certificates of something else."""
+    """Certificates that something other than a listener shows."""
 
     def refresh(self) -> None: ...
 
@@ -73,7 +73,7 @@ class Bound:
             if isinstance(settings, SslListenerSettings):
                 self._certificates[str(named)] = TlsCertificates(key, settings)
             bound = _bind(named, f"{key}.bind")
-            if any(_same_port(bound, other) for _, other in self._sockets):  # which Linux says to who listens second
+            if any(_same_port(bound, other) for _, other in self._sockets):  # Linux says so to who listens second
                 bound.close()
                 raise _in_use(named, OSError(errno.EADDRINUSE, ""))
             self._sockets.append((named, bound))
@@ -125,8 +125,8 @@ class Bound:
 
     @contextlib.contextmanager
     def refreshing(self, *others: Refreshed) -> Iterator[None]:
-        """While the block runs, look at the files now and then, and at once on SIGHUP, which ends no node
-        that has none."""
+        """While the block runs, look at the files now and then, and at once on SIGHUP. SIGHUP doesn't end a node that
+        has no such files either."""
         self._others = others
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(self._refresh_now_and_then())
@@ -163,8 +163,8 @@ def _same_port(one: socket.socket, other: socket.socket) -> bool:
 
 
 def shares(node: NodeSettings, memory: int) -> tuple[int, int]:
-    """The bytes of all clients that aren't let in yet, and the connections of an address: as configured, or by the
-    memory of the container or machine."""
+    """How many bytes all clients that aren't let in yet may cost, and how many connections an address may have: as
+    configured, or by the memory of the container or machine."""
     strangers = min(UNAUTHENTICATED_MAX_BYTES, memory // UNAUTHENTICATED_MEMORY_SHARE)
     connections = min(node.max_connections, memory // CONNECTION_BYTES) // 2
     return node.max_unauthenticated_bytes or strangers, node.max_connections_per_address or max(1, connections)

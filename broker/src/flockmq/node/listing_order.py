@@ -1,6 +1,7 @@
-"""The order in which clients and sessions are listed: by slot, in that by a hash of the client id. So whoever pages
-through them needs nothing but a place, which is short however long client ids are, and no node keeps an order for them.
-Pure, but that it lets others have their turn.
+"""The order in which clients and sessions are listed: by slot, and within a slot by a hash of the client id.
+
+So who pages through a list needs only a place, which is short however long client ids are. No node keeps an order for
+them. Pure, except that it gives way to other tasks.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class PlacedRow(NamedTuple):
 
 
 def place_of(client_id: bytes) -> bytes:
-    """Nobody finds two client ids of one place."""
+    """No two client ids that anybody can find have the same place."""
     return _placed(slot_of(client_id), [client_id])[0][0]
 
 
@@ -73,7 +74,7 @@ async def in_order(
 
 
 async def _first_of(slot: int, ids: list[bytes], after: bytes) -> list[Placed]:
-    """Who calls itself what it likes may have many client ids of one slot."""
+    """In slices, because clients that choose their ids may choose many of one slot."""
     found: list[Placed] = []
     for start in range(0, len(ids), DIRECTORY_SLICE_IDS):
         if start:
@@ -113,7 +114,7 @@ async def part_of(
 
 
 def merged(parts: Sequence[Part], most: int) -> tuple[list[PlacedRow], bytes | None]:
-    """A page of all of them, and what to go on behind: none may be ahead of one that looked less far."""
+    """The page of all homes, and the place behind which to go on: no further than the home that looked least far."""
     reached = min((part.reached for part in parts if part.reached is not None), default=None)
     in_order = merge(*(part.rows for part in parts))
     within = in_order if reached is None else takewhile(lambda row: row.place <= reached, in_order)
@@ -124,7 +125,7 @@ def merged(parts: Sequence[Part], most: int) -> tuple[list[PlacedRow], bytes | N
 
 
 async def sliced(items: Iterable[T]) -> AsyncIterator[T]:
-    """Others have their turn in between."""
+    """Other tasks have their turn in between."""
     for number, item in enumerate(items, start=1):
         yield item
         if number % DIRECTORY_SLICE_ROWS == 0:

@@ -42,7 +42,7 @@ def client_row(channel: Channel, node: str, now_s: float, wall_s: float) -> Clie
 
 
 def matching_clients(wanted: ClientsWanted) -> Matches:
-    """Of what only the node of a connection knows. Raises ValueError for what is no address and no network."""
+    """What a connection must be like, as only its node can tell. Raises ValueError for a peerhost that is none."""
     tests: list[Matches] = []
     if wanted.username is not None:
         is_name = glob(wanted.username)
@@ -57,7 +57,7 @@ def matching_clients(wanted: ClientsWanted) -> Matches:
 
 
 def asks_the_node(wanted: ClientsWanted) -> bool:
-    """Whether a row is asked for can't be told without its connection's node."""
+    """Only the nodes of connections can tell which rows are asked for."""
     return (wanted.username, wanted.listener, wanted.peerhost) != (None, None, None)
 
 

@@ -1,10 +1,11 @@
 """Where a node's clients meet what its configuration and its plugins make of them: rewriting, auto-subscription, hooks.
 
-The node calls this at each point; here an event is made of a channel and handed to `plugins.hooks`, if anybody is
-hooked. What always holds: the router's `intercepts` are the topics of publish rules and of handlers of message.publish
-that are in place, and no others; a topic is rewritten first, and its handlers are those of the new topic; rules and
-handlers see what stands behind `$share/group/` and the like; of what comes from the node itself, auto-subscriptions and
-plugins' own messages, no handler is asked.
+The node calls this at each point. Here an event is made of a channel, and handed to `plugins.hooks` if a handler is
+there. What always holds:
+- The router's `intercepts` are the topics of publish rules and of handlers of message.publish, and no others.
+- A topic is rewritten first; its handlers are those of the new topic.
+- Rules and handlers see what stands behind `$share/group/` and the like.
+- No handler is asked about what comes from the node itself: auto-subscriptions and plugins' own messages.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class PluginHooks(HookPort):
         self._auto = [(TopicTemplate(each.topic, CLIENT_NAMES), _options(each)) for each in auto]
         self._handlers = FilterIndex()
         self.on_change: Callable[[], None] = _nothing
-        """Other handlers are in place: clients may have to be asked about, or no longer."""
+        """Called when other handlers are in place, so that they may hold for other clients."""
         self.hooks.on_change = self._changed
         self._place()
 
@@ -74,7 +75,7 @@ class PluginHooks(HookPort):
         self.on_change()
 
     def _place(self) -> None:
-        """Have the router send here what a rule or a handler is for."""
+        """Have the router send here the topics that a rule or a handler is for."""
         filters = dict.fromkeys(self._publishes.sources())
         handlers = FilterIndex()
         for handler in self.hooks.at(points.MESSAGE_PUBLISH):
@@ -147,7 +148,7 @@ class PluginHooks(HookPort):
             self.hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=reason))
 
     def connected(self, channel: Channel, session: ClientSession, is_present: bool) -> None:
-        """The client has its session, and hears of it: subscribe it to what every client gets."""
+        """The client has its session, and hears of it. Subscribe it to what every client gets."""
         hooks = self.hooks
         event = points.SESSION_RESUMED if is_present else points.SESSION_CREATED
         if event in self._placed:
@@ -198,7 +199,7 @@ class PluginHooks(HookPort):
         return filter if isinstance(answer, Allow) else prefix + answer.filter.encode()
 
     def rewrites(self, channel: Channel, filter: bytes) -> bool:
-        """Rules make another of a filter that the client asks for."""
+        """Whether rules turn a filter that the client asks for into another."""
         return self._subscribes.filter(filter, channel.client_id(), channel.principal.username) != filter
 
     def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
@@ -209,7 +210,7 @@ class PluginHooks(HookPort):
             self.hooks.tell(points.SESSION_SUBSCRIBED, event)
 
     def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
-        """The filter in the place of the one that UNSUBSCRIBE says: where it says none, its own."""
+        """The filter in the place of the one that UNSUBSCRIBE says; if rules refuse it, the one it says."""
         rewritten = self._subscribes.filter(filter, channel.client_id(), channel.principal.username) or filter
         if points.CLIENT_UNSUBSCRIBE not in self._placed:
             return rewritten
@@ -261,7 +262,7 @@ class PluginHooks(HookPort):
     def _handled(
         self, channel: Publisher, message: Publish, prefix: bytes, topic: bytes, handlers: set[Handler]
     ) -> Publish | int:
-        """What these handlers make of a message to `topic`, which its client said behind `prefix`; as `intercept`."""
+        """What these handlers make of a message to `topic`, said behind `prefix`. Answers as `intercept` does."""
         asked = points.Message(
             client=client_of(channel),
             topic=topic.decode(),
@@ -314,7 +315,7 @@ class PluginHooks(HookPort):
 
 
 def client_of(channel: Publisher, username: bytes | None = None) -> Client:
-    """A connection, as plugins see it. `username`: what a client says that isn't authenticated yet."""
+    """A connection, as plugins see it. `username`: what a client says before it is authenticated."""
     peer = channel.peer()
     return Client(
         client_id=channel.client_id().decode(),

@@ -1,4 +1,4 @@
-"""Whatever clients were allowed before, when the rules change they are to be asked about again."""
+"""When rules change, clients must be asked about again, whatever they were allowed before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flockmq.protocol.principal import Principal
 
 
 class Reauthorization:
-    """`connections` are the node's, some of them gone; `must_authorize` says of whom is asked."""
+    """`connections` are the node's, None where one is gone; `must_authorize` says about whom is asked."""
 
     def __init__(
         self, connections: Callable[[], Sequence[Channel | None]], must_authorize: Callable[[Principal], bool]
@@ -22,7 +22,7 @@ class Reauthorization:
         self._changed = False
 
     def rules_changed(self) -> None:
-        """All of them within a few turns."""
+        """Look at all clients within a few turns."""
         self._changed = True
         if self._task is None:
             self._task = asyncio.ensure_future(self._ask_anew())
@@ -33,7 +33,8 @@ class Reauthorization:
             await self._task
 
     async def _ask_anew(self) -> None:
-        """All to the last, and again if the rules changed meanwhile: however fast they do, everybody has its turn."""
+        """Go through all clients to the last, and again if rules changed meanwhile. So everybody has its turn, however
+        fast rules change."""
         try:
             while self._changed:
                 self._changed = False

@@ -1,4 +1,4 @@
-"""What the configuration says of Redis, and whether that can be used at all: asked once at a node's start, so that the
+"""What the configuration says of Redis, and whether it can be used at all. A node asks once, at its start, so that the
 answer is one clear line."""
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What a node does while Redis is short of memory (`redis/memory.py`): it refuses what would stay there, so that the
-log has room, and with it all that needs none.
+"""What a node does while Redis is short of memory (`redis/memory.py`): it refuses what would stay there. So the log has
+room, and all goes on that keeps nothing.
 
     a core's look at its servers ─▶ alarm `redis-memory/ADDRESS` in the log ─▶ every node: `is_on`
     a home's look at its sessions (`durable/accepting_sessions.py`) ─▶ every node: what would wait
 
-What always holds: while such an alarm stands no QoS 1 or 2 message is taken that would wait in a session that lasts,
-and none that is retained or delayed: its publisher hears 0x97. Who acknowledges, unsubscribes, clears or ends something
-makes room.
+What always holds: while such an alarm stands, no message of QoS 1 or 2 is taken that would wait in a session that
+lasts, be retained, or be delayed. Its publisher hears 0x97. Clients that acknowledge, unsubscribe, clear or end
+something make room.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RedisShortage:
 
     def __init__(self, cluster: Cluster, lanes: SlotSender, rlog: Rlog, store: SessionStore | None) -> None:
         self.refused = 0
-        """Retained and delayed messages; `SlotSender.refused` has the others."""
+        """How many retained and delayed messages were refused; `SlotSender.refused` counts the others."""
         self._cluster = cluster
         self._lanes = lanes
         self._rlog = rlog
@@ -50,7 +50,7 @@ class RedisShortage:
             self.look()
 
     def look(self) -> None:
-        """What the log says counts, for all nodes alike; a core says there what it finds."""
+        """Do what the log says, as all nodes do. A core writes there what it finds."""
         self.is_on = any(name.startswith(PREFIX) for name, _ in self._rlog.tables.alarms.items())
         self._lanes.redis_is_short(self.is_on)
         if self.takers is not None:
@@ -60,7 +60,7 @@ class RedisShortage:
             self._keep_streams_small(rooms)
 
     def refuses(self) -> bool:
-        """To keep one more message in the log."""
+        """Whether the log may keep no more messages."""
         self.refused += self.is_on
         return self.is_on
 

@@ -1,11 +1,13 @@
-"""A node that the cluster took for dead, amid its start or later, comes back in its place: as another incarnation, with
-its clients.
+"""A node that the cluster took for dead, amid its start or later, comes back as another incarnation, with its clients.
 
-What always holds: whoever stays connected has missed no QoS 1 or 2 message. Those who may have are closed, and their
-sessions end, because what others had for them went with the former incarnation; who subscribed at QoS 0 only, or not at
-all, stays, and so does whoever has a session that runs at its home. Who has a will is closed as well, but keeps such a
-session: homes published it with the purge, and a client that is connected has a will that is still to come. Until a
-majority of the cores is linked again nothing is written; what waited in this node for others goes on with its numbers.
+What always holds: a client that stays connected has missed no message of QoS 1 or 2.
+- A client that may have missed one is closed, and its session ends: what others had for it went with the former
+  incarnation.
+- A client stays if it subscribed at QoS 0 only, or not at all, or if its session runs at its home.
+- A client with a will is closed as well, for its home published the will with the purge. A session that runs at its
+  home goes on.
+- Nothing is written until a majority of the cores is linked again. What waited in this node for other nodes goes on
+  with its numbers.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ log: Final = logging.getLogger(__name__)
 
 
 async def come_in(purged: asyncio.Event, node: Node, *, is_refused: bool) -> None:
-    """Make a node that has just started a member. `is_refused`: the log takes nothing from its incarnation any more. It
-    was known to the log, and cut off before it was a member: the cluster went on without it."""
+    """Make a node that has just started a member. `is_refused`: the log takes nothing from its incarnation any more,
+    because the node was cut off before it was a member, and the cluster went on without it."""
     if not is_refused:
         try:
             await _until_logged(node.cluster.join)
@@ -44,7 +46,7 @@ async def come_in(purged: asyncio.Event, node: Node, *, is_refused: bool) -> Non
 
 
 async def come_back(purged: asyncio.Event, node: Node) -> None:
-    """However often the cluster takes it for dead meanwhile, which sets `purged`."""
+    """Rejoin, however often the cluster takes the node for dead meanwhile, which sets `purged`."""
     node.cluster.fitness.is_coming_back = True
     while True:
         purged.clear()
@@ -61,7 +63,7 @@ async def rejoin(node: Node) -> None:
     once more, rejoin again."""
     closed = await _close_who_may_have_missed(node)
     me = await node.cluster.begin_anew()
-    closed += await _close_who_may_have_missed(node)  # who subscribed since, with routes of nobody
+    closed += await _close_who_may_have_missed(node)  # who subscribed since then has routes of nobody
     node.remote.rename(me)
     node.remote_shares.rename(me)
     filters = node.filters
@@ -72,7 +74,7 @@ async def rejoin(node: Node) -> None:
     claims = filters.exclusive.rename(me)
     try:
         await node.rlog.rejoin(me)
-        node.homes.rename(me)  # before it may be given slots: what comes for them would be accepted, and be nowhere
+        node.homes.rename(me)  # before the node gets slots, or what comes for them would be accepted and lost
         await _until_logged(node.cluster.join)
     finally:  # a claim that can't be written any more closes its client, too
         for filter, client_id in claims:
@@ -104,7 +106,7 @@ async def _close_who_may_have_missed(node: Node) -> int:
 
 
 async def _write_routes(node: Node) -> None:
-    """What clients here subscribe to, once more, as this incarnation's."""
+    """Write what clients here subscribe to once more, as this incarnation's."""
     subscriptions = [each.subscriptions.all() for each in _sessions(node) if isinstance(each, LocalSession)]
     filters = dict.fromkeys(subscription.filter for some in subscriptions for subscription in some)
     shared = [filter for filter in filters if is_shared(filter)]
@@ -117,7 +119,7 @@ async def _write_routes(node: Node) -> None:
 
 
 async def _write_wanted(node: Node, filters: Sequence[bytes]) -> None:
-    """Of these, those that clients here subscribe to now: others were deleted meanwhile."""
+    """Write those of the filters that clients here still subscribe to."""
     ops = [ROUTES.put((filter, node.cluster.incarnation), None) for filter in filters if node.router.has_local(filter)]
     if ops:
         await node.rlog.write(ROUTE, ops)

@@ -1,8 +1,8 @@
-"""Ends subscriptions that rules no longer allow: of sessions that end with their connections here, of those that last
-at their homes.
+"""Ends subscriptions that rules no longer allow: here those of sessions that end with their connections, at their homes
+those of sessions that last.
 
-What always holds: a subscription that was made anew since it was judged stays; what waited by the one that ended, and
-by no other of the session, goes nowhere, but for what is for another member of a group.
+What always holds: a subscription that was made anew since it was judged stays. Messages that waited by the subscription
+that ended, and by no other of the session, are dropped; those of a shared subscription go to another member.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Revocation:
         rewrites: Callable[[Channel, bytes], bool],
         flush_soon: Callable[[], None],
     ) -> None:
-        """`homes_judge`: all nodes know what this asks of homes; `rewrites`: a client that asks for this filter gets
-        another."""
+        """`homes_judge`: all nodes know what this asks of homes. `rewrites`: whether a client that asks for this filter
+        gets another."""
         self.connections = connections
         self.find = find
         self.authorize = judging.authorize
@@ -84,12 +84,12 @@ class Revocation:
         return ended
 
     def _rules(self, channel: Channel) -> bytes:
-        """As a session keeps them that is judged."""
+        """What stands for the rules that hold now, as a session keeps it when it was judged."""
         return self._access.fingerprint(channel) or b""
 
 
 class _OfKnown(Judge):
-    """But for filters of which nobody knows what was asked for: their home had them before it was told."""
+    """Doesn't judge filters of which nobody knows what was asked for: their home had them before it was told."""
 
     def __init__(self, judge: Judge, rewrites: Callable[[Channel, bytes], bool]) -> None:
         self._judge = judge

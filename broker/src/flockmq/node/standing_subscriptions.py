@@ -1,10 +1,10 @@
-"""Subscriptions that stand, judged anew when the rules change: what a client may no longer hear ends.
+"""Subscriptions that stand are judged again when rules change; those that are denied end.
 
     rules change ─▶ whom they are about ─▶ each of its filters, as at SUBSCRIBE ─▶ those denied end (as by UNSUBSCRIBE),
                                                                                     what waits by them goes nowhere
 
-What always holds: every connected client that a change is about is judged after it, however fast rules change; the loop
-isn't held (`judging`); where a service doesn't answer, a subscription stays.
+What always holds: every connected client that a change is about is judged after it, however fast rules change. Judging
+doesn't hold the event loop (`judging_turns`). If a service doesn't answer, the subscription stays.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class SubscriptionsNode(Protocol):
         ...
 
     async def rest(self) -> None:
-        """Until the turn in which more may be judged."""
+        """Wait for the turn in which more may be judged."""
         ...
 
     async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
-        """Have all its subscriptions judged, and those that are denied end: these."""
+        """Have all its subscriptions judged, end those that are denied, and return them."""
         ...
 
     def flush_soon(self) -> None: ...
 
 
 class StandingSubscriptions:
-    """One per node. `disconnects`: who lost a subscription is disconnected, too, and so hears of it."""
+    """One per node. `disconnects`: a client that lost a subscription is disconnected, too, and so hears of it."""
 
     def __init__(self, node: SubscriptionsNode, disconnects: bool, clock: Clock) -> None:
         self._node = node
@@ -77,16 +77,16 @@ class StandingSubscriptions:
         self._slow: set[asyncio.Task[None]] = set()
         """Judgements that wait for a home or a service."""
         self._again: dict[Channel, int] = {}
-        """Clients with a SUBSCRIBE under way when they were judged, and how often they are still looked at."""
+        """Clients that had a SUBSCRIBE under way when they were judged, and how often they are still looked at."""
 
     def rules_changed(self, key: Key | None) -> None:
-        """These rules, or None: any may have. Amid an entry of the log."""
+        """These rules changed; None: any may have. Called amid an entry of the log."""
         self.changes += 1
         self._changed[key] = None
         self._go()
 
     def judge_now(self, channel: Channel) -> None:
-        """This client alone: it is another, or its home waits for that."""
+        """Judge this client alone: it may do other things now, or its home waits for that."""
         self._begin(channel, STANDING_AGAIN_MAX)
 
     async def done(self) -> None:
@@ -111,7 +111,7 @@ class StandingSubscriptions:
             self._task = None
 
     def _concerned(self, changed: dict[Key | None, None], again: dict[Channel, int]) -> Iterator[Channel | None]:
-        """None where nobody is, so that looking for them takes turns, too."""
+        """The clients that a change is about. None for the others, so that looking for them takes turns, too."""
         yield from again
         names = {name.encode() for kind, name in filter(None, changed) if kind == USERNAME}
         ids = {name.encode() for kind, name in filter(None, changed) if kind == CLIENTID}
@@ -145,14 +145,14 @@ class StandingSubscriptions:
 
     async def _judge(self, channel: Channel, looks: int) -> None:
         if channel.state != CONNECTED:
-            return  # since the turn before
+            return  # it went since the turn before
         try:
             ended = await self._node.judge(channel, self)
-        except Exception:  # the others have no part in it; its home may wait
+        except Exception:  # others must not suffer from it, and its home may wait
             log.exception("the subscriptions of %r could not be judged", channel.client_id())
             self._look_again(channel, looks)
             return
-        if channel.paused:  # what it is granted yet was asked for before
+        if channel.paused:  # a SUBSCRIBE is under way, and what it grants was asked for before
             self._look_again(channel, looks)
         if ended:
             told = "client %r lost %d subscriptions that rules no longer allow, %r among them"

@@ -1,11 +1,11 @@
 """`$SYS`: what a node tells of itself over MQTT, under EMQX's names and under Mosquitto's.
 
-`$SYS/brokers/NODE/…` goes to subscribers on every node; `$SYS/broker/…`, where Mosquitto's tools look, speaks of the
-node that the client is connected to, and goes no further. Nothing of it is retained in the log: a new subscriber gets
-its own node's values at once from memory, as retained messages, and all nodes' with their next rounds.
+`$SYS/brokers/NODE/…` goes to subscribers on every node. `$SYS/broker/…`, where Mosquitto's tools look, tells of the
+node that the client is connected to, and goes to its clients only. Nothing of it is retained in the log: a new
+subscriber gets its own node's values at once from memory, as retained messages, and others' with their next rounds.
 
-What always holds: a message is made only for a topic that somebody subscribes to. Every number is one of /metrics', so
-that the two can't differ.
+What always holds: a message is made only for a topic that somebody subscribes to. Every number is one that /metrics
+shows, so that the two can't differ.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from flockmq.telemetry.sample import Sample
 
 PREFIX: Final = b"$SYS/"
 LOCAL: Final = b"$SYS/broker/"
-"""What is told to this node's own clients only."""
+"""Only this node's own clients hear these topics."""
 
 
 class Figure(NamedTuple):
@@ -102,7 +102,7 @@ class About(NamedTuple):
 
 
 class SysTopics:
-    """`flush` has what was put written."""
+    """`flush` has written what was put outside a turn."""
 
     def __init__(
         self,
@@ -262,12 +262,12 @@ class SysTopics:
     # Inside.
 
     def _is_heard(self) -> bool:
-        """Somebody may subscribe to something here. Asked at every connection."""
+        """Whether somebody may subscribe to a topic of `$SYS`. Asked at every connection, so it is a quick guess."""
         router = self._router
         return bool(router.local.dollars or router.remote.dollars or router.shared.is_used())
 
     def _is_wanted(self, topic: bytes) -> bool:
-        """Somebody subscribes to it. Asked of the indexes: client ids must not fill the cache of topics."""
+        """Whether somebody subscribes to it. Asks the indexes, so that client ids don't fill the cache of topics."""
         router = self._router
         indexes = (router.local, router.remote, router.shared)
         return any(index.match(topic) for index in indexes)

@@ -1,10 +1,10 @@
-"""How a node's quotas of users come to hold in the whole cluster, and who is told of users that are over one.
+"""What users have in the whole cluster, how nodes tell one another, and alarms for users that are over a quota.
 
     node ─ what its largest users have ─▶ every core ─ what they have elsewhere ─▶ replicants
 
-What always holds: a node decides by what it has itself and what those said last that it has links to; an alarm
-`user-over-quota/NAME` stands while a user has used up a quota, for at most QUOTA_ALARMS_MAX users. Where nobody is
-asked who they are, and client ids aren't bound to user names, there are no users, and no quotas.
+What always holds: a node decides by what it has itself and by what the nodes that it is linked with said last. An alarm
+`user-over-quota/NAME` stands while a user has used up a quota, for at most QUOTA_ALARMS_MAX users. If clients aren't
+asked who they are, and client ids aren't bound to user names, there are no users and no quotas.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _decode: Final = msgspec.msgpack.Decoder(QuotaNote).decode
 
 
 class UserQuotas:
-    """`store`: a core's. `have_users`: clients are asked who they are, or what they say of that is taken for true."""
+    """`store`: a core's. `have_users`: clients are asked who they are, or what they say of it is believed."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class UserQuotas:
                 await self._note_all()
 
     async def _note_all(self) -> None:
-        """Whoever has much, by what is much now."""
+        """Note again who has much, by what is much now."""
         usages = self.quotas.usages()
         for first in range(0, len(usages), bounds.QUOTA_SLICE_USERS):
             for reference in usages[first : first + bounds.QUOTA_SLICE_USERS]:
@@ -149,7 +149,7 @@ class UserQuotas:
             self._look_at_alarms()
 
     def _tells(self) -> bool:
-        """There are others, and they understand it."""
+        """Whether there are other nodes, and they understand it."""
         return self._cluster.version.at_least(2) and len(self._cluster.nodes_table) > 1
 
     def _add_up(self) -> None:
@@ -206,7 +206,7 @@ class UserQuotas:
             self._look_soon()
 
     def _link_lost(self, incarnation: str) -> None:
-        """Its clients come back at other nodes: what they had there doesn't count twice."""
+        """Its clients come back at other nodes, so what they had there must not count twice."""
         if incarnation in self._heard and not self._cluster.is_linked(incarnation):
             self._look_soon()
 
@@ -240,8 +240,8 @@ class UserQuotas:
                 link.note(ELSEWHERE, _encode(QuotaNote(redis_bytes, _rows(rest))))
 
     def _redis_bytes(self) -> int:
-        """What others say isn't said on, or it would go round for ever. The largest counts: a node that has just
-        started doesn't know for how long what it sees has stood."""
+        """What this node sees, or others said. The largest counts, because a node that has just started may see too
+        little. What others said isn't passed on, or it would go round for ever."""
         return max(self._maxmemory.size_bytes, *(note.redis_bytes for note in self._heard.values()), 0)
 
     def _seen_redis_bytes(self) -> int:
