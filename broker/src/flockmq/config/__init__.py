@@ -1,6 +1,5 @@
-"""The configuration of one node. `values` has the kinds of value, `schema` the keys, `layers` where they are said,
-`whole` puts them together.
+"""The configuration of one node.
 
-This file imports nothing, so that a part of the broker can take its kinds of value from `values` while `schema` takes
-that part's structs.
+`values` has the kinds of value, `documents` reads them, `schema` has the keys, `layers` the places where users say
+them, `whole` puts them together.
 """

@@ -1,7 +1,7 @@
 """The shape of `[authentication]`, `[authorization]` and `[flapping]`, by EMQX's names where it has them.
 
-A secret is never written into the configuration: a key says in which file it is. What only several keys together can
-get wrong raises ValueError here, so that a configuration that was read can be used.
+A secret is never written into the configuration: a key names the file that holds it. Keys that don't fit together raise
+ValueError here, so that a configuration that was read can be used.
 
     [authentication]
     allow_anonymous = false
@@ -38,7 +38,7 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class _Authenticator(_Section, frozen=True, kw_only=True, tag_field="mechanism"):
     clientid: str | None = None
     """Which client ids its clients may have: `*` stands for any letters, `${username}`, `${cert_common_name}`, … for
-    the client's. Who gives none gets one that fits."""
+    the client's. A client that gives no id gets one that fits."""
 
 
 class _Source(_Section, frozen=True, kw_only=True, tag_field="type"):
@@ -80,8 +80,8 @@ class ScramSettings(_Authenticator, frozen=True, kw_only=True, tag="scram:built_
     """Enhanced authentication by SCRAM-SHA-256 (RFC 5802, RFC 7677) of the users in the cluster's own log."""
 
     iteration_count: Iterations = 600_000
-    """Of verifiers that are made from now on, by default as OWASP's Password Storage Cheat Sheet has it; the client
-    does the work. Each stored verifier says its own."""
+    """For verifiers that are made from now on; each stored one says its own. The client does the work. The default is
+    that of OWASP's Password Storage Cheat Sheet."""
 
 
 class JwtSettings(_Authenticator, frozen=True, kw_only=True, tag="jwt"):
@@ -121,9 +121,9 @@ class _HttpRequest(_Section, frozen=True, kw_only=True):
     url: HttpUrl
     headers: dict[str, str] = {}
     headers_file: dict[str, Path] = {}
-    """Headers that are secret: in which file stands what each says, letter by letter."""
+    """Headers that are secret, and the file that holds the value of each."""
     authorization: Secret | None = None
-    """What the header `AuthorizationSettings` says."""
+    """The value of the header `Authorization`."""
     authorization_file: Path | None = None
     body: dict[str, str] = {}
     """What is sent: a query (get) or a JSON object (post)."""
@@ -137,7 +137,7 @@ class HttpSettings(_HttpRequest, frozen=True, kw_only=True, tag_field="mechanism
     """Another service decides: `{"result": "allow"|"deny"|"ignore", "is_superuser": …, "acl": […], "expire_at": …}`."""
 
     clientid: str | None = None
-    """As of every authenticator, which Python can't have inherited beside a request's keys."""
+    """As `_Authenticator` has it, which can't be inherited beside a request's keys."""
     body: dict[str, str] = msgspec.field(
         default_factory=lambda: {"clientid": "${clientid}", "username": "${username}", "password": "${password}"}
     )
@@ -152,7 +152,7 @@ class RedisSettings(_Authenticator, frozen=True, kw_only=True, tag="password_bas
     cmd: str = "HMGET mqtt_user:${username} password_hash is_superuser"
     """HMGET KEY FIELD…, with the fields `password_hash` and, if wanted, `salt` and `is_superuser`."""
     password_hash_algorithm: HashAlgorithm = Argon2idSettings()
-    """For hashes that stand beside a `salt` and so don't say themselves how they were made (pbkdf2, in hex)."""
+    """How hashes were made that stand beside a `salt` (pbkdf2, in hex), because they don't say so themselves."""
     request_timeout: Timeout = 5.0
     pool_size: Connections = 8
 
@@ -172,12 +172,12 @@ class CertificateSettings(_Authenticator, frozen=True, kw_only=True, tag="cert")
 
 
 AuthenticatedAtOnce = BuiltInSettings | JwtSettings | HttpSettings | RedisSettings | CertificateSettings
-"""By what CONNECT says."""
+"""These decide by what CONNECT says."""
 Authenticator = AuthenticatedAtOnce | ScramSettings
 
 
 class FailedLoginsSettings(_Section, frozen=True, kw_only=True):
-    """Who gave wrong credentials `max_count` times must wait before it is tried again: for a second, and twice as long
+    """After `max_count` wrong credentials a client must wait before it is tried again: for a second, and twice as long
     each further time, up to `max_wait`."""
 
     enable: bool = True
@@ -198,7 +198,7 @@ class AuthenticationSettings(_Section, frozen=True, kw_only=True):
     bootstrap_type: Literal["plain", "hash"] = "hash"
     """Whether the file holds passwords or their hashes."""
     bootstrap_replace: bool = False
-    """Whether users that are there already become as the file says, each time that its content changes."""
+    """Whether users that are there already are changed to what the file says, whenever its content changes."""
 
     def __post_init__(self) -> None:
         if self.bootstrap_file is not None and not self.asks_the_log:
@@ -209,12 +209,12 @@ class AuthenticationSettings(_Section, frozen=True, kw_only=True):
 
     @property
     def asks_the_log(self) -> bool:
-        """Users of the log count for something."""
+        """Whether users of the log can log in."""
         return any(isinstance(link, BuiltInSettings | ScramSettings) for link in self.chain)
 
     @property
     def asks_only_the_log(self) -> bool:
-        """Who isn't a user of the log, by its user name, isn't let in with a name."""
+        """Whether only users of the log, by their user names, are let in with a name."""
         return bool(self.chain) and all(
             isinstance(link, ScramSettings) or (isinstance(link, BuiltInSettings) and link.user_id_type == "username")
             for link in self.chain
@@ -231,7 +231,7 @@ Some = Annotated[
 
 
 class RuleSettings(_Section, frozen=True, kw_only=True, omit_defaults=True):
-    """What one rule permits or denies to whom. What isn't said holds for all; so would an empty list, which is
+    """What one rule permits or denies to whom. A key that isn't said holds for all. An empty list would, too, so it is
     refused.
 
     A topic may hold `+`, `#`, `${clientid}` and `${username}`; `eq FILTER` means exactly these letters. To subscribe
@@ -252,7 +252,7 @@ class RuleSettings(_Section, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FileSourceSettings(_Source, frozen=True, kw_only=True, tag="file"):
-    """Rules of this node, of which the first that fits decides: `rules` here, or in a TOML or JSON file of that key."""
+    """Rules of this node; the first that fits decides. They are in `rules`, or in a TOML or JSON file with that key."""
 
     path: Path | None = None
     rules: tuple[RuleSettings, ...] = ()
@@ -300,13 +300,13 @@ class AuthorizationSettings(_Section, frozen=True, kw_only=True):
     deny_action: Literal["ignore", "disconnect"] = "ignore"
     """Whether a client that tries what it may not is only told so, or disconnected."""
     revoked_subscriptions: Literal["drop", "disconnect"] = "drop"
-    """What becomes of a subscription that a change of rules no longer allows: it ends, or its client is disconnected,
-    too, and so hears of it."""
+    """What happens when a change of rules no longer allows a subscription: it ends, or its client is disconnected, too,
+    and so hears of it."""
     cache: CacheSettings = CacheSettings()
 
     @property
     def asks_the_log(self) -> bool:
-        """Rules of the log count for something."""
+        """Whether rules of the log are looked at."""
         return any(isinstance(source, BuiltInSourceSettings) for source in self.sources)
 
 

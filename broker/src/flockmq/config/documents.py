@@ -1,7 +1,7 @@
 """How a value of the configuration is read as its type asks.
 
-A key's type says all: its kind, its bounds and how a refusal describes it. Structs, lists of them and unions of them by
-tag are read as whole documents; the place of a refusal then goes down into them (`authentication.chain[1].url`).
+The type of a key says all: its kind, its bounds and how a refusal describes it. Structs, lists of structs, and unions
+of structs by tag are read as whole documents. A refusal names the place within them (`authentication.chain[1].url`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from flockmq.errors import ConfigError
 
 
 def read(value: object, kind: object, where: str, *, is_text: bool = False) -> object:
-    """`value` as its type asks. `is_text`: the layer knows nothing but text ("32", "true", "a, b", JSON).
+    """Read `value` as its type asks. `is_text`: the layer knows only text ("32", "true", "a, b", JSON).
 
-    Raises ConfigError: one line that names the place, the value, unless it is secret, and the mend.
+    Raises ConfigError: one line that names the place, the value unless it is secret, and the mend.
     """
     if (parse := PARSERS.get(kind)) is not None:
         return _parsed(value, kind, where, parse)
@@ -144,8 +144,8 @@ def field_types(struct: Any) -> dict[str, Any]:
 def build(
     struct: Any, given: Mapping[str, object], where: str, sources: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
-    """The struct with these fields, its secrets read from their files, its own checks made. `sources`: where a key was
-    said, if not at `where`.
+    """Make the struct of these fields: read its secrets from their files, and let it check itself. `sources`: where a
+    key was said, if not at `where`.
     """
     values = dict(given)
     kinds = field_types(struct)
@@ -216,6 +216,6 @@ def describe(kind: object) -> str:
 
 
 def nearest(wrong: str, known: Collection[str], shown: Callable[[str], str] = str) -> str:
-    """The mend for an unknown name; `shown` is how the one that was meant is written there."""
+    """The mend for an unknown name. `shown` says how the name that was meant is written there."""
     near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
     return f"did you mean {shown(near[0])}?" if near else f"known: {', '.join(known)}"

@@ -25,11 +25,11 @@ ENVIRONMENT_PREFIX: Final = "FLOCKMQ_"
 NOT_SETTINGS: Final = re.compile(
     r"FLOCKMQ_(MYPYC|API_KEY|(.*_)?SERVICE_(HOST|PORT.*)|(.*_)?PORT(_[0-9]+_(TCP|UDP).*)?)"
 )
-"""Variables with our prefix that say nothing to a node: what Kubernetes adds for a Service whose name starts with
-`flockmq` (`FLOCKMQ_SERVICE_HOST`, `FLOCKMQ_PORT_1883_TCP`, …), the switch of the build, and the key for `ctl`."""
+"""Variables with our prefix that are no settings: what Kubernetes adds for a Service whose name starts with `flockmq`
+(`FLOCKMQ_SERVICE_HOST`, `FLOCKMQ_PORT_1883_TCP`, …), the switch of the build, and the key for `ctl`."""
 
 NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}[a-z0-9]|[a-z0-9]")
-"""What a user may call a listener or a zone; the environment can say it too."""
+"""How a user may name a listener or a zone, so that the environment can name it, too."""
 
 NOT_HERE: Final = "must not stand in this file"
 SECRET_HEADERS: Final = frozenset(
@@ -82,7 +82,7 @@ def every_key(kind: Any = Config, prefix: str = "") -> Iterator[str]:
 
 
 def _unknown(path: str, source: str, shown: Callable[[str], str]) -> ConfigError:
-    """With the nearest of the names that could stand where the path goes wrong."""
+    """Names the nearest of the names that could stand where the path goes wrong."""
     names = path.split(".")
     kind: Any = Config
     for at, name in enumerate(names):
@@ -141,7 +141,7 @@ def _flatten(table: Mapping[str, object], prefix: str, file: str) -> Iterable[Se
 
 
 def refuse_secrets(value: object, setting: Setting) -> None:
-    """Of a file, which is shown and copied more widely than what is secret may be. Raises ConfigError."""
+    """A file is shown and copied more widely than secrets may be. Raises ConfigError."""
     key = setting.path.rpartition(".")[2]
     environment = f", or say {environment_name(setting.path)}"
     if isinstance(value, Secret):
@@ -172,7 +172,7 @@ def _refuse_within(value: object, where: str, environment: str) -> None:
 
 
 def _refuse_headers(headers: Mapping[str, str], where: str, environment: str) -> None:
-    """Those that say the broker's own secret, and not what is a client's."""
+    """Refuse headers that hold a secret of the broker; one that takes a value of the client's is none."""
     for name, text in headers.items():
         if name.lower() in SECRET_HEADERS and "${" not in text:
             key = "authorization_file" if name.lower() == "authorization" else "headers_file"

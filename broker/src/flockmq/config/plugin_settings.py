@@ -41,7 +41,7 @@ class RewriteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """With `$1`, …, `${clientid}`, `${username}`."""
 
     def __post_init__(self) -> None:
-        RewriteRule(self.source_topic, self.re, self.dest_topic)  # raises ValueError for what can't be one
+        RewriteRule(self.source_topic, self.re, self.dest_topic)  # which checks itself
         if self.action != "subscribe" and ("+" in self.dest_topic or "#" in self.dest_topic):
             raise ValueError(f"dest_topic {self.dest_topic!r}: a wildcard, and the action is {self.action}")
 
@@ -69,7 +69,7 @@ class AutoSubscribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
 
 class EventMessagesSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`[sys_topics.sys_event_messages]`: what is told at once, below `$SYS/brokers/NODE/clients/CLIENT/`."""
+    """`[sys_topics.sys_event_messages]`: events told at once, below `$SYS/brokers/NODE/clients/CLIENT/`."""
 
     client_connected: bool = True
     client_disconnected: bool = True

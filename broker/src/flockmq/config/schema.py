@@ -59,7 +59,7 @@ Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
 
 
 class RatesSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read at most: whoever is over it is read more slowly, never cut off. 0: no limit.
+    """How much is read at most. A client above it is read more slowly, and never cut off. 0: no limit.
 
     A burst is what may come at once after a silence; 0: one second's worth.
     """
@@ -84,7 +84,7 @@ class NodeSettings(RatesSettings, frozen=True, kw_only=True):
     max_connections_per_address: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
     """Of one IPv4 address, or one /64 of IPv6. 0: half of what the memory has room for."""
     max_unauthenticated_bytes: Annotated[int, Meta(ge=0, le=1024**3), Kind.SIZE] = 0
-    """What all clients that aren't let in yet may cost; of more the oldest go. 0: by the memory, at most 24 MiB."""
+    """What all clients that aren't let in yet may cost; beyond it the oldest go. 0: by the memory, at most 24 MiB."""
 
 
 class MqttSettings(RatesSettings, frozen=True, kw_only=True):
@@ -94,7 +94,7 @@ class MqttSettings(RatesSettings, frozen=True, kw_only=True):
     max_connect_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 64 * 1024
     """Of CONNECT and AUTH, its will included, until a client is let in; `max_packet_size` holds as well."""
     max_clientid_len: Annotated[int, Meta(ge=23, le=65_535)] = 1024
-    """In bytes. Each is at its node and at its home as long as its client is connected."""
+    """In bytes. Its node and its home keep each as long as the client is connected."""
     max_topic_levels: Annotated[int, Meta(ge=1, le=TOPIC_MAX_LEVELS)] = TOPIC_MAX_LEVELS
     max_qos_allowed: Annotated[int, Meta(ge=0, le=2)] = 2
     max_topic_alias: Annotated[int, Meta(ge=0, le=65_535)] = 32
@@ -135,7 +135,7 @@ class MqttSettings(RatesSettings, frozen=True, kw_only=True):
 
 class QuotasSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What one user may have in the whole cluster, where clients are authenticated: a number, or "infinity". Clients
-    without a name are one user. Unset: much, but never so much that others are refused for it."""
+    without a name are one user. Unset: much, but never so much that others are refused because of it."""
 
     max_sessions: Quota | None = None
     """That outlive their connections."""
@@ -334,7 +334,7 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ManagementSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address = Address("127.0.0.1", 18083)
     api_key: Secret | None = None
-    """An admin's key, at least 32 bytes: `AuthorizationSettings: Bearer KEY`. It makes the others."""
+    """An admin's key, at least 32 bytes: `Authorization: Bearer KEY`. It makes the others."""
     api_key_file: Path | None = None
     certfile: Path | None = None
     """PEM: what the port shows, which has TLS then. Both or none; read again when they change."""

@@ -4,9 +4,9 @@
     operator   and ends what is there      (clients, sessions, bans, alarms, plugins)
     admin      and says who may what       (users, rules, keys)
 
-One may be configured; that one is an admin's, and makes the others. The server draws the others itself, and the log has
-SHA-256 of them: what holds 32 random bytes can't be found by trying, so it needs no hash that takes long, as passwords
-do, and a request costs a look-up.
+One key may be configured: an admin's, which makes the others. The server draws the others itself, and the log has their
+SHA-256. A key holds 32 random bytes, which can't be found by trying. So it needs no slow hash, as passwords do, and a
+request costs a look-up.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ log: Final = logging.getLogger(__name__)
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "operator", "admin")
-"""Each may what those before it may."""
+"""Each may do what those before it may."""
 CONFIGURED: Final = "management.api_key"
-"""Under which name the one that is configured acts."""
+"""The name under which the configured key acts."""
 _FILE: Final = "management.api_key_file"
 PREFIX: Final = "flockmq_"
-"""By which who looks for secrets in what was published finds keys of ours."""
+"""What our keys begin with, so that scanners for published secrets find them."""
 
 
 class Holder(NamedTuple):
@@ -98,7 +98,7 @@ class Keys:
         return len(self._rlog.tables.api_keys) + (self._configured is not None)
 
     def refresh(self) -> None:
-        """Read the file again; what can't be used is reported once, and the key stays."""
+        """Read the file again. If it can't be used, that is reported once, and the former key stays."""
         if self._file is None:
             return
         try:

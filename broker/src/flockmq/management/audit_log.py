@@ -1,7 +1,7 @@
 """Who changed what, and when, by the REST API: rows of the log, on every node, the last AUDIT_MAX of them.
 
-What always holds: a change is a line of its node's own log before it is done, and a row before it is answered, or a
-warning says why it isn't one. What was refused changed nothing, and is no row: strangers can't push others out.
+What always holds: before a change is done, its node writes a line to its own log. Before it is answered, it is a row,
+or a warning says why not. A refused request changed nothing and is no row, so strangers can't push others out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Audit:
         rlog.on_change(AUDIT.name, self._keys)
 
     async def note(self, holder: Holder, peer: str, method: str, path: str, about: str, status: int) -> None:
-        """It is done; returns when the log has it, or can't have it."""
+        """The change is done. Returns when the log has it, or can't have it."""
         if not self._may_write():
             return
         now_s, about = self._clock.wall(), about[:AUDIT_ABOUT_MAX_CHARS]

@@ -1,6 +1,6 @@
 """TLS of the management port, by files that are read again when they change.
 
-A handshake is done with what the files said last: the listening context hands each ClientHello over to it.
+A handshake uses what the files said last: the listening context hands each ClientHello over to that.
 """
 
 from __future__ import annotations

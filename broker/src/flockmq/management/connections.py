@@ -1,9 +1,10 @@
 """The management port's connections. There is always room for one more, so that probes and scrapes get in.
 
-One beyond MANAGEMENT_CONNECTIONS_MAX ends the one that was accepted, or answered, the longest ago: strangers who never
-finish a request push out one another. Who says nothing whole for MANAGEMENT_REQUEST_MAX_S is ended, too, and so is who
-leaves an answer unread for MANAGEMENT_ANSWER_MAX_S, or goes on with a body that nobody reads,
-MANAGEMENT_UNWANTED_MAX_BYTES behind its answer.
+A connection beyond MANAGEMENT_CONNECTIONS_MAX ends the one that was accepted, or answered, the longest ago. So
+strangers who never finish a request push out one another. A connection also ends
+- when no whole request comes for MANAGEMENT_REQUEST_MAX_S,
+- when an answer stays unread for MANAGEMENT_ANSWER_MAX_S,
+- when a body that nobody reads goes on for MANAGEMENT_UNWANTED_MAX_BYTES behind its answer.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class _Connection(asyncio.Protocol):
         self._too_late = asyncio.get_running_loop().call_later(MANAGEMENT_REQUEST_MAX_S, self.end)
         self._unread: asyncio.TimerHandle | None = None
         self._unwanted_bytes: int | None = None
-        """What came behind an answer; None: none is given yet, or the next request is there."""
+        """How many bytes came behind an answer; None: there is none yet, or the next request is there."""
         self._beginning = asyncio.create_task(self._begin(accepted, tls))
 
     async def _begin(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:

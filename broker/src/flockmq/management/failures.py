@@ -1,7 +1,7 @@
 """Who gave wrong keys lately, and how long the next answer takes for it. Pure.
 
-A right key is never slowed: behind one address there may be many, and what holds 32 random bytes isn't found by trying.
-What is slowed is whoever tries all the same, and the lines that it brings about.
+A right key is never slowed: behind one address there may be many clients, and nobody finds 32 random bytes by trying.
+Slowed is who tries all the same, and with it the lines in the log.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Failures:
         """Address → how many in a row, and when the last one was; the one that was quiet for the longest first."""
 
     def failed(self, address: str, now_s: float) -> float:
-        """Once more; for how many seconds it is to wait."""
+        """A wrong key came once more. Returns for how many seconds its answer is to wait."""
         count, last_s = self._by_address.pop(address, (0, now_s))
         count = 1 if now_s - last_s > API_FAILURES_FORGOTTEN_S else count + 1
         self._by_address[address] = count, now_s

@@ -2,9 +2,11 @@
 
     in_words ─▶ as_it_is ─▶ with_key (who is it, and may it?) ─▶ audited (what it changed) ─▶ the handler
 
-What can't be done is answered with `{"error": …}`, which names the field and the mend. What always holds: a path that
-isn't KEYLESS needs a key; what isn't a GET and isn't for operators is for admins; a wrong key takes its time; nothing
-that is compressed is read, for what it unpacks to has no bound before it is.
+A request that can't be done is answered with `{"error": …}`, which names the field and the mend. What always holds:
+- A path that isn't KEYLESS needs a key.
+- What isn't a GET, and isn't for operators, is for admins.
+- The answer to a wrong key takes its time.
+- Nothing compressed is read, because what it unpacks to has no bound.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def role_for(method: str, path: str) -> Role | None:
-    """The least that it takes; None: no key."""
+    """The role that a request needs at least; None: it needs no key."""
     if method in SEEN:
         if path in KEYLESS:
             return None
@@ -194,7 +196,7 @@ def holder_of(request: web.Request) -> Holder:
 
 
 def _rank(role: str) -> int:
-    """One of a later release is none here."""
+    """A role of a later release is none here."""
     return ROLES.index(role) if role in ROLES else -1
 
 

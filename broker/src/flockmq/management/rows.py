@@ -81,7 +81,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientsWanted(Place, frozen=True, kw_only=True):
-    """Texts may hold `*` and `?`; what is None doesn't matter."""
+    """Texts may hold `*` and `?`; None: anything."""
 
     clientid: str | None = None
     username: str | None = None
@@ -97,11 +97,11 @@ class SessionsWanted(Place, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the whole cluster's: where it is filtered it may have fewer rows than `limit`, and still a `next`."""
+    """A page of the whole cluster's rows. With a filter it may have fewer rows than `limit`, and still a `next`."""
 
     data: Sequence[msgspec.Raw]
     count: int
-    """Of the cluster, whichever are asked for."""
+    """How many the cluster has, whichever are asked for."""
     next: str | None
     missing: Sequence[str]
-    """What isn't in it, in words, for the moment."""
+    """What the page lacks at the moment, in words."""

@@ -1,7 +1,7 @@
 """The text of /metrics, which costs milliseconds of the event loop and is everybody's to ask for.
 
-What always holds: it is made METRICS_MADE_EVERY_S apart, for all that have asked by then: so it is never older than the
-question, and however many ask, it takes a small share of the loop.
+What always holds: the text is made at most every METRICS_MADE_EVERY_S, for all that have asked by then. So it is never
+older than the question, and however many ask, it takes a small share of the event loop.
 """
 
 from __future__ import annotations

@@ -107,12 +107,12 @@ def _readiness(request: web.Request) -> web.Response:
 
 
 _UNREADABLE: Final = (HttpProcessingError, web.RequestPayloadError)
-"""What comes of what a client sends, and not of us."""
+"""Errors that the client's bytes cause, and not our code."""
 
 
 class _Unparsed(logging.Filter):
-    """What is no request isn't shown: it may be one that holds a key, but for a byte. Who sent it is told. Nor is a
-    body that isn't what it says, or that ends amid it: that is one line."""
+    """Doesn't show bytes that are no request: they may hold a key, and be wrong by one byte. It tells who sent them, in
+    one line. The same goes for a body that is broken or ends too early."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ http_log.addFilter(_Unparsed())
 
 
 class _Http(web.RequestHandler):
-    """HTTP on one connection. What is refused before it comes to a path is told in the same words as all else."""
+    """HTTP on one connection. A request that is refused before a path is found hears the same words as any other."""
 
     __slots__ = ()
 

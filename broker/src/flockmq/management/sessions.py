@@ -6,7 +6,7 @@
 | /api/v1/sessions/CLIENTID | any, with a page of its subscriptions: `?limit=100&after=NEXT` | ends it | |
 | /api/v1/sessions/end | | | ends that of `{"clientid": …}`, which may be too long for a path |
 
-One ends with its connection, one that can't be read too; it is answered when that is durable.
+Its connection ends with it. A session that can't be read can be ended, too. The answer comes when the end is durable.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class PluginsView(Protocol):
 
 
 REDIS_AWAY: Final = "redis-away"
-"""An alarm that isn't in the log, for that is in Redis: a node has it while neither it nor another one reaches that."""
+"""An alarm that isn't in the log, because that is in Redis: a node shows it while no node reaches Redis."""
 
 
 class AlarmRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ class AlarmsView(Protocol):
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user has in the cluster, and of what it has all that one may have."""
+    """What one user has in the cluster, and which quotas it has used up."""
 
     name: str
     sessions: int
@@ -153,8 +153,8 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotasShown(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits` of each user, None where there is none; `users` who have a hundredth of one at some node, the largest
-    first."""
+    """`limits` of each user, None where there is none. `users` who have a hundredth of a limit at some node, the
+    largest first."""
 
     limits: Mapping[str, int | None]
     users: Sequence[QuotaRow]
@@ -183,7 +183,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     host: str
     slots: int
-    """Of client ids, whose home it is."""
+    """How many slots of client ids it owns."""
     heard: bool
     leads: bool = False
     ready: bool = False
@@ -213,7 +213,7 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unavailable(Exception):
-    """It can't be told, or done, now; its text says why."""
+    """Something can't be told, or done, now; the text says why."""
 
 
 class ClientsView(Protocol):

@@ -6,7 +6,7 @@ from __future__ import annotations
 class Counters:
     """Monotonic counters, except `connections`, `sessions_away` and `subscriptions`, which are gauges.
 
-    `packets_received` is by packet type; of PUBLISH it has those of the ordinary road only.
+    `packets_received` is by packet type; it counts only those PUBLISHes that don't take the fast road.
     """
 
     __slots__ = (

@@ -1,7 +1,7 @@
-"""How late the event loop comes: what each client and each link waits beside its own work.
+"""How late the event loop is: so long each client and each link waits for others.
 
-A timer that is due every `LOOP_WATCH_INTERVAL_S` is late by what kept the loop busy. What always holds: `late_s` only
-grows; `worst_s` is the most of the last one to two windows, so that a scrape every window misses no pause.
+A timer is due every `LOOP_WATCH_INTERVAL_S`; it is as late as the loop was busy. What always holds: `late_s` only
+grows. `worst_s` is the longest pause of the last one to two windows, so that a scrape every window misses none.
 """
 
 from __future__ import annotations

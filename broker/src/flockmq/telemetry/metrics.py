@@ -231,7 +231,7 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
 
 
 BY_QOS: Final = {"messages_received": "flockmq_messages_received", "messages_sent": "flockmq_messages_sent"}
-"""Counters of all messages: what is neither QoS 1 nor 2 is QoS 0, which the hot path needn't count apart."""
+"""Counters of all messages. The hot path doesn't count QoS 0 apart: it is the rest beside QoS 1 and 2."""
 
 PACKETS: Final = {
     frame.CONNECT: "connect",
@@ -248,11 +248,11 @@ PACKETS: Final = {
 """What clients send, but for PUBLISH, of which `flockmq_messages_received` tells."""
 
 BY_REASON: Final = {"connects_refused": "flockmq_connects_refused", "disconnects": "flockmq_disconnects"}
-"""Counters whose reasons the node tallies; the rest of each is what never had its CONNECT answered with success."""
+"""Counters whose reasons the node tallies. The rest of each are connections that CONNACK never accepted."""
 
 
 class Reasons:
-    """How often for which MQTT reason code. `rest` names what the counter has beyond the tally."""
+    """How often something happened, by MQTT reason code. `rest` names what the counter has beyond the tally."""
 
     def __init__(self, field: str, rest: str) -> None:
         self._field = field
@@ -278,7 +278,7 @@ def reason_name(reason: int) -> str:
 
 
 def counter_samples(counters: Counters) -> list[Sample]:
-    """The hot path's counters as samples, for a node's `samples()`."""
+    """The hot path's counters as samples."""
     packets = counters.packets_received
     return [
         *(Sample(name, getattr(counters, field), labels) for field, (name, labels) in FROM_COUNTERS.items()),
