@@ -1,8 +1,8 @@
-"""The command `flockmq`: its arguments, its exit codes, and its last line of defence.
+"""The command `flockmq`: its arguments and its exit codes.
 
-Whatever a user can mend leaves as one line on stderr, `flockmq: error: …`, and an exit code: 2 configuration, 3 Redis
-unreachable, 4 an address that can't be bound, 1 anything else. A traceback means a defect of ours; 70, one that a node
-couldn't go on with.
+An error that a user can mend is one line on stderr, `flockmq: error: …`, and an exit code: 2 configuration, 3 Redis
+unreachable, 4 an address that can't be bound, 1 anything else. A traceback means a defect of ours; exit code 70 one
+that a node couldn't go on with.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def version_line() -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, saying its refusals in one line as everything else here does."""
+    """argparse that says its refusals in one line, as everything else here does."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"flockmq: error: {message}; see {self.prog} --help\n")
@@ -208,8 +208,8 @@ async def _node(settings: Config, ready_fd: int | None) -> int:
 
 
 def _until_signalled(main: Callable[[], Coroutine[None, None, int]]) -> int:
-    """Run `main` on uvloop; the first SIGTERM or SIGINT cancels it, so that its `finally`s run; exit code 0.
-    The failure of a task that a node can't do without ends it at once."""
+    """Run `main` on uvloop. The first SIGTERM or SIGINT cancels it, so that its `finally`s run, and the exit code is 0.
+    The failure of a vital task ends the process at once."""
 
     async def supervised() -> int:
         tasks.end_process_on_failure(asyncio.get_running_loop())
@@ -226,8 +226,8 @@ def _until_signalled(main: Callable[[], Coroutine[None, None, int]]) -> int:
 
 
 def _ending_once(task: asyncio.Task[int]) -> Callable[[], None]:
-    """Cancels the task when it is called first, so that a second signal doesn't cut short what the first began.
-    `task.cancelling()` doesn't tell: it is true, too, in the turn in which a timeout inside the task runs out."""
+    """What cancels the task when it is first called, so that a second signal doesn't cut short what the first began.
+    `task.cancelling()` can't tell: it is also true in the turn in which a timeout inside the task runs out."""
     is_ending = False
 
     def end() -> None:

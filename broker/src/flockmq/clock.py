@@ -1,7 +1,7 @@
-"""What time it is, for all that a node runs: who needs it is handed a `Clock`, so that a test can hand in another.
+"""What time it is, for all that a node runs. Who needs the time is handed a `Clock`, so a test can hand in another.
 
-In seconds. `monotonic` is for intervals within the process; `wall` for what people and outsiders compare. What nodes of
-the cluster compare is in the cluster's time: who needs that is handed `membership.cluster_time.ClusterTime.clock`.
+In seconds. `monotonic` is for intervals within the process, `wall` for times that people and outsiders compare. Times
+that nodes compare are of the cluster's time: who needs it is handed `membership.cluster_time.ClusterTime.clock`.
 """
 
 from __future__ import annotations

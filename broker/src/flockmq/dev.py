@@ -1,9 +1,9 @@
 """`flockmq dev`: a whole cluster on this machine, each node a `flockmq run` process of its own, on 127.0.0.1.
 
-The first core starts alone, because the others ask it for the cluster; then all others start at once. A node says
-that it is ready, and on which ports, through a pipe (`--ready-fd`); the end of that pipe without a line means that it
-died. What always holds: when `run` returns, or this process ends in any way, no node and no Valkey is left. A Valkey
-that ends before is started again (embedded.py), a node is not.
+The first core starts alone, because the others ask it for the cluster. Then all others start at once. A node says
+through a pipe (`--ready-fd`) that it is ready, and on which ports; if the pipe ends without a line, the node died. What
+always holds: when `run` returns, or this process ends in any way, no node and no Valkey is left. A Valkey that ends
+before is started again (embedded.py), a node is not.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from flockmq.redis.embedded import embedded_valkey
 LOOPBACK: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 1.5
-"""For each of: the replicants, the cores. With Valkey's that stays below 5 s."""
+"""How long the replicants may take to stop, and then the cores. With Valkey it is less than 5 s in all."""
 LAST_LINES: Final = 8
 
 OPTIONS: Final = {"--listen HOST:PORT": "--port P", "--management HOST:PORT": "--management-port P"}
-"""What mends a node's address: the node's option, and the one of `flockmq dev`."""
+"""A node's option that mends its address, and the option of `flockmq dev` in its place."""
 
 
 class NodeFailed(UserError):
@@ -91,7 +91,7 @@ async def run(
 
 
 def shared_settings(redis_url: str) -> dict[str, str]:
-    """What all nodes have in common. It goes by the environment: a command line can be read by everybody."""
+    """What all nodes have in common. It is passed by the environment, because everybody can read a command line."""
     return {
         "redis.url": redis_url,
         "cluster.key": secrets.token_hex(32),
@@ -218,7 +218,7 @@ async def _stop(nodes: Sequence[DevNode]) -> None:
 
 
 def _failed_to_stop(node: DevNode) -> bool:
-    """Whether it ended by an error of its own. A busy machine may have made us kill it: that is none."""
+    """Whether it ended by an error of its own. If we killed it, because the machine was too busy, that is none."""
     return (node.process.returncode or 0) > 0
 
 

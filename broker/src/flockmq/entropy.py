@@ -1,7 +1,7 @@
-"""Chance, for all that a node runs: who needs it is handed an `Entropy`, so that a test can hand in what a seed gives.
+"""Chance, for all that a node runs. Who needs it is handed an `Entropy`, so a test can hand in one that a seed gives.
 
-`random` spreads what nodes do over time and over one another; `token_bytes` makes what nobody may guess, or make twice.
-What passwords are kept with (salts, SCRAM) doesn't come from here.
+`random` spreads what nodes do over time and over one another. `token_bytes` makes bytes that nobody may guess, or make
+twice. Salts of passwords and of SCRAM don't come from here.
 """
 
 from __future__ import annotations

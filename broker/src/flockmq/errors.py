@@ -6,7 +6,7 @@ import errno
 
 
 class UserError(Exception):
-    """What is wrong, where, and how to mend it, in one line. Anything else that escapes is a defect."""
+    """What is wrong, where, and how to mend it, in one line. Any other exception that escapes is a defect."""
 
     exit_code: int = 1
 

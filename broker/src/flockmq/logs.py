@@ -1,8 +1,8 @@
 """How log lines look: one line each, as text for people or as JSON for machines. Never a secret, never a payload.
 
-What always holds: what a client calls itself is shown by `%r`, LOGGED_MAX_CHARACTERS of it at most; of one kind there
-are LOG_LINES_PER_S lines a second at most, of what clients bring about fewer (`Sparing`); when the second is over the
-log has how many more there were. So nobody can fill a log from outside, nor hide in it how often he tried.
+What always holds: texts of clients are shown by `%r`, at most LOGGED_MAX_CHARACTERS of them. There are at most
+LOG_LINES_PER_S lines of one kind a second, and fewer of those that clients cause (`Sparing`). When the second is over,
+the log says how many more there were. So nobody can fill a log from outside, nor hide how often they tried.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 
 AUDIT: Final = "flockmq.audit"
-"""The logger of what holders of API keys change: whole, and each of them."""
+"""The logger of changes by holders of API keys. None of its lines is cut or left out."""
 _MORE: Final = "%d more like this: %s"
 TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
@@ -83,9 +83,9 @@ class _Json(logging.Formatter):
 
 
 class _Kinds:
-    """How many lines of each kind there were since a second began, which the first line of it does. When it is over
-    `tell` hears of each kind that had more than it may, and how many: by a timer where a loop runs in this thread, else
-    with the next line of any kind."""
+    """How many lines of each kind there were in the current second, which begins with its first line. When it is over,
+    `tell` hears how many were left out of each kind: by a timer if a loop runs in this thread, else with the next line
+    of any kind."""
 
     def __init__(self, now_s: Callable[[], float], tell: Callable[[str, str, int], None]) -> None:
         self._now_s = now_s
@@ -129,7 +129,8 @@ class _Kinds:
 
 
 class FewOfAKind(logging.StreamHandler[Any]):
-    """Writes to stderr. A kind is a logger's message before its values are put in; debugging has no bound."""
+    """Writes to stderr. Lines are of one kind if their messages are the same before values are put in. Debugging has no
+    bound."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         super().__init__(sys.stderr)
@@ -146,7 +147,7 @@ class FewOfAKind(logging.StreamHandler[Any]):
 
 
 def configure(line_format: str, level: str) -> None:
-    """Log to stderr from now on; so what OpenSSL's callbacks can't raise, as for a server name that is no text."""
+    """Log to stderr from now on, errors in OpenSSL's callbacks, too, which can't be raised."""
     refused = Sparing(logging.getLogger(__name__), 1, SYSTEM.monotonic)
     sys.unraisablehook = lambda caught: refused.warning("%s: %r", caught.err_msg or "ignored", caught.exc_value)
     handler = FewOfAKind(SYSTEM.monotonic)
@@ -155,8 +156,8 @@ def configure(line_format: str, level: str) -> None:
 
 
 class Sparing:
-    """A logger for what a hostile client can bring about as often as it likes: so many lines of each kind a second, and
-    then how many more there were."""
+    """A logger for lines that a hostile client can cause as often as it likes: so many of each kind a second, and then
+    how many more there were."""
 
     def __init__(self, log: logging.Logger, lines_per_s: int, now_s: Callable[[], float]) -> None:
         self._log = log
@@ -178,9 +179,9 @@ class Sparing:
 
 
 class Retrying:
-    """What fails and is tried again: others may only be about to start, or to end, so it is INFO at first, and WARNING
-    when it has lasted for RETRIED_QUIETLY_MAX_S. The same is said once at each level. Who leaves warns nobody: what it
-    can't do any more is nothing to look at."""
+    """A logger for something that fails and is tried again. It says INFO at first, because others may only be about to
+    start or to end, and WARNING when the failure has lasted for RETRIED_QUIETLY_MAX_S. It says the same once at each
+    level. A node that leaves warns nobody, because nobody needs to look at what it can't do any more."""
 
     def __init__(self, log: logging.Logger, now_s: Callable[[], float]) -> None:
         self._log = log

@@ -1,7 +1,7 @@
-"""PEM files that a configuration names: made into what uses them, and made anew when one of them changes.
+"""PEM files that a configuration names. What uses them is made of them, and made again when one of them changes.
 
 What always holds: `made` works. Files that can't be used are reported, once for each change, and what was made before
-stays. Kubernetes swaps a link: a file is what its link leads to.
+stays. Kubernetes swaps links, so a file is what its link leads to.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----",
 
 
 def check_lists(key: str, cacertfile: Path, crlfile: Path) -> None:
-    """Each authority has a revocation list: without it OpenSSL would refuse whoever has that authority in its chain.
+    """Check that each authority has a revocation list: without one OpenSSL would refuse all with it in their chains.
     Raises ConfigError that begins with `key`, the crlfile's.
     """
     try:

@@ -1,4 +1,4 @@
-"""Child processes that can't outlive us, whatever ends us; and what is said of one that ended."""
+"""Child processes that can't outlive this one, however it ends; and what to say of a child that ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 LAST_BYTES: Final = 8192
-"""Of a log, in which its last lines are looked for."""
+"""How much of a log is read to find its last lines."""
 PR_SET_PDEATHSIG: Final = 1
 
 

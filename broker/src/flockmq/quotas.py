@@ -3,10 +3,12 @@
     sessions and subscriptions here ─▶ Usage, one for each user ─┐
     what other nodes said (node/user_quotas.py) ─▶ `elsewhere` ──┴─▶ may it have one more?
 
-What always holds: a change costs the same however much its user has, and nothing is looked for; `Usage` has what is
-here exactly, `elsewhere` what others said a moment ago, of users who have at least a part of a quota there
-(QUOTA_TOLD_PARTS). A user gets a share of a quota here (QUOTA_SHARES) before others are told; what is beyond it waits
-until they are, which takes no answer of theirs. So by what others don't know yet it is over its quota by a few shares.
+What always holds:
+- A change costs the same however much its user has.
+- `Usage` has exactly what is here. `elsewhere` has what others said a moment ago, of users who have at least a part of
+  a quota there (QUOTA_TOLD_PARTS).
+- A user gets a share of a quota here (QUOTA_SHARES) before others are told. More waits until they are told; no answer
+  of theirs is needed. So a user may exceed its quota by a few shares that others don't know of yet.
 """
 
 from __future__ import annotations
@@ -63,8 +65,8 @@ def default_limits(redis_bytes: int) -> Held:
 
 
 def may_grant(untold: int, more: int, limit: int) -> bool:
-    """Whether a node may give a user so much more of a quota before others are told, who don't know of `untold`. What
-    is larger than a share is given alone."""
+    """Whether a node may give a user so much more of a quota before others are told, who don't know of `untold` yet.
+    A piece larger than a share is given alone."""
     return more <= 0 or untold <= 0 or untold + more <= limit // bounds.QUOTA_SHARES
 
 
@@ -72,8 +74,8 @@ class MaxMemory:
     """Redis' `maxmemory`, of the smallest of its servers, as one core sees it: `size_bytes`, INFINITE for none; 0: none
     has stood yet.
 
-    A larger one counts at once, a smaller one, and the first, when it has stood for a while: what waits is cut to a
-    smaller quota, and an operator may set one for a moment only."""
+    A larger one counts at once. A smaller one, and the first, count when they have stood for a while: queues are cut to
+    a smaller quota, and an operator may set one for a moment only."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
@@ -142,7 +144,7 @@ class Usage:
         return self._allows(self.sessions + self._elsewhere().sessions + 1, 0, self._quotas.limits.sessions)
 
     def may_queue(self, size_bytes: int, *, is_away: bool) -> bool:
-        """The last of a quota is for clients that are connected, so that they go on when others have used up theirs."""
+        """The last part of a quota is for connected clients: they go on when clients that are away used up theirs."""
         limit = self._quotas.limits.queued_bytes
         if is_away and limit < INFINITE:
             limit = limit * bounds.QUOTA_AWAY_PERCENT // 100
@@ -155,7 +157,7 @@ class Usage:
         return self._allows(number, 2, limits.subscriptions) and self._allows(size_bytes, 3, limits.subscription_bytes)
 
     def must_wait(self, more: Held) -> bool:
-        """Others are to hear first of what it has here. Who is refused anyway doesn't wait."""
+        """Whether others must hear first of what it has here. A user who is refused anyway doesn't wait."""
         if not self._quotas.tells():
             return False
         here, limits = self.here(), self._quotas.limits
@@ -165,7 +167,7 @@ class Usage:
         return not all(map(may_grant, here.minus(self.told), more, limits))
 
     def wait(self, more: Held, then: Callable[[], None]) -> None:
-        """`then` is called when it may have so much more here; whether it may at all is another matter."""
+        """Call `then` when others know enough for so much more here; whether the quota allows it is another matter."""
         self._waiting.append((more, then))
         self._quotas.waiting[self.user] = self
         self.is_noted = True
@@ -198,8 +200,7 @@ class Usage:
 
 
 class FilterRoom:
-    """New filters of a user, which count one by one, each when it may: when they all do `then` is called, and is to put
-    them."""
+    """Count new filters of a user one by one, each when it may. When all are counted, call `then`, which adds them."""
 
     def __init__(self, usage: Usage, filters: Sequence[bytes], then: Callable[[], None]) -> None:
         self._usage = usage
@@ -260,7 +261,7 @@ class Quotas:
         self.tells: Callable[[], bool] = _tells_nobody
         """There are other nodes, and they are told."""
         self.refused = dict.fromkeys(KINDS, 0)
-        """How often, by what would have been too much."""
+        """How often something was refused, by quota."""
         self.on_growth: Callable[[], None] = _nobody_listens
         """Others should hear soon of a user who has much more than they know."""
         self._of: WeakValueDictionary[bytes, Usage] = WeakValueDictionary()
@@ -291,7 +292,7 @@ class Quotas:
         return self._of.valuerefs()
 
     def refuse(self, kind: int) -> bool:
-        """Counts it, and is False."""
+        """Count a refusal. Returns False."""
         self.refused[KINDS[kind]] += 1
         return False
 
@@ -323,7 +324,7 @@ class Quotas:
         return most({user: usage.here() for user, usage in self.noted.items()}, self.limits)
 
     def were_told(self) -> None:
-        """Others, of what users have here: who waited for that goes on."""
+        """Others were told what users have here. Who waited for that goes on."""
         for user, usage in list(self.waiting.items()):
             if not usage.go_on():
                 del self.waiting[user]
@@ -343,7 +344,7 @@ def _tells_nobody() -> bool:
 
 
 def share(held: Held, limits: Held) -> float:
-    """How much of a quota it is, of that which is used most."""
+    """Which part of a quota is used, of the quota that is used most."""
     return max(amount / max(1, limit) for amount, limit in zip(held, limits, strict=True))
 
 
@@ -365,4 +366,4 @@ def over(held: Held, limits: Held, slack_percent: int = 0) -> list[str]:
 
 
 _USED_UP_PERCENT: Final = Held(95, bounds.QUOTA_AWAY_PERCENT - 5, 95, 95, 95)
-"""A user who sends large pieces is refused before the last percent."""
+"""From how many percent on a quota counts as used up: who sends large pieces is refused before the last."""

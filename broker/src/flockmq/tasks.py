@@ -1,9 +1,9 @@
-"""Tasks that live as long as their node, and what becomes of one that ends by an error that nobody foresaw.
+"""Tasks that live as long as their node, and what happens when an error that nobody foresaw ends one.
 
-A task that just ended would leave a node that is linked, answers its probes, and doesn't do its part: the worst way to
-fail. So each is one of two kinds. What may begin anew does, after the error is told. What may not, because nobody knows
-in what state the error left it (it numbers writes, say, or commits them), ends the node as a crash would: the cluster
-is made for that, and whoever runs the node starts it again.
+If the task just ended, the node would stay linked and answer its probes, but not do its part: the worst way to fail. So
+each task is of one of two kinds. A task that may begin again does, after the error is logged. A vital task may not,
+because nobody knows in what state the error left it (it numbers writes, say, or commits them). So it ends the node, as
+a crash would: the cluster is made for that, and who runs the node starts it again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class VitalTaskFailed(Exception):
 
 
 def begun_anew(work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
-    """Do the work until it returns: an error in it is told, and it begins anew."""
+    """Do the work until it returns. After an error, which is logged, it begins again."""
     return asyncio.create_task(_begin_anew(work, name), name=name)
 
 
 def vital(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Do the work, without which the node must not go on: an error in it goes to the loop's exception handler."""
+    """Do work without which the node must not go on. An error in it goes to the loop's exception handler."""
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_tell_failure)
     return task

@@ -1,7 +1,7 @@
 """The kinds of value that a configuration is made of, and how each is read from what a layer says.
 
-What always holds: a value that was read is within its bounds; secrets are never shown by `repr`, in a log or in an
-error; a struct that has both `url` and `password` keeps no password in the URL.
+What always holds: a value that was read is within its bounds. Secrets are never shown by `repr`, in a log or in an
+error. A struct that has both `url` and `password` keeps no password in the URL.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Kind(Enum):
-    """What a number or text stands for, where its type alone doesn't say; with what a user is told of it."""
+    """What a number or text stands for, where its type alone doesn't say; the value is what a user is told of it."""
 
     DURATION = 'in seconds, or for example "15s", "2h"'
     SIZE = 'in bytes, or for example "64KB", "1MB"'
@@ -105,7 +105,7 @@ def parse_address(text: object) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it can be looked up: not so with a space, an empty label, or one of more than 63 characters."""
+    """Whether it can be looked up. It can't with a space, an empty label, or a label of more than 63 characters."""
     try:
         text.encode("idna")
     except UnicodeError:
@@ -198,7 +198,7 @@ def _at_most(value: object, example: str) -> int:
 
 
 def http_url_fault(value: object) -> str:
-    """What is wrong with it, and nothing of what it says, which may be a secret; "": nothing is."""
+    """What is wrong with it; "": nothing. The text repeats nothing of the URL, which may hold a secret."""
     if not isinstance(value, str) or not value.lower().startswith(("http://", "https://")):
         return "it doesn't begin with http:// or https://"
     parts = _url_parts(value)

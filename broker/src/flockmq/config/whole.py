@@ -1,4 +1,4 @@
-"""The layers put together, and what only several keys together can get wrong.
+"""The layers put together, and checked for keys that don't fit together.
 
 Precedence: command line > environment > file > defaults, key by key. What always holds: a `Config` is complete and
 checked; every zone that a listener names is there.
@@ -50,7 +50,7 @@ def load(
 
 
 def _inherit(said: dict[str, object]) -> None:
-    """A zone has what `[mqtt]` has, but for what it says itself."""
+    """A zone takes from `[mqtt]` what it doesn't say itself."""
     zones = {path.split(".")[1] for path in said if path.startswith("zones.")}
     for path, value in list(said.items()):
         if path.startswith("mqtt."):
@@ -59,7 +59,7 @@ def _inherit(said: dict[str, object]) -> None:
 
 
 def _section(struct: Any, path: str, said: Mapping[str, object], sources: Mapping[str, str], base: Any) -> Any:
-    """The struct at `path`; what was not said comes from `base`, if there is one, or else from the type."""
+    """The struct at `path`. What nobody said comes from `base`, if there is one, or else from the type."""
     given: dict[str, object] = {}
     for name, kind in field_types(struct).items():
         below = f"{path}.{name}" if path else name

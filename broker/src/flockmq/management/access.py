@@ -10,7 +10,7 @@
 | /api/v1/bans/KIND/WHO | | | | lifts it |
 
 Lists are paged: `?limit=100&after=NEXT`, where NEXT is what the page before said. A change is answered when this node
-has it; each other has it when it has read the log.
+has it. Every other node has it when it has read the log.
 """
 
 from __future__ import annotations

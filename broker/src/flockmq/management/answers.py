@@ -54,7 +54,7 @@ class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def client_id_said(request: web.Request) -> str:
-    """One that may be too long for a path. Raises RequestRefused."""
+    """A client id that may be too long for a path. Raises RequestRefused."""
     client_id = (await body_of(request, _Said)).clientid
     about(request, client_id)
     return client_id
@@ -73,7 +73,7 @@ def limit_of(request: web.Request) -> int:
 
 
 def check_place(after: str | None) -> None:
-    """Of a list of the whole cluster. Raises RequestRefused."""
+    """Check a place in a list of the whole cluster. Raises RequestRefused."""
     try:
         bytes.fromhex(after or "")
     except ValueError:
@@ -81,7 +81,7 @@ def check_place(after: str | None) -> None:
 
 
 def check_query(request: web.Request, *known: str) -> None:
-    """What is misspelt would widen what is asked for. Raises RequestRefused."""
+    """Refuse unknown parameters: a misspelt filter would be none, and show more. Raises RequestRefused."""
     for name in request.query:
         if name not in known:
             raise RequestRefused(400, f"{name}: is no parameter of {request.path}; known are {', '.join(known)}")

@@ -1,8 +1,8 @@
 """One connection to one server: how it is made, what its errors become.
 
-redis-py's `Connection` with hiredis does the protocol; its clients and pools are left out because a log must know when
-its connection was made anew (Redis may have restarted in between), never resends by itself, and wants raw replies.
-Passwords and certificates are read at each connect, so rotated ones are taken up.
+redis-py's `Connection` with hiredis does the protocol. Its clients and pools aren't used, because a log must know when
+its connection is a new one (Redis may have restarted in between), wants raw replies, and nothing may be sent again
+unasked. Passwords and certificates are read at each connect, so replaced ones are taken up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RedisConfig(msgspec.Struct, frozen=True):
     """Where Redis is, who we are there, and what it takes for a write to count."""
 
     url: str
-    """Of any kind that redis_url.py knows."""
+    """Of any kind that url.py knows."""
     username: str | None = None
     password: str | None = None
     password_file: Path | None = None
@@ -59,7 +59,7 @@ class RedisConfig(msgspec.Struct, frozen=True):
         return str(self.place)
 
     def apart(self, keys: Iterable[str]) -> list[list[str]]:
-        """The keys in groups of which each surely has one server, whatever happens: all of them, but in a cluster."""
+        """The keys in groups that surely stay at one server each. Without a cluster all of them are one group."""
         return [[key] for key in keys] if self.place.kind == "cluster" else [list(keys)]
 
     async def open(self, server: RedisServer, *, to_sentinel: bool = False) -> RedisConnection:
@@ -74,7 +74,7 @@ class RedisConnection:
         self._connection = connection
 
     async def exchange(self, commands: Sequence[Sequence[Argument]]) -> list[Reply | ResponseError]:
-        """All commands in one round trip. Raises what redis-py raises for a connection that is of no use any more."""
+        """Send all commands in one round trip. Raises what redis-py raises if the connection can't be used any more."""
         await self._connection.send_packed_command([_pack(tuple(command)) for command in commands])
         return [await _reply(self._connection) for _ in commands]
 
@@ -193,7 +193,7 @@ def _tls(config: RedisConfig) -> ssl.SSLContext:
 
 
 def _tls_error(error: BaseException | None) -> str | None:
-    """What OpenSSL said, where that is the cause: redis-py wraps it."""
+    """What OpenSSL said, if that is the cause: redis-py wraps it."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"the certificate of the server is refused: {error.verify_message}"

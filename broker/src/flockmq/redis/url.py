@@ -1,4 +1,4 @@
-"""The URL of a Redis: one server, or whom to ask for the server that counts now. Pure.
+"""The URL of a Redis: one server, or the servers to ask which one counts now. Pure.
 
     redis://HOST:PORT/DB    unix:///PATH            one server
     redis+sentinel://HOST:PORT,HOST:PORT/NAME       sentinels, which know the primary of that name
