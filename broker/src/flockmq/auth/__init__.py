@@ -1,1 +1,1 @@
-"""Who may connect, and do what."""
+"""Who may connect, and who may do what."""

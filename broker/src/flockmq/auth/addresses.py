@@ -1,4 +1,4 @@
-"""Addresses of clients, as bans, flapping and waiting passwords go by them. Pure."""
+"""Addresses of clients, as bans, flapping detection and waiting passwords compare them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plain_address(host: str) -> Address:
 
 
 def network(host: str) -> str:
-    """Whose address it is: an IPv6 host has a /64 of them. What is no address stays. Asked at every login."""
+    """Whose address it is: an IPv6 host has a /64 of them. A text that is no address stays. Asked at every login."""
     if ":" not in host:
         return host
     try:

@@ -1,6 +1,6 @@
-"""What may be done to users, rules and bans: checked, hashed, written to the log. The REST API is a rim around this.
+"""Changes of users, rules and bans: checked, hashed, written to the log. The REST API calls this.
 
-Each change is awaited until this node's own tables have it; every other node has it as soon as it has read the log.
+Each change returns when this node's own tables have it. Every other node has it as soon as it has read the log.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     salt: str = ""
     is_superuser: bool = False
     is_disabled: bool | None = None
-    """None: as it was; who is new isn't."""
+    """None: as it was; a new user isn't."""
 
     def __repr__(self) -> str:
         return f"NewUser({self.user_id!r}, …)"
 
 
 class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What isn't said stays."""
+    """A field that isn't said stays as it is."""
 
     password: str | None = None
     password_hash: str | None = None
@@ -126,8 +126,8 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Admin:
-    """`scram_iterations` None: nobody logs in by SCRAM, and no verifiers are made. `users_matter`: clients are let in
-    by the log's users, among others; `rules_matter` alike."""
+    """`scram_iterations` None: nobody logs in by SCRAM, and no verifiers are made. `users_matter`: users of the log can
+    log in; `rules_matter`: rules of the log are looked at."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Admin:
         await self._write([USERS.delete(user_id)])
 
     async def made(self, new: NewUser, old: User | None = None) -> User:
-        """The row to write: with the password that it has already, a user isn't another one. Raises Invalid, Busy."""
+        """The row to write. The same password as before is no change. Raises Invalid, Busy."""
         return _as_said(await self._enabled(new, None if old is None else enabled(old)), new.is_disabled, old)
 
     async def _enabled(self, new: NewUser, old: User | None) -> User:
@@ -209,7 +209,7 @@ class Admin:
         return User(stored, verifier, new.is_superuser)
 
     def check_user(self, new: NewUser) -> None:
-        """All that can be wrong, without the work of a hash. Raises Invalid."""
+        """Check all that can be wrong, before the work of a hash. Raises Invalid."""
         if (new.password is None) == (new.password_hash is None):
             raise Invalid("password", "say either password or password_hash")
         if "\0" in new.user_id:
@@ -262,7 +262,7 @@ class Admin:
         return ShownRules(of, who, sources.decoded(raw))
 
     async def put_rules(self, of: OfKind, who: str, rules: tuple[RuleSettings, ...]) -> ShownRules:
-        """In the place of those that there are. Raises Unused, Invalid, and what the log raises."""
+        """Replace the rules that there are. Raises Unused, Invalid, and what the log raises."""
         if not self._rules_matter:
             raise Unused('nothing in authorization.sources asks for rules: add one of type "built_in_database"')
         try:
@@ -283,13 +283,13 @@ class Admin:
     # Bans.
 
     def bans(self, after: tuple[str, str] | None, limit: int) -> Page[ShownBan]:
-        """Those that ran out are shown until their rows go."""
+        """Bans that ran out are shown until their rows go."""
         keys = self._banned.page(after, limit)
         shown = [_shown_ban(key, ban) for key in keys if (ban := self._tables.bans.get(key)) is not None]
         return Page(shown, len(self._banned), _joined(keys[-1]) if len(keys) == limit else None)
 
     async def put_ban(self, new: NewBan) -> ShownBan:
-        """In the place of one of the same. Raises Invalid, and what the log raises."""
+        """Replace a ban of the same client, if there is one. Raises Invalid, and what the log raises."""
         try:
             who = bans.normal(new.of, new.who)
             glob(who)
@@ -349,7 +349,7 @@ def _shown_user(user_id: str, user: User) -> ShownUser:
 
 
 def _as_said(user: User, is_to_be_disabled: bool | None, old: User | None) -> User:
-    """Enabled or disabled; where that isn't said, as it was."""
+    """Whether the user is disabled; if that isn't said, as it was."""
     if is_to_be_disabled is None:
         is_to_be_disabled = old is not None and is_disabled(old)
     return disabled(user) if is_to_be_disabled else enabled(user)

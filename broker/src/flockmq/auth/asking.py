@@ -1,8 +1,8 @@
-"""Questions to other services, in turn: what is asked for one connection holds up no other.
+"""Questions to other services, in turn, so that the questions of one connection hold up no other.
 
-What always holds: at most ASKED_MAX are under way, ASKED_OF_CONNECTION_MAX of one connection; of the connections whose
-questions wait each has its turn, and its questions keep their order. Of all that are gone ASKING_OF_GONE_MAX wait at
-most: who connects again and again costs no more than that.
+What always holds: at most ASKED_MAX questions are under way, and ASKED_OF_CONNECTION_MAX of one connection. Connections
+whose questions wait take turns, and the questions of one keep their order. Of connections that are gone at most
+ASKING_OF_GONE_MAX questions wait, so a client that connects again and again costs no more than that.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Asking:
                 self._next[connection] = None
 
     def gone(self, connection: Hashable) -> None:
-        """It asks no more. What it asked is still asked, while not too much of the kind waits."""
+        """The connection is gone. What it asked is still asked, while not too many such questions wait."""
         waiting = self._waiting.get(connection)
         if waiting is None or connection in self._gone:
             return

@@ -15,7 +15,7 @@ from flockmq.rlog.shards import User
 
 @dataclass(slots=True)
 class Attempt:
-    """`is_gone`: nobody waits for the answer any more, so that no work needs to be spent on it."""
+    """`is_gone`: nobody waits for the answer any more, so no work needs to be spent on it."""
 
     client_id: bytes
     username: bytes | None
@@ -45,7 +45,7 @@ class Attempt:
 
 
 def _text(password: bytes) -> str:
-    """Letter by letter, or not at all: nor is any of it in the error."""
+    """The text exactly as it was said. Raises ValueError, which repeats nothing of it."""
     try:
         return password.decode()
     except UnicodeDecodeError:
@@ -72,18 +72,18 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class LoginRefused:
-    """The client isn't who it says; nobody else is asked. `why` is for the log, and holds nothing secret."""
+    """The client isn't who it says, and nobody else is asked. `why` is for the log, and holds nothing secret."""
 
     reason: Reason
     why: str
 
 
 class Pass(Enum):
-    """Somebody else may know the client."""
+    """This link doesn't know the client; another may."""
 
     UNKNOWN = "unknown"
     UNAVAILABLE = "unavailable"
-    """Whoever would know couldn't be asked."""
+    """The service that would know couldn't be asked."""
     BUSY = "busy"
 
 
@@ -91,7 +91,7 @@ Verdict = Granted | LoginRefused | Pass
 
 
 class Authenticator(Protocol):
-    """One link of the chain. What is in memory is answered at once."""
+    """One link of the chain. It answers at once what it has in memory."""
 
     def check(self, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]: ...
     async def start(self) -> None: ...

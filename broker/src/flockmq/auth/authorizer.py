@@ -1,8 +1,8 @@
 """What a client may publish and subscribe to. The client's own rules are asked first, then the sources in their order.
 
-What always holds: an answer that is kept is at most `ttl` old, and was made under the rules as they are; each client
-keeps at most `max_size` answers; a service that doesn't answer permits nothing, and denies nothing. What tells of
-other clients is for superusers, and for those of whom a rule says so.
+What always holds: an answer that is kept is at most `ttl` old, and was made under the rules that hold now. Each client
+keeps at most `max_size` answers. A service that doesn't answer neither permits nor denies anything. Topics that tell of
+other clients are for superusers, and for clients that a rule allows them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flockmq.protocol.principal import Principal
 log: Final = logging.getLogger(__name__)
 
 Peer = Callable[[], PeerInfo]
-"""Called only where no answer is kept."""
+"""Called only if no answer is kept."""
 Key = tuple[int, bytes, int, bool]
 """(action, topic, QoS, retain)"""
 Judge = Callable[[], bool | None]
@@ -96,8 +96,8 @@ class Authorizer:
         return bool(self._sources) or principal.rules is not None or self._no_match == "deny"
 
     def fingerprint(self, client_id: bytes, principal: Principal, peer: Peer) -> bytes | None:
-        """What stands for all that decides about this client: the same, and every answer is the same. None: it may do
-        everything; b"": other services decide, who may say anything."""
+        """Stands for all that decides about this client: if it is the same, so is every answer. None: it may do
+        everything. b"": other services decide, which may say anything."""
         if not self.must_check(principal):
             return None
         if self._asks:
@@ -110,7 +110,7 @@ class Authorizer:
         return digest(principal.username, decides.encode(), where.encode(), *(some.digest for some in rules))
 
     def fingerprint_by_name(self, client_id: bytes, username: bytes) -> bytes:
-        """The same of one who isn't here, and has no rules of its own; b"": more must be known of it."""
+        """The same of a client that isn't here, and has no rules of its own; b"": more must be known of it."""
         principal = Principal(username)
         subject = _subject(client_id, principal, _nowhere)
         if any(some.asks_where for some in self._about(subject)):
@@ -162,8 +162,8 @@ class Authorizer:
         connection: Hashable,
         done: Callable[[int], None],
     ) -> None:
-        """`done` is called once, in a later turn: ALLOWED, DENIED, or UNTOLD, if a source doesn't answer, or what
-        `connection` asks isn't asked."""
+        """Ask other services. `done` is called once, in a later turn: ALLOWED, DENIED, or UNTOLD, if a source doesn't
+        answer or `connection` asks too much."""
         subject = _subject(client_id, principal, peer)
         key = (action, topic, qos, retain)
         answers = self._answers(client_id, principal)
@@ -181,7 +181,7 @@ class Authorizer:
         return ALLOWED if self._is_open() else DENIED
 
     async def still_may(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool:
-        """What was allowed is while nobody says otherwise."""
+        """What was allowed stays allowed while nobody says otherwise."""
         try:
             decision = await self._asked(subject, action, topic, qos, retain)
         except Exception as error:
@@ -190,7 +190,7 @@ class Authorizer:
         return self._is_open() if decision is None else decision
 
     def gone(self, connection: Hashable) -> None:
-        """It asks no more; what it asked before is answered."""
+        """The connection asks no more. What it asked before is answered."""
         self._asking.gone(connection)
 
     def _not_asked(self, done: Callable[[int], None]) -> None:
@@ -200,7 +200,7 @@ class Authorizer:
     async def _ask(
         self, subject: Subject, principal: Principal, key: Key, answers: Answers, done: Callable[[int], None]
     ) -> None:
-        """`answers` are kept no longer if the client left meanwhile, or the rules changed."""
+        """`answers` aren't kept any more if the client left meanwhile, or rules changed."""
         try:
             decision = await self._asked(subject, *key)
         except Exception as error:
@@ -210,7 +210,7 @@ class Authorizer:
         done(self._decided(answers, principal, key, decision))
 
     async def _asked(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
-        """What the first source says that says anything, but those that were judged before somebody had to be asked."""
+        """The answer of the first source that has one. Sources before the first service were judged already."""
         decision: bool | None = None
         for source in self._from_asked:
             if decision is not None:
@@ -234,7 +234,7 @@ class Authorizer:
         self.results["unavailable"] += 1
 
     def _is_open(self, *, has_rules: bool = False) -> bool:
-        """What no rule says anything of is allowed."""
+        """Whether an action is allowed that no rule says anything of."""
         return self._no_match == "allow" or (self._no_match is None and not has_rules and not self._sources)
 
     def _decided(self, answers: Answers, principal: Principal, key: Key, decision: bool | None) -> int:
@@ -248,7 +248,7 @@ class Authorizer:
         return ALLOWED if decision else DENIED
 
     def _answers(self, client_id: bytes, principal: Principal) -> Answers:
-        """What is kept of this client until it leaves, is somebody else, or the rules change."""
+        """The answers kept for this client, until it leaves, is somebody else, or rules change."""
         if not client_id or not self._ttl_s:
             return {}
         kept = self._kept.get(client_id)
@@ -257,13 +257,13 @@ class Authorizer:
         return kept[1]
 
     def forget(self, client_id: bytes, principal: Principal) -> None:
-        """This client is gone, or is somebody else now; what is kept of another of its client id stays."""
+        """This client is gone, or is somebody else now. What is kept of another one with its client id stays."""
         kept = self._kept.get(client_id)
         if kept is not None and kept[0] is principal:
             del self._kept[client_id]
 
     async def _ask_again(self) -> None:
-        """What another service answered is kept for `ttl`, and what connections made of it no longer than the same
+        """How long an answer of another service is kept: for `ttl`; what connections derive from it, for as long
         again."""
         while True:
             await asyncio.sleep(self._ttl_s)
@@ -278,7 +278,7 @@ class Authorizer:
         self._changed(key)
 
     def fresh(self) -> Self:
-        """What is compiled is compiled from the table."""
+        """Compiled rules are forgotten, and compiled again from the table."""
         return type(self)(AuthorizationSettings(), ())
 
     def swap(self, fresh: Self) -> None:

@@ -1,7 +1,8 @@
-"""Who may not connect, however it authenticates: rows of the log, indexed so that a CONNECT costs a few look-ups.
+"""Clients that may not connect, however they authenticate: rows of the log, indexed so that a CONNECT costs a few
+look-ups.
 
-What always holds: the index has what the table has, also across a bootstrap; a ban that ran out bans nobody, whether
-its row is gone or not.
+What always holds: the index has what the table has, also across a bootstrap. A ban that ran out bans nobody, even while
+its row is there.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Bans:
     # The table's listener.
 
     def put(self, key: Key, value: Ban, old: Ban | None) -> None:
-        """A row that this node can't make sense of (a newer node wrote it) is passed over, and said."""
+        """A row that this node can't read (a newer node wrote it) is skipped, and the log says so."""
         try:
             self._hold(key, value)
         except ValueError as error:
@@ -151,7 +152,7 @@ def normal(kind: str, who: str) -> str:
     if kind == CLIENT:
         return client_key(*_client(who))[1]
     if kind == "peerhost":
-        return str(plain_address(who.partition("%")[0]))  # by which of our interfaces it comes is no part of it
+        return str(plain_address(who.partition("%")[0]))  # the interface by which it comes is no part of the address
     if kind == "peerhost_net":
         network = ipaddress.ip_network(who)
         mapped = getattr(network.network_address, "ipv4_mapped", None)
@@ -165,7 +166,7 @@ def client_key(username: str, client_id: str, host: str) -> Key:
 
 
 def one_client(key: Key) -> bytes | None:
-    """The client id that a ban is of, where it is of one only."""
+    """The client id that a ban is of, if it is of one only."""
     match key:
         case ("clientid", who):
             return who.encode()

@@ -3,9 +3,9 @@
     user_id,password_hash,salt,is_superuser          user_id,password,is_superuser,is_disabled
     meter-1,$argon2id$v=19$…,,false                  meter-1,secret,false,true
 
-A core takes a file in once: the log remembers the sum of its content. Users that are there already stay as they are,
-and one who was removed comes back only with another content. With `replace` they become as the file says, each time
-that its content isn't the last one that was taken in: so a password is changed by changing the file.
+A core takes in each content once: the log remembers its sum. Users that are there already stay as they are, and a user
+who was removed comes back only with another content. With `replace` users become as the file says whenever its content
+isn't the one that was taken in last, so changing the file changes a password.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS: Final = {"plain": "password", "hash": "password_hash"}
 
 
 class Bootstrap:
-    """`take_in` as often as one likes."""
+    """`take_in` may be called again and again."""
 
     def __init__(
         self, file: Path, kind: Kind, admin: Admin, rlog: Rlog, clock: Clock, *, replace: bool = False
@@ -69,7 +69,7 @@ class Bootstrap:
         return parsed(content, self._kind, self._file, self._admin.check_user)
 
     def _known(self, digest: str) -> bool:
-        """Whether this content was taken in, and with `replace`: no other after it."""
+        """Whether this content was taken in; with `replace`, whether no other was taken in after it."""
         known = self._rlog.tables.imports.get(digest)
         return known is not None and (not self._replace or known.at_s >= self._newest_s())
 

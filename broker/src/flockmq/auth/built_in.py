@@ -1,7 +1,7 @@
 """Users in the cluster's own log (backend `built_in_database`): by password, and by SCRAM-SHA-256.
 
-What always holds: who is let in is a user at that moment, however long the proof took; whether a user exists, or is
-disabled, can't be told from the time that an answer takes, nor from a SCRAM challenge.
+What always holds: a client that is let in is a user at that moment, however long the proof took. Neither the time that
+an answer takes nor a SCRAM challenge tells whether a user exists, or is disabled.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Passwords:
         self._decoy = decoy
 
     def knows(self, password: bytes, stored: str) -> bool:
-        """It was found right before."""
+        """Whether the password was found right before."""
         return self._verified.knows(password, stored)
 
     async def is_right(self, attempt: Attempt, password: bytes, user_id: str, stored: str | None) -> bool:
-        """`stored` None: nobody may come by this id, which takes as long. Raises Busy."""
+        """`stored` None: nobody may log in by this id, and finding that takes as long. Raises Busy."""
         work = partial(hashing.is_right, password, stored or self._decoy)
         same = self._verified.sum(password, stored or self._decoy + user_id)  # users have a hash each, and nobodies too
         right = await self._pool.run(attempt.peer.host, work, attempt.is_gone, same)
@@ -81,7 +81,7 @@ class BuiltInAuthenticator:
 
 
 def _still_granted(attempt: Attempt, user_id: bytes, then: User, lookup: Lookup) -> Granted | LoginRefused:
-    """The proof took time: `then` it was the right one, and the user may have changed since."""
+    """The proof took time. It was right for the row `then`, and the user may have changed since."""
     now = lookup(user_id.decode())
     return WRONG if now is None or loses(then, now) else _granted(attempt, user_id, now)
 
@@ -99,7 +99,7 @@ def _verifier(user: User) -> scram.Verifier | None:
 
 
 class ScramExchange:
-    """One exchange. `feed` takes what the client says, and gives the challenge, or the end: a verdict and, where the
+    """One exchange. `feed` takes what the client says, and gives the challenge, or the end: a verdict and, if the
     client is let in, what proves the broker to it."""
 
     method = scram.METHOD

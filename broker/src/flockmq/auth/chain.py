@@ -1,8 +1,10 @@
 """Who a client is: the links of the chain are asked in order, and the first that knows the client decides.
 
-What always holds: `done` is called once, unless the client is gone first; a client that gave a name or a password is
-never let in as anonymous where there is a chain, nor is anybody while a link that may know it can't be asked; what a
-client is told doesn't say which part of it was wrong.
+What always holds:
+- `done` is called once, unless the client is gone first.
+- If there is a chain, no client that gave a name or a password is let in as anonymous. Nor is any client while a link
+  that may know it can't be asked.
+- A client isn't told which part of what it said was wrong.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Outcome(NamedTuple):
-    """What became of a CONNECT or of a re-authentication: `principal` with SUCCESS, None with anything else."""
+    """The end of a CONNECT or of a re-authentication: `principal` with SUCCESS, None with anything else."""
 
     reason: Reason
     principal: Principal | None = None
@@ -66,7 +68,7 @@ class Chain:
 
     @property
     def waiting(self) -> int:
-        """Clients whose answer takes time."""
+        """How many clients wait for an answer that takes time."""
         return len(self._tasks)
 
     async def start(self) -> None:
@@ -170,7 +172,7 @@ class Chain:
         return Outcome(reason)
 
     def _slowed(self, attempt: Attempt) -> Outcome:
-        """Nothing is looked at, not even what would be right."""
+        """Refuse without looking, even at what would be right."""
         self.results["slowed"] += 1
         self._refusals.info("client %r from %s must wait: too many of its logins failed", *_named(attempt))
         return Outcome(Reason.CONNECTION_RATE_EXCEEDED)
@@ -186,7 +188,7 @@ def _named(attempt: Attempt) -> tuple[str | None, str]:
 
 
 def _checked(link: Authenticator, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
-    """A defect of a link is nobody's ticket, and nobody's end."""
+    """A defect of a link lets nobody in, and ends no other client."""
     try:
         return link.check(attempt)
     except Exception:

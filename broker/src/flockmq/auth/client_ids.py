@@ -2,8 +2,8 @@
 
     clientid = "${username}-*"
 
-What always holds: what a client says of itself never stands for any letters, and who lacks what the template names is
-refused.
+What always holds: only the template's `*` stands for any letters, never one in a client's own text. A client that lacks
+what the template names is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ClientIds:
             raise ValueError(f"{text!r} would be one client's alone; name what differs, as in ${{username}}-*")
 
     def judged(self, attempt: Attempt, verdict: Verdict) -> Verdict:
-        """Refused with another's client id. Who gives none gets one that it may have."""
+        """Refuses a client with another's client id. A client that gives none gets one that it may have."""
         if not isinstance(verdict, Granted):
             return verdict
         parts = self._rendered(attempt, verdict)
@@ -71,7 +71,7 @@ class BoundToClientIds:
 
 
 def fits(parts: list[str], text: str) -> bool:
-    """Whether `text` is the parts in their order, with any letters between them."""
+    """Whether `text` has the parts in their order, with any letters between them."""
     first, *others = parts
     if not others:
         return text == first

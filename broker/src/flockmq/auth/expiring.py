@@ -1,4 +1,4 @@
-"""Clients whose right to be here ends at a time: a heap, so that what is due costs what is due. Pure."""
+"""Clients whose right to be here ends at a time. In a heap, so that only those cost that are due. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 SLACK: Final = 1000
-"""Entries of clients that left, kept before the heap is made anew, beside as many as there are clients."""
+"""So many entries of clients that left are kept, and as many as there are clients, before the heap is made anew."""
 
 
 class Expiring(Generic[T]):

@@ -1,11 +1,11 @@
-"""Who failed to log in too often must wait, each time longer, before it is tried again. Pure.
+"""After too many failed logins a client must wait, each time longer, before it is tried again. Pure.
 
-Failures are counted at an address (an IPv6 host has a /64 of them): of a user name, and of a client id, which a link
-may know users by. Beyond `max_count` one login is tried for each wait. A client that was let in before from there, by
-the same name and client id, is counted on its own.
+Failures are counted by address (an IPv6 host has a /64 of them) and name there: a user name, and a client id, which a
+link may know users by. Beyond `max_count` one login is tried for each wait. A client that was let in before from that
+address, by the same name and client id, is counted on its own.
 
-What always holds: nobody has another one wait at another address, nor a client that was let in from its own; an address
-that tries many names has no other name wait there: only the wait for each begins with its first failure. At most
+What always holds: nobody makes a client wait at another address, nor one that was let in from its own. An address that
+tries many names makes no other name wait there; but there the wait of each name begins with its first failure. At most
 FAILED_LOGINS_MAX names and addresses are remembered, and KNOWN_CLIENTS_MAX clients.
 """
 
@@ -38,7 +38,7 @@ class _Failures:
         self.count = 0
         self.last_s = 0.0
         self.next_s = 0.0
-        """Nothing is tried before."""
+        """No login is tried before this time."""
 
 
 class FailedLogins:
@@ -49,14 +49,14 @@ class FailedLogins:
         self._failures: OrderedDict[int, _Failures] = OrderedDict()
         """By the hash of a name at an address, or of an address; who failed last stands last."""
         self._under_way: dict[int, Counter[int]] = {}
-        """By name at an address: the passwords' hashes, for the same one again is no other guess."""
+        """By name at an address: the passwords' hashes, because the same one again is no other guess."""
         self._known: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def may_try(self, attempt: Attempt) -> bool:
-        """Now. Who waited has one try."""
+        """How long it must wait now. After the wait it has one try."""
         if not (self._failures or self._under_way):
             return True
         now_s, guess, found = self._now_s(), hash(attempt.password), []
@@ -72,7 +72,7 @@ class FailedLogins:
         return True
 
     def begun(self, attempt: Attempt) -> Begun:
-        """It takes time; what is returned is to be given to `ended`."""
+        """A login begins that takes time. What is returned is to be given to `ended`."""
         guess, keys = hash(attempt.password), self._keys(attempt) if self._counts(attempt) else ()
         for key in keys:
             self._under_way.setdefault(key, Counter())[guess] += 1
@@ -113,7 +113,7 @@ class FailedLogins:
             self._known.popitem(last=False)
 
     def _counts(self, attempt: Attempt) -> bool:
-        """It is a login: with a name, or a password."""
+        """Whether it is a login: with a name, or a password."""
         return self._settings.enable and (attempt.username is not None or attempt.password is not None)
 
     def _keys(self, attempt: Attempt) -> tuple[int, ...]:
@@ -136,7 +136,7 @@ class FailedLogins:
         return failures
 
     def _count(self, key: int, now_s: float) -> _Failures:
-        """One more."""
+        """Count one more failure."""
         failures = self._remembered(key, now_s)
         if failures is None:
             failures = self._failures[key] = _Failures()

@@ -1,7 +1,7 @@
 """Clients that come and go all the time are kept out for a while. Pure.
 
-A client is a user name, a client id and an address together: whoever is one of them only has no other one banned. Only
-clients that were let in are counted.
+A client is a user name, a client id and an address together, so nobody who shares only one of them gets another banned.
+Only clients that were let in are counted.
 What always holds: at most FLAPPING_MAX_CLIENTS are counted, each with at most `max_count` times.
 """
 
@@ -37,7 +37,7 @@ class FlappingDetector:
         return False
 
     def _forget(self, horizon_s: float) -> None:
-        """Who was quiet for the whole window; the quietest stand first."""
+        """Forget clients that were quiet for the whole window; those that were quiet the longest stand first."""
         while self._ended:
             client, times = next(iter(self._ended.items()))
             if times[-1] > horizon_s and len(self._ended) <= self._room:

@@ -6,7 +6,7 @@
 | bcrypt | `$2b$10$…` |
 | pbkdf2 | `$pbkdf2-sha256$i=600000,l=32$SALT$HASH` (RFC 8018, PHC string) |
 
-Everything here takes as long as it is meant to: it belongs into `pool`, never on the loop.
+Everything here takes long on purpose: call it in a thread of `pool`, never on the event loop.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def made(password: bytes, algorithm: HashAlgorithm) -> str:
 
 @functools.cache
 def decoy(algorithm: HashAlgorithm) -> str:
-    """A hash that no password fits, and that takes as long to find so: one for all of this process."""
+    """A hash that no password fits; checking it takes as long as any. One for all of this process."""
     return made(secrets.token_bytes(SALT_BYTES), algorithm)
 
 
@@ -101,8 +101,8 @@ def check_stored(stored: str) -> None:
 
 
 def from_salted(digest: str, salt: str, algorithm: HashAlgorithm) -> str:
-    """A hash in hex that stands beside its salt, as EMQX keeps pbkdf2, in the form that is stored here; a hash that has
-    its salt in itself stays as it is. Raises ValueError."""
+    """Turn a hash in hex that stands beside its salt, as EMQX keeps pbkdf2, into the form that is stored here. A hash
+    that has its salt in itself stays as it is. Raises ValueError."""
     if digest.startswith("$"):
         check_stored(digest)
         return digest

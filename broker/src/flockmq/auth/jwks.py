@@ -1,7 +1,7 @@
 """An issuer's public keys, fetched over HTTP and kept fresh (JWKS, RFC 7517).
 
-What always holds: keys that were fetched stay until others were; the issuer is asked no more often than JWKS_RETRY_S,
-whatever clients send.
+What always holds: keys that were fetched stay until other ones are fetched. The issuer is asked at most every
+JWKS_RETRY_S, whatever clients send.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KeySet:
         return len(self._keys)
 
     def get(self, key_id: str | None) -> object:
-        """None: there is none. A token without a key id is by the only key there is."""
+        """None: there is none. A token without a key id is checked by the only key there is."""
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
@@ -50,7 +50,7 @@ class KeySet:
         return self._fetching is not None or self._clock.monotonic() - self._asked_s >= JWKS_RETRY_S
 
     async def start(self) -> None:
-        """Returns when the keys are there, or couldn't be had; they are then asked for again."""
+        """Returns when the keys are there, or couldn't be fetched; then they are asked for again later."""
         await self.refresh()
         self._task = asyncio.ensure_future(self._keep_fresh())
 

@@ -1,7 +1,7 @@
 """A signed token in place of a password (mechanism `jwt`; RFC 7519).
 
-A token that isn't signed by one of our keys is passed on: another link of the chain may know it. One that is ours but
-ran out, or doesn't say what it must, is refused. Which algorithms are taken depends on the key, never on the token.
+A token that isn't signed by one of our keys is passed on, because another link of the chain may know it. A token that
+is ours but ran out, or doesn't say what it must, is refused. The key says which algorithms are taken, never the token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flockmq.mqtt.reason import Reason
 log: Final = logging.getLogger(__name__)
 
 HMAC: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""With how many bytes a secret has to have at least (RFC 7518, section 3.2)."""
+"""How many bytes a secret must have at least (RFC 7518, section 3.2)."""
 CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512", "secp256k1": "ES256K"}
 CLAIM_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name", "cert_subject")
 
@@ -146,7 +146,7 @@ class JwtAuthenticator:
 
 
 def _username(settings: JwtSettings, attempt: Attempt, claims: Mapping[str, object]) -> bytes:
-    """A token in the user name's place isn't a name: it is its subject's."""
+    """A token in the place of the user name isn't a name; the name is the token's subject."""
     if settings.taken_from == "password":
         return attempt.username or b""
     subject = claims.get("sub")

@@ -1,7 +1,7 @@
 """Another service that is asked over HTTP. Its answer may be anything, late, or too long; it never stops the broker.
 
-What always holds: it hears of a client letter by letter, or isn't asked. So what can't stand in a header, is a step in
-a path, or isn't text, passes for nobody else. No line of the log has a password that it was asked by.
+What always holds: the service hears a client's text exactly, or isn't asked. So a text that can't stand in a header, is
+a step in a path, or isn't UTF-8, can't pass for another client's. No line of the log has a password that was sent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Unanswered(Exception):
 
 
 class Crowded(Exception):
-    """As many questions as there may be are under way."""
+    """Too many questions are under way."""
 
 
 class ServiceAnswer(msgspec.Struct, frozen=True):
@@ -161,7 +161,7 @@ class Service:
             raise Unanswered from None
 
     def _why(self, error: Exception) -> str:
-        """Without what was asked, which aiohttp's own words may have."""
+        """What went wrong, without what was asked, which aiohttp's own text may repeat."""
         match error:
             case aiohttp.ConnectionTimeoutError():
                 return f"no connection within connect_timeout, {self.settings.connect_timeout:g} s"
@@ -174,7 +174,7 @@ class Service:
         return str(error) or type(error).__name__
 
     def _host(self) -> str:
-        """Without a path or query, in which there may be a secret."""
+        """The service, without path and query, which may hold a secret."""
         return "/".join(self.settings.url.split("/", 3)[:3]).rpartition("@")[2]
 
 
@@ -186,7 +186,7 @@ def _template(text: str, known: tuple[str, ...], where: str) -> Template:
 
 
 def _secret_headers(settings: HttpSettings | HttpSourceSettings, where: str) -> dict[str, Secret]:
-    """Headers that are said letter by letter, and never shown."""
+    """Headers that are sent as they are, and never shown."""
     secrets = {} if settings.authorization is None else {"Authorization": settings.authorization}
     said = {name.lower(): name for name in settings.headers}
     for name, file in settings.headers_file.items():

@@ -1,7 +1,7 @@
-"""The secret behind what users are told who don't exist: a row of the log, which the leader makes once.
+"""The secret from which the answers for unknown users are made: a row of the log, which the leader makes once.
 
-What stands behind it must stay, for what users are told who do exist stays too. The cluster's key doesn't: it stands in
-only until there is the row, for which all nodes must be of a release that knows it.
+Those answers must stay the same, because those for users that exist do. The cluster's key may be replaced, so it is
+used only until the row is there; all nodes must be of a release that knows such rows.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ class Pepper:
         return self._stand_in if made is None else made
 
     async def make(self) -> None:
-        """The leader's: unless it is there. Raises StorageError."""
+        """Make the row, unless it is there. Only the leader does. Raises StorageError."""
         if self._may_write() and self._rlog.tables.secrets.get(_NAME) is None:
             await self._rlog.write(AUTH, [SECRETS.put(_NAME, self._token_bytes(_BYTES))])

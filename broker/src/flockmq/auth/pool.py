@@ -1,8 +1,8 @@
-"""The threads in which passwords are hashed: as many at once as there are, no more waiting than there is room for.
+"""The threads in which passwords are hashed, and a queue that is bounded.
 
-What always holds: an address waits behind its own passwords only. Addresses take turns; where there is no room left,
-the one that has the most waiting loses its last. So whoever tries a thousand passwords costs itself. Who comes for a
-hash that is under way, or waits, shares it, and takes no room: a fleet that has one password costs one hash.
+What always holds: an address waits behind its own passwords only. Addresses take turns. If there is no room left, the
+address with the most waiting loses its last. So who tries a thousand passwords harms only itself. A client that needs a
+hash that is under way, or waits, shares it and takes no room: a fleet with one password costs one hash.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class HashPool:
         is_gone: Callable[[], bool] = lambda: False,
         key: bytes | None = None,
     ) -> T:
-        """What `work` returns, done in a thread; what is the same work has the same `key`, and is done once. Raises
-        Busy, and CancelledError if all who wait for it are gone before its turn."""
+        """Do `work` in a thread, and return what it returns. Work with the same `key` is the same, and is done once.
+        Raises Busy, and CancelledError if all who wait for it are gone before its turn."""
         asker = _Asker(asyncio.get_running_loop().create_future(), is_gone)
         job = None if key is None else self._shared.get(key)
         if job is None:
@@ -85,7 +85,7 @@ class HashPool:
         return cast(T, await asker.done)
 
     def close(self) -> None:
-        """What waits is given up; what runs ends by itself."""
+        """Work that waits is given up; work that runs ends by itself."""
         for jobs in self._waiting.values():
             for job in jobs:
                 _cancel(job.askers)
@@ -115,7 +115,7 @@ class HashPool:
         _tell(last.askers, lambda done: done.set_exception(Busy()))
 
     def _move_up(self, job: _Job, address: str) -> None:
-        """To where fewer stand before it."""
+        """Queue it at the address where fewer stand before it."""
         if job.address is None or job.address == address:
             return
         jobs = self._waiting[job.address]
@@ -159,7 +159,7 @@ class HashPool:
 
 
 def _tell(askers: list[_Asker], tell: Callable[[asyncio.Future[object]], None]) -> None:
-    """Some a turn, for each then goes on."""
+    """Hand out results, some a turn, because each makes a client go on."""
     for asker in askers[:HASH_SLICE_LOGINS]:
         if not asker.done.done():
             tell(asker.done)

@@ -1,7 +1,8 @@
 """Which of many rules might fit: those about this client, by the levels of their filters. Pure.
 
-What always holds: what isn't found can't fit. The levels of what is asked for are gone down one by one, past literal
-levels and wildcards alike; a filter whose end isn't the same for everybody stands here with `#` in its place.
+What always holds: a rule that isn't found can't fit. The search goes down the levels of what is asked for one by one,
+past literal levels and wildcards alike. A filter whose end isn't the same for everybody stands here with `#` in the
+place of the end.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class RuleIndex:
         self._by_who: dict[Who, _Filters] = {}
 
     def add(self, number: int, who: Who | None, levels: Levels, *, denies: bool) -> None:
-        """`who`: nobody else is meant."""
+        """`who`: the only client or user that the rule is about, if there is one."""
         of = self._of_all if who is None else self._by_who.setdefault(who, _Filters())
         of.add(number, levels, denies)
 
     def find(self, clientid: str, username: str, asked: Levels) -> tuple[list[int], int]:
-        """In their order, and how many steps it took."""
+        """The rules that might fit, in their order, and how many steps it took to find them."""
         found: list[int] = []
         steps = self._of_all.find(asked, found)
         if self._by_who:
@@ -66,7 +67,7 @@ class _Filters:
 
 
 class _Node:
-    """The filters that end here, and those that go on, by their next levels."""
+    """A level: the filters that end here, and those that go on, by their next levels."""
 
     __slots__ = ("below", "numbers")
 

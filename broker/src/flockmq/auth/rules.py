@@ -1,12 +1,12 @@
 """Access rules, compiled: whether one client may do one thing to one topic. Pure.
 
-The first rule that fits decides. To publish, a rule fits when one of its filters matches the topic. To subscribe, an
-`allow` fits when one of its filters covers the whole of the filter asked for, a `deny` as soon as one overlaps it: what
-is denied can't be had by a wider wildcard. `eq FILTER` fits nothing but these very letters. Only what might fit is
-looked at (`rule_index`).
+The first rule that fits decides. For a publish, a rule fits if one of its filters matches the topic. For a subscribe,
+an `allow` fits if one of its filters covers the whole filter that is asked for. A `deny` fits as soon as one overlaps
+it, so that a wider wildcard doesn't get what is denied. `eq FILTER` fits only these very letters. Only rules that might
+fit are looked at (`rule_index`).
 
-What always holds: what a client says of itself can't widen a rule. An `allow` with `${clientid}` or `${username}` never
-fits a client whose value has `/`, `+` or `#` in it, or makes `$SYS` and its like of it, or who has none.
+What always holds: a client's own texts can't widen a rule. An `allow` with `${clientid}` or `${username}` never fits a
+client that has no such value, or one with `/`, `+` or `#` in it, or one that would make `$SYS` and its like of it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from flockmq.protocol.ports import PUBLISH, SUBSCRIBE
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
 FINGERPRINT_BYTES: Final = 8
 _FOUND_AS_LOOKED_AT: Final = 8
-"""So many that are found, or steps to find them, cost what looking at one does."""
+"""So many found rules, or steps to find them, cost as much as looking at one rule."""
 CLIENT_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name")
 
 
 class Subject:
-    """Whom rules are held against, and how many of them were."""
+    """Whom rules are checked against, and how many were."""
 
     __slots__ = ("clientid", "common_name", "looked_at", "peerhost", "username")
 
@@ -70,7 +70,7 @@ class Rules:
             raise ValueError(f"{len(rules)} rules are more than {RULES_OF_ONE_MAX}")
         self.digest = digest(msgspec.json.encode(rules))
         self.asks_where = any(_asks_where(rule) for rule in rules)
-        """Something depends on the client's address or certificate."""
+        """Whether a rule depends on the client's address or certificate."""
         self._index = RuleIndex()
         self._patterns: list[tuple[_Compiled, Pattern]] = []
         for place, rule in enumerate(rules, start=1):
@@ -86,11 +86,11 @@ class Rules:
             self._patterns.append((compiled, pattern))
 
     def about(self, subject: Subject) -> Sequence[Rules]:
-        """They are the same for everybody."""
+        """Whether the rules are the same for everybody."""
         return (self,)
 
     def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
-        """Whether it may; None: no rule says anything of it."""
+        """Whether the client may do it; None: no rule fits."""
         levels = tuple(topic.split(b"/"))
         found, steps = self._index.find(subject.clientid, subject.username, levels)
         subject.looked_at += (len(found) + steps) // _FOUND_AS_LOOKED_AT
@@ -103,9 +103,9 @@ class Rules:
 
 
 def meant(rules: Sequence[RuleSettings]) -> Rules:
-    """Rules that somebody says. Raises ValueError, also for a topic that fits nothing, as what is held against rules
-    stands behind `$share/GROUP/` and its like. (In the log there may be such topics, of an older release: they go on
-    fitting nothing.)"""
+    """Rules that a user or a service says. Raises ValueError, also for topics that begin with `$share/GROUP/` and the
+    like: they would fit nothing, because rules are checked against what stands behind that. (The log may have such
+    topics from an older release; they go on fitting nothing.)"""
     for place, rule in enumerate(rules, start=1):
         for topic in rule.topics:
             prefix, mend = _prefixed(topic)
@@ -135,7 +135,7 @@ def _who(rule: RuleSettings) -> Who | None:
 
 
 class _Compiled:
-    """A rule but for its topics."""
+    """A rule without its topics."""
 
     __slots__ = ("_action", "_networks", "_qos", "_retain", "_who", "permits")
 
@@ -156,7 +156,7 @@ class _Compiled:
             raise ValueError("retain is of publishes only")
 
     def holds(self, subject: Subject, action: int, qos: int, retain: bool) -> bool:
-        """For this client, and what it does."""
+        """Whether the rule is about this client and what it does."""
         if not self._action & action or (self._qos and qos not in self._qos):
             return False
         if self._retain is not None and (action != PUBLISH or retain != self._retain):
@@ -229,8 +229,8 @@ class _Personal:
 
 
 def _of_whoever(levels: Levels, permits: bool) -> Levels:
-    """A filter that matches all that this one, with placeholders, does for any client. What permits has one level in
-    the place of each that has placeholders; what denies may have more: a client's value may have `/` in it."""
+    """A filter that matches all that this one, which has placeholders, matches for any client. For an `allow` each
+    level with placeholders is one level; for a `deny` it may be more, because a client's value may have `/` in it."""
     if permits:
         return tuple(PLUS if b"${" in level else level for level in levels)
     return (*itertools.takewhile(lambda level: b"${" not in level, levels), HASH)
@@ -262,7 +262,7 @@ def _check_filter(text: str) -> None:
 
 
 def _prefixed(text: str) -> tuple[str, str]:
-    """What a topic begins with that no rule sees, and what to write instead; or two times nothing."""
+    """The beginning of a topic that no rule sees, and what to write instead; two empty texts if it has none."""
     equal = "eq " if text.startswith("eq ") else ""
     said = text.removeprefix(equal)
     for prefix in ("$share/", "$exclusive/", "$delayed/"):
@@ -311,7 +311,7 @@ def _is_system(level: bytes) -> bool:
 
 
 def tells_of_clients(filter: bytes) -> bool:
-    """It is about client ids, user names and addresses, or about these too."""
+    """Whether a topic tells of client ids, user names and addresses, maybe among others."""
     return filter.startswith(b"$SYS/") and overlaps(tuple(filter.split(b"/")), _CLIENTS)
 
 
