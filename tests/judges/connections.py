@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from judges.faults import Spans
 from judges.life import Connection
 from judges.story import Story
 from judges.verdict import FOREVER, Finding, Rules
@@ -36,8 +37,18 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
 
 def _due(story: Story, rules: Rules, came_at: float, nodes: set[str]) -> float:
     due = story.faults.over_for(came_at, nodes) + rules.takeover_max_s
-    stood_still = story.faults.of_homes.first(came_at)
-    return due if stood_still > due else max(due, story.faults.of_homes.over(stood_still) + rules.takeover_max_s)
+    for held_up in _held_up(story, came_at):
+        began = held_up.first(came_at)
+        if began <= due:
+            due = max(due, held_up.over(began) + rules.takeover_max_s)
+    return due
+
+
+def _held_up(story: Story, came_at: float) -> Iterator[Spans]:
+    """What keeps the owner of a client id from ending the older connection, though the nodes of both hear others."""
+    yield story.faults.of_homes
+    if story.faults.of_owners.overlap(came_at, came_at):  # who hasn't read yet where the client id's slot went
+        yield story.faults.of("redis")
 
 
 def _until(older: Connection, newer: Connection) -> float:

@@ -34,6 +34,8 @@ OF_CORES: Final = ("core", "cores", "leader")
 """What kinds go on with by which slots move."""
 MOVED_MAX_S: Final = 3.0
 """How long slots may still move when such a fault is over."""
+OWNS_AGAIN_MAX_S: Final = 10.0
+"""How long a core may take, when such a fault is over, until it owns slots again: a busy machine starts it late."""
 CLOCKS_SET_MAX_S: Final = 6.0
 """How long the cluster's time may stay wrong when the clocks of most cores are right again."""
 
@@ -108,6 +110,9 @@ class Faults:
         lossy = [fault for fault in faults if fault.kind.startswith("lossy")]
         self.of_memory = Spans(fault for fault in faults if fault.kind.startswith("crowd"))
         moves = Spans(fault._replace(ended=fault.ended + MOVED_MAX_S) for fault in faults if _is_of_cores(fault))
+        self.of_owners = Spans(
+            fault._replace(ended=fault.ended + OWNS_AGAIN_MAX_S) for fault in faults if _is_of_cores(fault)
+        )
         emptied = [fault for fault in faults if fault.kind.startswith("empty")]
         self.of_moved_data = Spans(fault for fault in emptied if moves.overlap(fault.began, fault.ended))
         resent = [fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy]

@@ -82,3 +82,20 @@ def test_a_connection_still_has_time_to_end_when_the_history_does() -> None:
     script.tick(1.0)
     script.connect("somebody")
     assert script.found() == {}
+
+
+@pytest.mark.parametrize(("before", "found"), [("kill core", {}), ("kill replicant", {TWO_CONNECTIONS: 1})])
+def test_a_node_that_has_not_read_where_a_slot_went_closes_nothing_while_redis_is_away(
+    before: str, found: dict[str, int]
+) -> None:
+    script = Script()
+    older = script.connect("c")
+    script.fault(before, lasts_s=1.0)
+    script.tick(2.0)
+    script.connect("c", present=True, node="b")
+    script.events.append(FaultBegan(script.tick(), "isolate redis", ("redis",)))
+    script.tick(8.0)
+    script.events.append(FaultEnded(script.now, "isolate redis", ("redis",)))
+    script.tick(1.0)
+    script.close("c", older, by_server=True)
+    assert script.found() == found
