@@ -3,10 +3,10 @@
 from typing import Literal, NamedTuple
 
 from flockmq_operator.manifest import Manifest, Ref, ref
+from flockmq_operator.workloads import WORKLOADS
 
 MESSAGE_MAX = 1000
 """Characters of an event's sentence; the API server takes 1024 bytes."""
-WORKLOADS = ("StatefulSet", "Deployment")
 SIZES = frozenset({"spec.replicas", "spec.minReplicas"})
 """The paths of numbers of pods."""
 

@@ -25,9 +25,10 @@ from flockmq_operator.renewal import Renewal, describe_step, encoded, next_steps
 from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
-from flockmq_operator.restarts import redis_to_wait_for, restarts
-from flockmq_operator.templates import hold_templates, without_unmade, workload
+from flockmq_operator.restarts import next_restart, redis_to_wait_for
+from flockmq_operator.templates import hold_templates, without_unmade
 from flockmq_operator.volumes import growing_claims, keep_claim_templates, requested, shrinking
+from flockmq_operator.workloads import workload
 
 KEPT_KINDS = ("Secret", "PersistentVolumeClaim")
 """Never deleted by a plan: they hold what can't be made again."""
@@ -84,15 +85,15 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
         waiting_for = f"core {awaited_core} to be ready before cores are removed"
     elif outdated_core:
         waiting_for = f"core {outdated_core} to know the new number of cores before others are removed"
-    update_pending = hold_templates(context, observed, desired, blocked)
+    held = hold_templates(context, observed, desired, blocked, now)
     keep_claim_templates(observed, desired)
     kept = {name for problem in problems for name in problem.keeps}
     if "report" in blocked:
         kept.add(workload(context, "report"))
     desired = [manifest for manifest in without_unmade(desired, observed, unmade) if ref(manifest) not in kept]
     plan = changes(context, observed, desired, renewal)
-    return finished(context, observed, plan, wanted, blocked)._replace(
-        problems=problems, waiting_for=waiting_for, update_pending=update_pending
+    return finished(context, observed, plan, wanted, blocked, now)._replace(
+        problems=problems, waiting_for=waiting_for or held.waiting_for, update_pending=held.update_pending
     )
 
 
@@ -137,15 +138,22 @@ def rolled_by(context: Context, manifest: Manifest, paths: list[str]) -> set[Com
     return {component for component in components if workload(context, component) == ref(manifest)}
 
 
-def finished(context: Context, observed: Observed, plan: Plan, wanted: set[Ref], blocked: frozenset[Component]) -> Plan:
-    """`plan`, and what is deleted: what the spec asks for no longer, and pods that are restarted."""
+def finished(
+    context: Context,
+    observed: Observed,
+    plan: Plan,
+    wanted: set[Ref],
+    blocked: frozenset[Component],
+    now: datetime,
+) -> Plan:
+    """`plan`, and what is deleted: what the spec asks for no longer, and a pod that is restarted."""
     delete = [live for name, live in observed.objects.items() if name not in wanted and name.kind not in KEPT_KINDS]
     events = list(plan.events)
     for live in delete:
         sentence = f"Deleted {ref(live)}: the spec asks for it no longer"
         events.append(Event("Normal", "Deleted", sentence, (ref(live),)))
-    for pod, event in restarts(context, observed, {ref(manifest) for manifest in plan.apply}, blocked):
-        delete.append(pod)
-        events.append(event)
+    if restart := next_restart(context, observed, {ref(manifest) for manifest in plan.apply}, blocked, now):
+        delete.append(restart.pod)
+        events.append(restart.event)
     resizes = plan.resizes and not delete and bool(plan.apply)
     return plan._replace(delete=tuple(delete), events=tuple(events), resizes=resizes)

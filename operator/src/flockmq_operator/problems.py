@@ -15,6 +15,7 @@ from flockmq_operator.redis_tls import contradiction
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, Component, selector
 from flockmq_operator.resources.secret_files import SecretFile, named, node_files
+from flockmq_operator.workloads import template_of
 
 NODES: frozenset[Component] = frozenset({"core", "replicant"})
 
@@ -152,13 +153,6 @@ def unreadable_key(context: Context, error: Unreadable, desired: list[Manifest])
 
 
 # Who uses what
-
-
-def template_of(manifest: Manifest) -> Manifest | None:
-    """The pod template of a workload or a CronJob."""
-    spec = manifest.get("spec") or {}
-    template: Manifest | None = spec.get("jobTemplate", {}).get("spec", {}).get("template") or spec.get("template")
-    return template
 
 
 def users_of(names: set[Ref], desired: list[Manifest]) -> frozenset[Component]:

@@ -138,21 +138,28 @@ class Reconciler:
         context = await self._with_floor(key, context, observed.objects)
         plan = make_plan(context, observed, datetime.now(UTC), wrong)
         refusals = await carry_out(self._kube, plan)
-        refused = refusal_problem(refusals, context.namespace)
+        events = without_refused(plan.events, {refusal.what for refusal in refusals})
+        changed, refused = plan.changes, refusal_problem(refusals, context.namespace)
+        if refused and plan.rolls & refused.blocks:  # others needn't wait for what isn't rolled out
+            observed = await observe(self._kube, context, wanted, body.get("status") or {})
+            plan = make_plan(context, observed, datetime.now(UTC), [*wrong, refused])
+            refusals = await carry_out(self._kube, plan)
+            events += without_refused(plan.events, {refusal.what for refusal in refusals})
+            refused = refusal_problem(refusals, context.namespace)
         situation = Situation(
             generation=context.cluster.generation,
             context=context,
             observed=observed,
-            problems=(*plan.problems, refused) if refused else plan.problems,
-            changed=plan.changes,
+            problems=tuple(dict.fromkeys((*plan.problems, *([refused] if refused else [])))),
+            changed=changed,
             resized=plan.resizes,
             rolls=plan.rolls,
             waiting_for=plan.waiting_for,
             update_pending=plan.update_pending,
         )
-        await self._report(body, situation, without_refused(plan.events, {refusal.what for refusal in refusals}))
+        await self._report(body, situation, events)
         look_again_s = AUTOSCALING_RESYNC_S if context.spec.autoscaling else RESYNC_S
-        return Done(changed=plan.changes, look_again_s=look_again_s)
+        return Done(changed=changed, look_again_s=look_again_s)
 
     async def _with_floor(self, key: Key, context: Context, live: dict[Ref, Manifest]) -> Context:
         """The context to plan with: the floor follows the connections, and stays where nobody answers."""

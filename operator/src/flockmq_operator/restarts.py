@@ -1,29 +1,59 @@
-"""Which pods are deleted, so that they come back from their newest template. Pure.
+"""Which pod is deleted, so that it comes back from its newest template. Pure.
 
-One core after the other, for the StatefulSet's controller doesn't know when a core has caught up with the log.
+One at a time, of cores and Redis together, for no StatefulSet's controller knows when a core has caught up with the
+log, or what goes on with the other part. One that isn't ready goes first, for nothing is lost with it; a ready one only
+while all of its kind are ready, and of the other kind too.
 """
 
-from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from flockmq_operator.events import Event
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
-from flockmq_operator.status.workload import ordinal, pod_ready, pod_waits, rolled_out
+from flockmq_operator.status.workload import ordinal, pod_there, pod_waits, rolled_out, unready_since
+
+STUCK = timedelta(minutes=10)
+"""After which a pod of Redis with replicas, beside one that is ready, isn't believed to become ready any more."""
 
 
-def restarts(
-    context: Context, observed: Observed, applied: set[Ref], blocked: frozenset[Component]
-) -> Iterator[tuple[Manifest, Event]]:
+class Restart(NamedTuple):
+    pod: Manifest
+    event: Event
+
+
+def next_restart(
+    context: Context, observed: Observed, applied: set[Ref], blocked: frozenset[Component], now: datetime
+) -> Restart | None:
     """Not while the template is only being applied, and not where somebody has to act first."""
-    may_redis = "redis" not in blocked and Ref("StatefulSet", context.redis) not in applied
-    if may_redis and (redis := redis_to_restart(context, observed)):
-        sentence = f"Restarting {redis['metadata']['name']}, which isn't ready, for its new pod template"
-        yield redis, Event("Normal", "RestartingRedis", sentence, (ref(redis),))
-    may_core = "core" not in blocked and Ref("StatefulSet", context.core) not in applied
-    if may_core and (core := core_to_restart(context, observed)):
-        yield core, describe_restart(context, observed, core)
+    redis, core = Ref("StatefulSet", context.redis), Ref("StatefulSet", context.core)
+    may_redis = "redis" not in blocked and redis not in applied
+    may_core = "core" not in blocked and core not in applied
+    if may_redis and (pod := broken_redis(context, observed, now)):
+        sentence = f"Restarting {pod['metadata']['name']}, which isn't ready, for its new pod template"
+        return Restart(pod, Event("Normal", "RestartingRedis", sentence, (ref(pod),)))
+    if may_core and (pod := broken_core(context, observed)):
+        return Restart(pod, describe_restart(context, observed, pod))
+    if not all_there(observed, core, observed.core_pods) or not all_there(observed, redis, observed.redis_pods):
+        return None
+    if may_core and (pod := outdated_core(context, observed)):
+        return Restart(pod, describe_restart(context, observed, pod))
+    if may_redis and (pod := outdated_redis(context, observed)):
+        sentence = f"Restarting {pod['metadata']['name']} for its new pod template"
+        return Restart(pod, Event("Normal", "RestartingRedis", sentence, (ref(pod),)))
+    return None
+
+
+def all_there(observed: Observed, name: Ref, pods: list[Manifest]) -> bool:
+    """Whether all of a StatefulSet's pods are ready, for as long as it asks for."""
+    live = observed.objects.get(name)
+    if live is None:
+        return True
+    status, replicas = live.get("status", {}), live["spec"]["replicas"]
+    available = status.get("availableReplicas", status.get("readyReplicas", 0))
+    return len(pods) >= replicas and all(map(pod_there, pods)) and available >= replicas
 
 
 def redis_to_wait_for(context: Context, observed: Observed) -> str:
@@ -34,42 +64,51 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
     return "" if live and rolled_out(live, context.spec.redis.replicas) else f"Redis ({context.redis}) to be ready"
 
 
-def redis_to_restart(context: Context, observed: Observed) -> Manifest | None:
-    """A pod of Redis that isn't ready and not of the newest template: the StatefulSet's controller waits for a pod to
-    become ready before it restarts that one, or, of a Redis with replicas, the next one; so a mended template wouldn't
-    get through.
+def broken_redis(context: Context, observed: Observed, now: datetime) -> Manifest | None:
+    """A pod of Redis that isn't ready and not of the newest template, so that a mended one gets through.
 
-    Of a Redis with replicas only one that can't start, for others may be loading, and only while none is ready: with a
-    ready one those that are restarted become ready too, each by itself; the first start needs all.
+    Of a Redis with replicas one that can't start; others may be loading. But where one is ready those that are
+    restarted become ready too, each by itself, so one that takes too long may go; the first start needs all.
     """
     live = observed.objects.get(Ref("StatefulSet", context.redis))
     if live is None or not template_seen(live):
         return None
-    if any(pod_ready(pod) for pod in observed.redis_pods):
-        return None
-    broken = [pod for pod in outdated_pods(live, observed.redis_pods) if "deletionTimestamp" not in pod["metadata"]]
-    return next((pod for pod in broken if pod_waits(pod) or not context.redis_hosts), None)
+    one_is_ready = any(map(pod_there, observed.redis_pods))
+    for pod in outdated_pods(live, observed.redis_pods):
+        if pod_there(pod) or "deletionTimestamp" in pod["metadata"]:
+            continue
+        since = unready_since(pod)
+        is_stuck = one_is_ready and since is not None and now > since + STUCK
+        if pod_waits(pod) or is_stuck or not context.redis_hosts:
+            return pod
+    return None
 
 
-def core_to_restart(context: Context, observed: Observed) -> Manifest | None:
-    """The core pod to delete so that it comes back from the newest template; None: none now.
-
-    One that isn't ready goes first, for nothing is lost with it; a ready one only while all cores are ready. Those that
-    are about to be removed aren't restarted.
-    """
-    live = observed.objects.get(Ref("StatefulSet", context.core))
+def outdated_redis(context: Context, observed: Observed) -> Manifest | None:
+    live = observed.objects.get(Ref("StatefulSet", context.redis))
     if live is None or not template_seen(live):
         return None
+    return max(outdated_pods(live, observed.redis_pods), key=ordinal, default=None)
+
+
+def broken_core(context: Context, observed: Observed) -> Manifest | None:
+    return next((pod for pod in cores_to_restart(context, observed) if not pod_there(pod)), None)
+
+
+def outdated_core(context: Context, observed: Observed) -> Manifest | None:
+    return next(iter(cores_to_restart(context, observed)), None)
+
+
+def cores_to_restart(context: Context, observed: Observed) -> list[Manifest]:
+    """The last one first. None while one ends, or is missing; those that are about to be removed aren't restarted."""
+    live = observed.objects.get(Ref("StatefulSet", context.core))
+    if live is None or not template_seen(live):
+        return []
     pods = sorted(observed.core_pods, key=ordinal, reverse=True)
     there = max(live["spec"]["replicas"], context.spec.cores.replicas)
     if len(pods) < there or any("deletionTimestamp" in pod["metadata"] for pod in pods):
-        return None
-    outdated = outdated_cores(context, live, pods)
-    unready = [pod for pod in pods if not pod_ready(pod)]
-    broken = [pod for pod in outdated if pod in unready]
-    if broken:
-        return broken[0]
-    return outdated[0] if outdated and not unready else None
+        return []
+    return outdated_cores(context, live, pods)
 
 
 def template_seen(live: Manifest) -> bool:

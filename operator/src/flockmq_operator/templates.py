@@ -1,15 +1,18 @@
-"""Pod templates stay until the spec changes, and while something keeps a part's pods as they are. Pure."""
+"""Pod templates stay until the spec changes, while something keeps a part's pods as they are, and until it is their
+turn. Pure."""
 
 import json
+from datetime import datetime
 from typing import NamedTuple
 
-from flockmq_operator.events import WORKLOADS
-from flockmq_operator.manifest import Manifest, Ref, annotation, ref
+from flockmq_operator.manifest import Manifest, annotation, ref
 from flockmq_operator.observe import Observed
+from flockmq_operator.order import whose_turn
 from flockmq_operator.resources import config
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component
 from flockmq_operator.spec import pods_digest
+from flockmq_operator.workloads import WORKLOADS
 
 
 class Made(NamedTuple):
@@ -20,41 +23,77 @@ class Made(NamedTuple):
     template: Manifest
 
 
+class Held(NamedTuple):
+    update_pending: bool
+    """Whether a newer operator would make other pods."""
+    waiting_for: str
+    """What has to happen before the next part takes its new template."""
+
+
 def hold_templates(
-    context: Context, observed: Observed, desired: list[Manifest], blocked: frozenset[Component]
-) -> bool:
-    """Give workloads in `desired` the template they have, where the spec asks for no other or they are `blocked`;
-    whether any of the former differs.
+    context: Context, observed: Observed, desired: list[Manifest], blocked: frozenset[Component], now: datetime
+) -> Held:
+    """Give workloads in `desired` the template they have, where the spec asks for no other, they are `blocked`, or it
+    isn't their turn.
 
     A held workload keeps its configuration files too: an older broker may not know a newer operator's settings.
     """
+    changes = {change.component: change for manifest in desired if (change := change_of(context, observed, manifest))}
+    upgrades = {component for component, change in changes.items() if change.is_upgrade}
+    differs = {component for component, change in changes.items() if change.differs}
+    turn = whose_turn(context, observed, differs - upgrades - blocked, blocked, now)
+    for component, change in changes.items():
+        is_kept = component in blocked or (component in differs - upgrades and component != turn.component)
+        if is_kept or component in upgrades:
+            hold(change, is_kept)
+            keep_files(observed, desired, change)
+        note(change.manifest, change.made.digest if change.made and is_kept else change.digest)
+    return Held(bool(differs & upgrades - blocked), turn.waiting_for)
+
+
+class Change(NamedTuple):
+    """From what the operator gave a workload last to what it would give it."""
+
+    component: Component
+    manifest: Manifest
+    digest: str
+    """Of the spec that `manifest` is made for."""
+    live: Manifest | None
+    made: Made | None
+    is_upgrade: bool
+    """Whether the spec asks for no other pods, and lets the operator make none by itself."""
+
+    @property
+    def differs(self) -> bool:
+        return self.made is not None and self.made.template != self.manifest["spec"]["template"]
+
+
+def change_of(context: Context, observed: Observed, manifest: Manifest) -> Change | None:
+    """None: it is no workload."""
+    if manifest["kind"] not in WORKLOADS:
+        return None
+    component: Component = manifest["metadata"]["labels"][COMPONENT]
+    live = observed.objects.get(ref(manifest))
+    made = last_made(live) if live else None
+    digest = pods_digest(context.spec, component)
+    is_upgrade = made is not None and made.digest == digest and context.spec.update == "OnSpecChange"
+    return Change(component, manifest, digest, live, made, is_upgrade)
+
+
+def hold(change: Change, is_kept: bool) -> None:
+    if change.live is None or change.made is None:
+        return
+    spec = change.manifest["spec"]
+    spec["template"] = change.made.template
+    if is_kept and change.manifest["kind"] == "StatefulSet":  # majorities are of a number that the template says
+        spec["replicas"] = change.live["spec"]["replicas"]
+
+
+def keep_files(observed: Observed, desired: list[Manifest], change: Change) -> None:
     config_map = next(manifest for manifest in desired if manifest["kind"] == "ConfigMap")
-    live_config = observed.objects.get(ref(config_map), {}).get("data") or {}
-    pending = False
-    for manifest in desired:
-        if manifest["kind"] not in WORKLOADS:
-            continue
-        component: Component = manifest["metadata"]["labels"][COMPONENT]
-        live = observed.objects.get(ref(manifest))
-        made = last_made(live) if live else None
-        digest = pods_digest(context.spec, component)
-        fresh = manifest["spec"]["template"]
-        is_upgrade = bool(made and made.digest == digest and context.spec.update == "OnSpecChange")
-        if live and made and (is_upgrade or component in blocked):
-            hold(manifest, live, made, component in blocked)
-            if made.template != fresh:
-                pending = pending or component not in blocked
-                if config.digest(component, live_config) == annotation(made.template, CONFIG_DIGEST):
-                    config_map["data"] |= config.files_of(component, live_config)
-            digest = made.digest
-        note(manifest, digest)
-    return pending
-
-
-def hold(manifest: Manifest, live: Manifest, made: Made, blocked: bool) -> None:
-    manifest["spec"]["template"] = made.template
-    if blocked and manifest["kind"] == "StatefulSet":  # majorities are of a number that the template says
-        manifest["spec"]["replicas"] = live["spec"]["replicas"]
+    live = observed.objects.get(ref(config_map), {}).get("data") or {}
+    if change.made and config.digest(change.component, live) == annotation(change.made.template, CONFIG_DIGEST):
+        config_map["data"] |= config.files_of(change.component, live)
 
 
 def note(manifest: Manifest, digest: str) -> None:
@@ -85,13 +124,3 @@ def without_unmade(desired: list[Manifest], observed: Observed, components: froz
             and ref(manifest) not in observed.objects
         )
     ]
-
-
-def workload(context: Context, component: Component) -> Ref:
-    names = {
-        "core": Ref("StatefulSet", context.core),
-        "replicant": Ref("Deployment", context.replicant),
-        "redis": Ref("StatefulSet", context.redis),
-        "report": Ref("CronJob", context.report),
-    }
-    return names[component]

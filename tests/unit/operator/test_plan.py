@@ -383,6 +383,7 @@ class TestCores:
             assert not (await world.plan(context(self.CHANGED))).changes, "it has not come back yet"
             world.settle()
         assert order == ["demo-core-2", "demo-core-1", "demo-core-0"]
+        await converge(world, context(self.CHANGED))
         assert await world.plan(context(self.CHANGED)) == Plan()
 
     async def test_not_while_a_fresh_one_is_not_ready(self) -> None:
@@ -475,13 +476,21 @@ class TestRedisOfABadTemplate:
         plan = await world.plan(context(self.REPLICATED))
         assert [str(ref(live)) for live in plan.delete] == ["Pod demo-redis-1"]
 
-    async def test_pods_with_a_ready_one_among_them_are_left_to_kubernetes(self) -> None:
+    async def test_one_that_loads_beside_a_ready_one_goes_when_it_takes_too_long(self) -> None:
         world = await self.stuck()
-        *_, last = world.pods("redis")
-        last["status"]["conditions"][0]["status"] = "True"
+        loading, other, ready = world.pods("redis")
+        since = (world.now - timedelta(minutes=9)).isoformat()
+        for redis in (loading, other):
+            redis["status"] = {
+                "phase": "Running",
+                "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": since}],
+            }
+        ready["status"]["conditions"][0]["status"] = "True"
         assert (await world.plan(context(self.REPLICATED))).delete == ()
+        world.now += timedelta(minutes=2)
+        assert [str(ref(live)) for live in (await world.plan(context(self.REPLICATED))).delete] == ["Pod demo-redis-0"]
 
-    async def test_pods_with_replicas_that_are_loading_are_left_to_kubernetes(self) -> None:
+    async def test_pods_with_replicas_that_are_loading_are_left_alone(self) -> None:
         world = await self.stuck()
         for redis in world.pods("redis"):
             redis["status"] |= {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}] * 2}

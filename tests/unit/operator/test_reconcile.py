@@ -135,6 +135,30 @@ async def test_what_kubernetes_refuses_is_stalled_with_its_sentence_and_the_rest
     assert ("Normal", "Resumed") in told(world)
 
 
+async def test_a_refused_template_holds_up_no_other_part() -> None:
+    spec = {"imagePullSecrets": [{"name": "registry"}]}
+    world = World(mqtt_cluster())
+    async with reconciling(world) as reconciler:
+        await until(lambda: settled(world, reconciler) and condition(world, "Ready")["status"] == "True")
+        world.refuses[Ref("StatefulSet", "demo-core")] = "spec.template: no"
+        world.put(mqtt_cluster(spec, generation=2, status=world.objects[DEMO]["status"]))
+        replicants = Ref("Deployment", "demo-replicant")
+        await until(
+            lambda: (
+                settled(world, reconciler)
+                and "imagePullSecrets" in world.objects[replicants]["spec"]["template"]["spec"]
+            )
+        )
+    assert condition(world, "CoresReady")["reason"] == "Blocked"
+    assert len([event for event in world.told if event["reason"] == "ApplyRefused"]) == 1
+
+
+def settled(world: World, reconciler: Reconciler) -> bool:
+    world.settle()
+    reconciler.wake(*KEY)
+    return True
+
+
 async def test_an_api_server_that_cannot_be_reached_is_asked_again() -> None:
     class Flaky(World):
         failures = 3

@@ -226,10 +226,10 @@ class TestRedisWithReplicas:
             assert [port["port"] for port in service["ports"]] == [6379, 26379]
         assert Ref("Service", "demo-redis-0") not in built()
 
-    def test_pods_start_together_and_are_restarted_one_after_the_other(self) -> None:
+    def test_pods_start_together_and_are_restarted_by_the_operator(self) -> None:
         spec = built(self.SPEC)[Ref("StatefulSet", "demo-redis")]["spec"]
         assert (spec["replicas"], spec["podManagementPolicy"]) == (3, "Parallel")
-        assert "updateStrategy" not in spec
+        assert spec["updateStrategy"] == {"type": "OnDelete"}
         assert spec["minReadySeconds"] == 10
 
     @pytest.mark.parametrize(("replicas", "needed"), [(3, 1), (5, 2)])

@@ -57,6 +57,7 @@ def redis(context: Context) -> Iterator[Manifest]:
         "spec": {
             "serviceName": context.redis,
             "replicas": context.spec.redis.replicas,
+            "updateStrategy": {"type": "OnDelete"},  # the operator restarts one at a time, and no core meanwhile
             "selector": {"matchLabels": selector(context, "redis")},
             "template": _template(context),
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": storage.when_deleted, "whenScaled": "Retain"},

@@ -18,8 +18,12 @@ def judge(situation: Situation) -> Condition:
         return Condition(TYPE, False, "NotCreated", "waiting for it to be created")
     status = live.get("status", {})
     trouble = [said for pod in observed.redis_pods if (said := pod_trouble(pod))]
-    if status.get("currentRevision") != status.get("updateRevision"):
-        return Condition(TYPE, False, "Rolling", "; ".join(("being restarted from its newest template", *trouble)))
+    newest = status.get("updateRevision")
+    left = [pod for pod in observed.redis_pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
+    if left:
+        names = ", ".join(sorted(pod["metadata"]["name"] for pod in left))
+        sentence = f"still to be restarted from the newest template, one at a time: {names}"
+        return Condition(TYPE, False, "Rolling", "; ".join((sentence, *trouble)))
     if not rolled_out(live, context.spec.redis.replicas):
         return Condition(TYPE, False, "NotReady", "; ".join(trouble) or "starting, or loading its append-only file")
     if context.redis_hosts:

@@ -1,5 +1,7 @@
 """How far a StatefulSet or a Deployment is with what was asked of it."""
 
+from datetime import datetime
+
 from flockmq_operator.manifest import Manifest
 
 
@@ -19,6 +21,19 @@ def ordinal(pod: Manifest) -> int:
 def pod_ready(pod: Manifest) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def pod_there(pod: Manifest) -> bool:
+    """Whether it is ready, and isn't about to end."""
+    return pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def unready_since(pod: Manifest) -> datetime | None:
+    """None: it is ready, or that can't be known."""
+    for condition in pod.get("status", {}).get("conditions") or ():
+        if condition["type"] == "Ready" and condition["status"] != "True" and condition.get("lastTransitionTime"):
+            return datetime.fromisoformat(condition["lastTransitionTime"])
+    return None
 
 
 def pod_waits(pod: Manifest) -> bool:
