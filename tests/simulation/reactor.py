@@ -10,6 +10,7 @@ from typing import Final
 from flockmq.bounds import SINK_CONGESTED_BYTES, SWEEP_INTERVAL_S
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED, Channel
+from flockmq.protocol.conversation import Conversation
 from flockmq.protocol.peer import PeerInfo
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
@@ -115,7 +116,7 @@ class SimulatedReactor(Reactor):
             connection.end.pause()
 
 
-class SimulatedConnection(Channel):
+class SimulatedConnection(Conversation):
     def __init__(self, reactor: SimulatedReactor, end: End) -> None:
         super().__init__(reactor.router, reactor.port, reactor.limits)
         self.reactor = reactor

@@ -16,7 +16,7 @@ from flockmq.node.client_port import LocalSessionEnds
 from flockmq.node.left_messages import LeftMessages
 from flockmq.node.reauthorization import Reauthorization
 from flockmq.node.standing_subscriptions import StandingSubscriptions
-from flockmq.protocol.publish_queue import Inbound
+from flockmq.protocol.inbound import Inbound
 from flockmq.publishing.delayed import Delayed, Schedule, parse
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.retained_log import RetainedLog

@@ -23,8 +23,8 @@ from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings
 from flockmq.protocol.peer import PeerInfo
-from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.protocol.principal import Principal
+from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
 
 log: Final = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from flockmq.bounds import RULES_OF_ONE_MAX
 from flockmq.config.auth_settings import RuleSettings, Some
 from flockmq.mqtt.topics import unwrap
 from flockmq.protocol.peer import UNKNOWN
-from flockmq.protocol.ports import PUBLISH, SUBSCRIBE
+from flockmq.protocol.verdicts import PUBLISH, SUBSCRIBE
 
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
 FINGERPRINT_BYTES: Final = 8

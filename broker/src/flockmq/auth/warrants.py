@@ -19,8 +19,8 @@ from flockmq.auth.rules import Rules, Subject
 from flockmq.auth.users import Lookup, is_disabled
 from flockmq.mqtt.topics import unwrap
 from flockmq.protocol.peer import ClientCertificate, PeerInfo
-from flockmq.protocol.ports import ALLOWED, DENIED, PUBLISH
 from flockmq.protocol.principal import Principal
+from flockmq.protocol.verdicts import ALLOWED, DENIED, PUBLISH
 
 log: Final = logging.getLogger(__name__)
 

@@ -31,9 +31,9 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import unwrap
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.peer import UNKNOWN
-from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, AccessPort
+from flockmq.protocol.ports import AccessPort
 from flockmq.protocol.principal import Principal
-from flockmq.protocol.publisher import Publisher
+from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
 
 log: Final = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class AccessHooks(Protocol):
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None: ...
     def must_authorize(self) -> bool: ...
     def authorize(
-        self, channel: Publisher, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
+        self, channel: Channel, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
     ) -> int | None: ...
 
 
@@ -253,7 +253,7 @@ class AccessControl(AccessPort):
         return self.auth.authorizer.fingerprint(channel.client_id(), channel.principal, channel.peer)
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         """As `JudgePort.authorize`: what stands behind `$share/group/` and the like is judged."""
         prefix, topic = unwrap(topic)
@@ -285,13 +285,13 @@ class AccessControl(AccessPort):
 
     # What is published when its client is gone.
 
-    def warrant(self, channel: Publisher, said: Said, published: bytes = b"") -> Warrant:
+    def warrant(self, channel: Channel, said: Said, published: bytes = b"") -> Warrant:
         """Why the client may publish what it said, of which a message to the topic `published` is made."""
         client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
         by_plugin = self._said_by_plugins(channel, said) == ALLOWED
         return self.auth.warrants.made(client_id, principal, peer, said, published, by_plugin=by_plugin)
 
-    def may_leave(self, channel: Publisher, will: Will) -> bool:
+    def may_leave(self, channel: Channel, will: Will) -> bool:
         """The connection ended: whether its client could have this will now. Other services are asked when it is due,
         if they are."""
         client_id, principal, message = channel.client_id(), channel.principal, will.message
@@ -304,13 +304,13 @@ class AccessControl(AccessPort):
             verdict = check(client_id, principal, warrant.peer, PUBLISH, topic, said.qos, said.retain)
         return verdict != DENIED
 
-    def _said_by_plugins(self, channel: Publisher, said: Said) -> int | None:
+    def _said_by_plugins(self, channel: Channel, said: Said) -> int | None:
         if channel.principal.superuser or not self._hooks.must_authorize():
             return None
         prefix, topic = unwrap(said.topic)
         return self._hooks.authorize(channel, PUBLISH, prefix, topic, said.qos, said.retain)
 
-    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
         log.debug("client %r may not do %d to %r", channel.client_id().decode(), action, topic.decode())
         return self.auth.authorizer.disconnects
 

@@ -24,9 +24,8 @@ from flockmq.node.left_messages import LeftMessages
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.sys_topics import SysTopics
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.ports import NodePort
-from flockmq.protocol.publish_queue import Inbound
-from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.protocol.inbound import Inbound
+from flockmq.protocol.ports import NodePort, PendingSubscribe
 from flockmq.publishing.retained_feed import Feeds
 from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
 from flockmq.rlog.retained_authors import author_of
@@ -151,10 +150,10 @@ class ClientPort(NodePort):
 
     # Subscriptions.
 
-    def routed(self, subscribing: SubscribeRequest) -> None:
+    def routed(self, subscribing: PendingSubscribe) -> None:
         self._filters.route(subscribing.filters, partial(self._routed, subscribing))
 
-    def _routed(self, subscribing: SubscribeRequest, reason: int) -> None:
+    def _routed(self, subscribing: PendingSubscribe, reason: int) -> None:
         """A route that was written for it came behind all that was retained before the SUBSCRIBE."""
         subscribing.saw_retained = bool(subscribing.filters) and self._rlog.has_all(RETAINED, when=ROUTE)
         if reason < 0x80 and subscribing.retained and not subscribing.saw_retained:
@@ -163,7 +162,7 @@ class ClientPort(NodePort):
             subscribing.finish(reason)
             self._flush()
 
-    async def _see_retained(self, subscribing: SubscribeRequest) -> None:
+    async def _see_retained(self, subscribing: PendingSubscribe) -> None:
         subscribing.saw_retained = await self._retaining.seen()
         subscribing.finish(Reason.SUCCESS)
         self._flush()

@@ -27,8 +27,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.openings import Openings
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
-from flockmq.protocol.ports import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.protocol.principal import Principal
+from flockmq.protocol.verdicts import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.publishing.delayed import check_publishable
 from flockmq.quotas import Usage
 from flockmq.rlog.retained_authors import author_of
@@ -124,9 +124,7 @@ class Connections:
         if will is not None and channel.must_authorize:
             message = will.message
             decided = partial(self._will_judged, channel, connect, extra)
-            verdict = channel.port.judge.authorize(
-                channel, PUBLISH, message.topic, message.qos, message.retain, decided
-            )
+            verdict = channel.authorize(PUBLISH, message.topic, message.qos, message.retain, decided)
         if verdict == ALLOWED:
             self._attach(channel, connect, extra)
         elif verdict != ASKED:

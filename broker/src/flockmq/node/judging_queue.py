@@ -13,9 +13,8 @@ from functools import partial
 from flockmq.node.judging_turns import JudgingTurns
 from flockmq.node.standing_subscriptions import StandingSubscriptions
 from flockmq.protocol.channel import CONNECTED, Channel
-from flockmq.protocol.ports import PUBLISH, JudgePort
-from flockmq.protocol.publisher import Publisher
-from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.protocol.ports import JudgePort, PendingSubscribe
+from flockmq.protocol.verdicts import PUBLISH
 from flockmq.transport.reactor import Reactor
 
 
@@ -30,7 +29,7 @@ class JudgingQueue(JudgePort):
         """Whose SUBSCRIBE waits, and how often rules had changed when it began to wait."""
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         verdict = self._judging.authorize(channel, action, topic, qos, retain, done)
         if action == PUBLISH and isinstance(channel, Channel) and channel.state == CONNECTED:
@@ -47,14 +46,14 @@ class JudgingQueue(JudgePort):
             publisher.unpause()
             self._reactor.soon()
 
-    def rests(self, subscribing: SubscribeRequest) -> bool:
+    def rests(self, subscribing: PendingSubscribe) -> bool:
         if not self._judging.is_enough():
             return False
         self._begun_under.setdefault(subscribing.channel, self._standing.changes)
         self._judging.wait(subscribing.channel, partial(self._judge, subscribing), _user(subscribing.channel))
         return True
 
-    def _judge(self, subscribing: SubscribeRequest) -> None:
+    def _judge(self, subscribing: PendingSubscribe) -> None:
         channel = subscribing.channel
         try:
             if not channel.has_ended():

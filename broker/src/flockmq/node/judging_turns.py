@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 
 from flockmq.bounds import JUDGEMENT_RULES, JUDGING_SHARE_RULES, JUDGING_SLICE_RULES
 from flockmq.node.access_control import AccessControl
-from flockmq.protocol.publisher import Publisher
+from flockmq.protocol.channel import Channel
 
 T = TypeVar("T")
 _SHARES: Final = JUDGING_SLICE_RULES // JUDGING_SHARE_RULES
@@ -36,7 +36,7 @@ class JudgingTurns:
         """`_next` is on its way."""
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         """As `JudgePort.authorize`."""
         return self._count(partial(self._access.authorize, channel, action, topic, qos, retain, done))

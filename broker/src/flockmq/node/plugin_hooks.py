@@ -31,10 +31,9 @@ from flockmq.plugins.hooks import Handler, Record
 from flockmq.plugins.points import Allow, Client, Deny
 from flockmq.plugins.running import Plugins
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.ports import ALLOWED, DENIED, PUBLISH, HookPort
+from flockmq.protocol.ports import HookPort
 from flockmq.protocol.principal import Principal
-from flockmq.protocol.publisher import Publisher
-from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.protocol.verdicts import ALLOWED, DENIED, PUBLISH
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.router import Router
 from flockmq.routing.topic_rewrite import RewriteRules
@@ -123,7 +122,7 @@ class PluginHooks(HookPort):
         return points.CLIENT_AUTHORIZE in self._placed
 
     def authorize(
-        self, channel: Publisher, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
+        self, channel: Channel, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
     ) -> int | None:
         """ALLOWED, DENIED, or None: others are to be asked."""
         if points.CLIENT_AUTHORIZE not in self._placed:
@@ -238,11 +237,11 @@ class PluginHooks(HookPort):
                 continue  # a name of this client's can't stand in a topic
             requests.append(Request(filter, options))
         if requests:
-            SubscribeRequest(channel, session, Subscribe(0, requests, None)).judge()
+            channel.subscribe(Subscribe(0, requests, None))
 
     # Messages.
 
-    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
+    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
         """A message on one of the router's `intercepts`: what is to be published in its place, or the reason code
         with which it goes nowhere."""
         if len(self._publishes):
@@ -260,7 +259,7 @@ class PluginHooks(HookPort):
         return replaced
 
     def _handled(
-        self, channel: Publisher, message: Publish, prefix: bytes, topic: bytes, handlers: set[Handler]
+        self, channel: Channel, message: Publish, prefix: bytes, topic: bytes, handlers: set[Handler]
     ) -> Publish | int:
         """What these handlers make of a message to `topic`, said behind `prefix`. Answers as `intercept` does."""
         asked = points.Message(
@@ -314,7 +313,7 @@ class PluginHooks(HookPort):
         )
 
 
-def client_of(channel: Publisher, username: bytes | None = None) -> Client:
+def client_of(channel: Channel, username: bytes | None = None) -> Client:
     """A connection, as plugins see it. `username`: what a client says before it is authenticated."""
     peer = channel.peer()
     return Client(

@@ -28,7 +28,7 @@ from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CONNECTED, Channel
-from flockmq.protocol.ports import ASKED, DENIED, SUBSCRIBE
+from flockmq.protocol.verdicts import ASKED, DENIED, SUBSCRIBE
 from flockmq.session_rpc.ports import Held, Judge
 
 log: Final = logging.getLogger(__name__)

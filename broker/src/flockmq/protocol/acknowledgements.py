@@ -9,16 +9,12 @@ connection, or said twice. One that contradicts its exchange is a protocol error
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.reason import Reason
+from flockmq.protocol.channel import Channel
 from flockmq.routing.sink import FLOWING
 from flockmq.session.client_session import DONE, LATER, UNKNOWN
-
-if TYPE_CHECKING:
-    from flockmq.protocol.channel import Channel
 
 
 def pubacks(channel: Channel, data: bytes, at: int, end: int) -> int:

@@ -1,8 +1,6 @@
-"""One client's connection: bytes in, bytes out, and what the protocol makes of them [MQTT-3, MQTT-4].
+"""One client's connection, as its node and its requests see it: what it is, and what can be done to it.
 
-Sans-I/O: a listener feeds what it read and flushes what was put; the node answers through the port. The plain road of
-a PUBLISH is in `fast_path`, its ordinary one in `publisher`, what CONNECT asks for in `connect`, what acknowledges in
-`acknowledging`; this file takes every other packet, one at a time.
+What is said on it is in `conversation`, which implements what raises NotImplementedError here.
 
     OPENED ── CONNECT ──▶ ADMITTING ── admitted ──▶ CONNECTED ──▶ CLOSED
        │                   │      ▲                                 ▲
@@ -11,33 +9,29 @@ a PUBLISH is in `fast_path`, its ordinary one in `publisher`, what CONNECT asks 
        │                AUTHENTICATING ─────────────────────────────┤
        └────── anything else, refused, timed out ───────────────────┘
 
-What always holds: nothing is processed while `paused` is not 0; bytes that were not processed stand in `_rest`, at most
-one packet of `max_packet_size` and one read; `close` puts the last packet, and the listener closes behind it.
+What always holds: acknowledgements come in the order of their messages [MQTT-4.6.0-2]; what can't be answered at once
+stands in `line`, and while anything does, all that follows joins it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import (
-    PARTIAL_CHUNKS_MAX,
-    READ_MAX_BYTES,
-    SUBSCRIBES_WAITING_MAX,
-)
-from flockmq.mqtt import decode, encode, frame
-from flockmq.mqtt.errors import PacketError, protocol_error
-from flockmq.mqtt.message import Will
-from flockmq.mqtt.packets import Connect
+from flockmq.bounds import SUBSCRIBES_WAITING_MAX
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.message import Publish, Will
+from flockmq.mqtt.packets import Connect, Subscribe
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol import acknowledgements
-from flockmq.protocol import connect as opening
-from flockmq.protocol.ports import NodePort
-from flockmq.protocol.publisher import Publisher
-from flockmq.protocol.subscribe import SubscribeRequest, UnsubscribeRequest
-from flockmq.routing import fast_path
+from flockmq.mqtt.topic_aliases import IncomingAliases
+from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.principal import ANONYMOUS, Principal
+from flockmq.protocol.verdicts import PUBLISH
+from flockmq.routing.back_pressure import PausablePublisher
+from flockmq.routing.held_publishers import HeldLine
 from flockmq.routing.router import Router
 from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
@@ -48,47 +42,51 @@ CONNECTED: Final = 2
 CLOSED: Final = 3
 AUTHENTICATING: Final = 4
 
+_ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
+
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class Channel(Publisher):
+class Channel(PausablePublisher):
     """`protocol_version` is 4 for 3.1 and 3.1.1 and 5 for 5.0 (4 before CONNECT); times are the router's seconds.
 
-    `clean_end`: it said DISCONNECT; `connected_s`: when it was admitted.
+    `plain`: the zone lets all heads of the router take the fast road; `must_authorize`: what the client publishes and
+    subscribes to is asked of the node; `repeats`: it is gone, and its session lasts, so it sends again what wasn't
+    acknowledged [MQTT-4.4.0-1]; `clean_end`: it said DISCONNECT; `connected_s`: when it was admitted.
     """
 
     __slots__ = (
-        "_need",
-        "_rest",
-        "_rest_bytes",
-        "admitted_once",
-        "authentication_method",
-        "clean_end",
-        "close_reason",
-        "connected_s",
-        "is_mqtt31",
-        "keepalive_s",
-        "state",
-        "subscribes_waiting",
-        "token",
-        "will",
-    )
+        "_left_as", "admitted_once", "aliases", "authentication_method", "clean_end", "close_reason", "connected_s",
+        "is_mqtt31", "keepalive_s", "limits", "line", "line_paused", "must_authorize", "plain", "principal", "repeats",
+        "router", "session", "state", "subscribes_waiting", "token", "will",
+    )  # fmt: skip
 
-    def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
-        super().__init__(router, port, limits)
-        self.state: int = OPENED
-        self.authentication_method: bytes | None = None
+    def __init__(self, router: Router, limits: Limits) -> None:
+        super().__init__(router.pauses, 4)
+        self.repeats: bool = False
+        self.must_authorize: bool = False
+        self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
+        self.line_paused: bool = False
         self.is_mqtt31: bool = False
-        self.connected_s: float = 0.0
-        self.will: Will | None = None
-        self.token: object = None
-        self.subscribes_waiting: int = 0
-        self.keepalive_s: float = limits.idle_timeout
         self.clean_end: bool = False
         self.admitted_once: bool = False
+        self.router = router
+        self.limits = limits
+        self.allowed = set() if limits.strict_mode else None
+        self.state: int = OPENED
+        self.session: ClientSession | None = None
+        self._left_as: bytes = b""
+        self.principal: Principal = ANONYMOUS
+        self.authentication_method: bytes | None = None
+        self.token: object = None
+        self.will: Will | None = None
+        self.aliases: IncomingAliases | None = None
+        self.line: HeldLine | None = None
+        self.subscribes_waiting: int = 0
+        self.keepalive_s: float = limits.idle_timeout
+        self.connected_s: float = 0.0
         self.close_reason: int = Reason.SUCCESS
-        self._rest: list[bytes] | None = None
-        self._rest_bytes: int = 0
-        self._need: int = 0
+
+    # What it is.
 
     def has_ended(self) -> bool:
         return self.state == CLOSED
@@ -98,156 +96,38 @@ class Channel(Publisher):
         return self.has_ended()
 
     def can_answer(self) -> bool:
+        """The client is connected, and hears what is put."""
         return self.state == CONNECTED
 
     def is_congested(self) -> bool:
         session = self.session
         return session is not None and session.is_congested()
 
-    # Bytes in.
+    def client_id(self) -> bytes:
+        session = self.session
+        return self._left_as if session is None else session.client_id
+
+    def peer(self) -> PeerInfo:
+        """Where the client comes from; a listener knows."""
+        return PeerInfo("", 0, "", self.limits.name)
+
+    def address(self) -> str:
+        """The same for the log."""
+        peer = self.peer()
+        return f"{peer.host}:{peer.port}" if peer.port else peer.host
+
+    def overdue(self, now_s: float) -> bool:
+        """The client was silent for longer than it promised [MQTT-3.1.2-22], or took too long to say CONNECT.
+
+        While it is paused it isn't listened to.
+        """
+        return self.paused == 0 and self.keepalive_s != 0.0 and now_s - self.last_seen_s > self.keepalive_s
+
+    # What becomes of it.
 
     def feed(self, data: bytes) -> None:
         """Process what was read; never raises for what a client sent."""
-        if self.state == CONNECTED:  # before that, a byte now and then buys no time
-            self.last_seen_s = self.router.now_s
-        self.router.counters.bytes_received += len(data)
-        rest = self._rest
-        if rest is not None:
-            if data:
-                rest.append(data)
-                self._rest_bytes += len(data)
-                self.router.partial_bytes += len(data)
-            if self._rest_bytes < self._need:
-                self._wait(rest)
-                return
-            data = b"".join(rest) if len(rest) > 1 else rest[0]
-            self._forget_rest()
-        try:
-            at = self._consume(data)
-        except PacketError as error:
-            self._violated(error)
-            return
-        if at < len(data) and self.state != CLOSED:
-            self._rest = [data[at:] if at else data]
-            self._rest_bytes = len(data) - at
-            self.router.partial_bytes += self._rest_bytes
-
-    def _wait(self, rest: list[bytes]) -> None:
-        """For the rest of a packet, within bounds: neither crumbs nor many large beginnings may take all memory."""
-        if len(rest) > PARTIAL_CHUNKS_MAX:
-            rest[:] = [b"".join(rest)]
-        if self.router.partial_bytes > self.router.partials_max_bytes and self._rest_bytes > READ_MAX_BYTES:
-            self.close(Reason.QUOTA_EXCEEDED)
-
-    def _forget_rest(self) -> None:
-        if self._rest is not None:
-            self._rest = None
-            self.router.partial_bytes -= self._rest_bytes
-
-    def _consume(self, data: bytes) -> int:
-        """Process whole packets; the offset of the first byte that wasn't."""
-        at = 0
-        end = len(data)
-        self._need = 0
-        while at < end and self.paused == 0 and self.state != CLOSED:
-            first = data[at]
-            if self.state == CONNECTED:
-                if first == 0x30 and self.line is None and self.plain:
-                    plain_end = fast_path.scan(self.router, data, at, self.protocol_version, self)
-                    if plain_end != at:
-                        at = plain_end
-                        continue
-                elif first == 0x32 and self.line is None and self.plain and not self.router.stale:
-                    plain_end = fast_path.scan_acknowledged(self.router, data, at, self)
-                    if plain_end != at:
-                        at = plain_end
-                        continue
-                elif first == 0x40:
-                    acks_end = acknowledgements.pubacks(self, data, at, end)
-                    if acks_end != at:
-                        at = acks_end
-                        continue
-                elif first in (0x50, 0x62, 0x70):
-                    steps_end = acknowledgements.steps(self, data, at, end)
-                    if steps_end != at:
-                        at = steps_end
-                        continue
-                frame.check_flags(first, frame.V31 if self.is_mqtt31 else self.protocol_version)
-            elif self.state == AUTHENTICATING:
-                if first not in (0xF0, 0xE0):
-                    raise protocol_error(
-                        "a packet amid authentication that is neither AUTH nor DISCONNECT", "MQTT-3.1.2-30"
-                    )
-            elif first != 0x10:
-                raise protocol_error("the first packet isn't CONNECT", "MQTT-3.1.0-1")
-            length, body = frame.remaining_length(data, at + 1, self.protocol_version)
-            if length == frame.INCOMPLETE:
-                break
-            packet_end = body + length
-            size = packet_end - at
-            if size > self.limits.max_connect_packet_size and size > self._packet_limit():
-                raise self._too_large(size, data[body:])
-            if packet_end > end:
-                self._need = packet_end - at
-                break
-            self._packet(data, at, body, packet_end)
-            at = packet_end
-        return at
-
-    def _packet_limit(self) -> int:
-        limits = self.limits
-        return limits.max_packet_size if self.state == CONNECTED else limits.max_connect_packet_size
-
-    def _too_large(self, size: int, body: bytes) -> PacketError:
-        """Its client is told, by as much of a CONNECT as there is."""
-        if self.state == OPENED:
-            self.protocol_version = decode.answer_version(body)
-        why = f"packet of {size} bytes; the limit is {self._packet_limit()}"
-        return PacketError(Reason.PACKET_TOO_LARGE, "MQTT-3.2.2-15", why)
-
-    def _packet(self, data: bytes, at: int, body: int, end: int) -> None:
-        kind = data[at] >> 4
-        self.router.counters.packets_received[kind] += 1
-        if kind == frame.PUBLISH:
-            self.receive(data, at, body, end)
-        elif kind == frame.CONNECT:
-            self._connect(data[body:end], body - at)
-        elif kind == frame.PINGREQ:
-            decode.pingreq(data[body:end])
-            self.put(encode.PINGRESP)
-        elif kind == frame.SUBSCRIBE:
-            self._subscribe(data[body:end])
-        elif kind == frame.UNSUBSCRIBE:
-            self._unsubscribe(data[body:end])
-        elif kind == frame.DISCONNECT:
-            self._disconnect(data[body:end])
-        elif frame.PUBACK <= kind <= frame.PUBCOMP:
-            acknowledgements.acknowledgement(self, kind, data[body:end])
-        elif kind == frame.AUTH:
-            self._auth(data[body:end])
-        else:
-            raise protocol_error(f"packet type {kind} is the server's", "section 2.1.2")
-
-    # CONNECT and AUTH.
-
-    def _connect(self, body: bytes, header_bytes: int) -> None:
-        if self.state != OPENED:
-            raise protocol_error("a second CONNECT", "MQTT-3.1.0-2")
-        self.protocol_version = decode.answer_version(body)
-        if self.protocol_version == 5:
-            frame.check_header(header_bytes, len(body))
-        connect = decode.connect(body, self.limits.strict_mode)
-        self.is_mqtt31 = connect.version == frame.V31
-        self.protocol_version = 5 if connect.version == 5 else 4
-        opening.check(connect, self.limits)
-        self.session = opening.session_of(self, connect, self.limits)
-        self.will = opening.will_of(connect, self.protocol_version)
-        self.aliases = opening.incoming_aliases(connect, self.limits)
-        if connect.properties is not None:
-            self.authentication_method = connect.properties.authentication_method
-        self.state = ADMITTING
-        self.pause()
-        self.port.access.admit(self, connect)
+        raise NotImplementedError(type(self).__name__)
 
     def admitted(
         self, connect: Connect, token: object, session: ClientSession, present: bool, extra: Properties | None = None
@@ -256,77 +136,94 @@ class Channel(Publisher):
 
         `token` is what the client's owner knows the connection by; `extra` has an enhanced authentication's last data.
         """
-        if self.state != ADMITTING:
-            return
-        self.token = token
-        self.session = session
-        self.admitted_once = True
-        self.connected_s = self.router.now_s
-        self.state = CONNECTED
-        self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
-        connack = opening.connack(connect, self.limits, session, present, extra)
-        if 0 < session.max_packet_bytes < len(connack):
-            self._end(Reason.PACKET_TOO_LARGE)  # and nothing is said: all of it would be too large
-            return
-        self.put(connack)
-        if present:
-            session.send_again()
-        self.unpause()
+        raise NotImplementedError(type(self).__name__)
 
     def refuse(self, reason: int, why: str = "") -> None:
         """CONNACK with a failure, then the end [MQTT-3.2.2-7]."""
-        if self.state == CLOSED:
-            return
-        self.router.counters.connects_refused += 1
-        self.port.refused(self, reason)
-        session = self.session
-        limit = 0 if session is None else session.max_packet_bytes
-        self.put(encode.connack(self.protocol_version, reason, own=_reason_string(why), max_bytes=limit))
-        self._end(reason)
-
-    def _auth(self, body: bytes) -> None:
-        if self.protocol_version != 5:
-            raise protocol_error("AUTH before MQTT 5.0", "section 2.1.2")
-        packet = decode.auth(body, self.limits.strict_mode)
-        method = None if packet.properties is None else packet.properties.authentication_method
-        if self.authentication_method is None:
-            raise protocol_error("AUTH without an authentication method in CONNECT", "MQTT-4.12.0-7")
-        if method != self.authentication_method:
-            raise protocol_error("AUTH with another authentication method than CONNECT", "MQTT-4.12.0-5")
-        if self.state == AUTHENTICATING:
-            if packet.reason != Reason.CONTINUE_AUTHENTICATION:
-                raise protocol_error("re-authentication before CONNACK", "MQTT-4.12.1-1")
-            self.state = ADMITTING
-            self.pause()
-        self.port.access.continued(self, packet)
+        raise NotImplementedError(type(self).__name__)
 
     def challenged(self, data: bytes) -> None:
         """Ask the client for more: amid CONNECT's exchange, or a re-authentication's."""
-        if self.state == CLOSED:
-            return
-        self.put(encode.auth(Reason.CONTINUE_AUTHENTICATION, self._authentication(data)))
-        if self.state == ADMITTING:
-            self.state = AUTHENTICATING
-            self.last_seen_s = self.router.now_s
-            self.unpause()
+        raise NotImplementedError(type(self).__name__)
 
     def reauthenticated(self, data: bytes | None) -> None:
-        if self.state == CONNECTED:
-            self.put(encode.auth(Reason.SUCCESS, self._authentication(data)))
+        raise NotImplementedError(type(self).__name__)
 
-    def _authentication(self, data: bytes | None) -> Properties:
-        properties = Properties()
-        properties.authentication_method = self.authentication_method
-        properties.authentication_data = data
-        return properties
+    def subscribe(self, packet: Subscribe) -> None:
+        """As if the client had sent this; of packet id 0: as the node wants it, so it isn't answered."""
+        raise NotImplementedError(type(self).__name__)
 
-    # SUBSCRIBE, UNSUBSCRIBE.
+    def close(self, reason: int, why: str = "") -> None:
+        """The server ends the connection; a 5.0 client is told why."""
+        raise NotImplementedError(type(self).__name__)
 
-    def _subscribe(self, body: bytes) -> None:
+    def send_away(self) -> None:
+        """This node takes no clients any more: to the server that the zone names, or to any other (section 4.11)."""
+        raise NotImplementedError(type(self).__name__)
+
+    def lost(self) -> None:
+        """The client closed the connection, or the network did."""
+        raise NotImplementedError(type(self).__name__)
+
+    def expire(self) -> None:
+        """End an overdue connection."""
+        self.close(Reason.KEEP_ALIVE_TIMEOUT)
+
+    def overflow(self) -> None:
+        """Cut off with a reason rather than left with a gap: the session ends here, and the client knows it."""
+        self.close(Reason.QUOTA_EXCEEDED)
+
+    # What is asked of the node; as `NodePort`.
+
+    def authorize(self, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]) -> int:
+        raise NotImplementedError(type(self).__name__)
+
+    def denied(self, action: int, topic: bytes) -> bool:
+        raise NotImplementedError(type(self).__name__)
+
+    def flush_soon(self) -> None:
+        raise NotImplementedError(type(self).__name__)
+
+    def must_be_asked_about(self, checked: bool) -> None:
+        """From now on; whatever was allowed before is asked about again."""
+        self.must_authorize = checked
+        self.allowed = set() if checked or self.limits.strict_mode else None
+
+    # What the client is told.
+
+    def answer(self, packet: bytes) -> None:
+        """Put what can't be left out; a client that allows no packet of its size can't go on [MQTT-3.1.2-24]."""
+        session = self.session
+        if session is not None and 0 < session.max_packet_bytes < len(packet):
+            self.close(Reason.PACKET_TOO_LARGE, f"an answer of {len(packet)} bytes")
+        else:
+            self.put(packet)
+
+    def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
+        """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""
+        if not self.can_answer() or qos == 0:
+            return
+        if reason == Reason.SUCCESS or (reason < 0x80 and self.protocol_version != 5):
+            self.put(_ACK_HEADS[qos] + packet_id.to_bytes(2, "big"))
+            return
         session = self.session
         assert session is not None
-        packet = decode.subscribe(self.protocol_version, body, self.limits.strict_mode)
-        SubscribeRequest(self, session, packet).judge()
+        if qos == 2 and reason >= 0x80:
+            session.forget(packet_id)
+        if self.protocol_version == 5:
+            self.put(encode.pub_ack(frame.PUBACK if qos == 1 else frame.PUBREC, 5, packet_id, reason))
+        elif reason >= 0x80:
+            self.close(reason)  # 3.1.1 can't refuse a message, and must not acknowledge it [MQTT-4.3.2-2]
+
+    def denial(self, message: Publish) -> int:
+        """The client may not publish this: what the acknowledgement says. It may end the connection."""
+        if self.denied(PUBLISH, message.topic):
+            self.close(Reason.NOT_AUTHORIZED)
+        return self.sayable(Reason.NOT_AUTHORIZED)
+
+    def sayable(self, reason: int) -> int:
+        """Before 5.0 a message can't be refused, so it is acknowledged and goes nowhere [MQTT-3.3.5-2]."""
+        return reason if self.protocol_version == 5 else Reason.SUCCESS
 
     def subscribe_waits(self) -> None:
         """A SUBSCRIBE or an UNSUBSCRIBE isn't answered yet; with too many of them nothing more is read."""
@@ -338,123 +235,3 @@ class Channel(Publisher):
         if self.subscribes_waiting == SUBSCRIBES_WAITING_MAX:
             self.unpause()
         self.subscribes_waiting -= 1
-
-    def _unsubscribe(self, body: bytes) -> None:
-        packet = decode.unsubscribe(self.protocol_version, body, self.limits.strict_mode)
-        session = self.session
-        assert session is not None
-        filters = packet.filters
-        if self.router.intercepts_subscriptions:
-            filters = [self.port.hooks.unsubscribing(self, filter) for filter in filters]
-        self.subscribe_waits()
-        session.unsubscribe(UnsubscribeRequest(self, session, packet.packet_id, filters))
-
-    def answer(self, packet: bytes) -> None:
-        """Put what can't be left out; a client that allows no packet of its size can't go on [MQTT-3.1.2-24]."""
-        session = self.session
-        if session is not None and 0 < session.max_packet_bytes < len(packet):
-            self.close(Reason.PACKET_TOO_LARGE, f"an answer of {len(packet)} bytes")
-        else:
-            self.put(packet)
-
-    # The end.
-
-    def _disconnect(self, body: bytes) -> None:
-        packet = decode.disconnect(self.protocol_version, body, self.limits.strict_mode)
-        self._change_expiry(packet.properties)
-        if packet.reason == Reason.SUCCESS:
-            self.will = None  # [MQTT-3.14.4-3]
-        self.clean_end = True
-        self._end(packet.reason)
-
-    def _change_expiry(self, properties: Properties | None) -> None:
-        session = self.session
-        if session is None or properties is None or properties.session_expiry_interval is None:
-            return
-        if session.expiry_s == 0 and properties.session_expiry_interval:
-            raise protocol_error("DISCONNECT that lets a session last which was to end", "section 3.14.2.2.2")
-        session.expiry_s = min(properties.session_expiry_interval, self.limits.max_session_expiry_interval)
-
-    def _violated(self, error: PacketError) -> None:
-        self.router.counters.protocol_errors += 1
-        self.port.violated(self, error)
-        if self.state == CONNECTED:
-            self.close(error.reason, str(error))
-        elif self.state == OPENED and error.statement != "MQTT-3.1.0-1":
-            self.refuse(error.reason, str(error))
-        else:
-            self._end(error.reason)
-
-    def close(self, reason: int, why: str = "") -> None:
-        """The server ends the connection; a 5.0 client is told why."""
-        if self.state == CLOSED:
-            return
-        if self.state == CONNECTED and self.protocol_version == 5:
-            session = self.session
-            limit = 0 if session is None else session.max_packet_bytes
-            self.put(encode.disconnect(5, reason, _reason_string(why), max_bytes=limit))
-        self._end(reason)
-
-    def send_away(self) -> None:
-        """This node takes no clients any more: to the server that the zone names, or to any other (section 4.11)."""
-        reference = self.limits.server_reference
-        if self.state == CONNECTED and self.protocol_version == 5 and reference:
-            properties = Properties()
-            properties.server_reference = reference.encode()
-            self.put(encode.disconnect(5, Reason.USE_ANOTHER_SERVER, properties))
-            self._end(Reason.USE_ANOTHER_SERVER)
-        else:
-            self.close(Reason.SERVER_SHUTTING_DOWN)
-
-    def lost(self) -> None:
-        """The client closed the connection, or the network did."""
-        self._end(Reason.UNSPECIFIED_ERROR)
-
-    def _end(self, reason: int) -> None:
-        """Let go of the session; the listener closes the descriptor when it flushes."""
-        was = self.state
-        if was == CLOSED:
-            return
-        self.state = CLOSED
-        self.close_reason = reason
-        self.pause()  # for good
-        self._forget_rest()
-        if not self.dirty:
-            self.dirty = True
-            self.turn.append(self)
-        if was == OPENED:
-            return
-        self.flows()
-        session = self.session
-        assert session is not None
-        will = self.will if was == CONNECTED else None
-        if reason == Reason.SESSION_TAKEN_OVER and self.line is not None:
-            self.line.supersede()
-        self.port.gone(self, session, will)
-        self.will = None
-        self.leave(session)
-
-    # Time and pace.
-
-    def overdue(self, now_s: float) -> bool:
-        """The client was silent for longer than it promised [MQTT-3.1.2-22], or took too long to say CONNECT.
-
-        While it is paused it isn't listened to.
-        """
-        return self.paused == 0 and self.keepalive_s != 0.0 and now_s - self.last_seen_s > self.keepalive_s
-
-    def expire(self) -> None:
-        """End an overdue connection."""
-        self.close(Reason.KEEP_ALIVE_TIMEOUT)
-
-    def overflow(self) -> None:
-        """Cut off with a reason rather than left with a gap: the session ends here, and the client knows it."""
-        self.close(Reason.QUOTA_EXCEEDED)
-
-
-def _reason_string(why: str) -> Properties | None:
-    if not why:
-        return None
-    properties = Properties()
-    properties.reason_string = why.encode()
-    return properties

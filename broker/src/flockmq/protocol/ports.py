@@ -6,33 +6,47 @@ Nothing here may block. Answers come back as calls on the channel, at once or in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-if TYPE_CHECKING:
-    from flockmq.mqtt.errors import PacketError
-    from flockmq.mqtt.message import Publish, Will
-    from flockmq.mqtt.packets import Auth, Connect
-    from flockmq.mqtt.packets import SubscribeEntry as Request
-    from flockmq.protocol.channel import Channel
-    from flockmq.protocol.publish_queue import Inbound
-    from flockmq.protocol.publisher import Publisher
-    from flockmq.protocol.subscribe import SubscribeRequest
-    from flockmq.routing.subscriber import Subscription
-    from flockmq.session.client_session import ClientSession
-    from flockmq.session.local_session import LocalSession
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.message import Publish, Will
+from flockmq.mqtt.packets import Auth, Connect, Subscribe
+from flockmq.mqtt.packets import SubscribeEntry as Request
+from flockmq.protocol.channel import Channel
+from flockmq.protocol.inbound import Inbound
+from flockmq.routing.subscriber import Subscription
+from flockmq.session.client_session import ClientSession, SubscribeChange
+from flockmq.session.local_session import LocalSession
 
 
-DENIED: Final = 0
-ALLOWED: Final = 1
-ASKED: Final = 2
-UNTOLD: Final = 3
-"""Nobody can say now: it is refused, but not as what the client may not do."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class PendingSubscribe(SubscribeChange):
+    """One SUBSCRIBE on its way. `filters` are those that need a route; `retained` the subscriptions that are owed
+    retained messages; `saw_retained`: the node has all that was retained when the routes were written.
 
-PUBLISH: Final = 1
-SUBSCRIBE: Final = 2
-"""What a client may be allowed to do to a topic."""
+    A `packet` with packet id 0 is the node's own: it is authorized, but neither changed nor answered.
+    """
+
+    def __init__(self, channel: Channel, session: ClientSession, packet: Subscribe) -> None:
+        self.channel = channel
+        self.session = session
+        self.packet = packet
+        self.filters: list[bytes] = []
+        self.retained: list[Subscription] = []
+        self.saw_retained: bool = False
+
+    def judge(self) -> None:
+        """Judge filter by filter: all of them, or until enough was judged in this turn."""
+        raise NotImplementedError(type(self).__name__)
+
+    def leave_off(self) -> None:
+        """The client has left: what isn't judged yet isn't granted."""
+        raise NotImplementedError(type(self).__name__)
+
+    def finish(self, reason: int) -> None:
+        """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
+        raise NotImplementedError(type(self).__name__)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -49,7 +63,7 @@ class AccessPort:
         """
         raise NotImplementedError
 
-    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
         """The client tried what it may not; True: it is to be disconnected for it."""
         raise NotImplementedError
 
@@ -59,14 +73,14 @@ class JudgePort:
     """What a client may do."""
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         """DENIED, ALLOWED, or ASKED: then `done` is called once, in a later turn, with DENIED, ALLOWED or UNTOLD.
         Asked for clients that `must_authorize`.
         """
         raise NotImplementedError
 
-    def rests(self, subscribing: SubscribeRequest) -> bool:
+    def rests(self, subscribing: PendingSubscribe) -> bool:
         """Enough was judged in this turn: `subscribing.judge` is called in a later one."""
         raise NotImplementedError
 
@@ -75,7 +89,7 @@ class JudgePort:
 class HookPort:
     """What rules and plugins make of what a client says."""
 
-    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
+    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
         """A message on one of the router's `intercepts`: what is to be published instead, or the reason code with
         which it goes nowhere.
         """
@@ -136,7 +150,7 @@ class NodePort:
         """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
         raise NotImplementedError
 
-    def routed(self, subscribing: SubscribeRequest) -> None:
+    def routed(self, subscribing: PendingSubscribe) -> None:
         """Have the cluster route `subscribing.filters` to this node, and, where `subscribing.retained` are owed
         something, see all that is retained by then (`saw_retained`); then `subscribing.finish`.
         """

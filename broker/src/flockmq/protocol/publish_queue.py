@@ -6,9 +6,7 @@ they accepted it. While the node's tables are stale no QoS ≥ 1 message is matc
 enough. What comes behind waits too, so that messages and acknowledgements keep their order. What a client left behind
 is given up meanwhile if its session lasts, for it sends it again, or if too much waits.
 
-    CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
-
-Each step may be left out, but the last. Answers may come in any order; no message passes another: it is given to the
+The steps of a message are in `inbound`. Answers may come in any order; no message passes another: it is given to the
 log, and delivered, when all before it were. Where one is refused whose client will send it again, because it is gone or
 is told so by the end of its connection, none behind it is delivered either, nor is any before its client was told: of
 those that have an origin subscribers take none below the last that they took.
@@ -17,85 +15,21 @@ those that have an origin subscribers take none below the last that they took.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import INBOUND_BYTES, INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.ports import ALLOWED, DENIED
+from flockmq.protocol.channel import Channel
+from flockmq.protocol.inbound import ASKING, CHECKING, DONE, FORWARDED, LOGGING, PERMITTED, READY, Inbound
+from flockmq.protocol.ports import NodePort
 from flockmq.routing.held_publishers import HeldLine
+from flockmq.session.client_session import ClientSession
 
-if TYPE_CHECKING:
-    from flockmq.protocol.publisher import Publisher
-    from flockmq.session.client_session import ClientSession
-
-CHECKING: Final = 0
-PERMITTED: Final = 1
-ASKING: Final = 2
-LOGGING: Final = 3
-READY: Final = 4
-FORWARDED: Final = 5
-DONE: Final = 6
 _FOR_GOOD: Final = (int(Reason.NOT_AUTHORIZED), int(Reason.TOPIC_NAME_INVALID))
 """What is refused so is refused the next time, too."""
-
-
-class Inbound:
-    """One PUBLISH that waits. `reason` is what its acknowledgement will say, `size_bytes` what it counts for; `said` is
-    what the client said, where plugins or rules made another `message` of it.
-    """
-
-    __slots__ = ("channel", "message", "reason", "said", "session", "size_bytes", "state", "waits")
-
-    def __init__(self, channel: Publisher, message: Publish, state: int) -> None:
-        self.channel = channel
-        self.session: ClientSession | None = channel.session
-        self.message = message
-        self.said = message
-        self.size_bytes: int = len(message.packet)
-        self.state = state
-        self.waits: int = 0
-        self.reason: int = Reason.SUCCESS
-
-    def decided(self, verdict: int) -> None:
-        """The client may publish it, or may not, or nobody can say; its message counts even if it is gone by now."""
-        if verdict == ALLOWED:
-            self.state = PERMITTED
-        else:
-            # what nobody can judge isn't acknowledged, not even where a denial is [MQTT-3.3.5-2]
-            is_denied = verdict == DENIED
-            self.reason = self.channel.denial(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR
-            self.state = DONE
-        self._moved()
-
-    def remembered(self) -> None:
-        """The owner of its session knows of it."""
-        self.state = LOGGING if self.message.must_be_logged() else READY
-        self._moved()
-
-    def logged(self, reason: int, deliver: bool = True) -> None:
-        """The log has the message, or refused it with a reason ≥ 0x80. `deliver` False: that was all: it is delayed,
-        or its client's next connection has overtaken it."""
-        # who may not publish to a topic may not the next time either
-        self.reason = self.channel.sayable(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
-        self.state = READY if reason < 0x80 and deliver else DONE
-        self._moved()
-
-    def accepted(self) -> None:
-        """One of the nodes that were asked has the message."""
-        self.waits -= 1
-        if self.waits == 0 and self.state == FORWARDED:
-            self.state = DONE
-            self._moved()
-
-    def _moved(self) -> None:
-        """Answers come between turns: what is put now must not wait for the next event."""
-        line = self.channel.line
-        if line is not None:
-            line.advance()
-        self.channel.port.flush_soon()
 
 
 @mypyc_attr(acyclic=True)
@@ -106,13 +40,22 @@ class PublishQueue(HeldLine):
     """
 
     __slots__ = (
-        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_untold",
+        "_asking",
+        "_bytes",
+        "_checking",
+        "_delivered",
+        "_is_broken",
+        "_is_superseded",
+        "_logging",
+        "_port",
+        "_untold",
         "channel",
     )  # fmt: skip
 
-    def __init__(self, channel: Publisher) -> None:
+    def __init__(self, channel: Channel, port: NodePort) -> None:
         super().__init__()
         self.channel = channel
+        self._port = port
         self._checking: deque[Inbound] = deque()
         self._asking: deque[Inbound] = deque()
         self._logging: deque[Inbound] = deque()
@@ -193,9 +136,9 @@ class PublishQueue(HeldLine):
             if self._refuses(inbound):
                 _refuse(inbound)
             if inbound.state == PERMITTED:
-                channel.permitted(inbound)
+                self._permitted(inbound)
             if inbound.state == ASKING:
-                channel.port.remember(inbound)
+                self._port.remember(inbound)
             self._note_refusal(inbound)
         while asking and asking[0].state != ASKING:
             inbound = asking.popleft()
@@ -203,7 +146,7 @@ class PublishQueue(HeldLine):
             if inbound.state == LOGGING and self._refuses(inbound):
                 _refuse(inbound)
             if inbound.state == LOGGING:
-                channel.port.log(inbound)
+                self._port.log(inbound)
             self._note_refusal(inbound)
         while logging and logging[0].state != LOGGING:
             inbound = logging[0]
@@ -217,7 +160,28 @@ class PublishQueue(HeldLine):
             self._note_refusal(inbound)
         while delivered and delivered[0].state == DONE:
             self._acknowledge(delivered.popleft())
-        channel.line_moved()
+        self._moved()
+
+    def _permitted(self, inbound: Inbound) -> None:
+        """It is the turn of a message that may be published: what is to be done with it."""
+        channel, message = self.channel, inbound.message
+        if channel.router.is_intercepted(message.topic):
+            replaced = self._port.hooks.intercept(channel, message)
+            if isinstance(replaced, int):
+                inbound.reason = channel.sayable(replaced)
+                inbound.state = DONE
+                return
+            inbound.message = message = replaced
+        inbound.state = first_state(message, inbound.session)
+
+    def _moved(self) -> None:
+        """Some were acknowledged: read on when there is room, and take the fast road when it is empty."""
+        channel = self.channel
+        if channel.line_paused and self.has_room() and not (self.is_held and channel.router.held.is_much()):
+            channel.line_paused = False
+            channel.unpause()
+        if len(self) == 0:
+            channel.line = None
 
     def _note_refusal(self, inbound: Inbound) -> None:
         """Who is gone hears of none; before 5.0 it can't be said, but by the end of the connection."""
@@ -295,3 +259,41 @@ def _forget(inbound: Inbound) -> None:
     session, inbound.session = inbound.session, None
     if session is not None and inbound.message.qos == 2:
         session.forget(inbound.message.packet_id)
+
+
+def first_state(message: Publish, session: ClientSession | None) -> int:
+    """What must know of it before it is delivered: the owner of a session that lasts, the log, or nothing."""
+    if message.qos == 2 and session is not None and session.is_remote():
+        return ASKING
+    return LOGGING if message.must_be_logged() else READY
+
+
+def line_of(channel: Channel) -> PublishQueue | None:
+    line = channel.line
+    assert line is None or isinstance(line, PublishQueue)
+    return line
+
+
+def join(channel: Channel, port: NodePort, inbound: Inbound) -> None:
+    """Behind all that waits of this client."""
+    line = line_of(channel)
+    if line is None:
+        channel.line = line = PublishQueue(channel, port)
+    line.join(inbound)
+    if line.is_full() and not channel.line_paused:
+        channel.line_paused = True
+        channel.pause()
+    line.advance()
+    if line.is_held:
+        _wait_for_tables(channel)
+
+
+def _wait_for_tables(channel: Channel) -> None:
+    """What this node may hold is bounded, however many clients there are."""
+    held = channel.router.held
+    held.make_room()
+    if held.is_too_much():
+        channel.close(Reason.QUOTA_EXCEEDED, "too much waits here")
+    elif held.is_much() and not channel.line_paused:
+        channel.line_paused = True
+        channel.pause()

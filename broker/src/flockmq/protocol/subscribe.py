@@ -12,7 +12,7 @@ either.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Subscribe
@@ -20,15 +20,14 @@ from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive
-from flockmq.protocol.ports import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
+from flockmq.protocol.channel import Channel
+from flockmq.protocol.ports import NodePort, PendingSubscribe
+from flockmq.protocol.verdicts import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
 from flockmq.quotas import FilterRoom
 from flockmq.routing.subscriber import Subscription
-from flockmq.session.client_session import ClientSession, SubscribeChange, UnsubscribeChange
+from flockmq.session.client_session import ClientSession, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
 from flockmq.session.placement import is_owed, place
-
-if TYPE_CHECKING:
-    from flockmq.protocol.channel import Channel
 
 _UNDECIDED: Final = -1
 
@@ -46,60 +45,35 @@ class _Asked:
         self.subscribing.decided(self.position, verdict)
 
 
-class SubscribeRequest(SubscribeChange):
-    """`filters` are those that need a route, `made` their subscriptions; `retained` the subscriptions that are owed
-    retained messages; `saw_retained`: the node has all that was retained when the routes were written.
+class SubscribeRequest(PendingSubscribe):
+    """It goes from judging to the session, and from there to its answer."""
 
-    A `packet` with packet id 0 is the node's own: it is authorized, but neither changed nor answered.
-    """
-
-    __slots__ = (
-        "_asked",
-        "_filters",
-        "_granted",
-        "_pauses",
-        "channel",
-        "filters",
-        "made",
-        "packet",
-        "reasons",
-        "retained",
-        "saw_retained",
-        "session",
-    )
-
-    def __init__(self, channel: Channel, session: ClientSession, packet: Subscribe) -> None:
-        self.channel = channel
-        self.session = session
-        self.packet = packet
-        self.reasons: list[int] = []
-        self.filters: list[bytes] = []
-        self.made: list[Subscription] = []
-        self.retained: list[Subscription] = []
-        self.saw_retained: bool = False
+    def __init__(self, channel: Channel, port: NodePort, session: ClientSession, packet: Subscribe) -> None:
+        super().__init__(channel, session, packet)
+        self._port = port
+        self._reasons: list[int] = []
+        self._made: list[Subscription] = []
         self._filters: list[bytes] = []
         self._asked: int = 0
         self._granted: list[bytes] = []
         self._pauses: bool = False
 
     def judge(self) -> None:
-        """Judge filter by filter: all of them, or until enough was judged in this turn."""
         channel = self.channel
         while not self._all_judged() and not channel.has_ended():
-            if channel.must_authorize and channel.port.judge.rests(self):
+            if channel.must_authorize and self._port.judge.rests(self):
                 break
-            self._judge_one(self.packet.subscriptions[len(self.reasons)])
+            self._judge_one(self.packet.subscriptions[len(self._reasons)])
         self._go_or_pause()
 
     def leave_off(self) -> None:
-        """The client has left: what isn't judged yet isn't granted."""
-        for request in self.packet.subscriptions[len(self.reasons) :]:
-            self.reasons.append(Reason.IMPLEMENTATION_SPECIFIC_ERROR)
+        for request in self.packet.subscriptions[len(self._reasons) :]:
+            self._reasons.append(Reason.IMPLEMENTATION_SPECIFIC_ERROR)
             self._filters.append(request.filter)
         self._go_or_pause()
 
     def _all_judged(self) -> bool:
-        return len(self.reasons) == len(self.packet.subscriptions)
+        return len(self._reasons) == len(self.packet.subscriptions)
 
     def _go_or_pause(self) -> None:
         channel = self.channel
@@ -117,13 +91,12 @@ class SubscribeRequest(SubscribeChange):
     def _judge_one(self, request: Request) -> None:
         """Whether the client may have the filter that it says."""
         channel = self.channel
-        position = len(self.reasons)
-        self.reasons.append(_UNDECIDED)
+        position = len(self._reasons)
+        self._reasons.append(_UNDECIDED)
         self._filters.append(request.filter)
         if channel.must_authorize or request.filter[:1] == b"$":  # `$SYS` tells of other clients
             asked = _Asked(self, position)
-            judge = channel.port.judge
-            verdict = judge.authorize(channel, SUBSCRIBE, request.filter, request.qos, False, asked.decided)
+            verdict = channel.authorize(SUBSCRIBE, request.filter, request.qos, False, asked.decided)
             if verdict == ASKED:
                 self._asked += 1
             elif verdict != ALLOWED:
@@ -131,8 +104,8 @@ class SubscribeRequest(SubscribeChange):
 
     def _deny(self, position: int) -> None:
         channel = self.channel
-        self.reasons[position] = Reason.NOT_AUTHORIZED
-        is_to_go = channel.port.access.denied(channel, SUBSCRIBE, self._filters[position])
+        self._reasons[position] = Reason.NOT_AUTHORIZED
+        is_to_go = channel.denied(SUBSCRIBE, self._filters[position])
         if is_to_go and self.packet.packet_id:
             channel.close(Reason.NOT_AUTHORIZED)
 
@@ -141,12 +114,12 @@ class SubscribeRequest(SubscribeChange):
         if channel.has_ended():
             return
         if verdict == UNTOLD:
-            self.reasons[position] = Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            self._reasons[position] = Reason.IMPLEMENTATION_SPECIFIC_ERROR
         elif verdict != ALLOWED:
             self._deny(position)
         self._asked -= 1
         self._go_or_pause()
-        channel.port.flush_soon()
+        channel.flush_soon()
 
     def _go(self) -> None:
         channel = self.channel
@@ -155,7 +128,7 @@ class SubscribeRequest(SubscribeChange):
         if channel.router.intercepts_subscriptions and self.packet.packet_id:
             self._rewrite()
         channel.subscribe_waits()
-        if _UNDECIDED in self.reasons:
+        if _UNDECIDED in self._reasons:
             self.session.subscribe(self)
         else:
             self._answer()
@@ -165,11 +138,11 @@ class SubscribeRequest(SubscribeChange):
         claimed: dict[bytes, None] = {}
         if self.session.limits.exclusive_subscription:
             for position, filter in enumerate(self._filters):
-                if is_exclusive(filter) and self.reasons[position] == _UNDECIDED:
+                if is_exclusive(filter) and self._reasons[position] == _UNDECIDED:
                     claimed[filter] = None
         if claimed:
             channel.pause()
-            channel.port.filters.claim(self.session.client_id, list(claimed), self.claimed)
+            self._port.filters.claim(self.session.client_id, list(claimed), self._claimed)
         else:
             self._make_room()
 
@@ -181,20 +154,20 @@ class SubscribeRequest(SubscribeChange):
     def _rewrite(self) -> None:
         """What the filters that the client may have really are."""
         for position, request in enumerate(self.packet.subscriptions):
-            if self.reasons[position] == _UNDECIDED:
-                filter = self.channel.port.hooks.subscribing(self.channel, request)
+            if self._reasons[position] == _UNDECIDED:
+                filter = self._port.hooks.subscribing(self.channel, request)
                 if filter:
                     self._filters[position] = filter
                 else:
-                    self.reasons[position] = Reason.NOT_AUTHORIZED
+                    self._reasons[position] = Reason.NOT_AUTHORIZED
 
-    def claimed(self, refused: dict[bytes, int]) -> None:
+    def _claimed(self, refused: dict[bytes, int]) -> None:
         """The exclusive filters are this client's, but those refused, each for its reason."""
         channel = self.channel
         for position, filter in enumerate(self._filters):
-            if self.reasons[position] == _UNDECIDED and is_exclusive(filter):
+            if self._reasons[position] == _UNDECIDED and is_exclusive(filter):
                 if filter in refused:
-                    self.reasons[position] = refused[filter]
+                    self._reasons[position] = refused[filter]
                 else:
                     self._granted.append(filter)
         if channel.has_ended():
@@ -222,20 +195,20 @@ class SubscribeRequest(SubscribeChange):
         channel = self.channel
         if not channel.has_ended():
             self._subscribe_all()
-            channel.port.flush_soon()
+            channel.flush_soon()
         self._release_unused()
 
     def _release_unused(self) -> None:
         session = self._local()
         unused = [filter for filter in self._granted if session.subscriptions.find(filter) is None]
         if unused:
-            self.channel.port.filters.unrouted(unused)
+            self._port.filters.unrouted(unused)
 
     def wanted(self) -> list[tuple[bytes, Request]]:
         return [
             (self._filters[position], request)
             for position, request in enumerate(self.packet.subscriptions)
-            if self.reasons[position] == _UNDECIDED
+            if self._reasons[position] == _UNDECIDED
         ]
 
     def identifiers(self) -> bytes:
@@ -247,19 +220,18 @@ class SubscribeRequest(SubscribeChange):
         if channel.has_ended():
             return
         decided = iter(reasons)
-        self.reasons = [
-            next(decided, Reason.UNSPECIFIED_ERROR) if reason == _UNDECIDED else reason for reason in self.reasons
+        self._reasons = [
+            next(decided, Reason.UNSPECIFIED_ERROR) if reason == _UNDECIDED else reason for reason in self._reasons
         ]
         self._answer()
 
     def _subscribe_all(self) -> None:
-        channel = self.channel
         identifiers = self.identifiers()
         for position, request in enumerate(self.packet.subscriptions):
-            if self.reasons[position] == _UNDECIDED:
-                self.reasons[position] = self._subscribe(request, self._filters[position], identifiers)
+            if self._reasons[position] == _UNDECIDED:
+                self._reasons[position] = self._subscribe(request, self._filters[position], identifiers)
         if self.filters or self.retained:
-            channel.port.routed(self)
+            self._port.routed(self)
         else:
             self.finish(Reason.SUCCESS)
 
@@ -270,59 +242,61 @@ class SubscribeRequest(SubscribeChange):
         if isinstance(placed, int):
             return placed
         session.note_asked(filter, request.filter)
-        if not self.channel.port.filters.is_routed(filter):
+        if not self._port.filters.is_routed(filter):
             self.filters.append(filter)
-            self.made.append(placed)
+            self._made.append(placed)
         if is_owed(filter, request.retain_handling, older is None):
             self.retained.append(placed)
         return placed.qos
 
     def finish(self, reason: int) -> None:
-        """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
         channel = self.channel
         if reason >= 0x80:
             session = self._local()
-            gone = [made.filter for made in self.made if session.subscriptions.find(made.filter) is made]
-            channel.port.unsubscribe(channel, session, gone)
+            gone = [made.filter for made in self._made if session.subscriptions.find(made.filter) is made]
+            self._port.unsubscribe(channel, session, gone)
         if channel.has_ended():
             return
         if reason >= 0x80:
             refused = set(self.filters)
             for position, filter in enumerate(self._filters):
                 if filter in refused:
-                    self.reasons[position] = reason
+                    self._reasons[position] = reason
             self.retained = [subscription for subscription in self.retained if subscription.filter not in refused]
         self._answer()
         if self.retained:
-            channel.port.send_retained(self.retained, self.saw_retained)
+            self._port.send_retained(self.retained, self.saw_retained)
 
     def _answer(self) -> None:
         channel = self.channel
         channel.subscribe_answered()
         if channel.router.intercepts_subscriptions:
             for position, filter in enumerate(self._filters):
-                if self.reasons[position] < 0x80:
-                    channel.port.hooks.subscribed(channel, filter, self.reasons[position])
+                if self._reasons[position] < 0x80:
+                    self._port.hooks.subscribed(channel, filter, self._reasons[position])
         if self.packet.packet_id:
-            channel.answer(encode.suback(channel.protocol_version, self.packet.packet_id, self.reasons))
+            channel.answer(encode.suback(channel.protocol_version, self.packet.packet_id, self._reasons))
 
 
 class UnsubscribeRequest(UnsubscribeChange):
     """One UNSUBSCRIBE: `filters` as they were subscribed to."""
 
-    def __init__(self, channel: Channel, session: ClientSession, packet_id: int, filters: list[bytes]) -> None:
+    def __init__(
+        self, channel: Channel, port: NodePort, session: ClientSession, packet_id: int, filters: list[bytes]
+    ) -> None:
         super().__init__(filters)
-        self.channel = channel
+        self._channel = channel
+        self._port = port
         self._session = session
         self._packet_id = packet_id
 
     def unsubscribe_here(self) -> None:
         session = self._session
         assert isinstance(session, LocalSession), "the owners of others unsubscribe them"
-        self.told(self.channel.port.unsubscribe(self.channel, session, self.filters))
+        self.told(self._port.unsubscribe(self._channel, session, self.filters))
 
     def told(self, reasons: list[int]) -> None:
-        channel = self.channel
+        channel = self._channel
         if reasons and not channel.has_ended():
             channel.subscribe_answered()
             channel.answer(encode.unsuback(channel.protocol_version, self._packet_id, reasons))

@@ -71,10 +71,10 @@ class PausablePublisher(Sink):
 
     def __init__(self, pauses: PublisherPauses, protocol_version: int) -> None:
         super().__init__(pauses.host.turn, protocol_version)
+        self.choked: bool = False
         self.pauses = pauses
         self.allowed: set[bytes] | None = None
         self.paused: int = 0
-        self.choked: bool = False
         self.last_seen_s: float = pauses.host.now_s
         self.stall: StallClock | None = None
 

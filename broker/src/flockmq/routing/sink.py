@@ -34,10 +34,10 @@ class Sink:
     def __init__(self, turn: list[Sink], protocol_version: int) -> None:
         self.out: list[bytes] = []
         self.out_bytes: int = 0
-        self.dirty: bool = False
         self.flow: int = FLOWING
         self.turn = turn
         self.protocol_version = protocol_version
+        self.dirty: bool = False
 
     def put(self, chunk: bytes) -> None:
         """Append one chunk of whole packets, encoded for `protocol_version`."""

@@ -20,7 +20,8 @@ from flockmq.bounds import (
     WRITE_JOIN_MAX_BYTES,
     WRITE_VECTOR_MAX,
 )
-from flockmq.protocol.channel import CLOSED, Channel
+from flockmq.protocol.channel import CLOSED
+from flockmq.protocol.conversation import Conversation
 from flockmq.protocol.peer import PeerInfo
 from flockmq.routing.sink import FLOWING
 from flockmq.transport.sockets import peer_of
@@ -36,7 +37,7 @@ UNWATCHED: Final = -1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class Connection(Channel):
+class Connection(Conversation):
     """`interest`: what epoll watches for, or UNWATCHED; `blocked`: the socket is full; `read_bytes`: read at once;
     `has_more`: there was more than the last read took; `place`: where it is counted, "": nowhere; `cost`: its bytes
     before it is let in.

@@ -14,8 +14,8 @@ from flockmq.auth.sources import AskedRules, LogRules, Source, encoded
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings, CacheSettings, HttpSourceSettings, RuleSettings
 from flockmq.protocol.peer import PeerInfo
-from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
 from flockmq.protocol.principal import ANONYMOUS, Principal
+from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
 from flockmq.rlog.shards import RULES
 from unit.broker.auth.harness import FakeLog
 

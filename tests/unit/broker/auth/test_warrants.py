@@ -17,8 +17,8 @@ from flockmq.auth.warrants import ITS_OWN, KNOWN, RETAIN, Said, Warrant, Warrant
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings, HttpSourceSettings, Permission, RuleSettings
 from flockmq.protocol.peer import ClientCertificate, PeerInfo
-from flockmq.protocol.ports import ALLOWED, ASKED, DENIED
 from flockmq.protocol.principal import Principal
+from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED
 from flockmq.rlog.entry import Op
 from flockmq.rlog.shards import BANS, RULES, USERS, Ban, User
 from unit.broker.auth.harness import FakeLog

@@ -36,8 +36,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import EXPIRY_CHECK_S, AccessControl
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.peer import UNKNOWN, PeerInfo
-from flockmq.protocol.ports import ALLOWED, DENIED, SUBSCRIBE
 from flockmq.protocol.principal import Principal
+from flockmq.protocol.verdicts import ALLOWED, DENIED, SUBSCRIBE
 from flockmq.rlog.entry import Op
 from flockmq.rlog.shards import BANS, RULES, USERS, Ban, User
 from flockmq.session.local_session import LocalSession

@@ -17,8 +17,8 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.connections import Connections
 from flockmq.protocol.channel import CLOSED, Channel
-from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.protocol.principal import ANONYMOUS, Principal
+from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession

@@ -20,9 +20,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.judging_queue import JudgingQueue
 from flockmq.node.judging_turns import JudgingTurns
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.ports import ALLOWED, PUBLISH, SUBSCRIBE
 from flockmq.protocol.principal import Principal
-from flockmq.protocol.publisher import Publisher
+from flockmq.protocol.verdicts import ALLOWED, PUBLISH, SUBSCRIBE
 from unit.broker.protocol.harness import Client, Node, Port, publish
 
 SLOW = Rules([RuleSettings(permit="deny", topics=("#",), username=f"nobody-{number}*") for number in range(400)])
@@ -48,7 +47,7 @@ class Judged(Port):
         self.turns: list[int] = []
 
     def _authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         return self.authorizer.check(b"", channel.principal, channel.peer, action, topic, qos, retain)
 

@@ -14,7 +14,7 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.node.standing_subscriptions import Key, StandingSubscriptions
 from flockmq.protocol.channel import CLOSED, CONNECTED
-from flockmq.protocol.ports import ALLOWED, ASKED, DENIED, UNTOLD
+from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.session_rpc.ports import Judge
 
 

@@ -10,10 +10,10 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Auth, Connect, SubscribeEntry
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.ports import ALLOWED, AccessPort, FiltersPort, HookPort, JudgePort, NodePort
-from flockmq.protocol.publish_queue import Inbound
-from flockmq.protocol.publisher import Publisher
-from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.protocol.conversation import Conversation
+from flockmq.protocol.inbound import Inbound
+from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort, PendingSubscribe
+from flockmq.protocol.verdicts import ALLOWED
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
@@ -25,7 +25,7 @@ from flockmq.session.remote_session import RemoteSession, SessionProxies
 from flockmq.telemetry.counters import Counters
 
 
-class Client(Channel):
+class Client(Conversation):
     """What a client sees: `packets` takes what was flushed since it was last asked."""
 
     def __init__(self, router: Router, port: NodePort, limits: Limits) -> None:
@@ -54,7 +54,7 @@ class _Access(AccessPort):
     def continued(self, channel: Channel, packet: Auth) -> None:
         self.port.continued(channel, packet)
 
-    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
         return self.port.denied(channel, action, topic)
 
 
@@ -63,11 +63,11 @@ class _Judge(JudgePort):
         self.port = port
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         return self.port.authorize(channel, action, topic, qos, retain, done)
 
-    def rests(self, subscribing: SubscribeRequest) -> bool:
+    def rests(self, subscribing: PendingSubscribe) -> bool:
         return self.port.rests(subscribing)
 
 
@@ -75,7 +75,7 @@ class _Hooks(HookPort):
     def __init__(self, port: Port) -> None:
         self.port = port
 
-    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
+    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
         return self.port.intercept(channel, message)
 
 
@@ -121,12 +121,12 @@ class Port(NodePort):
         self.asked: list[tuple[int, bytes, Callable[[int], None]]] = []
         self.verdicts: dict[bytes, int] = {}
         self.judged_a_turn = 1_000_000
-        self.resting: list[SubscribeRequest] = []
+        self.resting: list[PendingSubscribe] = []
         self.disconnects_the_denied = False
         self.replaces: Callable[[Publish], Publish | int] = lambda message: message
         self.continuations: list[Auth] = []
         self.sessions_gone: list[bytes] = []
-        self.unanswered: list[SubscribeRequest] = []
+        self.unanswered: list[PendingSubscribe] = []
         self.claims: list[list[bytes]] = []
         self.claiming: list[Callable[[dict[bytes, int]], None]] = []
         self.taken: dict[bytes, int] = {}
@@ -159,21 +159,21 @@ class Port(NodePort):
         self.continuations.append(packet)
 
     def authorize(
-        self, channel: Publisher, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
+        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         self.asked.append((action, topic, done))
         return self.verdicts.get(topic, ALLOWED)
 
-    def rests(self, subscribing: SubscribeRequest) -> bool:
+    def rests(self, subscribing: PendingSubscribe) -> bool:
         if len(self.asked) < self.judged_a_turn:
             return False
         self.resting.append(subscribing)
         return True
 
-    def denied(self, channel: Publisher, action: int, topic: bytes) -> bool:
+    def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
         return self.disconnects_the_denied
 
-    def intercept(self, channel: Publisher, message: Publish) -> Publish | int:
+    def intercept(self, channel: Channel, message: Publish) -> Publish | int:
         return self.replaces(message)
 
     def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
@@ -186,7 +186,7 @@ class Port(NodePort):
         else:
             done({filter: self.taken[filter] for filter in filters if filter in self.taken})
 
-    def routed(self, subscribing: SubscribeRequest) -> None:
+    def routed(self, subscribing: PendingSubscribe) -> None:
         if self.hold:
             self.unanswered.append(subscribing)
         else:

@@ -11,8 +11,8 @@ from flockmq.mqtt.message import publication
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
-from flockmq.protocol.ports import ASKED
-from flockmq.protocol.publish_queue import Inbound
+from flockmq.protocol.inbound import Inbound
+from flockmq.protocol.verdicts import ASKED
 from flockmq.rlog.shards import SharedMembers
 from flockmq.routes.shared_members import RemoteShares
 from flockmq.routing.message_id import origin_of, session_source

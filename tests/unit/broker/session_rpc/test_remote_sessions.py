@@ -9,7 +9,7 @@ from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.publish_queue import Inbound
+from flockmq.protocol.inbound import Inbound
 from flockmq.routing.shared_deals import find
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.subscriber import Subscription

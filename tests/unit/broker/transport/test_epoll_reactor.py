@@ -25,7 +25,7 @@ from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import Connect, SubscribeEntry
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.subscribe import SubscribeRequest
+from flockmq.protocol.ports import PendingSubscribe
 from flockmq.routing.sink import Sink
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
@@ -107,7 +107,7 @@ def test_a_reused_descriptor_is_a_new_connection() -> None:
 class Defective(Port):
     """Meets a defect with one client's subscriptions, and with the end of another."""
 
-    def routed(self, subscribing: SubscribeRequest) -> None:
+    def routed(self, subscribing: PendingSubscribe) -> None:
         if subscribing.filters == [b"defect"]:
             raise RuntimeError("a defect")
         super().routed(subscribing)
