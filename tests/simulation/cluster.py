@@ -157,7 +157,7 @@ class SimulatedCluster:
             return False
         hostings = [each.node.hosting for each in made if each.node.hosting is not None]
         return all(len(each.cluster.slots) == SLOTS for each in made) and not any(
-            hosting.residents.holding.is_loading() for hosting in hostings
+            hosting.residents.manager.is_loading() for hosting in hostings
         )
 
     async def scale_cores(self, count: int) -> None:

@@ -20,9 +20,9 @@ from flockmq.rlog.disk import Disk
 from flockmq.rlog.rlog import Rlog
 from flockmq.routing.sink import Sink
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client import Admission, AttachError, Registration
-from flockmq.session_rpc.ports import Attach, Nobody
-from flockmq.session_rpc.server import SessionRpcServer
+from flockmq.session_rpc.admission import Admission, AttachError
+from flockmq.session_rpc.ports import Attach, NoSessions, Registration
+from flockmq.session_rpc.rpc import SessionRpc
 
 KEY = "a key of the tests, long enough"
 
@@ -33,7 +33,7 @@ class Clients:
     def __init__(self) -> None:
         self.held: dict[bytes, int] = {}
         self.kicked: list[tuple[bytes, int]] = []
-        self.homes: SessionRpcServer
+        self.homes: SessionRpc
 
     def kick(self, client_id: bytes, token: int) -> bool:
         if self.held.get(client_id) != token:
@@ -69,15 +69,15 @@ class Clients:
             else:
                 answered.set_exception(answer)
 
-        self.homes.attach(client_id, None, done)
+        self.homes.client.attach(client_id, None, done)
         return await answered
 
     def detach(self, client_id: bytes, token: int) -> None:
-        self.homes.detach(client_id, token)
+        self.homes.client.detach(client_id, token)
 
 
-class NoSessions(Nobody):
-    """A home that only knows who is connected."""
+class ConnectionsAlone(NoSessions):
+    """An owner that only knows who is connected."""
 
     def has_loaded(self, slot: int) -> bool:
         return True
@@ -123,9 +123,9 @@ class Node:
             ballot=self.cluster.ballot,
         )
         self.cluster.watch(self.rlog)
-        self.clients.homes = self.homes = SessionRpcServer(self.cluster, self.delivery.packets, self.clients)
+        self.clients.homes = self.homes = SessionRpc(self.cluster, self.delivery.packets, self.clients)
         if is_core:
-            self.homes.residents = NoSessions()
+            self.homes.server.sessions = ConnectionsAlone()
 
     @property
     def incarnation(self) -> str:

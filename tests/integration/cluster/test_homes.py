@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from flockmq.routing.slots import slot_of
-from flockmq.session_rpc.client import Admission, HomeUnreachable, Superseded
+from flockmq.session_rpc.admission import Admission, OwnerUnreachable, Superseded
 
 from .conftest import Node, Nodes, until
 
@@ -36,7 +36,7 @@ async def test_a_home_answers_its_own_node_at_once(four: list[Node]) -> None:
     core = four[0]
     mine = next(client_id for client_id in IDS if core.cluster.slots[slot_of(client_id)] == core.incarnation)
     answers: list[object] = []
-    core.homes.attach(mine, None, answers.append)
+    core.homes.client.attach(mine, None, answers.append)
     assert len(answers) == 1
     assert isinstance(answers[0], Admission)
 
@@ -53,10 +53,10 @@ async def test_of_connections_that_come_together_one_stays(four: list[Node]) -> 
 async def test_a_detached_client_leaves_nothing_behind(four: list[Node]) -> None:
     edge = four[2]
     tokens = await asyncio.gather(*(edge.clients.connect(client_id) for client_id in IDS))
-    assert sum(len(node.homes.registry) for node in four) == len(IDS)
+    assert sum(len(node.homes.server.registry) for node in four) == len(IDS)
     for client_id, token in zip(IDS, tokens, strict=True):
         edge.clients.detach(client_id, token)
-    await until(lambda: sum(len(node.homes.registry) for node in four) == 0)
+    await until(lambda: sum(len(node.homes.server.registry) for node in four) == 0)
 
 
 async def test_the_death_of_a_home_keeps_the_one_connection(nodes: Nodes, four: list[Node]) -> None:
@@ -64,7 +64,7 @@ async def test_the_death_of_a_home_keeps_the_one_connection(nodes: Nodes, four: 
     older = await asyncio.gather(*(first.clients.connect(client_id) for client_id in IDS))
     await nodes.crash(dying)
     await nodes.settled()
-    await until(lambda: len(core.homes.registry) == len(IDS))
+    await until(lambda: len(core.homes.server.registry) == len(IDS))
     newer = await asyncio.gather(*(second.clients.connect(client_id) for client_id in IDS))
     assert all(new > old for old, new in zip(older, newer, strict=True))
     await until(lambda: not first.clients.held)
@@ -78,7 +78,7 @@ async def test_a_new_home_is_told_who_is_connected(nodes: Nodes, four: list[Node
     await nodes.settled()
     moved = sum(third.cluster.slots[slot_of(client_id)] == third.incarnation for client_id in IDS)
     assert moved
-    await until(lambda: len(third.homes.registry) == moved)
+    await until(lambda: len(third.homes.server.registry) == moved)
     await asyncio.gather(*(second.clients.connect(client_id) for client_id in IDS))
     await until(lambda: not first.clients.held)
 
@@ -95,7 +95,7 @@ async def test_without_a_home_an_attach_ends_in_an_error(nodes: Nodes, four: lis
     *cores, edge, _ = four
     for core in cores:
         await nodes.crash(core)
-    with pytest.raises(HomeUnreachable, match="did not answer in time"):
+    with pytest.raises(OwnerUnreachable, match="did not answer in time"):
         await edge.clients.connect(b"somebody")
 
 

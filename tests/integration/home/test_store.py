@@ -13,6 +13,7 @@ from flockmq import bounds
 from flockmq.durable import session_store
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.slot_reader import SlotContents, Spoilt, read_slots
+from flockmq.durable.store_servers import StoreServer
 from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink
 from integration.home.conftest import Owner
@@ -153,7 +154,7 @@ async def test_a_slot_that_was_released_or_taken_anew_is_not_taken_again(owner: 
     made = await owner()
     await made.store.take(3, OLD)
     server = made.store._slots[3].line
-    assert isinstance(server, session_store._Server)
+    assert isinstance(server, StoreServer)
     await server.turn.acquire()
     again = asyncio.ensure_future(made.store.take(3, OLD, again=True))
     await asyncio.sleep(0)

@@ -6,6 +6,8 @@ import itertools
 from typing import Any, Final
 
 from flockmq.durable import session_store
+from flockmq.durable.attach_limits import AttachLimits
+from flockmq.durable.connected_sessions import ConnectedSessions
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_record import MESSAGE
 from flockmq.durable.session_service import SessionService
@@ -33,15 +35,15 @@ def store_too_little(
         right(store, slot, client_id, field, value)
 
 
-@seeded(judge.DUPLICATED, "takeover", SessionService._attach)
-def forget_what_came(right: Function, residents: SessionService, session: DurableSession, token: int) -> Any:
+@seeded(judge.DUPLICATED, "takeover", ConnectedSessions.attach)
+def forget_what_came(right: Function, connected: ConnectedSessions, session: DurableSession, token: int) -> Any:
     """A session whose client comes back doesn't know which QoS 2 messages that is amid."""
     session.origins = session.awaiting_rel = None
-    return right(residents, session, token)
+    return right(connected, session, token)
 
 
-@seeded(judge.STOLEN, "owners", SessionService.is_anothers)
-def give_away(right: Function, residents: SessionService, client_id: bytes, user: bytes | None) -> bool:
+@seeded(judge.STOLEN, "owners", AttachLimits.is_anothers)
+def give_away(right: Function, limits: AttachLimits, client_id: bytes, user: bytes | None) -> bool:
     """A session whose client is away is whoever's comes."""
     return False
 
@@ -67,10 +69,10 @@ def _nobody(answer: bytes) -> None:
 
 
 @seeded(judge.DUPLICATED, "base", SlotManager._load, kinds=("slow redis", "corrupt core"))
-async def take_again(right: Function, holding: SlotManager, slot: OwnedSlot, taken: SlotContents) -> bool:
+async def take_again(right: Function, manager: SlotManager, slot: OwnedSlot, taken: SlotContents) -> bool:
     """A slot that moves takes what it has taken before: it forgets the numbers of those who send to it."""
     taken.marks.clear()
-    loaded: bool = await right(holding, slot, taken)
+    loaded: bool = await right(manager, slot, taken)
     return loaded
 
 

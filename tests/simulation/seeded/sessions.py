@@ -24,25 +24,25 @@ from simulation.seeded.bug import Function, seeded
 
 @seeded(judge.SESSION_PRESENT, "expiry", SessionRpcClient.detach)
 def expire_in_ms(
-    right: Function, asking: SessionRpcClient, client_id: bytes, token: int, expiry_s: int, *more: Any
+    right: Function, asking: SessionRpcClient, client_id: bytes, token: int, expiry_s: int = -1, **more: Any
 ) -> None:
     """Who says that a client left takes its session's expiry for milliseconds."""
-    right(asking, client_id, token, expiry_s * 1000, *more)
+    right(asking, client_id, token, expiry_s * 1000, **more)
 
 
 @seeded(judge.SESSION_PRESENT, "expiry", SlotManager._restore, kinds=("kill core", "drain core"))
 def leave_who_is_away(
-    right: Function, holding: SlotManager, slot: OwnedSlot, client_id: bytes, fields: dict[bytes, bytes]
+    right: Function, manager: SlotManager, slot: OwnedSlot, client_id: bytes, fields: dict[bytes, bytes]
 ) -> None:
     """A slot that moves brings the sessions of those who are connected alone."""
     if not decode_meta(fields[META]).left_ms:
-        right(holding, slot, client_id, fields)
+        right(manager, slot, client_id, fields)
 
 
 @seeded(judge.TWO_CONNECTIONS, "takeover", SessionRpcServer._kick)
 def kick_here_only(right: Function, homes: SessionRpcServer, kick: Kick) -> None:
     """An older connection is closed only if it is on the node that is its client's home."""
-    if kick.incarnation == homes._me:
+    if kick.incarnation == homes._notes.me:
         right(homes, kick)
 
 
@@ -61,12 +61,13 @@ def leave_without_will(
     asking: SessionRpcClient,
     client_id: bytes,
     token: int,
-    expiry_s: int,
-    with_will: bool,
-    nonce: bytes,
+    expiry_s: int = -1,
+    *,
+    with_will: bool = False,
+    nonce: bytes = b"",
 ) -> None:
     """A home isn't told that a client left with its will."""
-    right(asking, client_id, token, expiry_s, False, nonce)
+    right(asking, client_id, token, expiry_s, with_will=False, nonce=nonce)
 
 
 @seeded(judge.WILL_TWICE, "wills", Connections._take_over)
@@ -83,12 +84,13 @@ def mourn_everybody(
     asking: SessionRpcClient,
     client_id: bytes,
     token: int,
-    expiry_s: int,
-    with_will: bool,
-    nonce: bytes,
+    expiry_s: int = -1,
+    *,
+    with_will: bool = False,
+    nonce: bytes = b"",
 ) -> None:
     """DISCONNECT doesn't keep the will of a session that lasts from being published."""
-    right(asking, client_id, token, expiry_s, True, nonce)
+    right(asking, client_id, token, expiry_s, with_will=True, nonce=nonce)
 
 
 @seeded(judge.WILL_UNDUE, "wills", _will_of)

@@ -1,1 +1,1 @@
-"""Sessions that outlive their connections and their nodes: at their home, and in Redis."""
+"""Sessions that outlive their connections and their nodes: at their owner, and in Redis."""

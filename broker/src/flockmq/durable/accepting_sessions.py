@@ -25,10 +25,10 @@ class AcceptingSessions:
     of sessions that would have it wait. `is_asked`: Redis is short of memory."""
 
     def __init__(
-        self, holding: SlotManager, store: SessionStore, say: Callable[[int, bool, list[bytes]], None]
+        self, manager: SlotManager, store: SessionStore, say: Callable[[int, bool, list[bytes]], None]
     ) -> None:
         self.is_asked = False
-        self._holding = holding
+        self._manager = manager
         self._store = store
         self._say = say
         self._slots: list[int] = []
@@ -39,10 +39,10 @@ class AcceptingSessions:
         if not self.is_asked:
             return
         if not self._slots and now_s - self._began_s >= TAKERS_KEPT_S / 4:
-            self._slots, self._began_s = list(self._holding.slots), now_s
+            self._slots, self._began_s = list(self._manager.slots), now_s
         looked_at = 0
         while self._slots and looked_at < TAKERS_LOOKED_AT_MAX:
-            slot = self._holding.slots.get(self._slots.pop())
+            slot = self._manager.slots.get(self._slots.pop())
             if slot is not None and slot.loaded and not self._store.is_full(slot.number):
                 looked_at += self._look(slot)
 
@@ -54,7 +54,7 @@ class AcceptingSessions:
         filters: dict[bytes, None] = {}
         size_bytes = 0
         for client_id in slot.clients:
-            session = self._holding.sessions.by_id.get(client_id)
+            session = self._manager.sessions.by_id.get(client_id)
             if not isinstance(session, DurableSession) or session.takes_at_once():
                 continue
             for subscription in session.subscriptions.all():
@@ -70,7 +70,7 @@ class AcceptingSessions:
 
     def _members_take(self, slot: int) -> bool:
         """It is those who are connected to whom messages are dealt out."""
-        groups = self._holding.router.groups.get(slot, {}).values()
+        groups = self._manager.router.groups.get(slot, {}).values()
         return all(group.connected.members and all(map(_takes_at_once, group.connected.members)) for group in groups)
 
 

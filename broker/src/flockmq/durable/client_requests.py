@@ -1,8 +1,8 @@
 """What a client asks of its session: SUBSCRIBE, UNSUBSCRIBE, and what a QoS 2 message is to be known by.
 
-What always holds: questions of a connection are heard in their order, each behind the one before it, or answered b"":
-the front asks again. What is asked behind a SUBSCRIBE waits while that waits for its claim. Nothing is answered before
-it is durable.
+What always holds: questions of a connection are heard in their order, each behind the one before it, or answered b"".
+Then the session proxy asks again. What is asked behind a SUBSCRIBE waits while that waits for its claim. Nothing is
+answered before it is committed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from flockmq.durable.subscribe_flow import SubscribeFlow
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.sink import Sink
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client import Answered
+from flockmq.session_rpc.messages import Answered
 
 
 class ClientRequests:
     """One per core. `heard` knows the session of a connection, while it runs here."""
 
     def __init__(
-        self, host: HostPort, holding: SlotManager, store: SessionStore, heard: Callable[[int], DurableSession | None]
+        self, host: HostPort, manager: SlotManager, store: SessionStore, heard: Callable[[int], DurableSession | None]
     ) -> None:
         self._host = host
-        self._holding = holding
+        self._manager = manager
         self._store = store
         self._heard = heard
 
@@ -45,10 +45,10 @@ class ClientRequests:
             answer(b"")
             return
         if isinstance(question, messages.ReceiveQuestion):
-            self._holding.now()
+            self._manager.now()
             origin = session.origin_for(question.packet_id, question.deals)
-            self._holding.seal()
-            self._holding.settle(session.journal.slot, partial(answer, messages.encode(origin)))
+            self._manager.seal()
+            self._manager.settle(session.journal.slot, partial(answer, messages.encode(origin)))
         elif sink.waiting is None:
             self._change(session, sink, question, answer)
         elif len(sink.waiting) < bounds.SUBSCRIBES_WAITING_MAX:
@@ -68,38 +68,38 @@ class ClientRequests:
         answer: Answered,
     ) -> None:
         """Its subscriptions."""
-        self._holding.now()
+        self._manager.now()
         match question:
             case messages.StandingQuestion(after):
                 answer(messages.encode(_page(session, after)))
             case messages.JudgedQuestion(denied, rules):
-                reasons = self._holding.revoke(session, denied)
+                reasons = self._manager.endings.revoke(self._manager.sessions, session, denied)
                 was_held = session.must_be_judged
                 session.judged_by(rules)
                 if was_held:
                     session.send_again()
-                self._holding.seal()
-                self._holding.settle(session.journal.slot, partial(answer, messages.encode(reasons)))
+                self._manager.seal()
+                self._manager.settle(session.journal.slot, partial(answer, messages.encode(reasons)))
                 self._host.flush_soon()
             case messages.UnsubscribeQuestion(filters, nonce):
-                reasons = self._holding.sessions.unsubscribe(session, filters)
+                reasons = self._manager.sessions.unsubscribe(session, filters)
                 told_before = session.unsubscribed(nonce)
                 if told_before is None:
                     session.note_unsubscribed(nonce, reasons)
                 else:
                     reasons = told_before
-                self._holding.seal()
-                self._holding.settle(session.journal.slot, partial(answer, messages.encode(reasons)))
+                self._manager.seal()
+                self._manager.settle(session.journal.slot, partial(answer, messages.encode(reasons)))
             case messages.SubscribeQuestion(wanted=wanted) if self._store.is_short(session.journal.slot):
                 answer(messages.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case messages.SubscribeQuestion():
                 is_there = partial(self._is_there, session, sink.token)
-                settle = partial(self._holding.settle, session.journal.slot)
+                settle = partial(self._manager.settle, session.journal.slot)
                 sink.waiting = waiting = list[Callable[[], None]]()
                 placed = partial(self._placed, session, waiting)
-                router = self._holding.router
+                router = self._manager.router
                 SubscribeFlow(self._host, router, session, is_there, question, settle, answer, placed).start()
-                self._holding.seal()
+                self._manager.seal()
 
     def _is_there(self, session: DurableSession, token: int) -> bool:
         return self._heard(token) is session
@@ -111,7 +111,7 @@ class ClientRequests:
         sink.waiting = None
         for change in waiting:
             if not self._is_there(session, sink.token) or session.sink is not sink:
-                return  # it is asked again, on another way to the front
+                return  # it is asked again, on another way to the session proxy
             if sink.waiting is None:
                 change()
             else:

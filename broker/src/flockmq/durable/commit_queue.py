@@ -7,6 +7,8 @@ ever; a journal that refuses a barrier belongs to another home, and from then on
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import (
@@ -14,6 +16,8 @@ from flockmq.bounds import (
     QUEUED_MESSAGE_BYTES,
     SUBSCRIBES_WAITING_MAX,
 )
+from flockmq.durable.journal import Journal
+from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session_record import (
     JUDGED,
     META,
@@ -21,8 +25,6 @@ from flockmq.durable.session_record import (
     USER,
     WARRANT,
     ZONE,
-    Journal,
-    Ledger,
     Meta,
     asked_field,
     given_field,
@@ -34,75 +36,46 @@ from flockmq.durable.session_record import (
 )
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import Usage
-from flockmq.routing.back_pressure import StallClock
 from flockmq.routing.message_id import ORIGIN_BYTES, derived_origin, origin_of, session_source
-from flockmq.routing.router import Router
-from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink
+from flockmq.routing.sink import Sink
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import LATER
 from flockmq.session.limits import DEFAULT, Limits
 from flockmq.session.local_session import LocalSession
-from flockmq.session.settlement import DROPPED, PUBREL, PUBREL_UNKNOWN, settled
+from flockmq.session.settlement import DROPPED, PUBREL, PUBREL_UNKNOWN
+
+_MS_PER_S: Final = 1000.0
+_SOON_S: Final = 1e-9
 
 
-@mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class HomeSink(Sink):
-    """A session's way to its front on the node of the connection. The home implements `flush`, which brings what was
-    put to `RemoteSession.arrived`, `flow_changed`, and `overflow`, which makes the session leave at once.
+@mypyc_attr(acyclic=True)
+class Ledger:
+    """What the sessions of one core share: who put something that no barrier stands behind yet, and both clocks.
 
-    What is put comes in its order, or all that follows is lost, and `send_again` mends that. It is AWAY while a client
-    that came back may be sent nothing: QoS 0 waits then, too. Its pace is told by what it acknowledges: FLOWING,
-    CONGESTED and LAGGING as in back_pressure.py, but it is never cut off for its pace alone.
+    `wall_offset_s` is the cluster's time less monotonic time, in seconds; whoever runs the turn sets it.
     """
 
-    __slots__ = ("router", "stall")
+    __slots__ = ("unsealed", "wall_offset_s")
 
-    def __init__(self, router: Router, protocol_version: int) -> None:
-        super().__init__(router.turn, protocol_version)
-        self.router = router
-        self.stall: StallClock | None = None
+    def __init__(self, wall_offset_s: float) -> None:
+        self.unsealed: list[JournaledSession] = []
+        self.wall_offset_s = wall_offset_s
 
-    def flow_changed(self) -> None:
-        """From FLOWING, to LAGGING, or back: publishers are to pause while it is CONGESTED."""
-        raise NotImplementedError(type(self).__name__)
+    def seal(self) -> None:
+        """At the end of a turn, or of a batch of messages: one barrier for each session that put something."""
+        while self.unsealed:
+            self.unsealed.pop().seal()
 
-    def congest(self) -> None:
-        if self.flow == FLOWING:
-            self.flow = CONGESTED
-            self.stall = StallClock(self.router.now_s)
-            self.flow_changed()
+    def wall_ms(self, monotonic_s: float) -> int:
+        return max(0, int((monotonic_s + self.wall_offset_s) * _MS_PER_S))
 
-    def progressed(self, is_congested: bool) -> None:
-        """The client acknowledged something."""
-        if self.stall is not None:
-            self.stall.progress_s = self.router.now_s
-        if self.flow in (CONGESTED, LAGGING) and not is_congested:
-            self.flow = FLOWING
-            self.flow_changed()
+    def monotonic_s(self, wall_ms: int) -> float:
+        """Below zero for what was before this machine's monotonic clock began."""
+        return wall_ms / _MS_PER_S - self.wall_offset_s
 
-    def judge(self, is_held_up: bool) -> None:
-        """Called now and then while it is CONGESTED. `is_held_up`: it isn't the client that has to go on."""
-        now_s = self.router.now_s
-        if is_held_up:
-            self.stall = StallClock(now_s)
-        elif self.stall is not None and self.stall.has_run_out(now_s):
-            self.flow = LAGGING
-            self.router.counters.slow_readers += 1
-            self.flow_changed()
-
-    def now_s(self) -> float:
-        return self.router.now_s
-
-    def unsendable(self, packet_bytes: int) -> None:
-        counters = self.router.counters
-        if packet_bytes:
-            counters.dropped_too_large += 1
-        else:
-            counters.dropped_expired += 1
-
-    def settled(self, kind: int, packet_id: int) -> None:
-        """What the front reported is durable."""
-        self.put(settled(kind, packet_id))
+    def expires_s(self, wall_ms: int) -> float:
+        """Never 0.0, which means never."""
+        return max(_SOON_S, self.monotonic_s(wall_ms))
 
 
 @mypyc_attr(acyclic=True)
@@ -150,7 +123,7 @@ class JournaledSession(LocalSession):
         self._giving: bytes = b""
         """The filter for which a retained message is put now."""
         self.unsubscribes: dict[bytes, bytes] | None = None
-        self._front: HomeSink | None = sink if isinstance(sink, HomeSink) else None
+        self._front: ProxySink | None = sink if isinstance(sink, ProxySink) else None
         self._last: int = 0
         self._last_number: int = 0
         self._durable: int = 0

@@ -1,7 +1,7 @@
 """Wills that are due, of the sessions that run here, until everybody who is to have them has them.
 
 A will that is due leaves its session, which may end or begin anew meanwhile, for a hash of its slot: that of the client
-id b"", which no session has. What always holds: a will is in its session, here, or published; the next home publishes
+id b"", which no session has. What always holds: a will is in its session, here, or published; the next owner publishes
 what it finds, under the same origin, so who has it already takes no second one.
 
     field               value
@@ -20,7 +20,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from flockmq.durable.session_record import META, Journal, Ledger
+from flockmq.durable.commit_queue import Ledger
+from flockmq.durable.journal import Journal
+from flockmq.durable.session_record import META
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Will, parse_publish, waited
@@ -47,7 +49,7 @@ class _Due:
 
 
 class DueWills:
-    """Of one slot. When it is let go of nothing more is put: the next home finds what isn't published. `has_authors`:
+    """Of one slot. When it is let go of nothing more is put: the next owner finds what isn't published. `has_authors`:
     all cores understand whom a will is of, and why.
     """
 
@@ -77,7 +79,7 @@ class DueWills:
         self._take(_Due(message.origin, value), left)
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
-        """What a former home didn't see accepted. Raises ValueError, when all are here that can be read, if some
+        """What a former owner didn't see accepted. Raises ValueError, when all are here that can be read, if some
         can't."""
         for field, value in fields.items():
             if field == META:

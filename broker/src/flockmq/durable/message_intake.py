@@ -1,10 +1,12 @@
-"""Letters that reach this home: to each session that matches, once (`slot_receiver.ReceivingSessions`).
+"""Messages that reach this core: to each session that matches, once (`slot_receiver.ReceivingSessions`).
 
-What always holds: a letter is accepted when it is durable at all slots that it matched here, repeats included; a slot
-takes of each source what is above the number that it took last. A slot that can't take letters, because its sessions
-aren't here yet or too much of it waits for Redis, holds up none for other slots: what is for it is held here, in its
-order, until it can. What is held is within its senders' windows (COURIER_WINDOW_BYTES, COURIER_STUCK_MAX_BYTES). A
-shared delivery that its slot has no member for goes on to another node when it is durable that it was taken.
+What always holds:
+- A message is accepted when it is committed at all slots that it matched here, repeats included. A slot takes of each
+  source what is above the number that it took last.
+- A slot may be unable to take messages: its sessions aren't here yet, or too much of it waits for Redis. It holds up
+  none for other slots. What is for it is held here, in its order, until it can, within its senders' windows
+  (COURIER_WINDOW_BYTES, COURIER_STUCK_MAX_BYTES).
+- A shared delivery that its slot has no member for is taken first. When that is committed it goes on to another node.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ _ALWAYS: Final = 1 << 62
 
 
 class _HeldMessage:
-    """For one slot: a letter, since when and by whom; or who waits until those before it are durable."""
+    """For one slot: a message, since when and by whom; or who waits until those before it are committed."""
 
-    __slots__ = ("done", "letter", "sender", "since_s")
+    __slots__ = ("done", "message", "sender", "since_s")
 
     def __init__(
-        self, letter: SlotMessage | None, sender: str, since_s: float, done: Callable[[bool], None] | None
+        self, message: SlotMessage | None, sender: str, since_s: float, done: Callable[[bool], None] | None
     ) -> None:
-        self.letter = letter
+        self.message = message
         self.sender = sender
         self.since_s = since_s
         self.done = done
@@ -53,58 +55,58 @@ class _HeldMessage:
 class MessageIntake:
     """One per core."""
 
-    def __init__(self, host: HostPort, holding: SlotManager, store: SessionStore) -> None:
+    def __init__(self, host: HostPort, manager: SlotManager, store: SessionStore) -> None:
         self._held: dict[int, deque[_HeldMessage]] = {}
         self._unsettled: dict[int, list[tuple[Subscription, Publish]]] = {}
-        """By slot, of the letters at hand: who gets them at QoS 0."""
+        """By slot, of the messages at hand: who gets them at QoS 0."""
         self._host = host
-        self._holding = holding
+        self._manager = manager
         self._store = store
-        self._router = holding.router
+        self._router = manager.router
 
     def epoch(self) -> int:
-        return self._holding.epoch()
+        return self._manager.epoch()
 
     def view(self) -> int:
-        return self._holding.view
+        return self._manager.view
 
     def is_loading(self) -> bool:
-        """Or so much waits for Redis that letters that say nothing of slots wait at their senders."""
-        return self._holding.is_loading() or len(self._closed()) > 0
+        """Or so much waits for Redis that messages that say nothing of slots wait at their senders."""
+        return self._manager.is_loading() or len(self._closed()) > 0
 
     def is_changing(self) -> bool:
-        return self._holding.is_changing()
+        return self._manager.is_changing()
 
     @property
     def is_holding(self) -> bool:
         return len(self._held) > 0
 
     def _closed(self) -> set[int]:
-        """Slots that can't take letters now."""
-        closed = self._holding.unloaded()
+        """Slots that can't take messages now."""
+        closed = self._manager.unloaded()
         closed.update(self._held)
         if self._store.is_any_full():
-            closed.update([slot for slot in self._holding.slots if self._store.is_full(slot)])
+            closed.update([slot for slot in self._manager.slots if self._store.is_full(slot)])
         return closed
 
-    def take(self, letters: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> BySlot:
-        """Put each letter to every session that matches, once; `done` when all of them are durable."""
-        self._holding.now()
+    def take(self, messages: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> BySlot:
+        """Put each message to every session that matches, once; `done` when all of them are committed."""
+        self._manager.now()
         closed = self._closed()
         touched: dict[int, None] = {}
-        for letter in letters:
+        for message in messages:
             if closed:
-                self._hold(letter, epoch, sender, closed, touched)
+                self._hold(message, epoch, sender, closed, touched)
             try:
-                if letter.version & SHARED:
-                    self._deal(letter, epoch, closed, touched)
+                if message.version & SHARED:
+                    self._deal(message, epoch, closed, touched)
                 else:
                     self._router.counters.messages_arrived += 1
-                    self._take_one(letter, epoch, closed, touched)
+                    self._take_one(message, epoch, closed, touched)
             except PacketError as error:
-                log.error("%s sent a letter that can't be delivered: %s", sender, error)
+                log.error("%s sent a message that can't be delivered: %s", sender, error)
         self._settle_qos0()
-        self._holding.seal()
+        self._manager.seal()
         waits = BySlot(touched, done)
         if touched:
             for slot in list(touched):
@@ -123,24 +125,24 @@ class MessageIntake:
 
     # --- what is held -------------------------------------------------------------------------------------------------
 
-    def _hold(self, letter: SlotMessage, epoch: int, sender: str, closed: set[int], touched: dict[int, None]) -> None:
-        for slot in letter.slots:
+    def _hold(self, message: SlotMessage, epoch: int, sender: str, closed: set[int], touched: dict[int, None]) -> None:
+        for slot in message.slots:
             if slot in closed:
-                state = self._holding.slots.get(slot)
+                state = self._manager.slots.get(slot)
                 if state is not None and state.gained_at <= epoch:
                     held = self._held.setdefault(slot, deque())
-                    held.append(_HeldMessage(letter, sender, self._router.now_s, None))
+                    held.append(_HeldMessage(message, sender, self._router.now_s, None))
                     touched[slot] = None
 
     def advance(self) -> None:
-        """Give slots that can take letters again what was held for them."""
+        """Give slots that can take messages again what was held for them."""
         if not self._held:
             return
-        self._holding.now()
-        for slot in [slot for slot in self._held if self._holding.has_loaded(slot)]:
+        self._manager.now()
+        for slot in [slot for slot in self._held if self._manager.has_loaded(slot)]:
             self._advance(slot)
         self._settle_qos0()
-        self._holding.seal()
+        self._manager.seal()
         self._host.flush_soon()
 
     def _advance(self, slot: int) -> None:
@@ -148,106 +150,106 @@ class MessageIntake:
         while held and not self._store.is_full(slot):
             item = held.popleft()
             if item.done is not None:
-                self._holding.seal()
+                self._manager.seal()
                 self._store.barrier(slot, item.done)
-            elif item.letter is not None and item.sender in self._host.members():
-                self._give_held(slot, item, item.letter)
+            elif item.message is not None and item.sender in self._host.members():
+                self._give_held(slot, item, item.message)
         if not held:
             self._held.pop(slot, None)
 
-    def _give_held(self, slot: int, item: _HeldMessage, letter: SlotMessage) -> None:
+    def _give_held(self, slot: int, item: _HeldMessage, message: SlotMessage) -> None:
         waited_s = int(self._router.now_s - item.since_s)
         try:
-            letter = letter.aged(waited_s) if waited_s > 0 else letter
-            if letter.version & SHARED:
-                self._deal(letter, _ALWAYS, set(), {})
+            message = message.aged(waited_s) if waited_s > 0 else message
+            if message.version & SHARED:
+                self._deal(message, _ALWAYS, set(), {})
             else:
-                self._take_one(letter, _ALWAYS, set(), {}, slot)
+                self._take_one(message, _ALWAYS, set(), {}, slot)
         except PacketError as error:
-            log.error("%s sent a letter that can't be delivered: %s", item.sender, error)
+            log.error("%s sent a message that can't be delivered: %s", item.sender, error)
 
     def let_go(self, slot: int) -> None:
-        """Of another home: what was held here goes there."""
+        """Of another owner: what was held here goes there."""
         for item in self._held.pop(slot, ()):
             if item.done is not None:
                 item.done(False)
 
-    # --- one letter ---------------------------------------------------------------------------------------------------
+    # --- one message --------------------------------------------------------------------------------------------------
 
     def _take_one(
-        self, letter: SlotMessage, epoch: int, closed: set[int], touched: dict[int, None], only: int = -1
+        self, message: SlotMessage, epoch: int, closed: set[int], touched: dict[int, None], only: int = -1
     ) -> None:
         """At all slots that aren't closed, or at one of them."""
-        message = message_of(letter)
+        publish = message_of(message)
         is_new: dict[int, bool] = {}
-        for subscription in self._router.route(message.topic).fanout.deliveries:
+        for subscription in self._router.route(publish.topic).fanout.deliveries:
             session = subscription.session
             assert isinstance(session, DurableSession)
             slot = session.journal.slot
-            state = self._holding.slots.get(slot)
+            state = self._manager.slots.get(slot)
             if state is None or state.gained_at > epoch or slot in closed or (only >= 0 and slot != only):
                 continue
             if slot not in is_new:
-                is_new[slot] = state.marks.is_new(letter.source, letter.number)
+                is_new[slot] = state.marks.is_new(message.source, message.number)
                 if is_new[slot]:
-                    self._store.begin_letter(slot)
+                    self._store.begin_message(slot)
             if is_new[slot] and subscription.qos:
-                if self._is_dropped(session, message):
+                if self._is_dropped(session, publish):
                     self._router.counters.dropped_queue_full += 1
                 else:
-                    self._give(subscription, message)
+                    self._give(subscription, publish)
             elif is_new[slot]:
-                self._unsettled.setdefault(slot, []).append((subscription, message))
+                self._unsettled.setdefault(slot, []).append((subscription, publish))
         for slot, new in is_new.items():
             touched[slot] = None
             if new:
-                self._mark(slot, letter)
+                self._mark(slot, message)
 
-    def _is_dropped(self, session: DurableSession, message: Publish) -> bool:
+    def _is_dropped(self, session: DurableSession, publish: Publish) -> bool:
         """Redis is short of memory, the client is away, and the publisher couldn't be told so, being of before 5.0."""
-        return message.version < 5 and session.meta.left_ms != 0 and self._store.is_short(session.journal.slot)
+        return publish.version < 5 and session.meta.left_ms != 0 and self._store.is_short(session.journal.slot)
 
-    def _give(self, subscription: Subscription, message: Publish) -> None:
+    def _give(self, subscription: Subscription, publish: Publish) -> None:
         try:
-            self._router.give(subscription, message)
-        except Exception:  # the other sessions, and the other letters, have no part in it
-            log.exception("a message to %r could not be given to %r", message.topic, subscription.session.client_id)
+            self._router.give(subscription, publish)
+        except Exception:  # the other sessions, and the other messages, have no part in it
+            log.exception("a message to %r could not be given to %r", publish.topic, subscription.session.client_id)
 
     def _settle_qos0(self) -> None:
-        """What goes at QoS 0 goes when it is durable that it was taken: else the slot's next home sends it again."""
+        """Send what goes at QoS 0 when its mark is committed: else the slot's next owner sends it again."""
         unsettled, self._unsettled = self._unsettled, {}
         for slot, copies in unsettled.items():
-            self._holding.settle(slot, partial(self._give_qos0, copies))
+            self._manager.settle(slot, partial(self._give_qos0, copies))
 
     def _give_qos0(self, copies: list[tuple[Subscription, Publish]]) -> None:
-        self._holding.now()
-        for subscription, message in copies:
+        self._manager.now()
+        for subscription, publish in copies:
             session = subscription.session
             assert isinstance(session, DurableSession)
             if not session.has_ended():
-                self._give(subscription, message)
+                self._give(subscription, publish)
         self._host.flush_soon()
 
-    def _deal(self, letter: SlotMessage, epoch: int, closed: set[int], touched: dict[int, None]) -> None:
+    def _deal(self, message: SlotMessage, epoch: int, closed: set[int], touched: dict[int, None]) -> None:
         """To one member of a shared subscription, of one slot."""
-        slot, chunk = addressed(letter.packet)
-        state = self._holding.slots.get(slot)
+        slot, chunk = addressed(message.packet)
+        state = self._manager.slots.get(slot)
         if state is None or state.gained_at > epoch or slot in closed:
             return
         touched[slot] = None
-        if state.marks.is_new(letter.source, letter.number):
+        if state.marks.is_new(message.source, message.number):
             left: list[Item] = []
-            version = letter.version & ~SHARED
-            self._store.begin_letter(slot)
+            version = message.version & ~SHARED
+            self._store.begin_message(slot)
             try:
                 left = self._router.deal(slot, version, chunk)
             except PacketError:
                 raise
-            except Exception:  # the other letters have no part in it
+            except Exception:  # the other messages have no part in it
                 log.exception("a shared delivery could not be given to a member in slot %d", slot)
-            self._mark(slot, letter)
-            if left:  # not before it is durable that it was taken here: else the slot's next home takes it, too
-                self._holding.settle(slot, partial(self._pass_on, slot, version, left))
+            self._mark(slot, message)
+            if left:  # not before its mark is committed: else the slot's next owner takes it, too
+                self._manager.settle(slot, partial(self._pass_on, slot, version, left))
 
     def _pass_on(self, slot: int, version: int, items: list[Item]) -> None:
         try:
@@ -256,23 +258,23 @@ class MessageIntake:
             log.error("a shared delivery for slot %d can't be passed on: %s", slot, error)
         self._host.flush_soon()
 
-    def _mark(self, slot: int, letter: SlotMessage) -> None:
-        fell_out = self._holding.slots[slot].marks.set(letter.source, letter.number)
-        self._store.mark(slot, letter.source, number_bytes(letter.number))
+    def _mark(self, slot: int, message: SlotMessage) -> None:
+        fell_out = self._manager.slots[slot].marks.set(message.source, message.number)
+        self._store.mark(slot, message.source, number_bytes(message.number))
         if fell_out:
             self._store.unmark(slot, fell_out)
 
-    def take_runs(self, letters: Sequence[SlotMessage]) -> None:
+    def take_runs(self, messages: Sequence[SlotMessage]) -> None:
         """Of QoS 0."""
-        self._holding.now()
-        for letter in letters:
+        self._manager.now()
+        for message in messages:
             try:
-                if letter.version & SHARED:
-                    slot, chunk = addressed(letter.packet)
-                    version = letter.version & ~SHARED
+                if message.version & SHARED:
+                    slot, chunk = addressed(message.packet)
+                    version = message.version & ~SHARED
                     self._router.pass_on(slot, version, self._router.deal(slot, version, chunk))
                 else:
-                    take_run(self._router, letter.version, letter.packet, letter.publisher)
+                    take_run(self._router, message.version, message.packet, message.publisher)
             except PacketError as error:
                 log.error("a run of QoS 0 can't be delivered: %s", error)
         self._host.flush_soon()

@@ -51,20 +51,21 @@ class PendingWrites:
         state = self._slots.get(slot)
         return state is not None and any(batch.drops(client_id) for batch in state.batches)
 
-    def begin_letter(self, slot: int) -> None:
-        """What is put from now on, and its mark, becomes durable together: else a home that dies in between has taken
-        the letter, and the next one doesn't know."""
+    def begin_message(self, slot: int) -> None:
+        """Commit what is put from now on together with the message's mark. Else an owner that dies in between has taken
+        the message, and the next one doesn't know.
+        """
         state = self._slots.get(slot)
         if state is not None:
             state.open_batch()
-            state.is_amid_letter = True
+            state.is_amid_message = True
 
     def mark(self, slot: int, source: bytes, number: bytes) -> None:
-        """The letter ends."""
+        """The message ends."""
         self._mark(slot, source, number)
         state = self._slots.get(slot)
         if state is not None:
-            state.is_amid_letter = False
+            state.is_amid_message = False
 
     def unmark(self, slot: int, source: bytes) -> None:
         self._mark(slot, source, None)

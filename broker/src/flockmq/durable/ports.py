@@ -47,7 +47,7 @@ class Desk(Protocol):
 
 
 class HostPort(Desk, Protocol):
-    """The node that this home is a part of."""
+    """The node that owns the slots."""
 
     @property
     def incarnation(self) -> str: ...
@@ -57,7 +57,7 @@ class HostPort(Desk, Protocol):
         ...
 
     def floor(self, slot: int) -> int:
-        """A token above those of all connections that came before this core was the slot's home."""
+        """A token above those of all connections that came before this core owned the slot."""
         ...
 
     def has_authors(self) -> bool:
@@ -77,7 +77,7 @@ class HostPort(Desk, Protocol):
 
     def session_ended(self, session: LocalSession) -> None: ...
     def alarm(self, slot: int, text: str, *, is_ours: bool = True) -> None:
-        """What of the slot can't be read; "": nothing. Not `is_ours`: it is another home's to say."""
+        """What of the slot can't be read; "": nothing. Not `is_ours`: it is another owner's to say."""
         ...
 
     def changed(self) -> None:

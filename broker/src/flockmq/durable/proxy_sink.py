@@ -1,108 +1,66 @@
-"""The two edges of a session that runs here: its slot's part of the store, and the way to its front.
+"""The way of a session that runs here to its session proxy, at the node of its connection.
 
-What always holds: what was put in a turn is sealed behind it; nothing goes to a front that was cut before all of it
-goes again.
+What always holds: a session proxy whose link was cut gets nothing more before it gets all of it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Protocol
 
-from flockmq.durable.commit_queue import HomeSink
-from flockmq.durable.pending_writes import PendingWrites
-from flockmq.durable.router import DurableRouter
-from flockmq.durable.session import DurableSession
-from flockmq.durable.session_record import Journal
+from mypy_extensions import mypyc_attr
 
-
-class Deliver(Protocol):
-    def __call__(self, incarnation: str, token: int, packets: bytes) -> None: ...
-
-
-class SlotJournal(Journal):
-    """One slot's part of the store, until it is `closed`. `unsealed`: something was put; what barriers let go is
-    flushed.
-    """
-
-    def __init__(
-        self, slot: int, store: PendingWrites, unsealed: Callable[[], None], flush: Callable[[], None]
-    ) -> None:
-        super().__init__(slot)
-        self._store = store
-        self._unsealed = unsealed
-        self._flush = flush
-
-    def close(self) -> None:
-        """The slot is another home's; when it comes back it has another journal."""
-        self.is_closed = True
-
-    def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
-        if not self.is_closed:
-            self._store.put(self.slot, client_id, field, value)
-            self._unsealed()
-
-    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
-        if not self.is_closed:
-            self._store.put_both(self.slot, client_id, field, value, other, other_value)
-            self._unsealed()
-
-    def delete(self, client_id: bytes, field: bytes) -> None:
-        if not self.is_closed:
-            self._store.delete(self.slot, client_id, field)
-            self._unsealed()
-
-    def drop(self, client_id: bytes) -> None:
-        if not self.is_closed:
-            self._store.drop(self.slot, client_id)
-
-    def barrier(self, done: Callable[[bool], None]) -> None:
-        if self.is_closed:
-            done(False)
-        else:
-            self._store.barrier(self.slot, partial(self._answered, done))
-
-    def _answered(self, done: Callable[[bool], None], durable: bool) -> None:
-        """Between two turns."""
-        done(durable)
-        self._flush()
+from flockmq.routing.back_pressure import StallClock
+from flockmq.routing.router import Router
+from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink
+from flockmq.session.settlement import settled
 
 
 class ProxyNode:
-    """A node with fronts: `sessions` by their tokens; `cuts` counts how often what was sent may have been lost."""
+    """A node with session proxies: the tokens of their connections. `cuts` counts how often what was sent may have been
+    lost.
+    """
 
-    __slots__ = ("cuts", "incarnation", "sessions")
+    __slots__ = ("cuts", "incarnation", "tokens")
 
     def __init__(self, incarnation: str) -> None:
         self.incarnation = incarnation
-        self.sessions: dict[int, DurableSession] = {}
+        self.tokens: dict[int, None] = {}
         self.cuts = 0
 
 
-class ProxySink(HomeSink):
-    """The way to the connection's node, once a turn. `cuts`: those of the node after which all of it went again.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ProxySink(Sink):
+    """A session's way to its session proxy, which gets what was put once a turn (`RemoteSession.arrived`).
+
+    What is put comes in its order, or all that follows is lost, and `send_again` mends that. It is AWAY while a client
+    that came back may be sent nothing: QoS 0 waits then, too. Its pace is told by what it acknowledges: FLOWING,
+    CONGESTED and LAGGING as in back_pressure.py, but it is never cut off for its pace alone.
+
+    `on_overflow` makes the session leave at once; `on_flow` hears of changes from FLOWING, to LAGGING, or back:
+    publishers are to pause while it is CONGESTED. `cuts`: those of the node after which all of it went again.
     `is_told`: the node was told that its connection is admitted; `former_expiry_s`: what the session's was before that,
     -1 for none.
     """
 
     __slots__ = (
         "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_told", "node", "on_flow",
-        "on_overflow", "token", "waiting",
+        "on_overflow", "router", "stall", "token", "waiting",
     )  # fmt: skip
 
     def __init__(
         self,
-        router: DurableRouter,
+        router: Router,
         version: int,
-        deliver: Deliver,
+        deliver: Callable[[str, int, bytes], None],
         on_overflow: Callable[[ProxySink], None],
         on_flow: Callable[[ProxySink], None],
         node: ProxyNode,
         client_id: bytes,
         token: int,
     ) -> None:
-        super().__init__(router, version)
+        super().__init__(router.turn, version)
+        self.router = router
+        self.stall: StallClock | None = None
         self.deliver = deliver
         self.on_overflow = on_overflow
         self.on_flow = on_flow
@@ -120,9 +78,6 @@ class ProxySink(HomeSink):
     def overflow(self) -> None:
         self.on_overflow(self)
 
-    def flow_changed(self) -> None:
-        self.on_flow(self)
-
     def flush(self) -> None:
         if self.out:
             packets = b"".join(self.out)
@@ -130,3 +85,41 @@ class ProxySink(HomeSink):
             self.out_bytes = 0
             if self.cuts == self.node.cuts:
                 self.deliver(self.node.incarnation, self.token, packets)
+
+    def congest(self) -> None:
+        if self.flow == FLOWING:
+            self.flow = CONGESTED
+            self.stall = StallClock(self.router.now_s)
+            self.on_flow(self)
+
+    def progressed(self, is_congested: bool) -> None:
+        """The client acknowledged something."""
+        if self.stall is not None:
+            self.stall.progress_s = self.router.now_s
+        if self.flow in (CONGESTED, LAGGING) and not is_congested:
+            self.flow = FLOWING
+            self.on_flow(self)
+
+    def judge(self, is_held_up: bool) -> None:
+        """Called now and then while it is CONGESTED. `is_held_up`: it isn't the client that has to go on."""
+        now_s = self.router.now_s
+        if is_held_up:
+            self.stall = StallClock(now_s)
+        elif self.stall is not None and self.stall.has_run_out(now_s):
+            self.flow = LAGGING
+            self.router.counters.slow_readers += 1
+            self.on_flow(self)
+
+    def now_s(self) -> float:
+        return self.router.now_s
+
+    def unsendable(self, packet_bytes: int) -> None:
+        counters = self.router.counters
+        if packet_bytes:
+            counters.dropped_too_large += 1
+        else:
+            counters.dropped_expired += 1
+
+    def settled(self, kind: int, packet_id: int) -> None:
+        """What the session proxy reported is committed."""
+        self.put(settled(kind, packet_id))

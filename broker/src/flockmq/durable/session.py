@@ -34,7 +34,9 @@ from flockmq.bounds import (
     NUMBERS_RESERVED,
     QUEUED_MESSAGE_BYTES,
 )
-from flockmq.durable.commit_queue import HomeSink, JournaledSession
+from flockmq.durable.commit_queue import JournaledSession, Ledger
+from flockmq.durable.journal import Journal
+from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session_record import (
     ASKED,
     GIVEN,
@@ -49,8 +51,6 @@ from flockmq.durable.session_record import (
     WAITS,
     WARRANT,
     ZONE,
-    Journal,
-    Ledger,
     Meta,
     asked_field,
     decode_meta,
@@ -170,7 +170,7 @@ class DurableSession(JournaledSession):
 
     def attach(self, sink: Sink, limits: Limits, window: int, max_packet_bytes: int) -> None:
         super().attach(sink, limits, window, max_packet_bytes)
-        assert isinstance(sink, HomeSink)
+        assert isinstance(sink, ProxySink)
         self._front = sink
         self._front.flow = AWAY
         self._held = self._is_returning = True
@@ -204,7 +204,7 @@ class DurableSession(JournaledSession):
         self._send_qos0()
         self.count()
 
-    def _is_there(self, front: HomeSink) -> None:
+    def _is_there(self, front: ProxySink) -> None:
         """From now on what comes at QoS 0 goes to it, behind what waited."""
         if front.flow == AWAY:
             front.flow = FLOWING

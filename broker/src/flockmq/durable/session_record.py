@@ -21,9 +21,8 @@ in their order, so what it has is always the session as it was at some moment. P
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -36,9 +35,6 @@ from flockmq.mqtt.topics import check_filter
 from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.local_session import LocalSession
-
-if TYPE_CHECKING:
-    from flockmq.durable.commit_queue import JournaledSession
 
 META: Final = b"m"
 ZONE: Final = b"z"
@@ -68,70 +64,6 @@ _MESSAGE: Final = Struct(">BBBQH")
 _META: Final = Struct(">B16s8sIBQQQQ")
 _WILL: Final = Struct(">IqB")
 _FORM: Final = 2
-_MS_PER_S: Final = 1000.0
-_SOON_S: Final = 1e-9
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Journal:
-    """One slot's store, as its sessions see it; implemented by their home. Nothing here waits or fails.
-
-    `is_closed`: the slot is another home's, and nothing is put any more.
-    """
-
-    def __init__(self, slot: int) -> None:
-        self.slot: int = slot
-        self.is_closed: bool = False
-
-    def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
-        raise NotImplementedError(type(self).__name__)
-
-    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
-        """They become durable at once, or neither does."""
-        raise NotImplementedError(type(self).__name__)
-
-    def delete(self, client_id: bytes, field: bytes) -> None:
-        raise NotImplementedError(type(self).__name__)
-
-    def drop(self, client_id: bytes) -> None:
-        """The session ends, with all its fields."""
-        raise NotImplementedError(type(self).__name__)
-
-    def barrier(self, done: Callable[[bool], None]) -> None:
-        """`done` is called once, maybe at once: True when all that was put before is durable, False when it never will
-        be by us. Barriers are answered in the order in which they were asked for.
-        """
-        raise NotImplementedError(type(self).__name__)
-
-
-@mypyc_attr(acyclic=True)
-class Ledger:
-    """What the sessions of one home share: who put something that no barrier stands behind yet, and both clocks.
-
-    `wall_offset_s` is the cluster's time less monotonic time, in seconds; whoever runs the turn sets it.
-    """
-
-    __slots__ = ("unsealed", "wall_offset_s")
-
-    def __init__(self, wall_offset_s: float) -> None:
-        self.unsealed: list[JournaledSession] = []
-        self.wall_offset_s = wall_offset_s
-
-    def seal(self) -> None:
-        """At the end of a turn, or of a batch of messages: one barrier for each session that put something."""
-        while self.unsealed:
-            self.unsealed.pop().seal()
-
-    def wall_ms(self, monotonic_s: float) -> int:
-        return max(0, int((monotonic_s + self.wall_offset_s) * _MS_PER_S))
-
-    def monotonic_s(self, wall_ms: int) -> float:
-        """Below zero for what was before this machine's monotonic clock began."""
-        return wall_ms / _MS_PER_S - self.wall_offset_s
-
-    def expires_s(self, wall_ms: int) -> float:
-        """Never 0.0, which means never."""
-        return max(_SOON_S, self.monotonic_s(wall_ms))
 
 
 @mypyc_attr(acyclic=True)

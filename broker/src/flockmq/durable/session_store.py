@@ -1,7 +1,6 @@
 """The durable mirror of this core's sessions: puts and deletes, group-committed to Redis behind each slot's fence.
 
 What always holds:
-- What is at one server of a Redis Cluster waits for no other: each has a line of its own.
 - A slot's changes reach Redis in the order in which they were made, in batches, each atomic. What is put while one is
   under way goes into the next. A barrier is answered when Redis, and `min_replicas`, has all that was put before it.
 - Redis takes a batch only from the slot's owner, and only behind the batch before it (functions.lua). So after an
@@ -28,10 +27,11 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 from flockmq import bounds, tasks
 from flockmq.durable.pending_writes import PendingWrites
 from flockmq.durable.slot_reader import SlotContents, Spoilt, is_spoilt, read_slots
-from flockmq.durable.write_batch import ServerQueue, SlotKeys, SlotQueue, WriteBatch
+from flockmq.durable.store_servers import StoreServer, StoreServers
+from flockmq.durable.write_batch import SlotKeys, SlotQueue, WriteBatch
 from flockmq.logs import Retrying
 from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
-from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
+from flockmq.redis.link import RedisConfig, RedisLink
 from flockmq.redis.memory import MemoryRoom, RedisMemory, memory_of
 
 log: Final = logging.getLogger(__name__)
@@ -50,39 +50,6 @@ class StoreFenced(Exception):
     """A higher owner took the slot; the text is its fence."""
 
 
-class _Server(ServerQueue):
-    """The slots at one server, and what is done there. `turn` is held while what Redis has as the fence of one of them
-    may be another than we think; `reading` while many slots are read.
-    """
-
-    def __init__(self, link: RedisLink) -> None:
-        super().__init__()
-        self.link = link
-        self.turn = asyncio.Lock()
-        self.reading = asyncio.Lock()
-        self.has_work = asyncio.Event()
-        self.is_full = False
-        self.room = MemoryRoom()
-        self.is_unwatched = True
-        """Its connection was made since the last look."""
-        self.tasks: list[asyncio.Task[None]] = []
-
-    def arrived(self) -> None:
-        self.has_work.set()
-
-    def take_turn(self) -> list[SlotQueue]:
-        """Slots whose first batch goes now; those that have more come behind all others."""
-        taken: list[SlotQueue] = []
-        size = 0
-        while self.queue and size < bounds.STORE_TURN_MAX_BYTES:
-            state = self.queue.pop(next(iter(self.queue)))
-            state.queued = False
-            if state.batches:  # else what it was queued for went with the batch before
-                size += state.batches[0].size
-                taken.append(state)
-        return taken
-
-
 class SessionStore(PendingWrites):
     """`on_fenced` and `on_lost` are told a slot's number, after what waited for it was answered or kept."""
 
@@ -95,67 +62,69 @@ class SessionStore(PendingWrites):
         self.committed_bytes = 0
         self.retries = 0
         """Turns that failed and were tried again."""
-        self._links = RedisLinks(redis, self._load_functions)
-        self._servers: dict[RedisLink, _Server] = {}
-        self._parts = 0
-        """Servers that share what may wait: new ones, and those that have slots. A master that is started anew may have
-        another address each time."""
+        self._servers = StoreServers(redis, self._load_functions, self._found)
         self._numbers = count(1)
         self._is_running = False
 
     async def start(self) -> None:
         """Needs no Redis yet: what is put waits for it."""
         self._is_running = True
-        for server in self._servers.values():
+        for server in self._servers.all():
             self._run_at(server)
+
+    def _found(self, server: StoreServer) -> None:
+        if self._is_running:
+            self._run_at(server)
+
+    def _run_at(self, server: StoreServer) -> None:
+        server.tasks = [
+            tasks.vital(self._run(server), "home-store"),
+            tasks.vital(self._watch(server), "home-store-watch"),
+        ]
 
     async def stop(self) -> None:
         """What isn't durable by now never will be: its barriers get False."""
         self._is_running = False
-        running = [task for server in self._servers.values() for task in server.tasks]
+        running = [task for server in self._servers.all() for task in server.tasks]
         for task in running:
             task.cancel()
         if running:
             await asyncio.wait(running)
         for slot in list(self._slots):
             self.release(slot)
-        await self._links.close()
+        await self._servers.close()
 
     @property
     def redis_full(self) -> bool:
-        return any(server.is_full for server in self._servers.values())
+        return any(server.is_full for server in self._servers.all())
 
     def is_full(self, slot: int) -> bool:
         """Refuse new messages for the slot. What acknowledges or deletes is always taken."""
         state = self._slots.get(slot)
         if state is None:
             return False
-        server = cast(_Server, state.line)
-        return server.is_full or server.room.is_reserved() or self.is_backed_up(slot)
+        server = cast(StoreServer, state.line)
+        return server.takes_nothing_new() or self.is_backed_up(slot)
 
     def is_short(self, slot: int) -> bool:
         """Begin nothing new for the slot."""
         state = self._slots.get(slot)
-        return state is not None and (cast(_Server, state.line).room.is_short or self.is_full(slot))
+        return state is not None and (cast(StoreServer, state.line).room.is_short or self.is_full(slot))
 
     def is_any_full(self) -> bool:
         """Of some slot `is_full` may hold."""
-        is_one_full = any(server.is_full or server.room.is_reserved() for server in self._servers.values())
-        return is_one_full or self.queued_bytes >= self._part_bytes()
+        is_one_full = any(server.takes_nothing_new() for server in self._servers.all())
+        return is_one_full or self.queued_bytes >= self._servers.part_bytes()
 
     def rooms(self) -> dict[str, MemoryRoom]:
         """By address, of the servers that have slots of this core."""
         lines = {state.line for state in self._slots.values()}
-        return {server.link.address: server.room for server in self._servers.values() if server in lines}
+        return {server.link.address: server.room for server in self._servers.all() if server in lines}
 
     def is_backed_up(self, slot: int) -> bool:
         """Take nothing for the slot that adds to what waits, but acknowledgements and deletes."""
         state = self._slots.get(slot)
-        return state is not None and state.line.waiting_bytes >= self._part_bytes()
-
-    def _part_bytes(self) -> int:
-        """What may wait for one server."""
-        return bounds.STORE_QUEUE_MAX_BYTES // max(1, self._parts)
+        return state is not None and state.line.waiting_bytes >= self._servers.part_bytes()
 
     # --- whose a slot is ----------------------------------------------------------------------------------------------
 
@@ -163,7 +132,7 @@ class SessionStore(PendingWrites):
         """Become the slot's owner and read what it has. `fence`: "generation-sequence incarnation"; again with the same
         one is harmless. `again`: only if it is ours by this very fence still. Raises StoreFenced if a higher owner took
         it; Spoilt; RedisUnreachable, StorageUnavailable, the latter also if it was released meanwhile."""
-        (server,) = await self._by_server([slot])
+        (server,) = await self._servers.group([slot])
         async with aclosing(self._take_at(server, {slot: fence}, again)) as slots:
             async for _, taken in slots:
                 if isinstance(taken, SlotContents):
@@ -173,7 +142,7 @@ class SessionStore(PendingWrites):
 
     async def apart(self, slots: Iterable[int]) -> list[list[int]]:
         """In groups of which each is at one server. Raises RedisUnreachable."""
-        return [[number for number, _ in group] for group in (await self._by_server(slots)).values()]
+        return list((await self._servers.group(slots)).values())
 
     async def take_all(
         self, fences: Mapping[int, str]
@@ -181,14 +150,14 @@ class SessionStore(PendingWrites):
         """As `take`, many slots a round trip, those first that have little. A slot may be written to from when it is
         yielded; one that is released meanwhile, and was ours before, isn't. Raises RedisUnreachable or
         StorageUnavailable: what wasn't yielded must be taken again."""
-        for server, group in (await self._by_server(fences)).items():
-            slots = self._take_at(server, {number: fences[number] for number, _ in group}, again=False)
+        for server, group in (await self._servers.group(fences)).items():
+            slots = self._take_at(server, {number: fences[number] for number in group}, again=False)
             async with server.reading, aclosing(slots):
                 async for taken in slots:
                     yield taken
 
     async def _take_at(
-        self, server: _Server, fences: Mapping[int, str], again: bool
+        self, server: StoreServer, fences: Mapping[int, str], again: bool
     ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | Spoilt]]:
         await self._move_here(server, fences)
         async with server.turn:
@@ -229,7 +198,7 @@ class SessionStore(PendingWrites):
         state = self._slots.get(number)
         return state is not None and state.fence == fence.encode()
 
-    def _suspended(self, number: int, fence: bytes, server: _Server) -> SlotQueue:
+    def _suspended(self, number: int, fence: bytes, server: StoreServer) -> SlotQueue:
         """The slot, not written while it is taken. If it is ours by this fence, what waits for it goes on waiting."""
         state = self._slots.get(number)
         if state is not None and state.fence == fence:
@@ -238,19 +207,19 @@ class SessionStore(PendingWrites):
         self.release(number)
         return SlotQueue(number, fence, server)
 
-    async def _move_here(self, server: _Server, slots: Iterable[int]) -> None:
+    async def _move_here(self, server: StoreServer, slots: Iterable[int]) -> None:
         """Of slots that were at another server nothing is under way there any more."""
         for number in slots:
             state = self._slots.get(number)
             if state is not None and state.line is not server:
-                async with cast(_Server, state.line).turn:
+                async with cast(StoreServer, state.line).turn:
                     self._move(state, server)
 
-    async def _fence(self, server: _Server, slots: list[SlotQueue]) -> list[StoreFenced | Spoilt | None]:
+    async def _fence(self, server: StoreServer, slots: list[SlotQueue]) -> list[StoreFenced | Spoilt | None]:
         """Set our fence for each, and say where a higher one is."""
         number = next(self._numbers)
         takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
-        await self._links.connect(server.link, slots[0].keys.text)
+        await self._servers.connect(server, slots[0])
         replies = await server.link.write(takes, repeats_write=True)
         answers: list[StoreFenced | Spoilt | None] = []
         for state, reply in zip(slots, replies, strict=True):
@@ -265,51 +234,22 @@ class SessionStore(PendingWrites):
                 raise StorageUnavailable(f"slot {state.number}: Redis: {reply}")
         return answers
 
-    # --- servers ------------------------------------------------------------------------------------------------------
-
-    def _server_of(self, keys: SlotKeys) -> _Server:
-        """As was last looked up."""
-        link = self._links.find(keys.text)
-        server = self._servers.get(link)
-        if server is None:
-            server = self._servers[link] = _Server(link)
-            self._parts += 1
-            if self._is_running:
-                self._run_at(server)
-        return server
-
-    def _run_at(self, server: _Server) -> None:
-        server.tasks = [
-            tasks.vital(self._run(server), "home-store"),
-            tasks.vital(self._watch(server), "home-store-watch"),
-        ]
-
-    async def _by_server(self, slots: Iterable[int]) -> dict[_Server, list[tuple[int, SlotKeys]]]:
-        """A connection that is lost is asked about: another server may have what it had."""
-        keys = [(number, SlotKeys(number)) for number in slots]
-        if not all(self._links.find(of_slot.text).connected for _, of_slot in keys):
-            await self._links.look_up()
-        groups: dict[_Server, list[tuple[int, SlotKeys]]] = {}
-        for number, of_slot in keys:
-            groups.setdefault(self._server_of(of_slot), []).append((number, of_slot))
-        return groups
-
-    async def _still_at(self, server: _Server, slots: list[SlotQueue]) -> list[SlotQueue]:
+    async def _still_at(self, server: StoreServer, slots: list[SlotQueue]) -> list[SlotQueue]:
         """Those of the slots that the server has, connected to it; others go to theirs. Raises RedisUnreachable."""
         if server.link.connected or not slots:
             return slots
-        await self._links.look_up()
+        await self._servers.look_up()
         for state in (*slots, *server.queue.values()):
-            if (there := self._server_of(state.keys)) is not server and self._slots.get(state.number) is state:
+            if (there := self._servers.of(state.keys)) is not server and self._slots.get(state.number) is state:
                 self._move(state, there)
         here = [state for state in slots if state.line is server]
         if here:
-            await self._links.connect(server.link, here[0].keys.text)
+            await self._servers.connect(server, here[0])
         return here
 
     # --- committing ---------------------------------------------------------------------------------------------------
 
-    async def _run(self, server: _Server) -> None:
+    async def _run(self, server: StoreServer) -> None:
         retry_s = bounds.LOG_RETRY_MIN_S
         trouble = Retrying(log, asyncio.get_running_loop().time)
         while True:
@@ -330,7 +270,7 @@ class SessionStore(PendingWrites):
                     log.exception("a turn of the store failed; its slots come again")
                     await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
-    async def _commit(self, server: _Server, turn: list[SlotQueue]) -> None:
+    async def _commit(self, server: StoreServer, turn: list[SlotQueue]) -> None:
         """Raises StorageError, for those whose batch must be sent again; they are queued."""
         try:
             if here := await self._still_at(server, turn):
@@ -340,7 +280,7 @@ class SessionStore(PendingWrites):
                 if self._slots.get(state.number) is state:
                     self._enqueue(state)
 
-    async def _write(self, server: _Server, group: list[SlotQueue]) -> None:
+    async def _write(self, server: StoreServer, group: list[SlotQueue]) -> None:
         for state in group:
             state.after = state.after or b"%b %d" % (state.fence, next(self._numbers))
         function = WRITE_FULL if server.is_full else WRITE
@@ -365,11 +305,11 @@ class SessionStore(PendingWrites):
         state.before, state.after = state.after, b""
         self._let_go(state, batch)
         self.committed_bytes += batch.size
-        cast(_Server, state.line).room.wrote(batch.size)
+        cast(StoreServer, state.line).room.wrote(batch.size)
         self.commits += 1
         _answer(batch, durable=True)
 
-    def _refused(self, server: _Server, state: SlotQueue, error: ResponseError) -> str:
+    def _refused(self, server: StoreServer, state: SlotQueue, error: ResponseError) -> str:
         """The error, if it is none that we know what to do about."""
         text = str(error)
         if text.startswith("FENCED"):
@@ -392,12 +332,12 @@ class SessionStore(PendingWrites):
 
     # --- watching Redis -----------------------------------------------------------------------------------------------
 
-    async def _watch(self, server: _Server) -> None:
+    async def _watch(self, server: StoreServer) -> None:
         """Find out, without a change to write, that Redis was replaced or lost data, or has room again; and how many
         servers have slots."""
         while True:
             await asyncio.sleep(bounds.STORE_WATCH_EVERY_S)
-            self._parts = len({state.line for state in self._slots.values()})
+            self._servers.in_use = len({state.line for state in self._slots.values()})
             try:
                 async with server.turn:
                     await self._look(server)
@@ -406,7 +346,7 @@ class SessionStore(PendingWrites):
             except Exception:  # nobody else would find it out
                 log.exception("a look at Redis failed")
 
-    async def _look(self, server: _Server) -> None:
+    async def _look(self, server: StoreServer) -> None:
         """Write a batch without changes: for one slot, or for all if the connection is new; ask how full it is."""
         slots = [state for state in self._slots.values() if state.line is server]
         sure = [state for state in await self._still_at(server, slots) if state.writable and not state.after]
@@ -437,7 +377,7 @@ class SessionStore(PendingWrites):
             pass  # a Redis that became full has them from before
         except ResponseError as error:
             raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
-        self._servers[link].is_unwatched = True
+        self._servers.at(link).is_unwatched = True
 
 
 def _memory_of(info: object) -> RedisMemory:

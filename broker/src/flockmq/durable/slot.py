@@ -1,18 +1,20 @@
-"""One slot that this core holds: how it stands, and what of it can't be read. Pure."""
+"""One slot that this core owns: its state, and what of it can't be read. Pure."""
 
 from __future__ import annotations
 
 from flockmq.delivery.deduplicator import Deduplicator
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
-from flockmq.durable.proxy_sink import SlotJournal
+from flockmq.durable.journal import SlotJournal
+from flockmq.durable.session import DurableSession
+from flockmq.durable.session_record import USER
 
 
 class OwnedSlot:
     """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
     core took it, as our own table is about to say. `clients`: whose sessions are here; `unread`: whose can't be
     restored here, and why; `unread_users`: whose client ids those are, if that can be read. `was_emptied`: Redis lost
-    data while they came. `spoilt`: why the slot can't be read, as it was looked at last, before `looked_at_s`.
+    data while they came. `spoilt`: why the slot can't be read; it is read again after `looked_at_s`.
     """
 
     __slots__ = (
@@ -40,8 +42,30 @@ class OwnedSlot:
     def is_blank(self) -> bool:
         return not self.loaded and not self.is_lost
 
+    def runs(self, session: DurableSession) -> bool:
+        """The session runs here: its slot wasn't let go of, and isn't another core's already."""
+        return self.journal is session.journal and not self.is_lost
+
+    def cannot_read(self, client_id: bytes, fields: dict[bytes, bytes], why: str) -> None:
+        """A session stays in Redis as it is."""
+        self.unread[client_id] = why
+        if USER in fields:
+            self.unread_users[client_id] = fields[USER]
+
+    def may_drop_unread(self, client_id: bytes, user: bytes | None) -> bool:
+        """It is this user's, or client ids are nobody's (None). Where it can't be read whose it is, it is no user's."""
+        return user is None or self.unread_users.get(client_id) == user
+
+    def drop_unread(self, client_id: bytes) -> bool:
+        """Its client, or an operator, wants it no more. False: there is none."""
+        if self.unread.pop(client_id, None) is None:
+            return False
+        self.unread_users.pop(client_id, None)
+        self.journal.drop(client_id)
+        return True
+
     def unreadable(self) -> str:
-        """What somebody must see to; "": nothing."""
+        """What an operator must mend; "": nothing."""
         if self.spoilt:
             return f"slot {self.number} of sessions can't be read, its clients wait: {self.spoilt}"
         if not self.unread:

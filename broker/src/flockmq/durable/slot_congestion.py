@@ -1,8 +1,8 @@
 """Sessions here for which more waits than they take, slot by slot: nodes pause whoever publishes to such a slot.
 
-What always holds: `say` hears when a slot's first session is crowded, when its last isn't any more, and now and then
+What always holds: `say` hears when a slot's first session is congested, when its last isn't any more, and now and then
 between, for what a node heard it forgets after CROWDED_KEPT_S. A session that makes no progress, or too little for too
-long, pauses nobody until it has drained (`HomeSink.judge`).
+long, pauses nobody until it has drained (`ProxySink.judge`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class SlotCongestion:
     def flow_changed(self, sink: ProxySink) -> None:
         if sink.flow == CONGESTED:
             slot = slot_of(sink.client_id)
-            crowded = self._slots.setdefault(slot, {})
-            crowded[sink] = None
-            if len(crowded) == 1:
+            congested = self._slots.setdefault(slot, {})
+            congested[sink] = None
+            if len(congested) == 1:
                 self._say(slot, True)
         else:
             self.gone(sink)
@@ -44,15 +44,15 @@ class SlotCongestion:
     def gone(self, sink: ProxySink) -> None:
         """It flows, lags, or is nobody's way any more."""
         slot = slot_of(sink.client_id)
-        crowded = self._slots.get(slot)
-        if crowded is not None and sink in crowded:
-            del crowded[sink]
-            if not crowded:
+        congested = self._slots.get(slot)
+        if congested is not None and sink in congested:
+            del congested[sink]
+            if not congested:
                 del self._slots[slot]
                 self._say(slot, False)
 
     def beat(self, now_s: float) -> None:
-        for sink in [sink for crowded in self._slots.values() for sink in crowded]:
+        for sink in [sink for congested in self._slots.values() for sink in congested]:
             session = self._session_of(sink)
             if session is None:
                 self.gone(sink)

@@ -22,33 +22,28 @@ from typing import Final, Protocol
 from flockmq import bounds
 from flockmq.clock import Clock
 from flockmq.delivery.commit_barriers import All, if_durable
-from flockmq.delivery.deduplicator import number_bytes
+from flockmq.durable.commit_queue import Ledger
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
+from flockmq.durable.journal import SlotJournal
 from flockmq.durable.ports import HostPort
-from flockmq.durable.proxy_sink import SlotJournal
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession, restored
-from flockmq.durable.session_record import USER, Ledger
+from flockmq.durable.session_endings import SessionEndings
 from flockmq.durable.session_store import SessionStore, StoreFenced
-from flockmq.durable.session_table import SessionEnds, SessionTable
+from flockmq.durable.session_table import SessionTable
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_loader import SlotLoader
 from flockmq.durable.slot_reader import SlotContents, Spoilt
+from flockmq.durable.slot_reports import SlotReports
+from flockmq.durable.slot_rewriter import SlotRewriter
 from flockmq.durable.time_slices import TimeSlices
-from flockmq.logs import Retrying
 from flockmq.mqtt.errors import PacketError
-from flockmq.mqtt.message import StoredMessage, Will
-from flockmq.mqtt.reason import Reason
-from flockmq.redis.errors import StorageError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.retained_authors import author_of
 from flockmq.routing.message_id import node_source
 from flockmq.routing.slots import slot_of
-from flockmq.session.local_session import LocalSession
-from flockmq.session.revoked import drop_waiting
-from flockmq.session_rpc.clean_session_wills import Left
 
 log: Final = logging.getLogger(__name__)
 
@@ -65,11 +60,11 @@ class SessionConnections(Protocol):
         ...
 
     def came(self, session: DurableSession, returns_by_s: float) -> None:
-        """A session whose client was connected when its last home put it down; it should be back by then."""
+        """A session whose client was connected when its last owner put it down; it should be back by then."""
         ...
 
     def went(self, session: DurableSession) -> None:
-        """It goes on at another home."""
+        """It goes on at another owner."""
         ...
 
 
@@ -86,9 +81,10 @@ class SlotManager:
         clock: Clock,
     ) -> None:
         self.router = router
-        self.sessions = SessionTable(router, _Ends(self))
-        self.ledger = Ledger(clock.wall() - clock.monotonic())
         self.slots: dict[int, OwnedSlot] = {}
+        self.endings = SessionEndings(host, store, router, self.slots)
+        self.sessions = SessionTable(router, self.endings)
+        self.ledger = Ledger(clock.wall() - clock.monotonic())
         self.view = 0
         self._clock = clock
         self._host = host
@@ -104,21 +100,18 @@ class SlotManager:
         self._stopped = False
         self._dealt_at = 0
         self._loading = SlotLoader(store, self._blank, self._take_over, host.changed, clock.monotonic)
-        self._trouble = Retrying(log, clock.monotonic)
-        self._rewriting: dict[asyncio.Task[None], None] = {}
+        self._reports = SlotReports(host)
+        self._rewriter = SlotRewriter(store, self.slots, self.sessions, self.seal, self._fenced, self._reports, clock)
         self._strangers = DepartedSources()
         self._sealing = False
-        self._noted: dict[str, list[int]] = {}
         store.on_fenced = self._fenced
-        store.on_lost = self._data_lost
+        store.on_lost = self._rewriter.data_lost
 
     async def stop(self) -> None:
         """Nothing is taken any more."""
         self._stopped = True
         await self._loading.stop()
-        for task in self._rewriting:
-            task.cancel()
-        await asyncio.gather(*self._rewriting, return_exceptions=True)
+        await self._rewriter.stop()
 
     async def durable(self) -> None:
         """Returns when all that was put is durable, or never will be."""
@@ -170,7 +163,7 @@ class SlotManager:
     def holds(self, session: DurableSession) -> bool:
         """It runs here, and isn't on its way out, nor another core's already."""
         held = self.slots.get(session.journal.slot)
-        return held is not None and held.journal is session.journal and not held.is_lost
+        return held is not None and held.runs(session)
 
     def epoch(self) -> int:
         return self._dealt_at if self._noticed else self._host.slots_epoch()
@@ -223,28 +216,22 @@ class SlotManager:
         elif slot.fence != fence or number in self._leaving:
             return  # it went and came back meanwhile: it is taken once more
         elif isinstance(taken, StoreFenced):
-            self._note("another core took them before their sessions were here", number)
+            self._reports.happened("another core took them before their sessions were here", number)
             slot.lose(self._clock.monotonic())
         elif isinstance(taken, Spoilt):
             slot.looked_at_s = self._clock.monotonic() + bounds.SLOT_SPOILT_RETRY_S
-            self._spoil(slot, str(taken))
+            self._reports.spoilt(slot, str(taken))
         elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
             slot.loaded = True
             slot.spoilt = ""
             self._unloaded.discard(number)
             if slot.was_emptied:
-                self._data_lost(number)
+                self._rewriter.data_lost(number)
             self._connections.slot_loaded(number)
-            self._host.alarm(number, slot.unreadable())
-
-    def _spoil(self, slot: OwnedSlot, why: str) -> None:
-        if why != slot.spoilt:
-            log.error("slot %d of sessions can't be read; it is looked at again: %s", slot.number, why)
-            slot.spoilt = why
-            self._host.alarm(slot.number, slot.unreadable())
+            self._reports.look(slot)
 
     async def _load(self, slot: OwnedSlot, taken: SlotContents) -> bool:
-        """Its sessions, as they were when their last home put them down; False: it went while they came."""
+        """Its sessions, as they were when their last owner put them down; False: it went while they came."""
         self.now()
         for source in slot.marks.restore(taken.marks):
             self._store.unmark(slot.number, source)
@@ -259,10 +246,10 @@ class SlotManager:
                 else:
                     self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError) as error:
-                self._cannot_read(slot, client_id, fields, str(error) or repr(error))
+                slot.cannot_read(client_id, fields, str(error) or repr(error))
             except Exception as error:  # the others, and the other slots, have no part in it
                 log.exception("the session of %r can't be restored", client_id)
-                self._cannot_read(slot, client_id, fields, repr(error))
+                slot.cannot_read(client_id, fields, repr(error))
             if self._clock.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
                 self.seal()
                 await asyncio.sleep(0)
@@ -324,8 +311,8 @@ class SlotManager:
         self.sessions.depart(session)
 
     def tick(self) -> None:
-        """Publish wills that are due, end sessions that expired; of sessions on their way out that is for another home,
-        which may be behind in it for as long as they are here.
+        """Publish wills that are due, end sessions that expired. While sessions are on their way out that is another
+        owner's to do; it may be behind in it for as long.
         """
         if not self._leaving:
             self.sessions.tick(self.router.now_s)
@@ -344,90 +331,17 @@ class SlotManager:
                 self.own(number)
                 self._connections.slot_retaken(number)
 
-    def _sessions_of(self, slot: OwnedSlot) -> list[DurableSession]:
-        sessions = [self.sessions.by_id.get(client_id) for client_id in slot.clients]
-        return [session for session in sessions if isinstance(session, DurableSession)]
-
     def _fenced(self, number: int) -> None:
-        """Another core took it, as this core's own table is about to say: until then nothing is taken for any slot, or
-        letters for this one would be accepted, and be nowhere.
+        """Another core took it, as this core's own table is about to say. Until then take nothing for any slot, or
+        messages for this one would be accepted, and be nowhere.
         """
         slot = self.slots.get(number)
         if slot is not None and not slot.is_lost:
-            self._note("another core took them, what they have here stops", number)
+            self._reports.happened("another core took them, what they have here stops", number)
             slot.lose(self._clock.monotonic())
             self._unloaded.add(number)
 
-    # --- Redis lost data ----------------------------------------------------------------------------------------------
-
-    def _data_lost(self, number: int) -> None:
-        """Redis hasn't what it had acknowledged: take the slot again, and write what is here anew."""
-        slot = self.slots.get(number)
-        if slot is not None and not slot.loaded:
-            slot.was_emptied = True
-        elif slot is not None:
-            slot.was_emptied = False
-            self._note("Redis lost what it had of their sessions, or a part; it is written anew from memory", number)
-            task = asyncio.ensure_future(self._take_again(slot))
-            self._rewriting[task] = None
-            task.add_done_callback(self._rewriting.pop)
-
-    async def _take_again(self, slot: OwnedSlot) -> None:
-        retry_s = bounds.LOG_RETRY_MIN_S
-        while self.slots.get(slot.number) is slot and not slot.is_lost:
-            try:
-                taken = await self._store.take(slot.number, slot.fence, again=True)
-                self._trouble.worked()
-                if self.slots.get(slot.number) is slot:  # else its sessions left, and are no more here to be compared
-                    self._write_again(slot, taken)
-                    if slot.spoilt:
-                        slot.spoilt = ""
-                        self._host.alarm(slot.number, slot.unreadable())
-                return
-            except StoreFenced:
-                if self.slots.get(slot.number) is slot:
-                    self._fenced(slot.number)
-                return
-            except Spoilt as spoilt:
-                if self.slots.get(slot.number) is slot:
-                    self._spoil(slot, str(spoilt))
-                await asyncio.sleep(bounds.SLOT_SPOILT_RETRY_S)
-            except StorageError as error:
-                self._trouble.failed("slots of sessions that Redis lost wait for it: %s", error)
-                await asyncio.sleep(retry_s)
-                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-            except Exception:  # nothing of the slot would be durable any more
-                log.exception("slot %d of sessions could not be taken again, trying on", slot.number)
-                await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
-
-    def _write_again(self, slot: OwnedSlot, taken: SlotContents) -> None:
-        self._store.begin_anew(slot.number)
-        here = self._sessions_of(slot)
-        known = {session.client_id for session in here} | slot.unread.keys()
-        for client_id in [client_id for client_id in (*taken.sessions, *taken.unread) if client_id not in known]:
-            self._store.drop(slot.number, client_id)
-        for session in here:
-            session.write_again()
-        slot.wills.write_again()
-        for source, number in slot.marks.items():
-            self._store.mark(slot.number, source, number_bytes(number))
-        self.seal()
-
     # --- sessions that can't be read ----------------------------------------------------------------------------------
-
-    def _cannot_read(self, slot: OwnedSlot, client_id: bytes, fields: dict[bytes, bytes], why: str) -> None:
-        slot.unread[client_id] = why
-        if USER in fields:
-            slot.unread_users[client_id] = fields[USER]
-
-    def is_unread(self, client_id: bytes, slot: int) -> bool:
-        """Redis has a session of this client that can't be restored here."""
-        held = self.slots.get(slot)
-        return held is not None and client_id in held.unread
-
-    def may_drop_unread(self, client_id: bytes, slot: int, user: bytes | None) -> bool:
-        """It is this user's, or client ids are nobody's (None). Where it can't be read whose it is, it is no user's."""
-        return user is None or self.slots[slot].unread_users.get(client_id) == user
 
     def why_unread(self, client_id: bytes) -> str:
         """Empty: nothing of this client is kept that can't be restored."""
@@ -435,13 +349,11 @@ class SlotManager:
         return "" if held is None else held.unread.get(client_id, "")
 
     def drop_unread(self, client_id: bytes, slot: int) -> bool:
-        """Its client, or an operator, wants it no more. Returns whether there was one."""
+        """Its client, or an operator, wants it no more. False: there is none."""
         held = self.slots.get(slot)
-        if held is None or held.unread.pop(client_id, None) is None:
+        if held is None or not held.drop_unread(client_id):
             return False
-        held.unread_users.pop(client_id, None)
-        held.journal.drop(client_id)
-        self._host.alarm(slot, held.unreadable())
+        self._reports.look(held)
         return True
 
     # --- marks of nodes that went -------------------------------------------------------------------------------------
@@ -464,68 +376,3 @@ class SlotManager:
         for slot in self.slots.values():
             if slot.loaded and slot.marks.forget(source):
                 self._store.unmark(slot.number, source)
-
-    # --- notes --------------------------------------------------------------------------------------------------------
-
-    def _note(self, what: str, slot: int) -> None:
-        """One line for all slots that it happens to at once."""
-        if not self._noted:
-            self._host.soon(self._tell_noted)
-        self._noted.setdefault(what, []).append(slot)
-
-    def _tell_noted(self) -> None:
-        noted, self._noted = self._noted, {}
-        for what, slots in noted.items():
-            log.warning("%d slots of sessions, the first of them %d: %s", len(slots), slots[0], what)
-
-    # --- what ends ----------------------------------------------------------------------------------------------------
-
-    def published(self, will: Will, session: DurableSession) -> None:
-        if self.holds(session):
-            will.message.origin = session.will_origin()
-            left = Left(session.client_id, session.user, will)
-            self.slots[session.journal.slot].wills.publish(left, self.router.now_s)
-
-    def unwanted(self, session: DurableSession, filters: list[bytes]) -> None:
-        slot = session.journal.slot
-        self.settle(slot, partial(self._host.unrouted_slot, slot, session.client_id, filters))
-
-    def revoke(self, session: DurableSession, filters: list[bytes]) -> list[int]:
-        """These subscriptions end, and what waits by them alone: first, for that isn't judged again once they are gone.
-        Returns the reason codes of UNSUBACK."""
-        dropped, left = drop_waiting(session, filters)
-        self.router.counters.dropped_revoked += dropped
-        reasons = self.sessions.unsubscribe(session, filters)
-        self.router.counters.subscriptions_revoked += reasons.count(Reason.SUCCESS)
-        self._redispatch(session, left)
-        return reasons
-
-    def _redispatch(self, session: DurableSession, left: list[StoredMessage]) -> None:
-        """Behind what was put for the session: else it may go on elsewhere."""
-        if left:
-            redispatch = partial(if_durable, partial(self.router.shared.redispatch, left))
-            self._host.soon(partial(session.journal.barrier, redispatch))
-
-    def ended(self, session: DurableSession) -> None:
-        slot = self.slots.get(session.journal.slot)
-        if slot is not None:
-            slot.clients.pop(session.client_id, None)
-        self._redispatch(session, session.unacknowledged_shared())
-        self._host.session_ended(session)
-
-
-class _Ends(SessionEnds):
-    def __init__(self, holding: SlotManager) -> None:
-        self._holding = holding
-
-    def publish(self, will: Will, session: LocalSession) -> None:
-        assert isinstance(session, DurableSession)
-        self._holding.published(will, session)
-
-    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
-        assert isinstance(session, DurableSession)
-        self._holding.unwanted(session, filters)
-
-    def session_ended(self, session: LocalSession) -> None:
-        assert isinstance(session, DurableSession)
-        self._holding.ended(session)

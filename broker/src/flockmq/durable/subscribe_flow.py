@@ -1,4 +1,4 @@
-"""One SUBSCRIBE at the home of its session, as the connection's node allowed it.
+"""One SUBSCRIBE at the owner of its session, as the connection's node allowed it.
 
     exclusive filters claimed ─▶ others told of what its user has ─▶ put into the router ─▶ routed to the slot, and
     durable ─▶ answered ─▶ what is retained
@@ -24,7 +24,7 @@ from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.placement import is_owed, place
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client import Answered
+from flockmq.session_rpc.messages import Answered
 
 _UNDECIDED: Final = -1
 

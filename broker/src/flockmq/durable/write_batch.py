@@ -108,7 +108,7 @@ class SlotQueue:
         "batches",
         "before",
         "fence",
-        "is_amid_letter",
+        "is_amid_message",
         "keys",
         "line",
         "number",
@@ -126,15 +126,15 @@ class SlotQueue:
         self.after = b""
         """What the first batch leaves as the fence; empty: it wasn't sent yet, and may still grow."""
         self.batches: deque[WriteBatch] = deque()
-        self.is_amid_letter = False
-        """What is put goes into the batch in which the letter began."""
+        self.is_amid_message = False
+        """What is put goes into the batch in which the message began."""
         self.queued = False
         self.writable = False
 
     def open_batch(self) -> WriteBatch:
         """The batch that takes what is put now."""
         batches = self.batches
-        most = bounds.STORE_LETTER_MAX_BYTES if self.is_amid_letter else bounds.STORE_BATCH_MAX_BYTES
+        most = bounds.STORE_LETTER_MAX_BYTES if self.is_amid_message else bounds.STORE_BATCH_MAX_BYTES
         if not batches or (self.after and len(batches) == 1) or batches[-1].size >= most:
             batches.append(WriteBatch())
         return batches[-1]

@@ -65,7 +65,7 @@ class AwayClaims:
         claimants = self._claimants()
         for count, client_id in enumerate(claimants, start=1):
             session = self._residents.sessions.find(client_id)
-            if isinstance(session, DurableSession) and self._residents.holding.holds(session):
+            if isinstance(session, DurableSession) and self._residents.manager.holds(session):
                 await self._look_at(session)
             if count % REJOIN_SLICE_FILTERS == 0:
                 await asyncio.sleep(0)
@@ -89,8 +89,8 @@ class AwayClaims:
             self._end(session, await self._denied(session, asked))
 
     def _is_away(self, session: DurableSession) -> bool:
-        sessions, holding = self._residents.sessions, self._residents.holding
-        is_its = sessions.find(session.client_id) is session and holding.holds(session)
+        sessions, manager = self._residents.sessions, self._residents.manager
+        is_its = sessions.find(session.client_id) is session and manager.holds(session)
         return is_its and session.client_id in sessions.away
 
     async def _denied(self, session: DurableSession, asked: list[tuple[bytes, bytes, int]]) -> list[bytes]:
@@ -106,6 +106,7 @@ class AwayClaims:
     def _end(self, session: DurableSession, filters: list[bytes]) -> None:
         if filters:
             log.info("client %r, who is away, lost %d exclusive filters", session.client_id.decode(), len(filters))
-            self._residents.holding.now()
-            self._residents.holding.revoke(session, filters)
-            self._residents.holding.seal()
+            manager = self._residents.manager
+            manager.now()
+            manager.endings.revoke(manager.sessions, session, filters)
+            manager.seal()

@@ -35,7 +35,7 @@ from flockmq.protocol.channel import Channel
 from flockmq.routing.slots import slot_of
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client import Admission, AttachError, Done
+from flockmq.session_rpc.admission import Admission, AttachError, Done
 from flockmq.session_rpc.client_registry import ClientRegistry, Holder
 
 A = TypeVar("A")
@@ -73,8 +73,6 @@ class HeldConnection(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DirectoryHomes(Protocol):
-    registry: ClientRegistry
-
     def owner(self, slot: int) -> str: ...
     def attach(self, client_id: bytes, opening: None, done: Done) -> None: ...
     def detach(self, client_id: bytes, token: int) -> None: ...
@@ -106,6 +104,7 @@ class ClientDirectory:
         cluster: Cluster,
         teller: Callable[[], str],
         homes: DirectoryHomes,
+        registry: ClientRegistry,
         clients: DirectoryClients,
         residents: SessionService | None,
         clock: Clock,
@@ -113,6 +112,7 @@ class ClientDirectory:
         self._cluster = cluster
         self._teller = teller
         self._homes = homes
+        self._registry = registry
         self._clients = clients
         self._residents = residents
         self._clock = clock
@@ -233,7 +233,7 @@ class ClientDirectory:
     # As the home of client ids. What is asked of one of them raises Refusal.
 
     async def _clients_of_home(self, wanted: ClientsWanted) -> Part:
-        registry, fits = self._homes.registry, _fitting(wanted.clientid)
+        registry, fits = self._registry, _fitting(wanted.clientid)
 
         async def rows_of(some: list[Placed]) -> AsyncIterator[PlacedRow]:
             async for place, client_id in sliced(some):
@@ -250,7 +250,7 @@ class ClientDirectory:
             return Part([], None, 0)
 
         def ids_of(slot: int) -> Collection[bytes]:
-            held = residents.holding.slots.get(slot)
+            held = residents.manager.slots.get(slot)
             return () if held is None else (held.clients.keys() | held.unread.keys()) - {WILLS}
 
         async def rows_of(some: list[Placed]) -> AsyncIterator[PlacedRow]:
@@ -259,14 +259,14 @@ class ClientDirectory:
                 if row is not None and wanted.connected in (None, row.node is not None):
                     yield PlacedRow(place, client_id, _json(row))
 
-        ids = in_order(list(residents.holding.slots), ids_of, _after(wanted), DIRECTORY_SLICE_ROWS)
+        ids = in_order(list(residents.manager.slots), ids_of, _after(wanted), DIRECTORY_SLICE_ROWS)
         return await part_of(ids, rows_of, wanted.limit, len(residents))
 
     def _session_row(self, residents: SessionService, client_id: bytes) -> SessionRow | None:
         session, home = residents.sessions.by_id.get(client_id), self._cluster.settings.name
         if session is not None:
             return session_row(session, home)
-        why = residents.holding.why_unread(client_id)
+        why = residents.manager.why_unread(client_id)
         return SessionRow(client_id=client_id.decode(), home=home, unreadable=why) if why else None
 
     async def _client_of_home(self, client_id: bytes) -> bytes:
@@ -280,7 +280,7 @@ class ClientDirectory:
             session = residents.sessions.by_id.get(asked.client_id)
             if session is not None:
                 return _json(shown_session(session, home, asked.after, asked.limit))
-            if why := residents.holding.why_unread(asked.client_id):
+            if why := residents.manager.why_unread(asked.client_id):
                 return _json(ShownSession(client_id=asked.client_id.decode(), home=home, unreadable=why))
         return b"" if holder is None else bytes(await self._of_holder(holder, self._node_session, asked))
 
@@ -301,9 +301,9 @@ class ClientDirectory:
 
     def _holder(self, client_id: bytes) -> Holder | None:
         slot, residents = slot_of(client_id), self._residents
-        if not self._homes.registry.owns(slot) or residents is None or not residents.has_loaded(slot):
+        if not self._registry.owns(slot) or residents is None or not residents.has_loaded(slot):
             raise Refusal("unavailable", f"the client id is on its way to its new home {self._cluster.settings.name}")
-        return self._homes.registry.holder(client_id)
+        return self._registry.holder(client_id)
 
     # As the node of connections.
 

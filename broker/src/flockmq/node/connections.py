@@ -34,9 +34,10 @@ from flockmq.quotas import Usage
 from flockmq.rlog.retained_authors import author_of
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
+from flockmq.session_rpc.admission import Admission, Anothers, AttachError, Done, OverQuota
 from flockmq.session_rpc.clean_session_wills import will_origin
-from flockmq.session_rpc.client import Admission, Anothers, AttachError, Done, OverQuota, Registration
 from flockmq.session_rpc.messages import Opening, nonce_of
+from flockmq.session_rpc.ports import Registration
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.telemetry.counters import Counters
 

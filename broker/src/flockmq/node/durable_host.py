@@ -118,9 +118,9 @@ class DurableHost:
         self.alarm = self._alarms.say
         giving = NotedGiving(self.router, has_authors)
         self._feeds = Feeds(retained, giving, retaining.caught_up, flush, clock)
-        self.intake = SlotReceiver(self.residents.letters, cluster.nodes_table.__contains__, self.soon, loop.time)
+        self.intake = SlotReceiver(self.residents.intake, cluster.nodes_table.__contains__, self.soon, loop.time)
         delivery.slots.receiver = self.intake
-        homes.residents = self.residents
+        homes.sessions = self.residents
 
     async def start(self) -> None:
         await self.store.start()

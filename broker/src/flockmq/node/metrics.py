@@ -20,7 +20,7 @@ from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import SHARDS
 from flockmq.routes.own_filters import OwnFilters
 from flockmq.routing.router import Router
-from flockmq.session_rpc.server import SessionRpcServer
+from flockmq.session_rpc.rpc import SessionRpc
 from flockmq.telemetry.counters import Counters
 from flockmq.telemetry.sample import Sample, Samples
 from flockmq.transport.reactor import Reactor
@@ -70,12 +70,12 @@ def message_samples(
     yield Sample("flockmq_queue_length", router.held.bytes, ("held_bytes",))
 
 
-def client_id_samples(homes: SessionRpcServer) -> Iterator[Sample]:
+def client_id_samples(homes: SessionRpc) -> Iterator[Sample]:
     """What this node, and the owners of client ids, have to say to one another."""
-    yield Sample("flockmq_queue_length", homes.attaching, ("attaches",))
-    yield Sample("flockmq_queue_length", len(homes.guests), ("home_wills",))
-    yield Sample("flockmq_queue_length", homes.guests.waiting_bytes, ("home_wills_bytes",))
-    yield Sample("flockmq_home_wills_dropped", homes.guests.dropped)
+    yield Sample("flockmq_queue_length", len(homes.client), ("attaches",))
+    yield Sample("flockmq_queue_length", len(homes.server.wills), ("home_wills",))
+    yield Sample("flockmq_queue_length", homes.server.wills.waiting_bytes, ("home_wills_bytes",))
+    yield Sample("flockmq_home_wills_dropped", homes.server.wills.dropped)
     for why, notes in homes.dropped():
         yield Sample("flockmq_home_notes_dropped", notes, (why,))
 
@@ -103,10 +103,10 @@ def slot_message_samples(lanes: SlotSender, shortage: RedisShortage) -> Iterator
 def session_samples(host: DurableHost | None) -> Iterator[Sample]:
     """Sessions that last, and run here."""
     residents = None if host is None else host.residents
-    yield Sample("flockmq_sessions_crowded", 0 if residents is None else len(residents.crowds))
+    yield Sample("flockmq_sessions_crowded", 0 if residents is None else len(residents.congestion))
     yield Sample("flockmq_sessions_persistent", 0 if residents is None else len(residents))
     if host is not None:
-        slots, store = host.residents.holding.slots.values(), host.store
+        slots, store = host.residents.manager.slots.values(), host.store
         yield Sample("flockmq_home_slots", len(slots))
         yield Sample("flockmq_home_slots_loading", sum(not slot.loaded for slot in slots))
         yield Sample("flockmq_home_wills", sum(len(slot.wills) for slot in slots))

@@ -56,7 +56,7 @@ from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import TO_USER, Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.remote_sessions import RemoteSessions
-from flockmq.session_rpc.server import SessionRpcServer
+from flockmq.session_rpc.rpc import SessionRpc
 from flockmq.tasks import Spawned
 from flockmq.telemetry.loop import LoopWatch
 from flockmq.telemetry.metrics import Reasons, counter_samples
@@ -192,11 +192,11 @@ class Node:
             self._clock,
             self._token_bytes,
         )
-        self.homes = SessionRpcServer(cluster, self.delivery.packets, self.clients)
-        self.homes.on_crowd = lanes.crowd
-        self.homes.on_takers = lanes.take
-        self.homes.on_will = partial(self.left.publish_left, accepted=nobody_waits)
-        cluster.version.when(2, self.homes.register_wills)
+        self.homes = SessionRpc(cluster, self.delivery.packets, self.clients)
+        self.homes.client.on_congestion = lanes.crowd
+        self.homes.client.on_takers = lanes.take
+        self.homes.server.on_will = partial(self.left.publish_left, accepted=nobody_waits)
+        cluster.version.when(2, self.homes.client.register_wills)
         self.access = AccessControl(
             self._auth,
             hooking,
@@ -207,7 +207,7 @@ class Node:
             self._clock,
         )
         watcher = ConnectionWatcher(self.access, hooking, self.system, self.ends)
-        self.clients.homes = self.fronts.homes = self.homes
+        self.clients.homes = self.fronts.owners = self.homes.client
         self.clients.watcher = watcher
         self.clients.warrant = watcher.warrant
         self.clients.openings.homes_keep_wills = has_wills
@@ -260,7 +260,7 @@ class Node:
                 delivery=self.delivery,
                 rlog=self.rlog,
                 reason_of=self._reason_of,
-                homes=self.homes,
+                homes=self.homes.server,
                 router=self.router,
                 slot_peers=self._slot_peers,
                 filters=self.filters,
@@ -277,10 +277,11 @@ class Node:
                 spawn=self._spawned.spawn,
             )
             residents = self.hosting.residents
-            self.shortage.takers = residents.takers
+            self.shortage.takers = residents.accepting
             self._judging.away_claims = self.hosting.claims.away
+        owners, registry = self.homes.client, self.homes.server.registry
         self.directory = ClientDirectory(
-            self.cluster, self.overview.teller, self.homes, self.clients, residents, self._clock
+            self.cluster, self.overview.teller, owners, registry, self.clients, residents, self._clock
         )
 
     def _listen(self) -> None:

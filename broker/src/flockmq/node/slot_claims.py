@@ -100,15 +100,15 @@ class _ExclusiveSessions:
     def __init__(self, residents: SessionService) -> None:
         self._residents = residents
         self.has_loaded = residents.has_loaded
-        self.settle = residents.holding.settle
+        self.settle = residents.manager.settle
 
     def has_exclusively(self, client_id: bytes, filter: bytes) -> bool:
         session = self._residents.sessions.by_id.get(client_id)
         return session is not None and session.subscriptions.find(exclusively(filter)) is not None
 
     def gained_at(self, slot: int) -> int:
-        held = self._residents.holding.slots.get(slot)
+        held = self._residents.manager.slots.get(slot)
         return -1 if held is None or held.is_lost else held.gained_at
 
     def loaded(self) -> Iterable[int]:
-        return (slot for slot in self._residents.holding.slots if self.has_loaded(slot))
+        return (slot for slot in self._residents.manager.slots if self.has_loaded(slot))

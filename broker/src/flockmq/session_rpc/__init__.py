@@ -1,1 +1,1 @@
-"""What nodes and the homes of client ids ask and tell one another: CONNECT, SUBSCRIBE, the end."""
+"""What nodes and the owners of client ids ask and tell one another: CONNECT, SUBSCRIBE, the end."""

@@ -1,9 +1,9 @@
-"""Wills of sessions that are at the nodes of their connections, kept by the homes of their client ids: such a session
+"""Wills of sessions that are at the nodes of their connections, kept by the owners of their client ids: such a session
 ends with its node, and its will is to be published then, too [MQTT-3.1.2-8].
 
-Whoever publishes such a will, the node when the connection ends, or the home when the node was purged, or is waited for
-in vain, gives it the same origin: who has it takes no second one. What always holds: there are no more of them than
-HOME_WILLS_MAX, nor of more than HOME_WILLS_MAX_BYTES; others aren't kept, and counted. Pure.
+Whoever publishes such a will gives it the same origin: the node when the connection ends, or the owner when the node
+was purged, or is waited for in vain. So who has it takes no second one. What always holds: there are no more of them
+than HOME_WILLS_MAX, nor of more than HOME_WILLS_MAX_BYTES; others aren't kept, and counted. Pure.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Guest(NamedTuple):
 
 
 class CleanSessionWills:
-    """Of one home."""
+    """Of one core."""
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -112,7 +112,7 @@ class CleanSessionWills:
             return None
 
     def let_go(self, slot: int) -> None:
-        """Nodes tell the slot's next home what they have."""
+        """Nodes tell the slot's next owner what they have."""
         for token in list(self._slots.get(slot, ())):
             self._take(slot, token)
 

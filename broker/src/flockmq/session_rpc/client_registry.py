@@ -1,10 +1,10 @@
-"""Which connection holds which client id: the memory of a home. Pure: no clock, no links.
+"""Which connection holds which client id: the memory of a core. Pure: no clock, no links.
 
-A client id hashes to a slot; the core that owns the slot is its home. What always holds, for each client id here:
+A client id hashes to a slot; the core that owns the slot is its owner. What always holds, for each client id here:
 - At most one connection holds it. An attach to one that is held waits until the holder is gone; of several that wait,
   only the newest does, the others are superseded.
 - Tokens only grow: a token is (epoch, count, slot), as one integer. The epoch is the place in the cluster's log at
-  which this core first served the slot, so a later home of a slot always gives higher tokens than an earlier one.
+  which this core first served the slot, so a later owner of a slot always gives higher tokens than an earlier one.
 - A token names one connection of the cluster: at one place in the log a slot has one owner, and that one counts.
 - After a slot moved, nodes register the connections they have: of two the one with the higher token stays, but of
   those of two users the one that came first.
@@ -25,7 +25,7 @@ TOKEN_BYTES: Final = 16
 
 
 Holder = tuple[str, int, bytes | None]
-"""(incarnation, token, user; None: client ids aren't bound where it comes from): a connection, as its home knows it. A
+"""(incarnation, token, user; None: client ids aren't bound where it comes from): a connection, as its owner knows it. A
 plain tuple, because there may be a million, and the garbage collector stops looking at plain tuples of strings and
 numbers."""
 
@@ -75,7 +75,7 @@ class ClientRegistry:
         return list(self._slots)
 
     def own(self, slot: int) -> None:
-        """This core is the home of the slot from now on, and knows nothing yet."""
+        """This core owns the slot from now on, and knows nothing yet."""
         self._slots.setdefault(slot, {})
 
     def disown(self, slot: int) -> list[tuple[bytes, Holder]]:
@@ -88,7 +88,7 @@ class ClientRegistry:
         return moved
 
     def floor(self, slot: int, epoch: int) -> int:
-        """Above all tokens that former homes of the slot gave, and below those that this one gives. `epoch`: as in
+        """Above all tokens that former owners of the slot gave, and below those that this one gives. `epoch`: as in
         `attach`."""
         return self._epochs.setdefault(slot, epoch) << COUNT_BITS + SLOT_BITS | slot
 

@@ -1,7 +1,7 @@
-"""What nodes and homes tell one another, as notes on the cluster link: one note carries what one turn gathered.
+"""What nodes and owners of slots tell one another, as notes on the cluster link. A note has what one turn gathered.
 
 A connection is named by its token, which is larger than msgpack's integers: it travels as TOKEN_BYTES, big end first.
-What a home sends to the client of a session that runs there is no note but data, in `delivery` frames.
+What an owner sends to the client of a session that runs there is no note but data, in `delivery` frames.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ ASK: Final = "home.ask"
 TOLD: Final = "home.told"
 OVERFLOW: Final = "home.overflow"
 AGAIN: Final = "home.again"
-CROWD: Final = "home.crowd"
+CONGESTED: Final = "home.crowd"
 TAKERS: Final = "home.takers"
 """From cluster version 2 on."""
-ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH, AGAIN, CROWD, TAKERS)
+ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH, AGAIN, CONGESTED, TAKERS)
 """Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close; what a client
 did before that it is gone.
 """
 
 ADMITTED: Final = 0
 SUPERSEDED: Final = 1
-NOT_HOME: Final = 2
+NOT_OWNER: Final = 2
 FULL: Final = 3
 ANOTHERS: Final = 4
 """Another user has the client id: a connection, or a session."""
@@ -41,14 +41,14 @@ OVER_QUOTA: Final = 5
 """Its user has all that one may have."""
 
 LASTS: Final = 1
-"""The session runs at its home; without it, on the node of its connection."""
+"""The session runs at its owner; without it, on the node of its connection."""
 PRESENT: Final = 2
 """It was there before this connection."""
 UNJUDGED: Final = 8
 """Other rules hold for the client than those by which its subscriptions were allowed: nothing is sent before the node
 says which of them still are (`JudgedQuestion`)."""
 ABSENT: Final = 4
-"""There was neither a session nor a connection that had to end. A home of an earlier release doesn't say."""
+"""There was neither a session nor a connection that had to end. An owner of an earlier release doesn't say."""
 
 
 class WillRow(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +62,7 @@ class WillRow(msgspec.Struct, frozen=True, array_like=True):
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
     """What a CONNECT asks of a session that lasts, or may be there already, or has a will. `window` and
-    `max_packet_bytes` are the client's; `zone` names its limits; `nonce` is this CONNECT's, by which a home knows it
+    `max_packet_bytes` are the client's; `zone` names its limits; `nonce` is this CONNECT's, by which an owner knows it
     again when its answer was lost; `user`: whose client id it is from now on, as the node authenticated it (b"":
     nobody), or None where client ids aren't bound to users. `rules` stand for those that hold for the client, b"": they
     may be any, so that its subscriptions are to be judged; None: it may do everything, or was judged.
@@ -81,7 +81,7 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
 
 
 def is_guest(opening: Opening) -> bool:
-    """Its session starts and ends with the connection, and is at its node: the home has its will and user alone."""
+    """Its session starts and ends with the connection, and is at its node: the owner has its will and user alone."""
     return opening.clean_start and not opening.expiry_s
 
 
@@ -136,13 +136,15 @@ class JudgedQuestion(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 Question = SubscribeQuestion | UnsubscribeQuestion | ReceiveQuestion | StandingQuestion | JudgedQuestion
+Answered = Callable[[bytes], None]
+"""Gets the answer to a question, in msgpack; b"": there is none."""
 Page = tuple[list[tuple[bytes, bytes, int]], int]
 
 Attach = tuple[int, bytes, Opening | None]
 """(number of the request at its node, client id, what it opens; None: a session that starts and ends with it, has no
 will and is nobody's)"""
 Answer = tuple[int, int, bytes, int]
-"""(number of the request, ADMITTED | SUPERSEDED | NOT_HOME | FULL | ANOTHERS | OVER_QUOTA, token, LASTS | PRESENT, or
+"""(number of the request, ADMITTED | SUPERSEDED | NOT_OWNER | FULL | ANOTHERS | OVER_QUOTA, token, LASTS | PRESENT, or
 ABSENT)"""
 ClientToken = tuple[bytes, bytes]
 """(client id, token): of KICK and OVERFLOW"""
@@ -150,7 +152,7 @@ Detach = tuple[bytes, bytes, int, bool, bytes]
 """(client id, token, the expiry in seconds that its DISCONNECT said, -1 for none; whether its will is published; the
 nonce of what it opened, or b"")"""
 Register = tuple[bytes, bytes, Opening | None, bytes]
-"""(client id, token, what it opened, where its session runs at its home or it `is_guest`, and all that it reported and
+"""(client id, token, what it opened, where its session runs at its owner or it `is_guest`, and all that it reported and
 isn't settled)"""
 Report = tuple[bytes, bytes]
 """(token, (kind, packet id) of 3 bytes each): what a client answered"""
@@ -158,12 +160,12 @@ Ask = tuple[int, int, bytes, bytes, Question]
 """(number at its node, that of the connection's question before it if that isn't answered, or 0; client id, token,
 question)"""
 Told = tuple[int, bytes]
-"""(number, answer in msgpack; b"": this home can't tell, ask again)"""
+"""(number, answer in msgpack; b"": this core can't tell, ask again)"""
 
 Again = int
-"""A slot, of which the home missed something: register anew, and say again who left."""
+"""A slot, of which the owner missed something: register anew, and say again who left."""
 
-Crowd = tuple[int, bool]
+Congested = tuple[int, bool]
 """(slot, whether for a session there more waits than it takes): whoever publishes to it is to pause meanwhile"""
 
 Takers = tuple[int, bool, list[bytes]]
@@ -179,7 +181,7 @@ decode_reports: Final = msgspec.msgpack.Decoder(list[Report]).decode
 decode_asks: Final = msgspec.msgpack.Decoder(list[Ask]).decode
 decode_tolds: Final = msgspec.msgpack.Decoder(list[Told]).decode
 decode_slots: Final = msgspec.msgpack.Decoder(list[Again]).decode
-decode_crowds: Final = msgspec.msgpack.Decoder(list[Crowd]).decode
+decode_congested: Final = msgspec.msgpack.Decoder(list[Congested]).decode
 decode_takers: Final = msgspec.msgpack.Decoder(list[Takers]).decode
 decode_reasons: Final = msgspec.msgpack.Decoder(list[int]).decode
 decode_page: Final[Callable[[bytes], Page]] = msgspec.msgpack.Decoder(Page).decode
@@ -230,7 +232,7 @@ def delivery(token: int, chunk: bytes) -> bytes:
 
 
 def deliveries(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """(token, packets) of each client in a DELIVERY frame. Raises ValueError for what no home of ours sends."""
+    """(token, packets) of each client in a DELIVERY frame. Raises ValueError for what no core of ours sends."""
     at, end = 0, len(body)
     while at < end:
         start = at + TOKEN_BYTES + _LENGTH_BYTES

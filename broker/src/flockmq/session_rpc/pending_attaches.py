@@ -1,4 +1,4 @@
-"""Attaches at a home that aren't admitted yet, and those of them that wait for the sessions of their slots. Pure.
+"""Attaches at their owner that aren't admitted yet, and those of them that wait for the sessions of their slots. Pure.
 
 What always holds: no more wait for sessions than ATTACHES_MAX, nor, but for the last one, with more than
 ATTACHES_MAX_BYTES.
@@ -13,7 +13,7 @@ from flockmq.session_rpc.client_registry import Kick
 
 
 class Waiting:
-    """An attach at this home, until the connection it waits for is gone, or the slot's sessions are there."""
+    """An attach at this core, until the connection it waits for is gone, or the slot's sessions are there."""
 
     __slots__ = ("client_id", "deadline", "incarnation", "kick", "number", "opening", "token")
 

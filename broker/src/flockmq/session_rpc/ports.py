@@ -1,17 +1,17 @@
-"""The seams of a home: what its client ids, its sessions, their node and the cluster ask of one another."""
+"""What the two sides of session_rpc ask of the cluster, of the connections of a node, and of the sessions of a core."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from flockmq.protocol.channel import Channel
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client import Answered
+from flockmq.session_rpc.messages import Answered
 
 
 class ClusterPort(Protocol):
-    """What homes need of `membership.cluster.Cluster`."""
+    """What it needs of `membership.cluster.Cluster`."""
 
     incarnation: str
     on_node_gone: list[Callable[[str], None]]
@@ -46,6 +46,40 @@ class PacketsPort(Protocol):
         ...
 
 
+class Registration(NamedTuple):
+    """One that holds a token; `opening` where its session runs at its owner, or its will is kept there, or it has a
+    user."""
+
+    client_id: bytes
+    token: int
+    opening: messages.Opening | None
+
+
+class ClientConnections(Protocol):
+    """The connections of this node."""
+
+    def kick(self, client_id: bytes, token: int) -> bool:
+        """Close this connection with 0x8E, and `detach` it; False when there is none."""
+        ...
+
+    def overflow(self, client_id: bytes, token: int) -> None:
+        """Close it with 0x97: its session found no room for a message."""
+        ...
+
+    def connections(self) -> Iterable[Registration]: ...
+    def holds(self, client_id: bytes, token: int) -> bool:
+        """This connection is there still."""
+        ...
+
+    def delivered(self, owner: str, token: int, packets: bytes) -> None:
+        """An owner sends this to the client; one whose session it isn't any more isn't heard."""
+        ...
+
+    def unsettled(self, token: int) -> bytes:
+        """All that the client answered and the owner hasn't settled, in its order."""
+        ...
+
+
 def _never() -> None:
     raise AssertionError("it has no quota to wait for")
 
@@ -64,7 +98,7 @@ class Attach(NamedTuple):
 
 
 class SessionServicePort(Protocol):
-    """The sessions that run at this home. `flags` are those of `messages`."""
+    """The sessions that run here; `durable` implements it. `flags` are those of `messages`."""
 
     def has_loaded(self, slot: int) -> bool:
         """Everything of the slot is here."""
@@ -117,8 +151,8 @@ class SessionServicePort(Protocol):
     def node_gone(self, incarnation: str) -> None: ...
 
 
-class Nobody:
-    """The residents of a node that is nobody's home."""
+class NoSessions:
+    """Of a node that owns no slots."""
 
     def has_loaded(self, slot: int) -> bool:
         return False
@@ -145,7 +179,7 @@ class Nobody:
         raise AssertionError("only cores own slots")
 
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:
-        """Whoever reports will hear of the session's home."""
+        """Whoever reports will hear of the session's owner."""
 
     def ask(
         self, client_id: bytes, token: int, place: tuple[int, int], question: messages.Question, answer: Answered
@@ -163,14 +197,18 @@ class Nobody:
 
 
 class ProxyPort(Protocol):
-    """The way to the fronts."""
+    """The way to session proxies."""
 
-    def deliver(self, incarnation: str, token: int, packets: bytes) -> None: ...
+    @property
+    def deliver(self) -> Callable[[str, int, bytes], None]:
+        """Send to a session proxy: incarnation of its node, token, packets."""
+        ...
+
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None: ...
     def loaded(self, slot: int) -> None: ...
     def retaken(self, slot: int) -> None: ...
     def is_linked(self, incarnation: str) -> bool: ...
-    def crowd(self, slot: int, is_crowded: bool) -> None: ...
+    def congested(self, slot: int, is_congested: bool) -> None: ...
     def takers(self, slot: int, members_take: bool, filters: list[bytes]) -> None: ...
 
 

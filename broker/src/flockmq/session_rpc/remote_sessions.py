@@ -1,8 +1,9 @@
-"""The fronts of this node: its connections whose sessions run at their homes.
+"""The session proxies of this node: its connections whose sessions run at their owners.
 
-What comes from a home goes to the client by its front, which knows what the client has already; what the client
-answers, subscribes to or publishes at QoS 2 is reported and asked there. What always holds: reports of one connection
-reach its home in their order, once a turn; a front is here exactly as long as its connection holds its token.
+What comes from an owner goes to the client by its session proxy, which knows what the client has already. What the
+client answers, subscribes to or publishes at QoS 2 is reported and asked there. What always holds: reports of one
+connection reach the owner in their order, once a turn; a session proxy is here exactly as long as its connection holds
+its token.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ from flockmq.session.client_session import SubscribeChange, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession, SessionProxies, without_qos0
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client import Answered
+from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import Judge
 
 
-class SessionHomes(Protocol):
+class SessionOwners(Protocol):
     def owner(self, slot: int) -> str: ...
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None: ...
     def ask(self, client_id: bytes, token: int, question: messages.Question, answered: Answered) -> None: ...
 
 
 class _Place:
-    __slots__ = ("changes", "channel", "front", "opening")
+    __slots__ = ("changes", "channel", "opening", "proxy")
 
-    def __init__(self, channel: Channel, front: RemoteSession, opening: messages.Opening) -> None:
+    def __init__(self, channel: Channel, proxy: RemoteSession, opening: messages.Opening) -> None:
         self.channel = channel
-        self.front = front
+        self.proxy = proxy
         self.opening = opening
         self.changes = 0
         """How often its client asked for other subscriptions."""
 
     def is_judged(self) -> None:
-        """The next home needs to wait for nothing."""
+        """The next owner needs to wait for nothing."""
         if self.opening.rules is not None:
             self.opening = msgspec.structs.replace(self.opening, rules=None)
 
@@ -67,7 +68,7 @@ class _Reporter(Sink):
 
 class RemoteSessions(SessionProxies):
     """`turn` is the node's list of dirty sinks; `flush` has what was put written; `unsubscribed` is told of each filter
-    that a client gave up. `homes` is set before use.
+    that a client gave up. `owners` is set before use.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class RemoteSessions(SessionProxies):
         unsubscribed: Callable[[Channel, bytes], None],
         token_bytes: Callable[[int], bytes],
     ) -> None:
-        self.homes: SessionHomes
+        self.owners: SessionOwners
         self._reporter = _Reporter(turn, self._report)
         self._flush = flush
         self._unsubscribed_from = unsubscribed
@@ -91,13 +92,14 @@ class RemoteSessions(SessionProxies):
     def add(
         self, channel: Channel, session: LocalSession, token: int, opening: messages.Opening, unjudged: bool = False
     ) -> RemoteSession:
-        """The front of a connection that was admitted, with what its CONNECT made. `unjudged`: its home waits until its
-        subscriptions are."""
-        front = RemoteSession(session, self, token)
-        place = self._places[token] = _Place(channel, front, opening)
+        """The session proxy of a connection that was admitted, with what its CONNECT made. `unjudged`: its owner waits
+        until its subscriptions are judged.
+        """
+        proxy = RemoteSession(session, self, token)
+        place = self._places[token] = _Place(channel, proxy, opening)
         if not unjudged:
             place.is_judged()
-        return front
+        return proxy
 
     def remove(self, token: int) -> None:
         if token in self._reporting:
@@ -108,17 +110,17 @@ class RemoteSessions(SessionProxies):
         place = self._places.get(token)
         return None if place is None else place.opening
 
-    # From the home.
+    # From the owner.
 
-    def delivered(self, home: str, token: int, packets: bytes) -> None:
-        place = self._heard(home, token)
+    def delivered(self, owner: str, token: int, packets: bytes) -> None:
+        place = self._heard(owner, token)
         if place is None or place.channel.has_ended():
             return
         channel = place.channel
         if channel.flow >= LAGGING or channel.out_bytes > SINK_LIMIT_BYTES:
             packets, dropped = without_qos0(packets)
             channel.router.counters.dropped_slow_reader += dropped
-        fresh = place.front.arrived(packets)
+        fresh = place.proxy.arrived(packets)
         if fresh:
             channel.put(fresh)
             self._flush()
@@ -128,17 +130,17 @@ class RemoteSessions(SessionProxies):
         if place is None:
             return b""
         self._reporting.pop(token, None)
-        place.front.moved()
-        return place.front.take_reports()
+        place.proxy.moved()
+        return place.proxy.take_reports()
 
-    def _heard(self, home: str, token: int) -> _Place | None:
-        """A home that its slot left isn't heard any more: the next one knows better."""
+    def _heard(self, owner: str, token: int) -> _Place | None:
+        """An owner that its slot left isn't heard any more: the next one knows better."""
         place = self._places.get(token)
-        if place is None or self.homes.owner(slot_of(place.front.client_id)) != home:
+        if place is None or self.owners.owner(slot_of(place.proxy.client_id)) != owner:
             return None
         return place
 
-    # To the home.
+    # To the owner.
 
     def report(self, token: int) -> None:
         self._reporting[token] = None
@@ -149,8 +151,8 @@ class RemoteSessions(SessionProxies):
         reporting, self._reporting = self._reporting, {}
         for token in reporting:
             place = self._places.get(token)
-            if place is not None and (pairs := place.front.take_reports()):
-                self.homes.report(place.front.client_id, token, pairs)
+            if place is not None and (pairs := place.proxy.take_reports()):
+                self.owners.report(place.proxy.client_id, token, pairs)
 
     def subscribe(self, token: int, change: SubscribeChange) -> None:
         wanted = [_wanted(filter, request) for filter, request in change.wanted()]
@@ -180,7 +182,7 @@ class RemoteSessions(SessionProxies):
         place = self._places.get(token)
         if place is not None:
             place.changes += 1
-            self.homes.ask(place.front.client_id, token, question, answered)
+            self.owners.ask(place.proxy.client_id, token, question, answered)
 
     # Rules changed.
 
@@ -219,12 +221,12 @@ class RemoteSessions(SessionProxies):
 
     def _ask(self, channel: Channel, token: int, question: messages.Question) -> asyncio.Future[bytes]:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self.homes.ask(channel.client_id(), token, question, partial(_answered, answer))
+        self.owners.ask(channel.client_id(), token, question, partial(_answered, answer))
         self._flush()
         return answer
 
     def remember(self, inbound: Inbound, token: int) -> None:
-        """Have its home remember a QoS 2 message before it is published, and say under which origin it is, and to whom
+        """Have its owner remember a QoS 2 message before it is published, and say under which origin it is, and to whom
         of shared subscriptions."""
         assert inbound.session is not None
         client_id, message, router = inbound.session.client_id, inbound.message, inbound.channel.router
@@ -232,7 +234,7 @@ class RemoteSessions(SessionProxies):
         if router.shared.is_used() and not is_delayed(message.topic):
             deals = router.shared.propose(router.route(message.topic).fanout.groups, message, client_id)
         question = messages.ReceiveQuestion(message.packet_id, deals)
-        self.homes.ask(client_id, token, question, partial(self._remembered, inbound))
+        self.owners.ask(client_id, token, question, partial(self._remembered, inbound))
 
     def _remembered(self, inbound: Inbound, answer: bytes) -> None:
         if not answer:  # the connection is gone: whoever comes back to the session sends it again

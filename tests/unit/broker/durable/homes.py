@@ -1,12 +1,14 @@
-"""A home without a cluster: a journal whose disk commits when it is told to, and a way to a front that keeps it all."""
+"""An owner alone: a journal whose disk commits when it is told to, and a way to a session proxy, which keeps all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flockmq.durable.commit_queue import HomeSink
+from flockmq.durable.commit_queue import Ledger
+from flockmq.durable.journal import Journal
+from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession, restored
-from flockmq.durable.session_record import Journal, Ledger, Meta
+from flockmq.durable.session_record import Meta
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
@@ -69,11 +71,11 @@ class Disk(Journal):
                 self.sessions.setdefault(client_id, {})[field] = value
 
 
-class ToFront(HomeSink):
+class ToProxy(ProxySink):
     """What was put is taken as it is, by `taken`, or sorted: `packets`, and what was `told`."""
 
     def __init__(self, router: Router, version: int) -> None:
-        super().__init__(router, version)
+        super().__init__(router, version, _lost, _lost, self._flow_changed, ProxyNode("edge-0@1"), CLIENT, 1)
         self.overflown: Callable[[], None] = _ignore
         self.flows: list[int] = []
         self._packets: list[bytes] = []
@@ -82,7 +84,7 @@ class ToFront(HomeSink):
     def overflow(self) -> None:
         self.overflown()
 
-    def flow_changed(self) -> None:
+    def _flow_changed(self, _: ProxySink) -> None:
         self.flows.append(self.flow)
 
     def taken(self) -> list[bytes]:
@@ -130,7 +132,7 @@ class Home:
         identity: bytes = IDENTITY,
     ) -> DurableSession:
         meta = Meta(identity, expiry_s, version, will)
-        sink = ToFront(self.router, version)
+        sink = ToProxy(self.router, version)
         return DurableSession(self.disk, self.ledger, meta, sink, CLIENT, self.limits, window, max_packet_bytes)
 
     def opened(self, version: int = 4, *, window: int = 32, will: Will | None = None) -> DurableSession:
@@ -165,9 +167,13 @@ def message(payload: str, qos: int, version: int = 4, expiry_s: int = -1) -> Pub
     return made
 
 
-def to_front(session: DurableSession) -> ToFront:
-    assert isinstance(session.sink, ToFront)
+def to_proxy(session: DurableSession) -> ToProxy:
+    assert isinstance(session.sink, ToProxy)
     return session.sink
+
+
+def _lost(*_: object) -> None:
+    """Nobody is there."""
 
 
 def _ignore() -> None:

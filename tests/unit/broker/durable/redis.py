@@ -65,7 +65,7 @@ class Disk(SessionStore):
     def is_ending(self, slot: int, client_id: bytes) -> bool:
         return client_id in self._ending.get(slot, ())
 
-    def begin_letter(self, slot: int) -> None:
+    def begin_message(self, slot: int) -> None:
         """All that waits becomes durable at once."""
 
     def mark(self, slot: int, source: bytes, number: bytes) -> None:

@@ -194,8 +194,8 @@ class Home:
         if incarnation == self.incarnation:
             self.residents.leave(client_id, token, 60, True)
 
-    def crowd(self, slot: int, is_crowded: bool) -> None:
-        self.crowded.append((slot, is_crowded))
+    def congested(self, slot: int, is_congested: bool) -> None:
+        self.crowded.append((slot, is_congested))
 
     def takers(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
         self.took.append((slot, members_take, filters))
@@ -254,13 +254,13 @@ class Home:
         """Letters with these numbers, whose payload they are; what the sender hears."""
         done: list[bool] = []
         letters = [SlotMessage(SOURCE, n, b"", 4, publish(4, "a/b", str(n), qos=1, packet_id=9)) for n in numbers]
-        self.residents.letters.take(letters, self.epoch if epoch is None else epoch, SENDER, done.append)
+        self.residents.intake.take(letters, self.epoch if epoch is None else epoch, SENDER, done.append)
         return done
 
     def take_run(self, *payloads: str, topic: str = "a/b") -> None:
         """Of QoS 0."""
         run = b"".join([publish(4, topic, payload) for payload in payloads])
-        self.residents.letters.take_runs([SlotMessage(b"", 0, b"", 4, run)])
+        self.residents.intake.take_runs([SlotMessage(b"", 0, b"", 4, run)])
 
     def packets(self) -> list[bytes]:
         """For the client."""

@@ -86,7 +86,7 @@ async def test_a_QoS_2_message_that_comes_again_behind_a_new_one_is_no_repeat_of
         origin = messages.decode_origin(answer)
         packet = publish(4, "a/b", str(packet_id), qos=2, packet_id=9)
         letter = SlotMessage(source_of(origin), number_of(origin), b"", 4, packet)
-        home.residents.letters.take([letter], home.epoch, SENDER, ignore)
+        home.residents.intake.take([letter], home.epoch, SENDER, ignore)
     assert home.payloads() == [b"2", b"1"]
 
 

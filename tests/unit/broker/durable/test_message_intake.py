@@ -47,7 +47,7 @@ async def mended(redis: Redis, home: Home) -> None:
     home.machine.forward(bounds.SLOT_SPOILT_RETRY_S)
     home.residents.tick()
     await home.settle()
-    home.residents.letters.advance()
+    home.residents.intake.advance()
     await home.settle()
 
 
@@ -61,7 +61,7 @@ async def test_what_is_for_a_slot_that_is_not_loaded_waits_for_it_and_the_rest_i
     redis: Redis, home: Home
 ) -> None:
     later = await two_sessions(redis, home)
-    taken = later.residents.letters
+    taken = later.residents.intake
     assert taken.is_loading(), "what doesn't say for which slots it is waits for all"
     assert not taken.is_changing()
     done: list[bool] = []
@@ -83,11 +83,11 @@ async def test_what_a_letter_brings_stands_between_its_beginning_and_its_mark(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscribed(home)
-    store, said = home.residents.letters._store, list[str]()
-    for name in ("begin_letter", "put", "mark"):
+    store, said = home.residents.intake._store, list[str]()
+    for name in ("begin_message", "put", "mark"):
         monkeypatch.setattr(store, name, partial(noted, said, name, getattr(store, name)))
-    home.residents.letters.take(letters(1, 2, slots=[SLOT]), home.epoch, SENDER, lambda _: None)
-    assert [name for name, _ in groupby(said)] == ["begin_letter", "put", "mark"] * 2
+    home.residents.intake.take(letters(1, 2, slots=[SLOT]), home.epoch, SENDER, lambda _: None)
+    assert [name for name, _ in groupby(said)] == ["begin_message", "put", "mark"] * 2
 
 
 def noted(said: list[str], name: str, call: Callable[..., None], *given: object) -> None:
@@ -97,7 +97,7 @@ def noted(said: list[str], name: str, call: Callable[..., None], *given: object)
 
 async def test_what_is_held_grows_old(redis: Redis, home: Home) -> None:
     later = await two_sessions(redis, home)
-    later.residents.letters.take(letters(1, expiry_s=2) + letters(2, expiry_s=60), later.epoch, SENDER, lambda _: None)
+    later.residents.intake.take(letters(1, expiry_s=2) + letters(2, expiry_s=60), later.epoch, SENDER, lambda _: None)
     await mended(redis, later)
     stored = sorted(item for item in redis.slot(SLOT).sessions[ID].items() if item[0][:1] == b"q")
     now_ms = later.machine.clock.wall_ms()
@@ -108,16 +108,16 @@ async def test_what_is_held_grows_old(redis: Redis, home: Home) -> None:
 async def test_what_is_held_for_a_slot_that_goes_is_not_accepted(redis: Redis, home: Home) -> None:
     later = await two_sessions(redis, home)
     done: list[bool] = []
-    later.residents.letters.take(letters(1), later.epoch, SENDER, done.append)
+    later.residents.intake.take(letters(1), later.epoch, SENDER, done.append)
     later.residents.disown(SLOT)
     assert done == [False]
-    assert not later.residents.letters.is_holding
+    assert not later.residents.intake.is_holding
 
 
 async def test_what_a_node_that_was_purged_sent_is_not_given_out_of_what_is_held(redis: Redis, home: Home) -> None:
     """Its marks may be gone, and it may come back and repeat it."""
     later = await two_sessions(redis, home)
-    later.residents.letters.take(letters(1), later.epoch, SENDER, lambda _: None)
+    later.residents.intake.take(letters(1), later.epoch, SENDER, lambda _: None)
     later.nodes = [EDGE]
     await mended(redis, later)
     assert waiting(redis, ID) == []
@@ -127,9 +127,9 @@ async def test_what_is_for_a_slot_of_which_too_much_waits_is_held_until_there_is
     subscribed(home)
     home.disk.full = True
     done: list[bool] = []
-    home.residents.letters.take(letters(1), home.epoch, SENDER, done.append)
-    home.residents.letters.advance()
+    home.residents.intake.take(letters(1), home.epoch, SENDER, done.append)
+    home.residents.intake.advance()
     assert (done, waiting(redis, ID)) == ([], [])
     home.disk.full = False
-    home.residents.letters.advance()
+    home.residents.intake.advance()
     assert (done, waiting(redis, ID)) == ([True], [b"1"])

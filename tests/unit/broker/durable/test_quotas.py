@@ -50,7 +50,7 @@ def subscribe(home: Home, token: int, client_id: bytes, filter: bytes) -> int:
 
 def send(home: Home, number: int, payload: str, topic: str = "a") -> None:
     letter = SlotMessage(SOURCE, number, b"", 4, publish(4, topic, payload, qos=1, packet_id=9))
-    home.residents.letters.take([letter], home.epoch, SENDER, ignore)
+    home.residents.intake.take([letter], home.epoch, SENDER, ignore)
     home.disk.commit()
 
 

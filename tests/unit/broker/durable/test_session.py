@@ -12,8 +12,9 @@ from flockmq.bounds import (
     SINK_CONGESTED_MAX_S,
     SINK_HELD_MAX_S,
 )
+from flockmq.durable.commit_queue import Ledger
 from flockmq.durable.session import PACKET_IDS, DurableSession
-from flockmq.durable.session_record import META, Ledger, Meta, decode_meta, sequence_field
+from flockmq.durable.session_record import META, Meta, decode_meta, sequence_field
 from flockmq.mqtt.message import Will, publication
 from flockmq.routing.message_id import Origins, number_of, origin_of, session_source, source_of
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING
@@ -30,7 +31,7 @@ from flockmq.session.settlement import (
     PUBREL_UNKNOWN,
     pair,
 )
-from unit.broker.durable.homes import CLIENT, IDENTITY, Disk, Home, ToFront, to_front
+from unit.broker.durable.homes import CLIENT, IDENTITY, Disk, Home, ToProxy, to_proxy
 
 QOS1, QOS2, DUP1, DUP2 = 0x32, 0x34, 0x3A, 0x3C
 
@@ -42,7 +43,7 @@ def home() -> Home:
 
 def heard(session: DurableSession) -> list[tuple[int, int, bytes]]:
     """(first byte, packet id, payload) of each packet; of 3.1.1, on a topic of one letter."""
-    packets = to_front(session).packets()
+    packets = to_proxy(session).packets()
     return [
         (packet[0], 0, packet[5:])
         if packet[0] == 0x30
@@ -105,9 +106,9 @@ def test_an_acknowledgement_is_settled_when_it_is_durable_and_makes_room_at_once
     assert heard(session) == [(QOS1, 1, b"1")]
     session.reported(pair(PUBACK, 1))
     assert heard(session) == [(QOS1, 2, b"2")]
-    assert to_front(session).told() == []
+    assert to_proxy(session).told() == []
     home.settle()
-    assert to_front(session).told() == [(PUBACK, 1)]
+    assert to_proxy(session).told() == [(PUBACK, 1)]
     assert messages_on(home.disk) == [sequence_field(2)]
 
 
@@ -123,7 +124,7 @@ def test_PUBREL_is_sent_when_it_is_durable_that_PUBREC_came(home: Home) -> None:
     assert heard(session) == [(0x62, 1, b"")]
     session.reported(pair(PUBCOMP, 1))
     home.settle()
-    assert to_front(session).told() == [(PUBCOMP, 1)]
+    assert to_proxy(session).told() == [(PUBCOMP, 1)]
     assert messages_on(home.disk) == []
 
 
@@ -148,14 +149,14 @@ def test_a_PUBREC_that_refuses_ends_the_exchange(home: Home) -> None:
     session.reported(pair(PUBREC_REFUSED, 1))
     home.settle()
     assert heard(session) == [(QOS2, 1, b"1"), (QOS2, 2, b"2")]
-    assert to_front(session).told() == [(PUBREC_REFUSED, 1)]
+    assert to_proxy(session).told() == [(PUBREC_REFUSED, 1)]
 
 
 def test_what_is_unknown_is_settled_so_that_the_front_forgets_it(home: Home) -> None:
     session = home.opened()
     session.reported(pair(PUBACK, 5) + pair(PUBCOMP, 6) + pair(PUBREC_REFUSED, 7) + pair(PUBREC, 8))
     home.settle()
-    assert to_front(session).told() == [(PUBACK, 5), (PUBCOMP, 6), (PUBREC_REFUSED, 7)]
+    assert to_proxy(session).told() == [(PUBACK, 5), (PUBCOMP, 6), (PUBREC_REFUSED, 7)]
     assert heard(session) == [(0x62, 8, b"")]
 
 
@@ -189,7 +190,7 @@ def test_what_a_front_reports_of_another_home_blocks_its_packet_id_until_it_is_s
 
 def test_a_client_that_lags_is_cut_off_when_it_has_no_room(home: Home) -> None:
     session = home.opened(window=3)
-    to_front(session).overflown = lambda: session.leave(home.router.away4)
+    to_proxy(session).overflown = lambda: session.leave(home.router.away4)
     for number in range(9):
         if number == 8:
             lag(home, session)
@@ -203,14 +204,14 @@ def test_a_client_that_lags_is_cut_off_when_it_has_no_room(home: Home) -> None:
 def test_a_client_that_reads_gets_all_that_comes_before_its_publishers_pause(home: Home, is_durable: bool) -> None:
     """So does one that the store holds up: what waited for that comes at once."""
     session = home.opened(window=3)
-    to_front(session).overflown = lambda: pytest.fail("it does nothing but read")
+    to_proxy(session).overflown = lambda: pytest.fail("it does nothing but read")
     sent = [b"%d" % number for number in range(40)]
     for payload in sent:
         home.send(session, payload.decode())
         if is_durable:
             home.settle()
     home.router.now_s += SINK_CONGESTED_MAX_S / 2 if is_durable else 60.0
-    to_front(session).judge(session.is_held_up())
+    to_proxy(session).judge(session.is_held_up())
     home.send(session, "last")
     home.settle()
     assert all_read(home, session) == [*sent, b"last"]
@@ -219,7 +220,7 @@ def test_a_client_that_reads_gets_all_that_comes_before_its_publishers_pause(hom
 
 def test_what_waits_for_a_client_that_reads_is_bounded(home: Home) -> None:
     session = home.opened(window=3)
-    to_front(session).overflown = lambda: session.leave(home.router.away4)
+    to_proxy(session).overflown = lambda: session.leave(home.router.away4)
     for number in range(5 + MQUEUE_AHEAD_MAX):
         home.send(session, str(number))
     assert session.is_connected()
@@ -242,7 +243,7 @@ def test_of_what_is_beyond_the_queue_of_a_client_that_goes_the_oldest_goes(home:
 
 def lag(home: Home, session: DurableSession) -> None:
     """It acknowledged nothing for as long as publishers are paused for it."""
-    front = to_front(session)
+    front = to_proxy(session)
     assert front.flow == CONGESTED
     home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
     front.judge(session.is_held_up())
@@ -268,12 +269,12 @@ def test_publishers_pause_while_more_than_half_of_the_queue_waits(home: Home) ->
     for number in range(3):
         home.send(session, str(number))
         home.settle()
-    assert to_front(session).flows == []
+    assert to_proxy(session).flows == []
     home.send(session, "3")
-    assert to_front(session).flows == [CONGESTED]
+    assert to_proxy(session).flows == [CONGESTED]
     home.settle()
     session.reported(pair(PUBACK, 1))
-    assert to_front(session).flows == [CONGESTED, FLOWING]
+    assert to_proxy(session).flows == [CONGESTED, FLOWING]
 
 
 def test_publishers_go_on_when_a_client_acknowledges_nothing_or_too_little(home: Home) -> None:
@@ -282,7 +283,7 @@ def test_publishers_go_on_when_a_client_acknowledges_nothing_or_too_little(home:
         for number in range(5):
             home.send(session, str(number))
         home.settle()
-        front, began_s = to_front(session), home.router.now_s
+        front, began_s = to_proxy(session), home.router.now_s
         while front.flow == CONGESTED:
             home.router.now_s += 0.25
             if acknowledges:
@@ -301,7 +302,7 @@ def test_publishers_wait_as_long_as_it_is_the_store_that_must_go_on(home: Home) 
     for number in range(4):
         home.send(session, str(number))
     home.ledger.seal()
-    front = to_front(session)
+    front = to_proxy(session)
     home.router.now_s += 60.0
     front.judge(session.is_held_up())
     assert front.flow == CONGESTED, "nothing is durable, so nothing was sent"
@@ -327,7 +328,7 @@ def test_publishers_pause_for_a_client_that_comes_back_to_a_full_queue(home: Hom
     session = full(home)
     back(home, session, window=1)
     home.send(session, "more")
-    assert to_front(session).flow == CONGESTED
+    assert to_proxy(session).flow == CONGESTED
 
 
 # Away and back.
@@ -346,7 +347,7 @@ def full(home: Home) -> DurableSession:
 def test_a_client_that_comes_back_to_a_full_queue_is_let_in_and_gets_all_of_it_if_it_reads(home: Home) -> None:
     session = full(home)
     session.resume(home.fresh(window=1))
-    to_front(session).overflown = lambda: session.leave(home.router.away4)
+    to_proxy(session).overflown = lambda: session.leave(home.router.away4)
     home.send(session, "before CONNACK")
     home.settle()
     session.send_again()
@@ -359,7 +360,7 @@ def test_a_client_that_comes_back_to_a_full_queue_is_let_in_and_gets_all_of_it_i
 def test_a_client_that_comes_back_to_a_full_queue_and_lags_stays_in_and_loses_the_oldest(home: Home) -> None:
     session = full(home)
     back(home, session, window=1)
-    to_front(session).overflown = lambda: session.leave(home.router.away4)
+    to_proxy(session).overflown = lambda: session.leave(home.router.away4)
     home.send(session, "in the room of what was sent")
     lag(home, session)
     home.send(session, "behind it")
@@ -372,7 +373,7 @@ def test_a_client_that_comes_back_to_a_full_queue_and_lags_stays_in_and_loses_th
 def test_a_client_that_came_back_and_has_read_half_of_it_is_cut_off_as_any_other(home: Home) -> None:
     session = full(home)
     back(home, session, window=1)
-    to_front(session).overflown = lambda: session.leave(home.router.away4)
+    to_proxy(session).overflown = lambda: session.leave(home.router.away4)
     for packet_id in (1, 2, 3):
         session.reported(pair(PUBACK, packet_id))
         home.settle()
@@ -551,9 +552,9 @@ def test_a_message_that_expired_is_not_sent_unless_it_was_before(home: Home) -> 
     home.send(session, "waits", expiry_s=10)
     home.settle()
     home.router.now_s += 20
-    to_front(session).packets()
+    to_proxy(session).packets()
     back(home, session, 5)
-    packets = to_front(session).packets()
+    packets = to_proxy(session).packets()
     assert [(packet[0], packet[-4:]) for packet in packets] == [(DUP1, b"sent")]
     assert packets[0][7:13] == b"\x05\x02\0\0\0\0"
     assert home.router.counters.dropped_expired == 1
@@ -566,10 +567,10 @@ def test_MQTT_4_6_0_6_what_expired_does_not_come_from_the_next_home_behind_what_
     session = expiring(home, "1 fades", "2 stays", "3 fades", "4 stays")
     session.send_again()
     home.disk.commit(durable)
-    heard = [packet[-7:] for packet in to_front(session).packets()]
+    heard = [packet[-7:] for packet in to_proxy(session).packets()]
     other, session = elsewhere(home)
     back(other, session, 5)
-    heard += [packet[-7:] for packet in to_front(session).packets() if packet[-7:] not in heard]
+    heard += [packet[-7:] for packet in to_proxy(session).packets() if packet[-7:] not in heard]
     assert heard == sorted(heard)
     assert {b"2 stays", b"4 stays"} <= set(heard)
 
@@ -579,11 +580,11 @@ def test_what_expired_is_gone_by_one_commit_and_what_expires_meanwhile_is_sent(h
     home.send(session, "late", 2, expiry_s=1)
     home.settle()
     session.send_again()
-    assert to_front(session).packets() == []
+    assert to_proxy(session).packets() == []
     assert session.is_held_up()
     home.router.now_s += GIVEN_UP_WAIT_MAX_S
     home.disk.commit()
-    assert [packet[-4:] for packet in to_front(session).packets()] == [b"tays", b"tays", b"late"]
+    assert [packet[-4:] for packet in to_proxy(session).packets()] == [b"tays", b"tays", b"late"]
     assert not home.disk.waiting
     assert not session.is_held_up()
 
@@ -595,7 +596,7 @@ def test_what_expired_long_before_that_was_durable_is_not_sent(home: Home) -> No
     session.send_again()
     home.router.now_s += 3 * GIVEN_UP_WAIT_MAX_S
     home.settle()
-    assert to_front(session).packets() == []
+    assert to_proxy(session).packets() == []
     assert messages_on(home.disk) == []
     assert home.router.counters.dropped_expired == 2
 
@@ -606,7 +607,7 @@ def test_a_client_that_left_meanwhile_gets_what_is_left_when_it_is_back(home: Ho
     session.leave(home.router.away5)
     home.settle()
     back(home, session, 5)
-    assert [packet[-7:] for packet in to_front(session).packets()] == [b"2 stays"]
+    assert [packet[-7:] for packet in to_proxy(session).packets()] == [b"2 stays"]
 
 
 def expiring(home: Home, *payloads: str) -> DurableSession:
@@ -634,7 +635,7 @@ def test_the_client_gets_what_waits_in_the_version_that_it_came_back_with(home: 
     assert heard(session) == [(DUP1, 1, b"sent"), (QOS2, 2, b"waits"), (0x30, 0, b"0")]
     session.leave(home.router.away4)
     back(home, session, 5)
-    assert [packet[7:8] for packet in to_front(session).packets()] == [b"\0", b"\0"]
+    assert [packet[7:8] for packet in to_proxy(session).packets()] == [b"\0", b"\0"]
 
 
 def test_a_message_that_is_too_large_for_the_client_ends_there(home: Home) -> None:
@@ -655,7 +656,7 @@ def test_a_message_that_is_too_large_for_the_client_ends_there(home: Home) -> No
 
 def test_a_session_that_ends_is_dropped_and_what_was_under_way_does_nothing(home: Home) -> None:
     session = home.opened()
-    sink = to_front(session)
+    sink = to_proxy(session)
     home.send(session, "1")
     session.reported(pair(PUBACK, 77))
     home.ledger.seal()
@@ -736,7 +737,7 @@ def test_nothing_is_noted_any_more_when_it_is_not_owed_or_is_owed_anew(home: Hom
 
 def test_a_journal_that_refuses_silences_the_session(home: Home) -> None:
     session = home.opened()
-    sink = to_front(session)
+    sink = to_proxy(session)
     home.send(session, "1")
     home.ledger.seal()
     for op in home.disk.waiting:
@@ -769,13 +770,13 @@ def test_a_QoS_2_message_has_one_number_until_it_is_released(home: Home) -> None
     session = home.opened()
     assert [session.origin_for(packet_id) for packet_id in (5, 6, 5)] == [origin(1), origin(2), origin(1)]
     session.reported(pair(PUBREL, 5))
-    assert to_front(session).told() == []
+    assert to_proxy(session).told() == []
     home.settle()
-    assert to_front(session).told() == [(PUBREL, 5)]
+    assert to_proxy(session).told() == [(PUBREL, 5)]
     assert session.origin_for(5) == origin(3)
     session.reported(pair(PUBREL, 99) + pair(DROPPED, 6))
     home.settle()
-    assert to_front(session).told() == [(PUBREL_UNKNOWN, 99), (DROPPED, 6)]
+    assert to_proxy(session).told() == [(PUBREL_UNKNOWN, 99), (DROPPED, 6)]
     assert session.origin_for(6) == origin(4)
 
 
@@ -860,13 +861,13 @@ def test_crashes_leave_no_more_of_a_client_that_reads_nothing_than_its_queue_and
         for number in range(1, 9):
             home.send(session, f"{crashes}.{number}")
             home.settle()
-            if to_front(session).flow == CONGESTED:
+            if to_proxy(session).flow == CONGESTED:
                 lag(home, session)
         assert len(messages_on(home.disk)) == 8
         assert session.is_congested()
         home, session = elsewhere(home)
         session.resume(home.fresh(window=3))
-        to_front(session).overflown = lambda: pytest.fail("it is let in, and loses what waited longest")
+        to_proxy(session).overflown = lambda: pytest.fail("it is let in, and loses what waited longest")
         home.settle()
         session.send_again()
     assert all_read(home, session) == [b"0.1", b"0.2", b"0.3", b"3.4", b"3.5", b"3.6", b"3.7", b"3.8"]
@@ -953,7 +954,7 @@ def test_expiry_goes_by_wall_time_from_home_to_home() -> None:
     other.ledger = Ledger(home.ledger.wall_offset_s + 1000.0 - 5.0 + 30.0)  # booted lately, 30 s later
     session = other.restored()
     back(other, session, 5)
-    (packet,) = to_front(session).packets()
+    (packet,) = to_proxy(session).packets()
     assert (packet[0], packet[7:13], packet[-3:]) == (QOS1, b"\x05\x02\0\0\0" + bytes((70,)), b"100")
 
 
@@ -966,7 +967,7 @@ def test_a_QoS_1_message_that_expired_meanwhile_is_left_out_and_one_of_QoS_2_tha
     other = Home(home.disk, now_s=home.router.now_s + 20)
     session = other.restored()
     back(other, session, 5)
-    assert [packet[0] for packet in to_front(session).packets()] == [DUP2]
+    assert [packet[0] for packet in to_proxy(session).packets()] == [DUP2]
     assert messages_on(home.disk) == [sequence_field(2)]
 
 
@@ -1078,7 +1079,7 @@ def test_members_of_a_shared_subscription_get_what_a_session_that_ended_left(hom
 
 
 def test_the_way_to_a_front_counts_what_is_not_sent(home: Home) -> None:
-    sink = ToFront(home.router, 4)
+    sink = ToProxy(home.router, 4)
     sink.unsendable(0)
     sink.unsendable(10)
     counters = home.router.counters

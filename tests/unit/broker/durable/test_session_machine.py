@@ -27,7 +27,7 @@ from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
 from flockmq.session.settlement import AGAIN, SETTLED
-from unit.broker.durable.homes import CLIENT, Disk, Home, ToFront
+from unit.broker.durable.homes import CLIENT, Disk, Home, ToProxy
 from unit.broker.protocol.harness import Owners, split
 
 WINDOW = 3
@@ -167,7 +167,7 @@ class DurableMachine(RuleBasedStateMachine):
     def _turn_ends(self) -> None:
         self.home.ledger.seal()
         sink = self.session.sink
-        if isinstance(sink, ToFront):
+        if isinstance(sink, ToProxy):
             taken = sink.taken()
             for packet in taken:
                 self._is_durable(packet)

@@ -101,7 +101,7 @@ async def test_of_a_Redis_that_is_short_nothing_waits_that_its_publisher_could_n
     home.disk.short = True
     letter = SlotMessage(SOURCE, 2, b"", version, publication(version, 1, False, b"a/b", b"2", b"").packet)
     done: list[bool] = []
-    home.residents.letters.take([letter], home.epoch, SENDER, done.append)
+    home.residents.intake.take([letter], home.epoch, SENDER, done.append)
     await home.settle()
     assert done == [True]
     assert home.router.counters.dropped_queue_full == 2 - len(kept)
@@ -304,9 +304,9 @@ async def test_letters_are_for_slots_that_were_gained_by_their_epoch(home: Home)
 
 async def test_no_letters_are_taken_while_too_much_waits_for_Redis(home: Home) -> None:
     """They wait at their senders, which have bounds of their own."""
-    assert not home.residents.letters.is_loading()
+    assert not home.residents.intake.is_loading()
     home.disk.full = True
-    assert home.residents.letters.is_loading()
+    assert home.residents.intake.is_loading()
 
 
 async def test_letters_that_can_not_be_read_are_let_go(home: Home) -> None:
@@ -314,7 +314,7 @@ async def test_letters_that_can_not_be_read_are_let_go(home: Home) -> None:
     done: list[bool] = []
     good = publish(4, "a/b", "2", qos=1, packet_id=9)
     letters = [SlotMessage(SOURCE, 1, b"", 4, b"\x32\x02\x00\x09"), SlotMessage(SOURCE, 2, b"", 4, good)]
-    home.residents.letters.take(letters, home.epoch, SENDER, done.append)
+    home.residents.intake.take(letters, home.epoch, SENDER, done.append)
     await home.settle()
     assert done == [True]
     assert home.payloads() == [b"2"]
@@ -347,7 +347,7 @@ async def test_a_session_that_can_not_take_a_letter_keeps_it_from_no_other(
 async def test_QoS_0_goes_to_who_is_there(home: Home) -> None:
     subscribed(home)
     run = publish(4, "a/b", "now") + publish(4, "b/c", "elsewhere")
-    home.residents.letters.take_runs([SlotMessage(b"", 0, b"", 4, run)])
+    home.residents.intake.take_runs([SlotMessage(b"", 0, b"", 4, run)])
     assert home.packets() == [publish(4, "a/b", "now")]
 
 
@@ -643,12 +643,12 @@ async def overflows(home: Home, node: str = EDGE) -> None:
     await home.settle()
     assert home.overflown == []
     home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    home.residents.crowds.beat(home.router.now_s)
+    home.residents.congestion.beat(home.router.now_s)
     home.take(*range(limit + 100, limit + 200))
 
 
 async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home) -> None:
-    home.residents.behind_s = 0.0
+    home.residents.connected.behind_s = 0.0
     subscribed(home)
     home.linked = False
     home.residents.cut(EDGE)
@@ -663,7 +663,7 @@ async def test_what_was_lost_on_its_way_to_a_front_goes_again(home: Home) -> Non
 async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home.residents.behind_s = 0.0
+    home.residents.connected.behind_s = 0.0
     monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
     clients = roommates(8)
     home.open_all(clients)
@@ -701,7 +701,7 @@ async def test_a_connection_that_was_held_for_gone_gets_what_waits_when_it_is_du
 
 
 async def test_nothing_goes_again_before_its_connection_is_admitted(home: Home) -> None:
-    home.residents.behind_s = 0.0
+    home.residents.connected.behind_s = 0.0
     subscribed(home)
     home.residents.leave(ID, 1, -1, False)
     home.take(1)
@@ -732,7 +732,7 @@ async def test_MQTT_4_6_0_6_QoS_0_passes_nothing_that_waited_while_its_connectio
 
 
 async def test_a_link_that_is_found_lost_after_its_front_had_said_so_holds_nothing_back(home: Home) -> None:
-    home.residents.behind_s = 0.0
+    home.residents.connected.behind_s = 0.0
     subscribed(home)
     assert home.residents.resume(ID, EDGE, 1, opening(), b"")
     home.residents.cut(EDGE)
@@ -824,5 +824,5 @@ async def test_whose_a_session_is_is_written_again_when_Redis_lost_it(redis: Red
     assert isinstance(session, DurableSession)
     redis.slot(SLOT).sessions[ID].clear()
     session.write_again()
-    home.residents.holding.seal()
+    home.residents.manager.seal()
     assert redis.slot(SLOT).sessions[ID][USER] == b"jo"

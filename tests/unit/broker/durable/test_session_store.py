@@ -10,13 +10,13 @@ from flockmq import bounds
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.write_batch import SlotKeys, SlotQueue
 from flockmq.redis.errors import RedisUnreachable
-from flockmq.redis.link import RedisConfig, RedisLink
+from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 
 CONFIG = RedisConfig("redis+cluster://127.0.0.1:1")
 MORE_THAN_HALF = bytes(bounds.STORE_QUEUE_MAX_BYTES * 3 // 4)
 
 
-async def unreachable() -> None:
+async def unreachable(_: RedisLinks) -> None:
     raise RedisUnreachable("it is away")
 
 
@@ -26,12 +26,12 @@ async def test_a_server_that_has_no_slots_any_more_has_no_part_of_what_may_wait(
     """Its address is another one each time that it is started anew."""
     monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.0)
     store = SessionStore(CONFIG)
-    monkeypatch.setattr(store._links, "look_up", unreachable)
+    monkeypatch.setattr(RedisLinks, "look_up", unreachable)
     await store.start()
     for slot in (1, 2):
         link = RedisLink(CONFIG, by_hand=True)
-        monkeypatch.setattr(store._links, "find", lambda key, link=link: link)
-        store._slots[slot] = SlotQueue(slot, b"fence", store._server_of(SlotKeys(slot)))
+        monkeypatch.setattr(RedisLinks, "find", lambda _, key, link=link: link)
+        store._slots[slot] = SlotQueue(slot, b"fence", store._servers.of(SlotKeys(slot)))
     store.put(2, b"c", b"field", MORE_THAN_HALF)
     await asyncio.sleep(0.01)
     assert store.is_backed_up(2), "each has its part"

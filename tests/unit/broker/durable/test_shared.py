@@ -42,7 +42,7 @@ def take(home: Home, *numbers: int, epoch: int | None = None) -> list[bool]:
     """Letters with these numbers, whose payload they are, dealt out in turn; what the sender hears."""
     done: list[bool] = []
     letters = [SlotMessage(SOURCE, n, b"", 4 | SHARED, item(b"%d" % n, number=n)) for n in numbers]
-    home.residents.letters.take(letters, home.epoch if epoch is None else epoch, SENDER, done.append)
+    home.residents.intake.take(letters, home.epoch if epoch is None else epoch, SENDER, done.append)
     return done
 
 
@@ -105,7 +105,7 @@ async def test_what_was_sent_before_the_slot_came_is_not_taken_for_it(home: Home
 
 async def test_runs_of_qos_0_reach_the_member(home: Home) -> None:
     join(home, 1, qos=0)
-    home.residents.letters.take_runs([SlotMessage(b"", 0, b"", 4 | SHARED, item(b"1", 0) + item(b"2", 0)[2:])])
+    home.residents.intake.take_runs([SlotMessage(b"", 0, b"", 4 | SHARED, item(b"1", 0) + item(b"2", 0)[2:])])
     assert [packet[-1:] for packet in home.packets()] == [b"1", b"2"]
 
 
@@ -132,7 +132,7 @@ async def test_where_no_member_is_left_it_goes_on_to_another_slot_so_often(home:
         ((_, chunk),) = home.courier.shared
         home.courier.shared.clear()
         letter = SlotMessage(SOURCE, 1 + hops, b"", 4 | SHARED, SLOT.to_bytes(2, "big") + addressed(chunk)[1])
-        home.residents.letters.take([letter], home.epoch, SENDER, lambda _: None)
+        home.residents.intake.take([letter], home.epoch, SENDER, lambda _: None)
     assert hops == SHARED_HOPS_MAX
     assert home.router.counters.dropped_no_member == 1
 
@@ -143,7 +143,7 @@ async def test_what_no_node_of_ours_sends_is_refused_and_the_rest_is_taken(home:
         SlotMessage(SOURCE, n, b"", 4 | SHARED, chunk) for n, chunk in enumerate((b"", b"\0", item(b"3")), start=1)
     ]
     letters[1].packet = item(b"2")[:-3]
-    home.residents.letters.take(letters, home.epoch, SENDER, lambda _: None)
+    home.residents.intake.take(letters, home.epoch, SENDER, lambda _: None)
     assert home.payloads() == [b"3"]
 
 

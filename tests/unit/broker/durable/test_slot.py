@@ -11,7 +11,7 @@ from unit.broker.durable.rooms import ID, SLOT, Home
 
 @pytest.fixture
 def slot(home: Home) -> OwnedSlot:
-    return home.residents.holding.slots[SLOT]
+    return home.residents.manager.slots[SLOT]
 
 
 async def test_who_is_to_see_to_something_is_told_what(slot: OwnedSlot) -> None:

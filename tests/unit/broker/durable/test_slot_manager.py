@@ -11,8 +11,6 @@ from flockmq import bounds
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_record import WAITS, message_value
-from flockmq.durable.slot import OwnedSlot
-from flockmq.durable.slot_reader import SlotContents
 from flockmq.routing.message_id import ORIGIN_BYTES, node_source
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
@@ -29,9 +27,9 @@ NEVER_RETAINED = 2 << 4
 
 
 async def test_a_home_that_stops_takes_no_letters_any_more(home: Home) -> None:
-    assert not home.residents.letters.is_loading()
+    assert not home.residents.intake.is_loading()
     await home.residents.stop()
-    assert home.residents.letters.is_loading(), "they would find no slot, again and again"
+    assert home.residents.intake.is_loading(), "they would find no slot, again and again"
 
 
 # From home to home.
@@ -90,11 +88,11 @@ async def test_a_fenced_slot_takes_nothing(redis: Redis, home: Home) -> None:
     await home.commit()
     assert done == [False]
     assert home.payloads() == []
-    assert home.residents.letters.is_loading(), "it takes nothing for any slot until its table says whose the slot is"
+    assert home.residents.intake.is_loading(), "it takes nothing for any slot until its table says whose the slot is"
     home.residents.disown(SLOT)
-    assert home.residents.letters.is_loading(), "its loss isn't in the view"
+    assert home.residents.intake.is_loading(), "its loss isn't in the view"
     await home.settle()
-    assert not home.residents.letters.is_loading()
+    assert not home.residents.intake.is_loading()
     assert len(home.residents) == 0
 
 
@@ -126,7 +124,7 @@ async def test_a_slot_that_another_takes_while_it_is_loaded_is_not(
     later.disk.on_fenced(SLOT)
     await later.settle()
     assert not later.residents.has_loaded(SLOT)
-    assert later.residents.letters.is_loading()
+    assert later.residents.intake.is_loading()
 
 
 async def test_a_slot_that_another_took_first_is_not_loaded(redis: Redis) -> None:
@@ -134,7 +132,7 @@ async def test_a_slot_that_another_took_first_is_not_loaded(redis: Redis) -> Non
     earlier = Home(redis, "core-0@1", 1)
     await earlier.own(SLOT)
     assert not earlier.residents.has_loaded(SLOT)
-    assert earlier.residents.letters.is_loading()
+    assert earlier.residents.intake.is_loading()
 
 
 async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_come_back_when_all_are_out(
@@ -214,13 +212,13 @@ async def test_slots_wait_for_Redis(redis: Redis, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_the_view_rises_with_each_slot_that_comes_or_goes(home: Home) -> None:
-    assert home.residents.letters.view() == 1
+    assert home.residents.intake.view() == 1
     home.epoch = 5
     home.residents.own(SLOT + 1)
-    assert (home.residents.letters.epoch(), home.residents.letters.is_loading()) == (1, True)
+    assert (home.residents.intake.epoch(), home.residents.intake.is_loading()) == (1, True)
     home.residents.disown(SLOT + 1)
     await home.settle()
-    letters = home.residents.letters
+    letters = home.residents.intake
     assert (letters.view(), letters.epoch(), letters.is_loading()) == (5, 5, False)
 
 
@@ -244,13 +242,13 @@ async def test_marks_of_a_node_that_is_back_as_another_incarnation_stay(
     subscribed(home)
     message = publish(4, "a/b", "1", qos=1, packet_id=9)
     letters = [SlotMessage(node_source(former), 1, b"", 4, message)]
-    home.residents.letters.take(letters, home.epoch, former, lambda _: None)
+    home.residents.intake.take(letters, home.epoch, former, lambda _: None)
     home.residents.node_gone(former)
     home.nodes.append(later)
     monkeypatch.setattr(bounds, "MARKS_KEPT_S", 0.0)
     home.residents.node_gone(SENDER)
     home.residents.tick()
-    home.residents.letters.take(letters, home.epoch, later, lambda _: None)
+    home.residents.intake.take(letters, home.epoch, later, lambda _: None)
     await home.settle()
     assert home.payloads() == [b"1"]
     assert list(redis.slot(SLOT).marks) == [node_source(later)]
@@ -264,7 +262,7 @@ async def test_of_too_many_nodes_that_are_gone_those_that_went_first_are_forgott
     message = publish(4, "a/b", "1", qos=1, packet_id=9)
     nodes = [f"edge@{number}" for number in range(3)]
     for node in nodes:
-        home.residents.letters.take(
+        home.residents.intake.take(
             [SlotMessage(node_source(node), 1, b"", 4, message)], home.epoch, node, lambda _: None
         )
     for node in nodes:
@@ -309,7 +307,7 @@ async def test_a_session_that_can_not_be_brought_in_holds_up_no_other_and_no_slo
     assert later.residents.has_loaded(SLOT)
     assert later.residents.has_loaded(SLOT + 1)
     assert other in later.residents.sessions.by_id
-    assert not later.residents.letters.is_loading()
+    assert not later.residents.intake.is_loading()
 
 
 async def test_a_slot_whose_taking_fails_is_taken_again(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +325,7 @@ async def test_a_slot_whose_taking_fails_is_taken_again(redis: Redis, monkeypatc
     await home.own(SLOT, SLOT + 1)
     assert home.residents.has_loaded(SLOT)
     assert home.residents.has_loaded(SLOT + 1)
-    assert not home.residents.letters.is_loading()
+    assert not home.residents.intake.is_loading()
 
 
 async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others_come(redis: Redis, home: Home) -> None:
@@ -488,16 +486,16 @@ async def test_what_can_not_be_written_anew_is_tried_again(
 ) -> None:
     monkeypatch.setattr(bounds, "LOG_RETRY_MAX_S", 0.0)
     subscribed(home)
-    write_again = home.residents.holding._write_again
-    tries: list[SlotContents] = []
+    begin_anew = home.disk.begin_anew
+    tries: list[int] = []
 
-    def fails_once(slot: OwnedSlot, taken: SlotContents) -> None:
-        tries.append(taken)
+    def fails_once(slot: int) -> None:
+        tries.append(slot)
         if len(tries) == 1:
             raise RuntimeError("not this time")
-        write_again(slot, taken)
+        begin_anew(slot)
 
-    monkeypatch.setattr(home.residents.holding, "_write_again", fails_once)
+    monkeypatch.setattr(home.disk, "begin_anew", fails_once)
     redis.slots.clear()
     home.disk.on_lost(SLOT)
     await home.settle()

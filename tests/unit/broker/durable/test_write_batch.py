@@ -55,7 +55,7 @@ def test_a_letters_copies_and_its_mark_are_in_one_batch_and_no_more_than_that() 
     changes._slots[7] = slot
     changes.put(7, A, b"q0", bytes(STORE_BATCH_MAX_BYTES - 1000))
     for number in (1, 2):
-        changes.begin_letter(7)
+        changes.begin_message(7)
         changes.put(7, A, b"q%d" % number, bytes(STORE_BATCH_MAX_BYTES))
         changes.put(7, B, b"q%d" % number, bytes(STORE_BATCH_MAX_BYTES))
         changes.mark(7, b"source", b"%d" % number)
@@ -68,7 +68,7 @@ def test_a_letters_copies_and_its_mark_are_in_one_batch_and_no_more_than_that() 
 def test_a_letter_of_very_many_copies_goes_in_several_batches() -> None:
     changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
     changes._slots[7] = slot
-    changes.begin_letter(7)
+    changes.begin_message(7)
     for number in range(2 * STORE_LETTER_MAX_BYTES // STORE_BATCH_MAX_BYTES):
         changes.put(7, b"%d" % number, b"q1", bytes(STORE_BATCH_MAX_BYTES))
     assert len(slot.batches) == 2

@@ -27,7 +27,7 @@ class Residents:
 
     def __init__(self) -> None:
         self.sessions = SimpleNamespace(by_id={})
-        self.holding = SimpleNamespace(slots={}, why_unread=lambda _: "")
+        self.manager = SimpleNamespace(slots={}, why_unread=lambda _: "")
         self.has_loaded = lambda slot: True
 
     def __len__(self) -> int:
@@ -54,10 +54,10 @@ class Site:
         for number, name in enumerate((b"a", b"b", b"c"), start=1):
             if owners == (ME,):
                 registry.register(name, EDGE, number)
-        homes: Any = SimpleNamespace(registry=registry, owner=lambda slot: self.slots.get(slot, ""))
+        homes: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
         residents: Any = Residents()
         clients: Any = SimpleNamespace(by_id={})
-        self.directory = ClientDirectory(cluster, lambda: ME, homes, clients, residents, SYSTEM)
+        self.directory = ClientDirectory(cluster, lambda: ME, homes, registry, clients, residents, SYSTEM)
 
     async def ask(self, node: str, method: str, body: bytes) -> bytes:
         await asyncio.sleep(0)

@@ -23,9 +23,9 @@ from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
+from flockmq.session_rpc.admission import Admission, Anothers, AttachError, Done, OwnerUnreachable, Superseded
 from flockmq.session_rpc.clean_session_wills import will_origin
-from flockmq.session_rpc.client import Admission, Anothers, Answered, AttachError, Done, HomeUnreachable, Superseded
-from flockmq.session_rpc.messages import Opening, Question, is_guest, user_of
+from flockmq.session_rpc.messages import Answered, Opening, Question, is_guest, user_of
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from unit.broker.protocol.harness import Client, Node, Port, publish, without_words
 
@@ -87,7 +87,7 @@ class Admitting(Port):
             SYSTEM,
             SYSTEM_ENTROPY.token_bytes,
         )
-        self.clients.homes = self.fronts.homes = self.home
+        self.clients.homes = self.fronts.owners = self.home
         self.clients.watcher = self
 
     def admit(self, channel: Channel, connect: Connect) -> None:
@@ -169,7 +169,7 @@ def test_a_client_is_admitted_when_its_home_says_so(admitting: Admitting) -> Non
     assert admitting.flushes == 1
 
 
-@pytest.mark.parametrize("error", [Superseded("newer"), HomeUnreachable("away")])
+@pytest.mark.parametrize("error", [Superseded("newer"), OwnerUnreachable("away")])
 def test_a_client_that_its_home_refuses_hears_that_the_server_is_unavailable(
     admitting: Admitting, error: AttachError
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from flockmq.clock import SYSTEM
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.due_wills import DueWills
-from flockmq.durable.proxy_sink import SlotJournal
+from flockmq.durable.journal import SlotJournal
 from flockmq.durable.slot import OwnedSlot
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.mqtt.message import publication
@@ -62,7 +62,7 @@ class Hosted:
                     routes=SimpleNamespace(nodes=self.log.holders, rows_of=table.rows_of), alarms={}
                 ),
             ),
-            "homes": SimpleNamespace(crowd=None, takers=None, floor=None),
+            "homes": SimpleNamespace(congested=None, takers=None, floor=None),
             "filters": SimpleNamespace(exclusive=claims),
             "quotas": SimpleNamespace(usage=None),
             "retaining": SimpleNamespace(caught_up=lambda: None),
@@ -89,7 +89,7 @@ class Hosted:
         self.session = Home().opened()
         self.slot = OwnedSlot(SLOT, 0, "", cast(SlotJournal, self.session.journal), cast(DueWills, SimpleNamespace()))
         self.slot.loaded = True
-        self.hosting.residents.holding.slots[SLOT] = self.slot
+        self.hosting.residents.manager.slots[SLOT] = self.slot
         self.answers: list[int] = []
 
     async def subscribe(self, filter: bytes) -> Subscription:
@@ -234,10 +234,10 @@ async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_h
     if is_held:
         shared.slot.loaded = False
     else:
-        del shared.hosting.residents.holding.slots[SLOT]
+        del shared.hosting.residents.manager.slots[SLOT]
     packet = publication(4, 0, False, b"a/b", b"late", b"").packet
     letter = SlotMessage(b"", 0, b"", 4 | SHARED, SLOT.to_bytes(2, "big") + wrap(GROUP, 0, 2, packet))
-    shared.hosting.residents.letters.take_runs([letter])
+    shared.hosting.residents.intake.take_runs([letter])
     await asyncio.sleep(0.01)
     assert (shared.log.waiting(), shared.row()) == (0, (1, 0))
 
@@ -307,7 +307,7 @@ async def test_the_claim_of_a_filter_that_a_session_came_with_is_tried_until_it_
 ) -> None:
     hosted.version.raised(version)
     session, filter = hosted.session, b"$exclusive/e"
-    hosted.hosting.residents.holding.slots[slot_of(session.client_id)] = hosted.slot
+    hosted.hosting.residents.manager.slots[slot_of(session.client_id)] = hosted.slot
     hosted.hosting.residents.sessions.by_id[session.client_id] = session
     session.add_subscription(Subscription(session, filter, 1))
     hosted.log.rows[b"e"] = {OWNER}

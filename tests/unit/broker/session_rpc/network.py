@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from flockmq.bounds import SLOTS
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client import Admission, Answered, AttachError, Registration
+from flockmq.session_rpc.admission import Admission, AttachError
 from flockmq.session_rpc.client_registry import are_others
-from flockmq.session_rpc.ports import Attach
-from flockmq.session_rpc.server import SWEEP_S, SessionRpcServer
+from flockmq.session_rpc.messages import Answered
+from flockmq.session_rpc.ports import Attach, Registration
+from flockmq.session_rpc.rpc import SWEEP_S, SessionRpc
 
 DELIVERY = "delivery"
 TURNS = 40
@@ -67,7 +68,7 @@ class Clients:
     """The connections of a node. `holds_on`: one that is kicked stays until `let_go`."""
 
     def __init__(self) -> None:
-        self.homes: SessionRpcServer
+        self.homes: SessionRpc
         self.held: dict[bytes, int] = {}
         self.openings: dict[int, messages.Opening | None] = {}
         self.kicked: list[tuple[bytes, int]] = []
@@ -85,7 +86,7 @@ class Clients:
         return True
 
     def let_go(self, client_id: bytes, expiry_s: int = -1, *, with_will: bool = False) -> None:
-        self.homes.detach(client_id, self.held.pop(client_id), expiry_s, with_will=with_will)
+        self.homes.client.detach(client_id, self.held.pop(client_id), expiry_s, with_will=with_will)
 
     def overflow(self, client_id: bytes, token: int) -> None:
         self.overflown.append((client_id, token))
@@ -112,7 +113,7 @@ class Clients:
                 self.held[client_id] = answer.token
                 self.openings[answer.token] = opening
 
-        self.homes.attach(client_id, opening, done)
+        self.homes.client.attach(client_id, opening, done)
         return answers
 
 
@@ -122,7 +123,7 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        self.homes: SessionRpcServer
+        self.homes: SessionRpc
         self.loads_at_once = True
         self.full = False
         self.loaded: set[int] = set()
@@ -155,7 +156,7 @@ class Sessions:
 
     def load(self, slot: int) -> None:
         self.loaded.add(slot)
-        self.homes.loaded(slot)
+        self.homes.server.loaded(slot)
 
     def disown(self, slot: int) -> None:
         self.loaded.discard(slot)
@@ -218,12 +219,12 @@ class Node:
         self.is_core = is_core
         self.member = Member(network, incarnation)
         self.clients = Clients()
-        self.clients.homes = self.homes = SessionRpcServer(self.member, self.member, self.clients)
+        self.clients.homes = self.homes = SessionRpc(self.member, self.member, self.clients)
         self.homes.beat_s, self.homes.sweep_s = 0.0, network.sweep_s
         self.sessions = Sessions()
         self.sessions.homes = self.homes
         if is_core:
-            self.homes.residents = self.sessions
+            self.homes.server.sessions = self.sessions
 
 
 class Network:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import client, messages
-from flockmq.session_rpc.client import Admission, HomeUnreachable, Superseded
+from flockmq.session_rpc.admission import Admission, OwnerUnreachable, Superseded
 from unit.broker.session_rpc.network import Network, Node
 
 ID = b"client"
@@ -27,7 +28,7 @@ class Connected:
         self.token = edge.clients.held[ID]
 
     def ask(self, packet_id: int) -> None:
-        self.edge.homes.ask(ID, self.token, messages.ReceiveQuestion(packet_id), self.answers.append)
+        self.edge.homes.client.ask(ID, self.token, messages.ReceiveQuestion(packet_id), self.answers.append)
 
     def answer(self, node: Node, answer: bytes = b"yes") -> list[int]:
         """Everything that it was asked; returns the packet ids."""
@@ -107,7 +108,7 @@ async def test_subscribes_and_unsubscribes_are_answered_in_their_order_or_put_ag
         messages.SubscribeQuestion([messages.WantedSubscription(b"a", 1)], b""),
     )
     for number, question in enumerate((removes, makes, messages.ReceiveQuestion(7))):
-        edge.homes.ask(ID, connected.token, question, lambda answer, number=number: answers.append((number, answer)))  # type: ignore[misc]
+        edge.homes.client.ask(ID, connected.token, question, partial(lambda *one: answers.append(one), number))
     await network.settle()
     for (_, _, answered), answer in zip(home.sessions.questions[1:], (b"made", b"number"), strict=True):
         answered(answer)
@@ -122,7 +123,7 @@ async def test_subscribes_and_unsubscribes_are_answered_in_their_order_or_put_ag
         answered(answer)
     await network.settle()
     assert answers[1:] == [(0, b"removed"), (1, b"made again")]
-    assert not edge.homes._asking._questions
+    assert not edge.homes.client._questions
 
 
 async def test_questions_say_which_one_they_stand_behind(connected: Connected) -> None:
@@ -224,7 +225,7 @@ async def test_who_is_registered_waits_for_no_core_without_a_link(
 
 
 async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = connected.edge.homes._asking
+    asked = connected.edge.homes.client
     connected.edge.clients.let_go(ID)
     assert len(asked._detached) == 1
     monkeypatch.setattr(client, "DETACHED_KEPT_S", -1.0)
@@ -247,7 +248,7 @@ async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_u
     edge.clients.holds_on = True
     later.clients.connect(ID)
     answers: list[bytes] = []
-    later.homes.ask(b"other", later.clients.held[b"other"], messages.SubscribeQuestion([], b""), answers.append)
+    later.homes.client.ask(b"other", later.clients.held[b"other"], messages.SubscribeQuestion([], b""), answers.append)
     await network.settle()
     former.sessions.questions.clear()
     later.member.choked = True  # registering pauses
@@ -281,13 +282,13 @@ async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
 
 async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connected: Connected) -> None:
     network = connected.network
-    connected.edge.homes.report(ID, connected.token, PAIR)
-    connected.edge.homes.report(ID, connected.token, PAIR * 2)
+    connected.edge.homes.client.report(ID, connected.token, PAIR)
+    connected.edge.homes.client.report(ID, connected.token, PAIR * 2)
     await network.settle()
     reported = [(connected.edge.incarnation, connected.token, PAIR * count) for count in (1, 2)]
     assert connected.former.sessions.reports == reported
     network.cut(connected.former, connected.edge)
-    connected.edge.homes.report(ID, connected.token, PAIR)
+    connected.edge.homes.client.report(ID, connected.token, PAIR)
     connected.edge.clients.owed[connected.token] = PAIR
     await network.settle()
     network.mend(connected.former, connected.edge)
@@ -305,7 +306,7 @@ async def test_a_kick_that_overtakes_the_admission_is_heeded(connected: Connecte
     answers = edge.clients.connect(ID)
     await network.settle()
     token = (1 << 100) + 5
-    connected.former.homes.say(edge.incarnation, messages.KICK, (ID, messages.pack_token(token)))
+    connected.former.homes.notes.say(edge.incarnation, messages.KICK, (ID, messages.pack_token(token)))
     await network.settle()
     network.holds.clear()
     await network.settle()
@@ -318,7 +319,7 @@ async def test_attaches_that_wait_are_bounded(connected: Connected, monkeypatch:
     connected.network.holds.add(messages.ATTACH)
     answers = [connected.edge.clients.connect(b"%d" % number) for number in range(3)]
     assert [len(answer) for answer in answers] == [0, 0, 1]
-    assert isinstance(answers[2][0], HomeUnreachable)
+    assert isinstance(answers[2][0], OwnerUnreachable)
     connected.network.holds.clear()
     await connected.network.settle()
     assert all(isinstance(answer[0], Admission) for answer in answers[:2])
@@ -346,12 +347,12 @@ async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
     answers = edge.clients.connect(b"client")
     await network.settle()
-    edge.homes._beat_once(asyncio.get_running_loop().time())
-    assert [type(answer) for answer in answers] == [HomeUnreachable]
-    assert len(core.homes.registry) == 1
+    edge.homes.beat_once(asyncio.get_running_loop().time())
+    assert [type(answer) for answer in answers] == [OwnerUnreachable]
+    assert len(core.homes.server.registry) == 1
     network.holds.clear()
     await network.settle()
-    assert len(core.homes.registry) == 0
+    assert len(core.homes.server.registry) == 0
 
 
 @pytest.mark.parametrize(("present", "expiry_s"), [(False, 0), (True, -1)])
@@ -364,8 +365,8 @@ async def test_a_session_that_began_for_a_client_that_was_refused_ends_and_one_t
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
     answers = edge.clients.connect(ID, LASTING)
     await network.settle()
-    edge.homes._beat_once(asyncio.get_running_loop().time())
-    assert [type(answer) for answer in answers] == [HomeUnreachable]
+    edge.homes.beat_once(asyncio.get_running_loop().time())
+    assert [type(answer) for answer in answers] == [OwnerUnreachable]
     network.holds.clear()
     await network.settle()
     assert [left[2:] for left in core.sessions.left] == [(expiry_s, False)]

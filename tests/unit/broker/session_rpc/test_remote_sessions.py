@@ -17,7 +17,7 @@ from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.settlement import PUBACK, pair, settled
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client import Answered
+from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from unit.broker.protocol.harness import Client, Node, Port, publish
 
@@ -64,7 +64,7 @@ class AtHome(Port):
         self.fronts = RemoteSessions(
             self.router.turn, self.flush_soon, lambda channel, filter: self.given_up.append(filter), bytes
         )
-        self.fronts.homes = self.homes
+        self.fronts.owners = self.homes
 
     def admit(self, channel: Channel, connect: Connect) -> None:
         assert isinstance(channel.session, LocalSession)

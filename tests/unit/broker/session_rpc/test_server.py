@@ -14,8 +14,8 @@ from flockmq.mqtt.message import Publish, publication
 from flockmq.rlog.retained_authors import author_of
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
+from flockmq.session_rpc.admission import Admission, Anothers, AttachError, OwnerFull, OwnerUnreachable, Superseded
 from flockmq.session_rpc.clean_session_wills import Left, will_origin
-from flockmq.session_rpc.client import Admission, Anothers, AttachError, HomeFull, HomeUnreachable, Superseded
 from flockmq.session_rpc.ports import Attach
 from unit.broker.session_rpc.network import TURNS, Network, Node
 
@@ -97,7 +97,7 @@ async def test_a_session_is_opened_before_its_connection_is_admitted_and_left_wh
 async def test_a_home_hears_which_opening_it_was_that_left(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     token = token_of(await connected(network, edge))
-    edge.homes.detach(ID, token, 7, nonce=LASTING.nonce)
+    edge.homes.client.detach(ID, token, 7, nonce=LASTING.nonce)
     await network.settle()
     assert core.sessions.nonces == [LASTING.nonce]
 
@@ -132,7 +132,7 @@ async def test_a_note_that_is_lost_with_its_link_costs_only_time(network: Networ
     network.mend(core, edge)
     await network.settle()
     assert edge.clients.held == {ID: token_of(answers)}
-    assert len(core.homes.registry) == 1
+    assert len(core.homes.server.registry) == 1
 
 
 async def test_without_a_link_an_attach_waits_for_it(network: Network) -> None:
@@ -152,12 +152,12 @@ async def test_without_a_home_an_attach_ends_in_an_error(network: Network, monke
     network.cut(core, edge)
     answers = edge.clients.connect(ID)
     await network.settle()
-    assert [type(answer) for answer in answers] == [HomeUnreachable]
+    assert [type(answer) for answer in answers] == [OwnerUnreachable]
 
 
 async def test_one_that_is_not_closed_in_time_is_not_waited_for(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
-    core.homes.kick_wait_s = 0.0
+    core.homes.server.kick_wait_s = 0.0
     older = first.clients.connect(ID, LASTING)
     await network.settle()
     first.clients.holds_on = True
@@ -169,7 +169,7 @@ async def test_one_that_is_not_closed_in_time_is_not_waited_for(network: Network
 
 async def test_a_CONNECT_that_is_asked_for_again_waits_in_vain_for_itself_and_has_no_will_due(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    core.homes.kick_wait_s = 0.0
+    core.homes.server.kick_wait_s = 0.0
     edge.clients.holds_on = True
     older = edge.clients.connect(ID, LASTING)
     await network.settle()
@@ -186,16 +186,16 @@ async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_clos
     first.clients.holds_on = True
     second.clients.connect(ID, LASTING)
     await network.settle()
-    [waiting] = core.homes._waiting.values()
-    core.homes._attach_here(second.incarnation, 99, ID, LASTING)
-    [another] = core.homes._waiting.values()
+    [waiting] = core.homes.server._waiting.values()
+    core.homes.server._take_attach(second.incarnation, (99, ID, LASTING))
+    [another] = core.homes.server._waiting.values()
     assert another is not waiting
     assert another.deadline == waiting.deadline
 
 
 async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
-    core.homes.kick_unlinked_s = 0.0
+    core.homes.server.kick_unlinked_s = 0.0
     first.clients.connect(ID)
     await network.settle()
     network.cut(core, first)
@@ -300,7 +300,7 @@ async def test_who_registers_and_goes_before_the_sessions_are_there_is_gone(netw
     later.sessions.load(slot)
     assert later.sessions.resumed == [(ID, edge.incarnation, token, b"")]
     assert later.sessions.left[-1] == (ID, token, -1, False)
-    assert len(later.homes.registry) == 0
+    assert len(later.homes.server.registry) == 0
 
 
 async def test_a_node_that_registers_and_is_purged_before_the_sessions_are_there_holds_nothing(
@@ -316,7 +316,7 @@ async def test_a_node_that_registers_and_is_purged_before_the_sessions_are_there
     await network.lose_node(edge)
     later.sessions.load(slot)
     assert later.sessions.resumed == []
-    assert len(later.homes.registry) == 0
+    assert len(later.homes.server.registry) == 0
 
 
 async def test_what_finds_no_room_before_the_sessions_are_there_is_asked_for_again(
@@ -400,8 +400,8 @@ async def test_who_would_wait_for_a_store_that_is_full_is_refused_and_holds_noth
     core.sessions.full = True
     answers = edge.clients.connect(ID, LASTING)
     await network.settle()
-    assert [type(answer) for answer in answers] == [HomeFull]
-    assert len(core.homes.registry) == 0
+    assert [type(answer) for answer in answers] == [OwnerFull]
+    assert len(core.homes.server.registry) == 0
     core.sessions.full = False
     assert isinstance((await connected(network, edge))[0], Admission)
 
@@ -415,13 +415,13 @@ async def test_attaches_that_wait_at_their_home_for_its_sessions_are_bounded(
     waits = first.clients.connect(b"1", LASTING)
     await network.settle()
     monkeypatch.setattr(bounds, bound, 1)
-    core.homes._attach_here(second.incarnation, 1, b"2", LASTING)
-    assert len(core.homes.registry) == 1
+    core.homes.server._take_attach(second.incarnation, (1, b"2", LASTING))
+    assert len(core.homes.server.registry) == 1
     core.sessions.load(slot_of(b"1"))
     await network.settle()
     assert token_of(waits)
-    core.homes._attach_here(second.incarnation, 2, b"2", LASTING)
-    assert len(core.homes.registry) == 2, "there is room again"
+    core.homes.server._take_attach(second.incarnation, (2, b"2", LASTING))
+    assert len(core.homes.server.registry) == 2, "there is room again"
 
 
 async def test_an_attach_moves_with_its_slot(network: Network) -> None:
@@ -453,20 +453,20 @@ async def test_who_is_gone_while_its_slot_moves_is_gone_there_too(network: Netwo
 
 async def test_deliveries_come_by_the_way_of_their_node(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    core.homes.deliver(core.incarnation, 1, b"here")
-    core.homes.deliver(edge.incarnation, 2, b"there")
+    core.homes.server.deliver(core.incarnation, 1, b"here")
+    core.homes.server.deliver(edge.incarnation, 2, b"there")
     await network.settle()
     assert core.clients.packets == [(core.incarnation, 1, b"here")]
     assert edge.clients.packets == [(core.incarnation, 2, b"there")]
     network.cut(core, edge)
-    core.homes.deliver(edge.incarnation, 2, b"lost")
+    core.homes.server.deliver(edge.incarnation, 2, b"lost")
     await network.settle()
     assert core.sessions.cuts == [edge.incarnation] * 2, "the link, and what found none"
 
 
 async def test_a_session_without_room_has_its_connection_cut_off(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    core.homes.overflow(edge.incarnation, ID, 7)
+    core.homes.server.overflow(edge.incarnation, ID, 7)
     await network.settle()
     assert edge.clients.overflown == [(ID, 7)]
 
@@ -475,15 +475,15 @@ async def test_all_nodes_hear_of_a_crowded_slot_from_its_home(network: Network) 
     core, other, edge = await network.start("core-0", "core-1", "edge-0")
     heard: list[tuple[Node, int, bool]] = []
     for node in (core, other, edge):
-        node.homes.on_crowd = partial(lambda node, slot, is_crowded: heard.append((node, slot, is_crowded)), node)
+        node.homes.client.on_congestion = partial(lambda *one: heard.append(one), node)
     network.move([3], core)
-    core.homes.crowd(3, True)
+    core.homes.server.congested(3, True)
     await network.settle()
     assert sorted(heard, key=lambda one: one[0].incarnation) == [(core, 3, True), (other, 3, True), (edge, 3, True)]
     heard.clear()
     network.cut(core, edge)
-    core.homes.crowd(3, False)
-    other.homes.crowd(3, True)
+    core.homes.server.congested(3, False)
+    other.homes.server.congested(3, True)
     await network.settle()
     network.mend(core, edge)
     await network.settle()
@@ -494,10 +494,10 @@ async def test_all_nodes_hear_from_its_home_who_takes_messages_at_once(network: 
     core, other, edge = await network.start("core-0", "core-1", "edge-0")
     heard: list[tuple[int, bool, list[bytes]]] = []
     for node in (core, other, edge):
-        node.homes.on_takers = lambda *said: heard.append(said)
+        node.homes.client.on_takers = lambda *said: heard.append(said)
     network.move([3], core)
-    core.homes.takers(3, False, [b"a/#"])
-    other.homes.takers(3, True, [])
+    core.homes.server.takers(3, False, [b"a/#"])
+    other.homes.server.takers(3, True, [])
     await network.settle()
     assert heard == [(3, False, [b"a/#"])] * 3, "not of somebody else's slot"
 
@@ -572,7 +572,7 @@ async def test_one_that_can_not_be_registered_holds_up_no_other_and_no_question(
     clients = [ID, *roommates(2)]
     answers = [later.clients.connect(client_id, LASTING) for client_id in clients]
     await network.settle()
-    later.homes.ask(clients[2], token_of(answers[2]), messages.ReceiveQuestion(1), lambda _: None)
+    later.homes.client.ask(clients[2], token_of(answers[2]), messages.ReceiveQuestion(1), lambda _: None)
     fail_for(later, "resume", ID, monkeypatch)
     network.move([slot_of(ID)], later)
     await network.settle()
@@ -601,7 +601,7 @@ async def test_what_a_node_says_that_is_no_member_again_is_forgotten_in_time(net
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
     network.purge(edge)
-    early, clock = core.homes._early, [0.0]
+    early, clock = core.homes.server._early, [0.0]
     early._now = lambda: clock[0]
     edge.homes.rename(edge.incarnation)  # registers all
     await network.settle()
@@ -609,7 +609,7 @@ async def test_what_a_node_says_that_is_no_member_again_is_forgotten_in_time(net
     clock[0] = bounds.EARLY_KEPT_S - 1
     await network.settle()
     clock[0] = bounds.EARLY_KEPT_S + 1
-    early.sweep(core.homes._is_heard, core.homes.is_linked)
+    early.sweep(core.homes.server._is_heard, core.homes.server.is_linked)
     assert len(early) == 0
     core.sessions.resumed.clear()
     network.members.add(edge.incarnation)
@@ -624,7 +624,7 @@ async def test_what_a_node_said_before_it_was_heard_comes_before_what_it_says_si
     token = token_of(await connected(network, edge))
     network.purge(edge)
     for pairs in (b"before", b"since"):
-        core.homes._register_here(edge.incarnation, ID, messages.pack_token(token), LASTING, pairs)
+        core.homes.server._take_register(edge.incarnation, (ID, messages.pack_token(token), LASTING, pairs))
         network.members.add(edge.incarnation)
     await network.settle()
     assert [pairs for _, _, _, pairs in core.sessions.resumed] == [b"before", b"since"]
@@ -634,15 +634,15 @@ async def test_what_was_said_of_a_slot_long_before_its_row_came_is_asked_for_aga
     """The core was cut off from Redis, so it didn't see its own slots."""
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
-    slot, early, clock = slot_of(ID), core.homes._early, [0.0]
-    core.homes._slot_moved(slot, "core-1@1")
+    slot, early, clock = slot_of(ID), core.homes.server._early, [0.0]
+    core.homes.slot_moved(slot, "core-1@1")
     early._now = lambda: clock[0]
     edge.homes.rename(edge.incarnation)  # registers all
     await network.settle()
     clock[0] = bounds.EARLY_KEPT_S + 1
-    early.sweep(core.homes._is_heard, core.homes.is_linked)
+    early.sweep(core.homes.server._is_heard, core.homes.server.is_linked)
     assert (len(early), core.sessions.resumed) == (0, [])
-    core.homes._slot_moved(slot, core.incarnation)
+    core.homes.slot_moved(slot, core.incarnation)
     await network.settle()
     assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
 
@@ -655,11 +655,11 @@ async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_
     network.rename(core, "core-0@2")
     core.homes.rename(core.incarnation)
     network.slots[slot] = core.incarnation
-    edge.homes._slot_moved(slot, core.incarnation)  # the core's own table is behind
+    edge.homes.slot_moved(slot, core.incarnation)  # the core's own table is behind
     await network.settle()
     assert core.sessions.resumed == [], "by sessions of its former incarnation"
     for owner in ("core-1@1", core.incarnation):
-        core.homes._slot_moved(slot, owner)
+        core.homes.slot_moved(slot, owner)
     await network.settle()
     assert core.sessions.resumed == [(ID, edge.incarnation, token, b"")]
 
@@ -667,7 +667,7 @@ async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_
 async def test_of_a_slot_that_was_taken_again_every_node_says_what_it_has(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
-    core.homes.retaken(slot_of(ID))
+    core.homes.server.retaken(slot_of(ID))
     await network.settle()
     assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
 
@@ -696,9 +696,9 @@ async def test_who_finds_no_room_at_slots_that_are_there_is_asked_when_it_is_a_m
 async def test_who_is_missed_and_loses_its_link_is_not_asked(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says all again by itself."""
     core, edge = await registered_in_vain(network, monkeypatch)
-    assert core.homes._early.missed_slots() == [slot_of(ID)]
+    assert core.homes.server._early.missed_slots() == [slot_of(ID)]
     network.cut(core, edge)
-    assert core.homes._early.missed_slots() == []
+    assert core.homes.server._early.missed_slots() == []
 
 
 async def test_who_leaves_before_its_node_is_a_member_is_not_there_when_it_is(network: Network) -> None:
@@ -720,20 +720,20 @@ async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: py
     network.sweep_s = 0.0
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
-    sweeps, failures = core.homes._early.sweep, [RuntimeError("once")]
+    sweeps, failures = core.homes.server._early.sweep, [RuntimeError("once")]
 
     def fails_once(*args: Any) -> None:
         if failures:
             raise failures.pop()
         sweeps(*args)
 
-    monkeypatch.setattr(core.homes._early, "sweep", fails_once)
+    monkeypatch.setattr(core.homes.server._early, "sweep", fails_once)
     await network.settle()
     assert not failures
     await network.lose_node(edge)
     for _ in range(2 * bounds.SLOTS // TURNS):
         await network.settle()
-    assert len(core.homes.registry) == 0
+    assert len(core.homes.server.registry) == 0
 
 
 async def test_who_left_before_a_slot_is_loaded_left_before_its_client_is_back(network: Network) -> None:
@@ -779,7 +779,7 @@ GUEST = messages.Opening(4, True, 0, 32, 0, "default", b"a nonce!", WILL)
 
 def published(core: Node) -> list[Publish]:
     wills: list[Publish] = []
-    core.homes.on_will = lambda left: wills.append(left.will.message)
+    core.homes.server.on_will = lambda left: wills.append(left.will.message)
     return wills
 
 
@@ -802,13 +802,13 @@ async def test_a_home_publishes_the_will_of_a_session_that_died_with_its_node(ne
     ((topic, payload, origin, author),) = [(one.topic, one.payload(), one.origin, one.author) for one in wills]
     assert (topic, payload) == (b"w", b"gone")
     assert (origin, author) == (will_origin(GUEST.nonce), author_of(ID, token, is_will=True))
-    assert (len(core.homes.guests), core.homes.guests.waiting_bytes) == (0, 0)
+    assert (len(core.homes.server.wills), core.homes.server.wills.waiting_bytes) == (0, 0)
 
 
 async def test_a_home_says_of_whom_a_will_is_and_why_it_may_be(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     lefts: list[Left] = []
-    core.homes.on_will = lefts.append
+    core.homes.server.on_will = lefts.append
     row = msgspec.structs.replace(WILL, warrant=b"why")
     await guest(network, edge, msgspec.structs.replace(GUEST, will=row, user=b"jo"))
     network.purge(edge)
@@ -834,7 +834,7 @@ async def test_nodes_tell_the_next_home_which_wills_there_are(network: Network) 
     heir = second if home is first else first
     network.move([slot_of(ID)], heir)
     await network.settle()
-    assert (len(home.homes.guests), len(heir.homes.guests)) == (0, 1)
+    assert (len(home.homes.server.wills), len(heir.homes.server.wills)) == (0, 1)
     wills = published(heir)
     network.purge(edge)
     await network.settle()
@@ -843,7 +843,7 @@ async def test_nodes_tell_the_next_home_which_wills_there_are(network: Network) 
 
 async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for_in_vain(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
-    core.homes.kick_wait_s = 0.0
+    core.homes.server.kick_wait_s = 0.0
     wills = published(core)
     await guest(network, first)
     first.clients.holds_on = True
@@ -855,7 +855,7 @@ async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for
 
 async def test_a_clean_CONNECT_that_is_asked_for_again_has_no_will_due(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    core.homes.kick_wait_s = 0.0
+    core.homes.server.kick_wait_s = 0.0
     wills = published(core)
     await guest(network, edge)
     edge.clients.holds_on = True
@@ -870,16 +870,16 @@ async def test_homes_are_told_of_wills_when_all_nodes_know_that_they_keep_them(n
     answers = edge.clients.connect(ID)
     await network.settle()
     edge.clients.openings[token_of(answers)] = GUEST
-    edge.homes.register_wills()
+    edge.homes.client.register_wills()
     await network.settle()
-    assert len(core.homes.guests) == 1
+    assert len(core.homes.server.wills) == 1
 
 
 async def test_wills_that_find_no_room_are_counted(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "HOME_WILLS_MAX", 0)
     core, edge = await network.start("core-0", "edge-0")
     await guest(network, edge)
-    assert (len(core.homes.guests), core.homes.guests.dropped) == (0, 1)
+    assert (len(core.homes.server.wills), core.homes.server.wills.dropped) == (0, 1)
 
 
 def owned(user: bytes, *, lasts: bool) -> messages.Opening:

@@ -1,0 +1,83 @@
+"""Whether a connection gets its session: whose the client id is, what Redis has room for, what its user may have.
+
+What always holds: who is refused changed nothing. Who comes back to a session gets in as long as possible: what its
+client acknowledges makes room.
+"""
+
+from __future__ import annotations
+
+from flockmq.durable.ports import HostPort
+from flockmq.durable.session import DurableSession
+from flockmq.durable.session_store import SessionStore
+from flockmq.durable.slot_manager import SlotManager
+from flockmq.quotas import ONE_SESSION, Usage
+from flockmq.routing.slots import slot_of
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.client_registry import are_others
+from flockmq.session_rpc.ports import Attach
+
+
+class AttachLimits:
+    """One per core."""
+
+    def __init__(self, host: HostPort, manager: SlotManager, store: SessionStore) -> None:
+        self._host = host
+        self._manager = manager
+        self._sessions = manager.sessions
+        self._store = store
+
+    def status(self, attach: Attach) -> int:
+        """ADMITTED, or why not: ANOTHERS, FULL, OVER_QUOTA."""
+        if self.is_anothers(attach.client_id, attach.user):
+            return messages.ANOTHERS
+        if not self._has_room(attach):
+            return messages.FULL
+        return messages.ADMITTED if self._has_quota(attach) else messages.OVER_QUOTA
+
+    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
+        session = self._sessions.find(client_id)
+        return isinstance(session, DurableSession) and are_others(user, session.user)
+
+    def _has_room(self, attach: Attach) -> bool:
+        """Redis has room for what is put at the least. A client whose session can't be read gets no other in its place,
+        but may end it.
+        """
+        client_id, opening = attach.client_id, attach.opening
+        number = slot_of(client_id)
+        slot = self._manager.slots.get(number)
+        if slot is not None and client_id in slot.unread:
+            ends_it = opening is None or opening.clean_start
+            if not ends_it or not slot.may_drop_unread(client_id, attach.user):
+                return False
+        if opening is None:
+            return True
+        if client_id in self._sessions.by_id and not opening.clean_start:
+            return not self._store.is_backed_up(number)
+        return not opening.expiry_s or not self._store.is_short(number)
+
+    def _has_quota(self, attach: Attach) -> bool:
+        """A user's quota bounds what begins, and what grows: who comes back with no more gets in."""
+        client_id, opening = attach.client_id, attach.opening
+        if opening is None:
+            return True
+        usage = self._host.usage(attach.user)
+        if usage is None:
+            return True
+        known = self._sessions.by_id.get(client_id)
+        will_bytes = 0 if opening.will is None else len(opening.will.packet)
+        if isinstance(known, DurableSession):
+            former = known.meta.will
+            more_bytes = will_bytes - (0 if former is None else len(former.message.packet))
+        elif not opening.expiry_s:
+            return True
+        elif not usage.may_begin():
+            return False
+        else:
+            more_bytes = len(client_id) + will_bytes
+        return more_bytes <= 0 or usage.may_queue(more_bytes, is_away=False)
+
+    def must_be_told(self, attach: Attach) -> Usage | None:
+        """The usage that other nodes must hear of before this session begins; None: they needn't."""
+        begins = attach.opening is not None and attach.opening.expiry_s and attach.client_id not in self._sessions.by_id
+        usage = self._host.usage(attach.user) if begins else None
+        return usage if usage is not None and usage.must_wait(ONE_SESSION) else None

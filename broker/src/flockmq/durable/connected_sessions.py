@@ -1,0 +1,122 @@
+"""Which sessions here have a connection, by its token, and the nodes of those connections.
+
+What always holds: a connection whose deliveries may be lost gets nothing more before it gets all of it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from flockmq import bounds
+from flockmq.durable.ports import HostPort
+from flockmq.durable.proxy_sink import ProxyNode, ProxySink
+from flockmq.durable.session import DurableSession
+from flockmq.durable.slot_congestion import SlotCongestion
+from flockmq.durable.slot_manager import SlotManager
+from flockmq.durable.time_slices import TimeSlices
+from flockmq.session_rpc.ports import ProxyPort
+
+
+class ConnectedSessions:
+    """One per core."""
+
+    def __init__(self, host: HostPort, proxies: ProxyPort, manager: SlotManager, slices: TimeSlices) -> None:
+        self.congestion = SlotCongestion(self._session_at, proxies.congested)
+        self.behind_s: float = bounds.HOME_BEHIND_S  # tests shorten it: what is compiled has constants built in
+        self._host = host
+        self._proxies = proxies
+        self._manager = manager
+        self._slices = slices
+        self._sessions: dict[int, DurableSession] = {}
+        """By token."""
+        self._nodes: dict[str, ProxyNode] = {}
+        """Those with session proxies here."""
+        self._cut: set[str] = set()
+        """Nodes to which everything goes again soon."""
+
+    def sink(
+        self, version: int, incarnation: str, client_id: bytes, token: int, on_overflow: Callable[[ProxySink], None]
+    ) -> ProxySink:
+        """The way to a connection's session proxy."""
+        node = self._nodes.setdefault(incarnation, ProxyNode(incarnation))
+        router, deliver, on_flow = self._manager.router, self._proxies.deliver, self.congestion.flow_changed
+        return ProxySink(router, version, deliver, on_overflow, on_flow, node, client_id, token)
+
+    def attach(self, session: DurableSession, token: int) -> ProxySink:
+        """Its connection has the token."""
+        sink = session.sink
+        assert isinstance(sink, ProxySink)
+        self._sessions[token] = session
+        sink.node.tokens[token] = None
+        return sink
+
+    def detach(self, session: DurableSession) -> None:
+        sink = session.sink
+        if isinstance(sink, ProxySink):
+            self._sessions.pop(sink.token, None)
+            sink.node.tokens.pop(sink.token, None)
+            self.congestion.gone(sink)
+
+    def of(self, token: int) -> DurableSession | None:
+        """The session of a connection."""
+        return self._sessions.get(token)
+
+    def running(self, token: int) -> DurableSession | None:
+        """The session of a connection, while it runs here."""
+        session = self._sessions.get(token)
+        return session if session is not None and self._manager.holds(session) else None
+
+    def _session_at(self, sink: ProxySink) -> DurableSession | None:
+        session = self._sessions.get(sink.token)
+        return session if session is not None and session.sink is sink else None
+
+    def cut(self, incarnation: str) -> None:
+        """What was sent to a node may not have come: send nothing more there before all of it is sent again.
+
+        The node's session proxies say themselves that they are there when they find a link lost. But they may find it
+        before this core does, and then were sent everything by a link that was taken for good.
+        """
+        node = self._nodes.get(incarnation)
+        if node is not None:
+            node.cuts += 1
+            self._send_again_later(incarnation)
+
+    def _send_again_later(self, incarnation: str) -> None:
+        if incarnation not in self._cut:
+            self._cut.add(incarnation)
+            asyncio.get_running_loop().call_later(self.behind_s, self._send_again_to, incarnation)
+
+    def _send_again_to(self, incarnation: str) -> None:
+        self._cut.discard(incarnation)
+        node = self._nodes.get(incarnation)
+        if node is None or not node.tokens:
+            return
+        if self._proxies.is_linked(incarnation):
+            sessions = [self._sessions[token] for token in node.tokens]
+            self._slices.add(partial(self._send_again, session) for session in sessions)
+        else:
+            self._send_again_later(incarnation)
+
+    def _send_again(self, session: DurableSession) -> None:
+        sink = session.sink
+        if not isinstance(sink, ProxySink) or not sink.is_told:
+            return  # when it is admitted it gets all of it
+        if sink.cuts != sink.node.cuts and self._manager.holds(session):
+            self._manager.now()
+            sink.cuts = sink.node.cuts
+            session.send_again()
+            self._host.flush_soon()
+
+    def node_gone(self, incarnation: str, leave: Callable[[bytes, int], None]) -> None:
+        """Each of its sessions leaves: (client id, token)."""
+        node = self._nodes.pop(incarnation, None)
+        if node is not None:
+            self._slices.add(self._leave_all(node, leave))
+
+    def _leave_all(self, node: ProxyNode, leave: Callable[[bytes, int], None]) -> Iterator[Callable[[], None]]:
+        while node.tokens:
+            token, _ = node.tokens.popitem()
+            if (session := self._sessions.get(token)) is not None:
+                yield partial(leave, session.client_id, token)

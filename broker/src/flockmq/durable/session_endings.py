@@ -1,0 +1,70 @@
+"""What follows when a session ends, or a part of it: a will, a subscription, what waited by it.
+
+What always holds: what a session leaves to other nodes is sent when its end in the session is committed. Else the
+slot's next owner finds it in the session, and sends it again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from flockmq.delivery.commit_barriers import if_durable
+from flockmq.durable.ports import HostPort
+from flockmq.durable.router import DurableRouter
+from flockmq.durable.session import DurableSession
+from flockmq.durable.session_store import SessionStore
+from flockmq.durable.session_table import SessionEnds, SessionTable
+from flockmq.durable.slot import OwnedSlot
+from flockmq.mqtt.message import StoredMessage, Will
+from flockmq.mqtt.reason import Reason
+from flockmq.session.local_session import LocalSession
+from flockmq.session.revoked import drop_waiting
+from flockmq.session_rpc.clean_session_wills import Left
+
+
+class SessionEndings(SessionEnds):
+    """`slots` are those that this core owns."""
+
+    def __init__(self, host: HostPort, store: SessionStore, router: DurableRouter, slots: dict[int, OwnedSlot]) -> None:
+        self._host = host
+        self._store = store
+        self._router = router
+        self._slots = slots
+
+    def publish(self, will: Will, session: LocalSession) -> None:
+        assert isinstance(session, DurableSession)
+        slot = self._slots.get(session.journal.slot)
+        if slot is not None and slot.runs(session):
+            will.message.origin = session.will_origin()
+            slot.wills.publish(Left(session.client_id, session.user, will), self._router.now_s)
+
+    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
+        assert isinstance(session, DurableSession)
+        slot = session.journal.slot
+        unrouted = partial(self._host.unrouted_slot, slot, session.client_id, filters)
+        self._store.barrier(slot, partial(if_durable, unrouted))
+
+    def session_ended(self, session: LocalSession) -> None:
+        assert isinstance(session, DurableSession)
+        slot = self._slots.get(session.journal.slot)
+        if slot is not None:
+            slot.clients.pop(session.client_id, None)
+        self._redispatch(session, session.unacknowledged_shared())
+        self._host.session_ended(session)
+
+    def revoke(self, sessions: SessionTable, session: DurableSession, filters: list[bytes]) -> list[int]:
+        """End these subscriptions, and drop what waits by them alone. That is dropped first: it couldn't be judged once
+        they are gone. Returns the reason codes of UNSUBACK.
+        """
+        dropped, left = drop_waiting(session, filters)
+        self._router.counters.dropped_revoked += dropped
+        reasons = sessions.unsubscribe(session, filters)
+        self._router.counters.subscriptions_revoked += reasons.count(Reason.SUCCESS)
+        self._redispatch(session, left)
+        return reasons
+
+    def _redispatch(self, session: DurableSession, left: list[StoredMessage]) -> None:
+        """Give messages of shared subscriptions to other members, behind what was put for the session in this turn."""
+        if left:
+            redispatch = partial(if_durable, partial(self._router.shared.redispatch, left))
+            self._host.soon(partial(session.journal.barrier, redispatch))

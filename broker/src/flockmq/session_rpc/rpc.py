@@ -1,0 +1,101 @@
+"""Both sides of a node's talk of clients and sessions, put together: started, stopped, told of changes and of time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from flockmq import tasks
+from flockmq.session_rpc.client import SessionRpcClient
+from flockmq.session_rpc.notes import Notes
+from flockmq.session_rpc.ports import ClientConnections, ClusterPort, PacketsPort
+from flockmq.session_rpc.server import SessionRpcServer
+
+log: Final = logging.getLogger(__name__)
+
+BEAT_S: Final = 0.1
+SWEEP_S: Final = 1.0
+
+
+class SessionRpc:
+    """`start` it with the cluster, before clients come."""
+
+    def __init__(self, cluster: ClusterPort, packets: PacketsPort, clients: ClientConnections) -> None:
+        self.notes = Notes(cluster, packets)
+        self.client = SessionRpcClient(self.notes, clients)
+        self.server = SessionRpcServer(self.notes, cluster)
+        self.beat_s = BEAT_S
+        self.sweep_s = SWEEP_S
+        self._cluster = cluster
+        self._packets = packets
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        cluster = self._cluster
+        self.client.start()
+        self.server.start()
+        self._packets.on_came = self.client.hear_deliveries
+        cluster.on_node_gone += [self.notes.outbox.forget, self.server.node_gone]
+        cluster.on_slot.append(self.slot_moved)
+        cluster.on_core_linked.append(self._core_linked)
+        cluster.on_link_lost.append(self.server.link_lost)
+        for slot, owner in cluster.slots.items():
+            self.slot_moved(slot, owner)
+        self._tasks = [
+            tasks.vital(self._beat(), "home-beat"),
+            tasks.vital(self.server.mourn(), "home-mourn"),
+            tasks.vital(self._sweep(), "home-sweep"),
+        ]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.client.stop()
+        self.notes.outbox.stop()
+
+    def rename(self, me: str) -> None:
+        """This node is another incarnation: no slot is its own, and every owner is told anew who is connected here. Its
+        table may say for a while that the former one has slots, when others know already that they are this one's: what
+        they say of those waits for the table.
+        """
+        self.notes.me = me
+        self.server.let_go_of_all()
+        self.client.slots_moved(self._cluster.slots.keys())
+
+    def dropped(self) -> tuple[tuple[str, int], ...]:
+        """Notes that found no room, and why: they are said again when there is."""
+        return ("unloaded", self.server.dropped), ("unlinked", self.notes.outbox.dropped)
+
+    def slot_moved(self, slot: int, owner: str) -> None:
+        self.server.slot_moved(slot, owner)
+        if owner:
+            self.client.slots_moved([slot])
+
+    def _core_linked(self, incarnation: str) -> None:
+        """What was said before the link was lost may never have come."""
+        slots = [slot for slot, owner in self._cluster.slots.items() if owner == incarnation]
+        self.client.core_linked(incarnation, slots)
+        self.notes.outbox.schedule()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.beat_s)
+            try:
+                self.beat_once(asyncio.get_running_loop().time())
+            except Exception:
+                log.exception("a beat of the owners of client ids failed")
+
+    def beat_once(self, now: float) -> None:
+        self.notes.outbox.schedule()
+        self.client.beat(now)
+        self.server.beat(now)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self.sweep_s)
+            try:
+                await self.server.sweep()
+            except Exception:
+                log.exception("what purged nodes held could not be freed; it is tried again")
