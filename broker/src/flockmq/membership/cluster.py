@@ -50,11 +50,12 @@ from flockmq.membership.readiness import Readiness
 from flockmq.membership.replicant_balance import ReplicantBalance
 from flockmq.membership.staleness import Staleness
 from flockmq.membership.term_ballot import TermBallot
+from flockmq.membership.version_table import VersionTable
 from flockmq.membership.views import ClusterSettings, LocalStatus, MemberView, member_views
 from flockmq.redis.link import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.row_dict import RowDict
-from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS, NodeInfo, Raised
+from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS, NodeInfo
 
 log: Final = logging.getLogger(__name__)
 
@@ -82,7 +83,6 @@ class Cluster:
         self.core_port = LogClient(self._choose_core)
         self.nodes_table = Members(self._node_put, self._node_deleted)
         self.slots: RowDict[int, str] = RowDict(self._slot_put, self._slot_deleted)
-        self._versions: RowDict[str, Raised] = RowDict(self._version_put, _ignore)
         self.link_port = 0
 
         self.local_status: Callable[[], LocalStatus] = LocalStatus
@@ -118,26 +118,26 @@ class Cluster:
         self.events = EventRelay(self._choose_core, clock.monotonic)
         is_settled = self.fencing.is_settled if self.is_core else None
         self.freshness = Staleness(self.mesh, is_settled, settings.max_stale_s)
-        self.fencing.doubts = self.freshness.doubts
         self.fitness = Readiness()
         self._balance = ReplicantBalance(self._who, self.mesh, self.beats)
-        self.beats.look = self._look
-        self.beats.stale = lambda: self.freshness.is_stale
-        self.beats.writes_through = self._writes_through
-        self.beats.replicants = self._balance.replicants
-        self.handlers.controls[frames.Heartbeat] = self.beats.heard
-        self.handlers.notes.update(
-            {
-                event_streams.NOTE: self.events.came,
-                staleness.NOTE: self._heads_came,
-                replicant_balance.NOTE: self._move_came,
-            }
-        )
         self._rlog: Rlog | None = None
         self._duties: LeaderDuties | None = None
         self._running: asyncio.Task[None] | None = None
         self._relays = False
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._introduce()
+
+    def _introduce(self) -> None:
+        """The parts to one another, and to the links."""
+        self.fencing.doubts = self.freshness.doubts
+        self.beats.look = self._look
+        self.beats.stale = lambda: self.freshness.is_stale
+        self.beats.writes_through = self._writes_through
+        self.beats.replicants = self._balance.replicants
+        self.handlers.controls[frames.Heartbeat] = self.beats.heard
+        self.handlers.notes[event_streams.NOTE] = self.events.came
+        self.handlers.notes[staleness.NOTE] = self._heads_came
+        self.handlers.notes[replicant_balance.NOTE] = self._move_came
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class Cluster:
         self.beats.count_cores = self.fencing.count_cores
         rlog.on_change(NODES.name, self.nodes_table)
         rlog.on_change(SLOTS.name, self.slots)
-        rlog.on_change(VERSIONS.name, self._versions)
+        rlog.on_change(VERSIONS.name, VersionTable(self.version, self.mesh).rows)
         if rlog.core is not None:
             LogServer(rlog.core, rlog, self.beats, self.version.gate(2)).listen(self.handlers)
             rollout = Rollout(self.version.newest, self.settings.version_settle_s)
@@ -397,20 +397,6 @@ class Cluster:
     def _slot_put(self, slot: int, owner: str) -> None:
         for callback in self.on_slot:
             callback(slot, owner)
-
-    def _version_put(self, _: str, raised: Raised) -> None:
-        if raised.version > self.version.newest:
-            log.error(
-                "the cluster is at version %d, and this node's release speaks %d at most: upgrade this node",
-                raised.version,
-                self.version.newest,
-            )
-        elif raised.version > self.version.current:
-            log.info("the cluster is at version %d: all nodes speak it", raised.version)
-        self.version.raised(raised.version)
-        for link in self.mesh.links():
-            if link.speaks < raised.version:
-                link.close(f"it speaks version {link.speaks} at most, and the cluster is at {raised.version}")
 
     def _slot_deleted(self, slot: int) -> None:
         self._slot_put(slot, "")

@@ -17,7 +17,7 @@ from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.reachability import new_incarnation
 from flockmq.membership.views import ClusterSettings
-from flockmq.rlog.shards import NodeInfo, Raised
+from flockmq.rlog.shards import NodeInfo
 
 
 @pytest.fixture
@@ -193,21 +193,3 @@ async def test_a_link_is_idle_where_no_other_to_that_node_is_used() -> None:
     cluster.beats._beat(now, stood_still=False)
     for link in (unused, used):
         closed(link).assert_called_once_with("it was idle")
-
-
-async def test_a_raise_ends_links_to_nodes_that_it_leaves_behind(cluster: Cluster) -> None:
-    (old,) = links_to(new_incarnation("b"), "", role="replicant")
-    (new,) = links_to(new_incarnation("c"), "", role="replicant")
-    old.speaks, new.speaks = 1, 2
-    for link in (old, new):
-        cluster.link_up(link)
-    cluster._versions.put("cluster", Raised(2), None)
-    assert cluster.version.at_least(2)
-    closed(old).assert_called_once()
-    closed(new).assert_not_called()
-
-
-async def test_a_raise_beyond_what_this_node_speaks_is_told(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    cluster._versions.put("cluster", Raised(cluster.version.newest + 1), None)
-    assert not cluster.version.at_least(2)
-    assert "upgrade this node" in caplog.text
