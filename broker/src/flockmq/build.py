@@ -16,7 +16,7 @@ HOT_MODULES: Final = (
     *("mqtt/*.py", "routing/*.py", "session/*.py", "protocol/*.py", "transport/*.py"),
     *("rlog/change.py", "rlog/route_table.py", "rlog/table.py", "rlog/table_spec.py"),
     *("delivery/batch_queue.py", "delivery/commit_barriers.py", "delivery/deduplicator.py"),
-    *("delivery/slot_message.py", "delivery/slot_sender.py"),
+    *("delivery/link_gauge.py", "delivery/slot_leases.py", "delivery/slot_message.py", "delivery/slot_sender.py"),
     *("durable/attach_limits.py", "durable/commit_queue.py", "durable/connected_sessions.py"),
     *("durable/journal.py", "durable/message_intake.py", "durable/pending_writes.py"),
     *("durable/proxy_sink.py", "durable/router.py", "durable/session.py", "durable/session_record.py"),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from flockmq import bounds
+from flockmq.delivery.link_gauge import is_congested
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 
@@ -112,7 +113,7 @@ class BatchQueue(Sink):
         turn: list[Sink],
         core: str,
         epoch: int,
-        on_flow: Callable[[BatchQueue], None],
+        on_flow: Callable[[Sink], None],
         now_s: Callable[[], float],
         last_number: int = 0,
     ) -> None:
@@ -280,10 +281,7 @@ class BatchQueue(Sink):
         """Does it flow?"""
         waits_bytes = 0 if self.carrier is None else self.carrier.data_bytes
         fill = max(self.size_bytes / bounds.COURIER_LANE_MAX_BYTES, self.messages / bounds.COURIER_LANE_MAX_MESSAGES)
-        if self.flow == FLOWING:
-            if waits_bytes > bounds.PEER_BLOCKED_BYTES or fill > 0.5:
-                self.flow = CONGESTED
-                self._on_flow(self)
-        elif waits_bytes < bounds.PEER_DRAINED_BYTES and fill < 0.25:
-            self.flow = FLOWING
+        flow = CONGESTED if is_congested(self.flow != FLOWING, waits_bytes, fill) else FLOWING
+        if flow != self.flow:
+            self.flow = flow
             self._on_flow(self)

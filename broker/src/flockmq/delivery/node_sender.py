@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.delivery.frames import forward_header, numbered_header
+from flockmq.delivery.link_gauge import is_congested
 from flockmq.routing.message_id import process_of
 from flockmq.routing.shared_items import SHARED
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
@@ -165,7 +166,7 @@ class NodeSender(NodeTarget):
             return
         if self.out_bytes:
             self._send_runs(self.link)
-        if self.link.data_bytes > bounds.PEER_BLOCKED_BYTES and self.flow == FLOWING:
+        if self.flow == FLOWING and is_congested(False, self.link.data_bytes):
             self.flow = CONGESTED
 
     # --- the link ---------------------------------------------------------------------------------------------------
@@ -193,7 +194,7 @@ class NodeSender(NodeTarget):
 
     def room(self) -> None:
         """The link wrote what waited."""
-        if self.flow != FLOWING and (self.link is None or self.link.data_bytes < bounds.PEER_DRAINED_BYTES):
+        if self.flow != FLOWING and (self.link is None or not is_congested(True, self.link.data_bytes)):
             self.flow = FLOWING
             if self.on_drained is not None:
                 self.on_drained(self)

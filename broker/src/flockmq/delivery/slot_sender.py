@@ -36,36 +36,15 @@ from typing import Final, cast
 
 from flockmq import bounds
 from flockmq.delivery.batch_queue import LETTER_BYTES, BatchQueue, Carrier, Posted
+from flockmq.delivery.slot_leases import SlotLeases
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.mqtt.message import NO_EXPIRY, Publish
-from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.message_id import node_source, number_of, source_of
-from flockmq.routing.sink import CONGESTED, FLOWING, Sink
+from flockmq.routing.sink import FLOWING, Sink
 from flockmq.routing.slots import grows_old, slot_of
 from flockmq.routing.targets import SlotDispatcher, SlotSet
 
 PARKED: Final = ""
-
-
-class Crowd(Sink):
-    """A slot in which more waits for a session than that takes, until its home was silent for too long."""
-
-    def __init__(self, turn: list[Sink], until_s: float) -> None:
-        super().__init__(turn, 5)
-        self.flow = CONGESTED
-        self.until_s = until_s
-
-
-class SlotTakers:
-    """What a slot's home said while Redis is short of memory: `waits` has the filters of sessions for which a message
-    would wait there; `members_take`: it would for none of a shared subscription."""
-
-    def __init__(self, until_s: float, members_take: bool, filters: list[bytes]) -> None:
-        self.until_s = until_s
-        self.members_take = members_take
-        self.waits = FilterIndex()
-        for filter in filters:
-            self.waits.add(filter, True)
 
 
 class SlotSender(SlotDispatcher):
@@ -93,8 +72,7 @@ class SlotSender(SlotDispatcher):
         self._on_congested = on_congested
         self._now_s = now_s
         self._lanes: dict[str, BatchQueue] = {}
-        self._crowds: dict[int, Crowd] = {}
-        self._takers: dict[int, SlotTakers] = {}
+        self.leases: Final = SlotLeases(turn, self._flow_changed, now_s)
         self._owners = [PARKED] * bounds.SLOTS
         self._views = 0
         self._last_number = 0
@@ -113,7 +91,7 @@ class SlotSender(SlotDispatcher):
             lane.post_run(run)
 
     def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
-        if self.is_short and not self._may_put(slots.numbers, message.topic, can_be_refused):
+        if self.is_short and not self.leases.may_put(slots.numbers, message.topic, can_be_refused):
             self.refused += 1
             return False
         return self._have_room(slots, message)
@@ -146,14 +124,6 @@ class SlotSender(SlotDispatcher):
             lane.post(letter)
         return 1
 
-    def _may_put(self, slots: list[int], topic: bytes, can_be_refused: bool) -> bool:
-        """Their homes say who would have it wait. One that says nothing may have no memory left."""
-        for slot in slots:
-            takers = self._takers.get(slot)
-            if takers is None or (can_be_refused and takers.waits.match(topic)):
-                return False
-        return True
-
     def _next_number(self) -> int:
         self._last_number += 1
         return self._last_number
@@ -164,14 +134,15 @@ class SlotSender(SlotDispatcher):
 
     def slow_lanes(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
         slow: list[Sink] = [lane for lane in self._lanes_of(slots) if lane.flow != FLOWING]
-        if self._crowds:
+        congested = self.leases.congested
+        if congested:
             own = slot_of(publisher)
-            slow += [self._crowds[slot] for slot in slots.numbers if slot in self._crowds and slot != own]
+            slow += [congested[slot] for slot in slots.numbers if slot in congested and slot != own]
         return slow
 
     def way_to(self, slot: int, publisher: bytes) -> Sink:
-        crowd = self._crowds.get(slot)
-        return self._lane_to(slot) if crowd is None or slot == slot_of(publisher) else crowd
+        congested = self.leases.congested.get(slot)
+        return self._lane_to(slot) if congested is None or slot == slot_of(publisher) else congested
 
     def _lane_to(self, slot: int) -> BatchQueue:
         return self._lane(self._owners[slot])
@@ -180,7 +151,7 @@ class SlotSender(SlotDispatcher):
         self._lane_to(slot).post_run(SlotMessage(b"", 0, b"", version, chunk))
 
     def takes_shared(self, slot: int, chunk_bytes: int) -> bool:
-        if self.is_short and not (slot in self._takers and self._takers[slot].members_take):
+        if self.is_short and not self.leases.members_take(slot):
             return False
         return self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
 
@@ -288,7 +259,7 @@ class SlotSender(SlotDispatcher):
         if lane is None:
             return
         released = lane.accepted(number, view, stuck)
-        self._crowd_stuck(lane)
+        self._congest_stuck(lane)
         lane.send()
         lane.gauge()
         self._release(released)
@@ -305,39 +276,15 @@ class SlotSender(SlotDispatcher):
 
     # --- how it flows -----------------------------------------------------------------------------------------------
 
-    def crowd(self, slot: int, is_crowded: bool) -> None:
-        """What the slot's home says, again and again while it is."""
-        crowd = self._crowds.get(slot)
-        if not is_crowded:
-            self._dispersed(slot)
-        elif crowd is not None:
-            crowd.until_s = self._now_s() + bounds.CROWDED_KEPT_S
-        else:
-            self._crowds[slot] = Crowd(self._turn, self._now_s() + bounds.CROWDED_KEPT_S)
-            self.congested += 1
-            self._on_congested()
-
-    def _crowd_stuck(self, lane: BatchQueue) -> None:
+    def _congest_stuck(self, lane: BatchQueue) -> None:
         """Before what is stuck fills the window."""
         if lane.stuck_bytes > bounds.COURIER_STUCK_BYTES:
             for slot in lane.stuck:
-                self.crowd(slot, True)
-
-    def take(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
-        """What the slot's home says while Redis is short of memory, again and again."""
-        self._takers[slot] = SlotTakers(self._now_s() + bounds.TAKERS_KEPT_S, members_take, filters)
+                self.leases.congest(slot, True)
 
     def redis_is_short(self, is_short: bool) -> None:
-        """What is known of slots stays as it is until this is said again."""
         self.is_short = is_short
-        now_s = self._now_s()
-        self._takers = {slot: of for slot, of in self._takers.items() if is_short and of.until_s > now_s}
-
-    def _dispersed(self, slot: int) -> None:
-        crowd = self._crowds.pop(slot, None)
-        if crowd is not None:
-            self.congested -= 1
-            self._on_drained(crowd)
+        self.leases.redis_is_short(is_short)
 
     def gauge(self) -> None:
         """Look at links that were congested, and at slots of which nothing was heard any more."""
@@ -345,22 +292,17 @@ class SlotSender(SlotDispatcher):
             if lane.flow != FLOWING:
                 lane.gauge()
             if lane.stuck:
-                self._crowd_stuck(lane)
-        now_s = self._now_s()
-        for slot in [slot for slot, crowd in self._crowds.items() if crowd.until_s <= now_s]:
-            self._dispersed(slot)
+                self._congest_stuck(lane)
+        self.leases.look()
 
-    def _flow_changed(self, lane: BatchQueue) -> None:
-        if lane.flow == FLOWING:
+    def _flow_changed(self, sink: Sink) -> None:
+        """Of a lane, or a slot."""
+        if sink.flow == FLOWING:
             self.congested -= 1
-            self._on_drained(lane)
+            self._on_drained(sink)
         else:
             self.congested += 1
             self._on_congested()
-
-    @property
-    def crowded_slots(self) -> int:
-        return len(self._crowds)
 
     @property
     def waiting_messages(self) -> int:

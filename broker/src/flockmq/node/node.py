@@ -193,8 +193,8 @@ class Node:
             self._token_bytes,
         )
         self.homes = SessionRpc(cluster, self.delivery.packets, self.clients)
-        self.homes.client.on_congestion = lanes.crowd
-        self.homes.client.on_takers = lanes.take
+        self.homes.client.on_congestion = lanes.leases.congest
+        self.homes.client.on_takers = lanes.leases.take
         self.homes.server.on_will = partial(self.left.publish_left, accepted=nobody_waits)
         cluster.version.when(2, self.homes.client.register_wills)
         self.access = AccessControl(

@@ -182,22 +182,21 @@ async def test_full_buffers_drop_what_may_be_lost_and_refuse_what_may_not(monkey
     assert released == [1, 3]
 
 
-async def test_a_peer_is_congested_until_its_link_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "PEER_BLOCKED_BYTES", 100)
-    monkeypatch.setattr(bounds, "PEER_DRAINED_BYTES", 50)
+async def test_a_peer_is_congested_until_its_link_has_room() -> None:
     turn: list[Sink] = []
     sink = NodeSender(turn, "b@00000001", lambda _: None)
     drained: list[NodeSender] = []
     sink.on_drained = drained.append
     wire = Wire()
     sink.connected(wire, 0)
-    sink.put_run(5, bytes(101))
+    wire.data_bytes = bounds.PEER_BLOCKED_BYTES + 1
+    sink.put_run(5, b"run")
     end_turn(turn)
     assert sink.flow == CONGESTED
-    wire.data_bytes = 60
+    wire.data_bytes = bounds.PEER_DRAINED_BYTES
     sink.room()
     assert sink.flow == CONGESTED
-    wire.data_bytes = 40
+    wire.data_bytes -= 1
     sink.room()
     assert sink.flow == FLOWING
     assert drained == [sink]

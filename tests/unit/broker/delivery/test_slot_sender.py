@@ -379,13 +379,13 @@ def test_who_is_told_may_put_more(sender: Sender) -> None:
 
 def test_who_publishes_to_a_crowded_slot_pauses_until_its_home_says_that_it_is_none_any_more(sender: Sender) -> None:
     crowded, other = SlotSet([0, 2]), SlotSet([1])
-    sender.lanes.crowd(0, True)
-    sender.lanes.crowd(0, True)
-    assert (sender.lanes.congested, sender.lanes.crowded_slots) == (1, 1)
+    sender.lanes.leases.congest(0, True)
+    sender.lanes.leases.congest(0, True)
+    assert (sender.lanes.congested, len(sender.lanes.leases.congested)) == (1, 1)
     [crowd] = sender.lanes.slow_lanes(crowded, b"p")
     assert sender.lanes.slow_lanes(other, b"p") == [], "of the same home"
-    sender.lanes.crowd(0, False)
-    sender.lanes.crowd(0, False)
+    sender.lanes.leases.congest(0, False)
+    sender.lanes.leases.congest(0, False)
     assert (sender.drained, sender.lanes.congested, sender.lanes.slow_lanes(crowded, b"p")) == ([crowd], 0, [])
 
 
@@ -394,19 +394,19 @@ def test_what_a_shared_delivery_waits_for_is_its_slot_if_that_is_crowded_and_not
 ) -> None:
     own = next(b"%d" % number for number in range(99_999) if slot_of(b"%d" % number) == 2)
     lane = sender.lanes.way_to(2, b"p")
-    sender.lanes.crowd(2, True)
+    sender.lanes.leases.congest(2, True)
     crowd = sender.lanes.way_to(2, b"p")
     assert crowd is not lane
     assert (lane.flow, crowd.flow) == (FLOWING, CONGESTED)
     assert sender.lanes.way_to(2, own) is lane
-    sender.lanes.crowd(2, False)
+    sender.lanes.leases.congest(2, False)
     assert sender.lanes.way_to(2, b"p") is lane
 
 
 def test_a_crowded_slot_of_which_nothing_is_heard_any_more_is_none(sender: Sender) -> None:
-    sender.lanes.crowd(0, True)
+    sender.lanes.leases.congest(0, True)
     sender.now_s += bounds.CROWDED_KEPT_S / 2
-    sender.lanes.crowd(0, True)
+    sender.lanes.leases.congest(0, True)
     sender.now_s += bounds.CROWDED_KEPT_S / 2
     sender.lanes.gauge()
     assert (sender.drained, sender.lanes.congested) == ([], 1)
@@ -418,7 +418,7 @@ def test_a_crowded_slot_of_which_nothing_is_heard_any_more_is_none(sender: Sende
 def test_nobody_pauses_for_its_own_slot_where_its_own_acknowledgements_may_be_waited_for(sender: Sender) -> None:
     own = slot_of(b"p")
     sender.lanes.look(8, {own: "a@1", own + 1: "a@1"})
-    sender.lanes.crowd(own, True)
+    sender.lanes.leases.congest(own, True)
     slots = SlotSet([own])
     assert sender.lanes.slow_lanes(slots, b"p") == []
     assert len(sender.lanes.slow_lanes(slots, b"q")) == 1
@@ -498,9 +498,9 @@ def takes(sender: Sender, *slots: int) -> bool:
 def test_what_would_wait_in_redis_is_refused_while_it_is_short_and_all_else_is_taken(sender: Sender) -> None:
     sender.lanes.redis_is_short(True)
     assert not takes(sender, 0), "nobody said anything"
-    sender.lanes.take(0, True, [])
-    sender.lanes.take(1, False, [b"other/#", b"+"])
-    sender.lanes.take(2, False, [b"t/t"])
+    sender.lanes.leases.take(0, True, [])
+    sender.lanes.leases.take(1, False, [b"other/#", b"+"])
+    sender.lanes.leases.take(2, False, [b"t/t"])
     assert [takes(sender, slot) for slot in (0, 1, 2, 3)] == [True, False, True, False]
     assert takes(sender, 0, 2)
     assert not takes(sender, 0, 1, 2), "what some of its sessions refuse none is given"
@@ -514,7 +514,7 @@ def test_what_would_wait_in_redis_is_refused_while_it_is_short_and_all_else_is_t
 
 def test_what_a_home_said_is_believed_for_a_while(sender: Sender) -> None:
     sender.lanes.redis_is_short(True)
-    sender.lanes.take(0, True, [])
+    sender.lanes.leases.take(0, True, [])
     sender.now_s += bounds.TAKERS_KEPT_S
     assert takes(sender, 0), "it is forgotten between turns, not amid one"
     sender.lanes.redis_is_short(True)
