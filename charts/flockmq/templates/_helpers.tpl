@@ -37,6 +37,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [apps]
   resources: [statefulsets, deployments]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps] # which settings their pods name
+  resources: [replicasets]
+  verbs: [list]
 - apiGroups: [batch]
   resources: [cronjobs]
   verbs: [get, list, watch, create, patch, delete]

@@ -56,6 +56,7 @@ RESOURCES: dict[str, Resource] = {
     "Service": Resource("", "v1", "services"),
     "StatefulSet": Resource("apps", "v1", "statefulsets"),
     "Deployment": Resource("apps", "v1", "deployments"),
+    "ReplicaSet": Resource("apps", "v1", "replicasets"),
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "CronJob": Resource("batch", "v1", "cronjobs"),
     "Pod": Resource("", "v1", "pods"),

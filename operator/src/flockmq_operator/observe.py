@@ -38,6 +38,8 @@ class Observed(NamedTuple):
     """What the MqttCluster owns. Of Secrets the metadata alone."""
     claims: list[Manifest]
     """Volume claims of its StatefulSets' pods."""
+    replica_sets: list[Manifest]
+    """Of the replicants: those of former templates too, as many as Kubernetes keeps."""
     core_pods: list[Manifest]
     redis_pods: list[Manifest]
     replicant_pods: list[Manifest]
@@ -63,12 +65,15 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     labels = {INSTANCE: context.name, MANAGED_BY: MANAGER}
     namespace = context.namespace
     renewed = (context.links, context.cluster_key, context.redis_certificates)
-    kinds, secrets, files, cores, redis, named_secrets = await asyncio.gather(
+    kinds, secrets, files, (sets, cores, redis), named_secrets = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, labels) for kind in OWNED_KINDS)),
         kube.list("Secret", namespace, labels, metadata_only=True),
         asyncio.gather(*(kube.get("Secret", namespace, name) for name in renewed)),
-        kube.list("Pod", namespace, {**selector(context, "core"), MANAGED_BY: MANAGER}),
-        kube.list("Pod", namespace, {**selector(context, "redis"), MANAGED_BY: MANAGER}),
+        asyncio.gather(
+            kube.list("ReplicaSet", namespace, {**selector(context, "replicant"), MANAGED_BY: MANAGER}),
+            kube.list("Pod", namespace, {**selector(context, "core"), MANAGED_BY: MANAGER}),
+            kube.list("Pod", namespace, {**selector(context, "redis"), MANAGED_BY: MANAGER}),
+        ),
         _named_secrets(kube, context),
     )
     listed = [item for items in kinds for item in items] + secrets
@@ -84,7 +89,19 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     foreign = frozenset(others) - leftover
     links, key, certificates = (_files(secret, context) for secret in files)
     return Observed(
-        objects, claims, cores, redis, replicants, foreign, leftover, named_secrets, links, key, certificates, status
+        objects,
+        claims,
+        sets,
+        cores,
+        redis,
+        replicants,
+        foreign,
+        leftover,
+        named_secrets,
+        links,
+        key,
+        certificates,
+        status,
     )
 
 

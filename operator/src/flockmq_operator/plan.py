@@ -26,7 +26,7 @@ from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
 from flockmq_operator.restarts import next_restart, redis_to_wait_for
-from flockmq_operator.templates import hold_templates, without_unmade
+from flockmq_operator.templates import hold_templates, settings_in_use, settings_needed, without_unmade
 from flockmq_operator.volumes import growing_claims, keep_claim_templates, requested, shrinking
 from flockmq_operator.workloads import workload
 
@@ -90,7 +90,8 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     kept = {name for problem in problems for name in problem.keeps}
     if "report" in blocked:
         kept.add(workload(context, "report"))
-    desired = [manifest for manifest in without_unmade(desired, observed, unmade) if ref(manifest) not in kept]
+    desired = settings_needed(without_unmade(desired, observed, unmade))
+    desired = [manifest for manifest in desired if ref(manifest) not in kept]
     plan = changes(context, observed, desired, renewal)
     return finished(context, observed, plan, wanted, blocked, now)._replace(
         problems=problems, waiting_for=waiting_for or held.waiting_for, update_pending=held.update_pending
@@ -147,6 +148,7 @@ def finished(
     now: datetime,
 ) -> Plan:
     """`plan`, and what is deleted: what the spec asks for no longer, and a pod that is restarted."""
+    wanted = wanted | settings_in_use(observed)
     delete = [live for name, live in observed.objects.items() if name not in wanted and name.kind not in KEPT_KINDS]
     events = list(plan.events)
     for live in delete:

@@ -15,7 +15,7 @@ from flockmq_operator.redis_tls import contradiction
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, Component, selector
 from flockmq_operator.resources.secret_files import SecretFile, named, node_files
-from flockmq_operator.workloads import template_of
+from flockmq_operator.workloads import needs, template_of
 
 NODES: frozenset[Component] = frozenset({"core", "replicant"})
 
@@ -163,21 +163,6 @@ def users_of(names: set[Ref], desired: list[Manifest]) -> frozenset[Component]:
         if template and names & set(needs(template["spec"])):
             found.append(manifest["metadata"]["labels"][COMPONENT])
     return frozenset(found)
-
-
-def needs(pod: Manifest) -> Iterator[Ref]:
-    """What has to exist for a PodSpec to start."""
-    yield Ref("ServiceAccount", pod.get("serviceAccountName", "default"))
-    for volume in pod.get("volumes", ()):
-        if claim := volume.get("persistentVolumeClaim"):
-            yield Ref("PersistentVolumeClaim", claim["claimName"])
-        if secret := volume.get("secret"):
-            yield Ref("Secret", secret["secretName"])
-        for source in (volume, *volume.get("projected", {}).get("sources", ())):
-            if "projected" not in source and (secret := source.get("secret", {}).get("name")):
-                yield Ref("Secret", secret)
-            if config_map := source.get("configMap"):
-                yield Ref("ConfigMap", config_map["name"])
 
 
 def mounts(live: Manifest, secret: str) -> bool:

@@ -5,14 +5,13 @@ import json
 from datetime import datetime
 from typing import NamedTuple
 
-from flockmq_operator.manifest import Manifest, annotation, ref
+from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.order import whose_turn
-from flockmq_operator.resources import config
 from flockmq_operator.resources.context import Context
-from flockmq_operator.resources.labels import COMPONENT, CONFIG_DIGEST, POD_TEMPLATE, PODS_DIGEST, Component
+from flockmq_operator.resources.labels import COMPONENT, POD_TEMPLATE, PODS_DIGEST, Component
 from flockmq_operator.spec import pods_digest
-from flockmq_operator.workloads import WORKLOADS
+from flockmq_operator.workloads import WORKLOADS, needs, template_of
 
 
 class Made(NamedTuple):
@@ -34,10 +33,7 @@ def hold_templates(
     context: Context, observed: Observed, desired: list[Manifest], blocked: frozenset[Component], now: datetime
 ) -> Held:
     """Give workloads in `desired` the template they have, where the spec asks for no other, they are `blocked`, or it
-    isn't their turn.
-
-    A held workload keeps its configuration files too: an older broker may not know a newer operator's settings.
-    """
+    isn't their turn. A held template names its own settings: an older broker may not know a newer operator's."""
     changes = {change.component: change for manifest in desired if (change := change_of(context, observed, manifest))}
     upgrades = {component for component, change in changes.items() if change.is_upgrade}
     differs = {component for component, change in changes.items() if change.differs}
@@ -46,7 +42,6 @@ def hold_templates(
         is_kept = component in blocked or (component in differs - upgrades and component != turn.component)
         if is_kept or component in upgrades:
             hold(change, is_kept)
-            keep_files(observed, desired, change)
         note(change.manifest, change.made.digest if change.made and is_kept else change.digest)
     return Held(bool(differs & upgrades - blocked), turn.waiting_for)
 
@@ -77,6 +72,8 @@ def change_of(context: Context, observed: Observed, manifest: Manifest) -> Chang
     made = last_made(live) if live else None
     digest = pods_digest(context.spec, component)
     is_upgrade = made is not None and made.digest == digest and context.spec.update == "OnSpecChange"
+    if made and not config_maps_of(made.template) <= observed.objects.keys():  # such a pod couldn't start any more
+        is_upgrade = is_upgrade and made.template == manifest["spec"]["template"]
     return Change(component, manifest, digest, live, made, is_upgrade)
 
 
@@ -87,13 +84,6 @@ def hold(change: Change, is_kept: bool) -> None:
     spec["template"] = change.made.template
     if is_kept and change.manifest["kind"] == "StatefulSet":  # majorities are of a number that the template says
         spec["replicas"] = change.live["spec"]["replicas"]
-
-
-def keep_files(observed: Observed, desired: list[Manifest], change: Change) -> None:
-    config_map = next(manifest for manifest in desired if manifest["kind"] == "ConfigMap")
-    live = observed.objects.get(ref(config_map), {}).get("data") or {}
-    if change.made and config.digest(change.component, live) == annotation(change.made.template, CONFIG_DIGEST):
-        config_map["data"] |= config.files_of(change.component, live)
 
 
 def note(manifest: Manifest, digest: str) -> None:
@@ -124,3 +114,23 @@ def without_unmade(desired: list[Manifest], observed: Observed, components: froz
             and ref(manifest) not in observed.objects
         )
     ]
+
+
+def settings_needed(desired: list[Manifest]) -> list[Manifest]:
+    """`desired` without the ConfigMaps that none of its pods name."""
+    templates = [template for manifest in desired if (template := template_of(manifest))]
+    named = frozenset[Ref]().union(*map(config_maps_of, templates))
+    return [manifest for manifest in desired if manifest["kind"] != "ConfigMap" or ref(manifest) in named]
+
+
+def settings_in_use(observed: Observed) -> frozenset[Ref]:
+    """ConfigMaps that pods name, or what would make pods."""
+    makers = [*observed.replica_sets, *observed.objects.values()]
+    templates = [template for manifest in makers if (template := template_of(manifest))]
+    pods = [*observed.core_pods, *observed.redis_pods, *observed.replicant_pods]
+    return frozenset[Ref]().union(*map(config_maps_of, (*templates, *pods)))
+
+
+def config_maps_of(template: Manifest) -> frozenset[Ref]:
+    """Those that a pod, or a template of it, names."""
+    return frozenset(name for name in needs(template["spec"]) if name.kind == "ConfigMap")

@@ -45,6 +45,7 @@ def test_the_operator_has_the_rights_it_uses_and_no_others() -> None:
     needed |= {
         "Secret": {"get", "list", "create", "patch"},
         "Pod": {"list", "delete"},
+        "ReplicaSet": {"list"},
         "Event": {"create"},
         KIND: {"get", "list"},
     }

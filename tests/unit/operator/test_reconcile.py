@@ -125,7 +125,7 @@ async def test_what_kubernetes_refuses_is_stalled_with_its_sentence_and_the_rest
         assert condition(world, "Stalled")["message"].startswith(
             "Kubernetes refused, in namespace fleet: Service demo: provided port is already allocated."
         )
-        assert Ref("ConfigMap", "demo-config") in world.objects
+        assert Ref("Service", "demo-core") in world.objects
         (created,) = [event for event in world.told if event["reason"] == "Created"]
         assert "Secret demo-redis," in created["note"]
         assert "Service demo," not in created["note"]

@@ -147,12 +147,22 @@ class World(Kube):
             }
             if item["kind"] == "StatefulSet":
                 self._settle_pods(item, revision)
+            else:
+                self._settle_replica_set(item, revision)
+
+    def _settle_replica_set(self, owner: Manifest, revision: str) -> None:
+        """Those of former templates stay."""
+        template = copy.deepcopy(owner["spec"]["template"])
+        labels = {**template["metadata"]["labels"], "pod-template-hash": revision}
+        metadata = {"name": f"{owner['metadata']['name']}-{revision}", "namespace": NAMESPACE, "labels": labels}
+        self.put({"kind": "ReplicaSet", "metadata": metadata, "spec": {"template": template}})
 
     def _settle_pods(self, owner: Manifest, revision: str) -> None:
         for number in range(owner["spec"]["replicas"]):
             name = f"{owner['metadata']['name']}-{number}"
             if Ref("Pod", name) not in self.objects:
-                self.put(pod(name, owner["spec"]["template"]["metadata"]["labels"], revision))
+                made = pod(name, owner["spec"]["template"]["metadata"]["labels"], revision)
+                self.put(made | {"spec": copy.deepcopy(owner["spec"]["template"]["spec"])})
             claim = copy.deepcopy(owner["spec"]["volumeClaimTemplates"][0])
             claim |= {"kind": "PersistentVolumeClaim"}
             claim["metadata"] |= {"name": f"data-{name}", "namespace": NAMESPACE}

@@ -24,7 +24,7 @@ Builder = Callable[[Context], Iterable[Manifest]]
 BUILDERS: tuple[Builder, ...] = (
     accounts.service_accounts,
     secrets.secrets,
-    config.config_map,
+    config.config_maps,
     network_policy.network_policies,
     budgets.budgets,
     redis.redis,

@@ -1,4 +1,5 @@
-"""The ConfigMap: each component's files, each whole. A pod carries the digest of its files, so a change rolls it."""
+"""The ConfigMaps: the files of a component, in one that never changes and is named by their digest. A pod template
+names its own, so a change rolls pods, and those of before can start again with what they were started with."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -29,13 +30,21 @@ OUTPUT_PERCENT = 10
 """What may wait for one replica, of the memory limit; half of it for a minute."""
 
 
-def config_map(context: Context) -> Iterator[Manifest]:
-    yield {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata(context, context.config),
-        "data": files(context),
-    }
+def config_maps(context: Context) -> Iterator[Manifest]:
+    found = files(context)
+    for component in FILES:
+        if data := files_of(component, found):
+            yield {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": metadata(context, config_name(context, component, found), component),
+                "immutable": True,
+                "data": data,
+            }
+
+
+def config_name(context: Context, component: Component, files: Mapping[str, str]) -> str:
+    return f"{context.name}-{component}-{digest(component, files)}"
 
 
 def files(context: Context) -> dict[str, str]:

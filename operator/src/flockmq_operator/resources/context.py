@@ -58,10 +58,6 @@ class Context(msgspec.Struct, frozen=True):
         return f"{self.name}-report"
 
     @property
-    def config(self) -> str:
-        return f"{self.name}-config"
-
-    @property
     def cluster_key(self) -> str:
         return f"{self.name}-cluster-key"
 

@@ -124,9 +124,10 @@ def topology_spread(context: Context, component: Component) -> list[Manifest]:
 
 
 def config_volume(context: Context, component: Component, path: str) -> Manifest:
-    """The component's one file of the ConfigMap, under the name `path`."""
+    """The component's one file, under the name `path`."""
     items = [{"key": config.FILES[component][0], "path": path}]
-    return {"name": "config", "configMap": {"name": context.config, "items": items}}
+    name = config.config_name(context, component, config.files(context))
+    return {"name": "config", "configMap": {"name": name, "items": items}}
 
 
 def secrets_volume(files: Iterable[SecretFile]) -> Manifest:

@@ -96,7 +96,7 @@ def _template(context: Context) -> Manifest:
         "containers": [_redis(context), *([_sentinel(context)] if context.redis_hosts else [])],
         "topologySpreadConstraints": topology_spread(context, "redis"),
         "volumes": [
-            {"name": "config", "configMap": {"name": context.config, "items": items}},
+            {"name": "config", "configMap": {"name": config.config_name(context, "redis", files), "items": items}},
             {"name": "secrets", "secret": _secret(context)},
             *([{"name": "tls", "secret": _certificates(context)}] if context.redis_tls else []),
             TMP,
