@@ -324,8 +324,8 @@ class Admin:
         await self._write([BANS.delete(key)])
 
     async def sweep_bans(self) -> None:
-        """Remove those that ran out among the next thousand, unless they are renewed meanwhile, and go on from there
-        the next time.
+        """Look at the next thousand bans, and remove those that ran out, unless they are renewed meanwhile. The next
+        call goes on from there.
         """
         keys = self._banned.page(self._swept_to, AUTH_PAGE_MAX)
         self._swept_to = keys[-1] if len(keys) == AUTH_PAGE_MAX else None

@@ -175,8 +175,8 @@ def _cancel(askers: list[_Asker]) -> None:
 class Verified:
     """Passwords that were found right, so that a fleet that comes back after a failure is let in at once.
 
-    What is kept is a sum keyed with a secret of this process, of the password and the very hash that it was right for:
-    with another password the user's hash is another, and the sum is worth nothing.
+    What is kept is a sum of the password and of the hash that it was right for, keyed with a secret of this process. If
+    the user gets another password, the hash is another, and the sum is worth nothing.
     """
 
     def __init__(self, room: int = VERIFIED_MAX) -> None:

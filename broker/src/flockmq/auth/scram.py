@@ -6,7 +6,7 @@
     server ← v=SIGNATURE
 
 Pure: a verifier and a nonce come in, texts go out. There is no channel binding ("-PLUS") and no acting for another
-user. A user who doesn't exist gets a salt too, always the same one, and learns nothing before the proof.
+user. A user who doesn't exist gets a salt, too, always the same one, and learns nothing before the proof.
 
     verifier as stored (RFC 5803):  SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY
 """
@@ -44,7 +44,7 @@ class ScramError(Exception):
 
 
 class Verifier(NamedTuple):
-    """What is kept of a password; it can't be used to log in."""
+    """What is stored of a password. Who has only that can't log in."""
 
     iterations: int
     salt: bytes
@@ -110,7 +110,7 @@ class ClientFirst(NamedTuple):
 
 
 class ScramServer:
-    """The server's side of one exchange, once it knows whom it has before it."""
+    """The server's side of one exchange, once it knows the user."""
 
     def __init__(self, first: ClientFirst, verifier: Verifier, nonce: str | None = None) -> None:
         self._first = first
@@ -140,8 +140,8 @@ class ScramServer:
 
 
 def saslprep(text: str, room: int) -> str:
-    """RFC 4013, as for a stored string. Raises ValueError for what it prohibits, and for what has more characters then
-    than there is room for. Takes up to 2 µs for each that there is room for."""
+    """SASLprep (RFC 4013), as for a stored string. Raises ValueError for what it prohibits, and for a result with too
+    many characters. Takes up to 2 µs for each character that there is room for."""
     if text.isascii() and text.isprintable():
         return text
     mapped = "".join(

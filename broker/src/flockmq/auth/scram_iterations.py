@@ -1,7 +1,7 @@
-"""How many iterations a user is told who doesn't exist: as many as one who does, or other names would tell. Pure.
+"""How many iterations a user is told who doesn't exist: as many as some user who does, or the number would tell. Pure.
 
-What always holds: over all names, each number of iterations is told as often as stored verifiers have it, and of one
-name it changes no more often than a user's.
+What always holds: over all names, each number is told as often as stored verifiers have it. For one name it changes no
+more often than a user's does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flockmq.rlog.shards import User
 
 
 class ScramIterations:
-    """A listener of the table of users. `usual`: what is told while nobody has a verifier."""
+    """A listener of the table of users. `usual`: the number told while nobody has a verifier."""
 
     def __init__(self, usual: int) -> None:
         self._usual = usual

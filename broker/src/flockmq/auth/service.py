@@ -1,4 +1,4 @@
-"""Everything of one node that says who may connect and do what, put together from its configuration.
+"""All parts of one node that say who may connect and do what, put together from its configuration.
 
 auth = Auth(config.authentication, config.authorization, config.flapping, rlog, pepper=…, is_leader=…)
 await auth.start()                        # before clients come
@@ -68,8 +68,9 @@ log: Final = logging.getLogger(__name__)
 
 
 class AuthService:
-    """`pepper`: of what unknown users are told. `cluster_clock`: its wall clock is the cluster's time, in
-    which bans end. What outsiders say, such as a token's expiry, goes by this machine's clock. Raises ConfigError."""
+    """`pepper`: the secret behind answers for unknown users. `cluster_clock`: its wall clock is the cluster's time, by
+    which bans end. Times that outsiders say, such as a token's expiry, go by this machine's clock. Raises
+    ConfigError."""
 
     def __init__(
         self,
@@ -136,7 +137,8 @@ class AuthService:
         rlog.on_change(RULES.name, self.authorizer)
 
     async def start(self) -> None:
-        """Before clients are let in: who is ready has the users of its file in the log. Raises ConfigError."""
+        """Call it before clients are let in, so that a ready node has the users of its file in the log. Raises
+        ConfigError."""
         await self.chain.start()
         await self.authorizer.start()
         if self._bootstrap is not None:
@@ -153,14 +155,14 @@ class AuthService:
         await self.authorizer.stop()
 
     def is_gone(self, username: bytes) -> bool:
-        """Nobody is let in as this user, for the log alone has users, and not this one any more, or disabled."""
+        """Whether nobody is let in as this user: only the log has users, and it has this one no more, or disabled."""
         if not self._knows_all_users or username == b"":
             return False
         user = self._user(username.decode())
         return user is None or is_disabled(user)
 
     def disconnected(self, username: bytes, client_id: bytes, host: str) -> None:
-        """A connection of a client that was let in has ended, where flapping is minded."""
+        """A connection of a client that was let in has ended. Called if flapping is detected."""
         client = username.decode(), client_id.decode(), network(host)
         if self._flapping.disconnected(client, self._clock.monotonic()):
             now_s = self._cluster_clock.wall()
@@ -257,7 +259,7 @@ class AuthService:
 
 
 def _scram(authentication: AuthenticationSettings) -> tuple[str, ScramSettings] | None:
-    """Where it stands, if the chain has it."""
+    """Its place in the chain, if the chain has it."""
     links = enumerate(authentication.chain)
     return next(((f"authentication.chain[{n}]", link) for n, link in links if isinstance(link, ScramSettings)), None)
 

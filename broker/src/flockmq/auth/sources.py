@@ -24,7 +24,7 @@ USERNAME: Final = "username"
 CLIENTID: Final = "clientid"
 ALL: Final = "all"
 OF: Final = (CLIENTID, USERNAME, ALL)
-"""Whose rules there are in the log, in the order in which they are asked."""
+"""Whose rules the log can have, in the order in which they are asked."""
 
 Lookup = Callable[[tuple[str, str]], bytes | None]
 ACTION_VALUES: Final = (*CLIENT_VALUES, "action", "topic", "qos", "retain")
@@ -32,11 +32,11 @@ DENY_ALL: Final = Rules([RuleSettings(permit="deny")])
 
 
 class Source(Protocol):
-    """Says whether a client may: True, False, or None where it has nothing to say."""
+    """Says whether a client may do something: True, False, or None if it has nothing to say."""
 
     def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None: ...
     def about(self, subject: Subject) -> Sequence[Rules]:
-        """All that its decisions about this client come from."""
+        """Stands for all that its decisions about this client come from."""
         ...
 
 
@@ -77,7 +77,7 @@ class LogRules:
 
 
 def _compiled(key: tuple[str, str], raw: bytes) -> Rules:
-    """Rules that this node can't read (a newer node wrote them) permit nothing."""
+    """Compile them. Rules that this node can't read (a newer node wrote them) permit nothing."""
     try:
         return Rules(decoded(raw))
     except (ValueError, msgspec.DecodeError) as error:

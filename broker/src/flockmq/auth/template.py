@@ -1,4 +1,4 @@
-"""Texts with placeholders: `mqtt_user:${username}`. Which names there are is known when a template is made."""
+"""Texts with placeholders: `mqtt_user:${username}`. The names that it may have are known when a template is made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Template:
                 raise ValueError(f"${{{name}}} is unknown; known: {', '.join(f'${{{one}}}' for one in known)}")
 
     def render(self, value: Callable[[str], str | None], quote: Callable[[str], str] = str) -> str:
-        """With each placeholder's value in its place, quoted; what a client doesn't have is empty."""
+        """The text with each placeholder's value, quoted, in its place. A value that the client doesn't have is
+        empty."""
         rendered = [self._texts[0]]
         for name, text in zip(self.names, self._texts[1:], strict=True):
             rendered.append(quote(value(name) or ""))

@@ -1,10 +1,10 @@
-"""Users in the log whose rights are gone while they are connected: deleted, disabled, demoted, or their password is
-another.
+"""Users in the log that lose rights while they are connected: they are deleted, disabled or demoted, or have another
+password.
 
-A disabled user's hash and verifier stand behind a mark, as in /etc/shadow: no release takes them for what they were.
+A disabled user's hash and verifier stand behind a mark, as in /etc/shadow, so that no release takes them for valid.
 
-What always holds: whoever was let in as a user of the log, and is one no more as it was then, is found, whether the row
-changed before the connection was there or after, and also across a bootstrap.
+What always holds: a client that was let in as a user of the log, and whose user isn't any more what it was then, is
+found. It doesn't matter whether the row changed before the connection was there or after; a bootstrap doesn't either.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Users:
         self._lookup = lookup
 
     def is_revoked(self, principal: Principal) -> bool:
-        """What let this client in doesn't hold any more."""
+        """Whether what let this client in doesn't hold any more."""
         then = principal.user
         if not isinstance(then, User):
             return False
@@ -51,7 +51,7 @@ class Users:
 
 
 def loses(then: User, now: User) -> bool:
-    """A password, or rights. A verifier where there was none is of the same password."""
+    """Whether a user lost a password or rights. A verifier where there was none is of the same password."""
     return (
         now.password_hash != then.password_hash
         or (bool(then.scram) and now.scram != then.scram)

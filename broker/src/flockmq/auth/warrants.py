@@ -1,9 +1,9 @@
-"""Why a client might publish what is published when it is gone, a will or a delayed message: judged again when due.
+"""Why a client might publish a will or a delayed message: judged when that is due, and the client may be gone.
 
-Whoever takes the message writes a warrant beside it: as whom its client was let in, and what allowed it. When it is due
-nobody can ask the client's token, or a plugin, so what these allowed stands. What the log and the file say is looked up
-as it is then: bans, the row of the user that was let in, rules. Another service is asked where nobody else has to wait
-for that; while it doesn't answer, what it said before stands.
+The node that takes the message writes a warrant beside it: as whom the client was let in, and what allowed the message.
+When it is due, nobody can ask the client's token or a plugin, so what these allowed stands. Bans, the row of the user
+that was let in, and rules of the log and the file are looked up as they are then. Another service is asked if nobody
+else has to wait for it; while it doesn't answer, what it said before stands.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from flockmq.protocol.verdicts import ALLOWED, DENIED, PUBLISH
 log: Final = logging.getLogger(__name__)
 
 KNOWN: Final = 1
-"""Without it nobody knows why: bans alone are looked at."""
+"""Somebody knows why. Without it only bans are looked at."""
 SUPERUSER: Final = 2
 ITS_OWN: Final = 4
 """Rules of the client's own, in a token or an answer, or a plugin."""
 BY_NAME: Final = 8
-"""The user in the log who has its user name let it in."""
+"""It was let in as the user in the log that has its user name."""
 BY_CLIENT_ID: Final = 16
-"""The same of its client id."""
+"""The same by its client id."""
 RETAIN: Final = 32
 """Of the message as the client said it."""
 
@@ -72,7 +72,7 @@ _decode: Final = msgspec.msgpack.Decoder(Warrant).decode
 
 
 def decoded(raw: bytes, client_id: bytes, user: bytes | None) -> Warrant:
-    """b"", or what can't be read: somebody who knows no more than whose it is took the message."""
+    """A warrant as it is stored. b"", or what can't be read: it says only whose the message is."""
     if raw:
         try:
             return _decode(raw)
@@ -82,7 +82,7 @@ def decoded(raw: bytes, client_id: bytes, user: bytes | None) -> Warrant:
 
 
 class Warrants:
-    """Makes them, and judges by them."""
+    """Makes warrants, and judges by them."""
 
     def __init__(self, bans: Bans, user: Lookup, authorizer: Authorizer) -> None:
         self._bans = bans
@@ -92,7 +92,7 @@ class Warrants:
     def made(
         self, client_id: bytes, principal: Principal, peer: PeerInfo, said: Said, published: bytes, *, by_plugin: bool
     ) -> Warrant:
-        """For what the client said, of which a message to the topic `published` was made; b"": it will be."""
+        """The warrant for what the client said, of which a message to the topic `published` was made; b"": later."""
         topic = unwrap(said.topic)[1]
         common_name = None if peer.certificate is None else peer.certificate.common_name
         known = Warrant(client_id, principal.username, peer.host, KNOWN, common_name=common_name)
@@ -123,7 +123,7 @@ class Warrants:
         return self._authorizer.judge(warrant.subject(), *_action(said))
 
     async def still_may(self, warrant: Warrant, said: Said) -> bool:
-        """Ask whoever must be asked."""
+        """Ask the services that must be asked."""
         return await self._authorizer.still_may(warrant.subject(), *_action(said))
 
 

@@ -1,7 +1,7 @@
 """What a plugin imports. docs/plugins.md has a whole example.
 
-A plugin is a class, named by an entry point of the group `flockmq.plugins`, whose instance has a `name` and
-`start(context)`, where it hooks its handlers to points; `stop()` is called when the node stops, if there is one.
+A plugin is a class that an entry point of the group `flockmq.plugins` names. Its instance has a `name`, and
+`start(context)`, which hooks its handlers to points. If it has `stop()`, that is called when the node stops.
 """
 
 from flockmq.plugins.points import (

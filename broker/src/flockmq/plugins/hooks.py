@@ -1,13 +1,15 @@
 """The handlers of all plugins by point, and the fence around them.
 
-What always holds: a point that nobody is hooked to costs one look into a dict. A handler that raises, answers what its
-point doesn't take, or works or waits for longer than `PLUGIN_CALL_MAX_S`, has failed (time in which the kernel let
-something else run instead doesn't count: a busy machine fences nobody off); `PLUGIN_FAILURES_MAX` failures within
-`PLUGIN_FAILURES_WINDOW_S` fence its plugin off until somebody enables it again. Of a plugin that is fenced off only
-the handlers that are *required* stay in place, and these say no: whom a plugin was to keep out stays out.
+What always holds:
+- A point that nobody is hooked to costs one look into a dict.
+- A handler has failed if it raises, gives an answer that its point doesn't take, or works or waits for longer than
+  `PLUGIN_CALL_MAX_S`. Time in which the kernel ran something else doesn't count, so a busy machine fences nobody off.
+- `PLUGIN_FAILURES_MAX` failures within `PLUGIN_FAILURES_WINDOW_S` fence the plugin off until somebody enables it again.
+- Of a plugin that is fenced off only *required* handlers stay in place, and they say no: clients that a plugin was to
+  keep out stay out.
 
-Handlers run on the node's event loop. What they are told they are told at once, in the order of their priorities, the
-highest first, and among equals in the order in which they were hooked.
+Handlers run on the node's event loop, at once, in the order of their priorities, the highest first. Handlers of equal
+priority run in the order in which they were hooked.
 """
 
 from __future__ import annotations
@@ -67,9 +69,9 @@ class Handler:
 
 
 class Hooks:
-    """`placed` has the handlers in place by point, and only points that have some: to look into it is all that a point
-    costs which nobody is hooked to. `on_change` is called when others are in place than before; `clock` gives seconds,
-    `usage` the seconds that this thread worked, and how often it gave the processor away to wait for something.
+    """`placed` has the handlers in place by point, and only points that have some. `on_change` is called when other
+    handlers are in place than before. `clock` gives seconds; `usage` the seconds that this thread worked, and how often
+    it gave the processor away to wait for something.
     """
 
     def __init__(
@@ -106,11 +108,11 @@ class Hooks:
             self._call(handler, event)
 
     def ask(self, point: Point[E, A], event: E) -> E | Allow | Deny:
-        """What the handlers say to it: `Allow`, `Deny`, or the event, which they may have changed."""
+        """What the handlers answer: `Allow`, `Deny`, or the event, which they may have changed."""
         return self.ask_all(self.at(point), event)
 
     def ask_all(self, handlers: Iterable[Handler], event: E) -> E | Allow | Deny:
-        """The same of some handlers of a point, in the order given."""
+        """The same, but only these handlers of a point are asked, in the order given."""
         for handler in handlers:
             answer = self._call(handler, event)
             if answer is None:
@@ -122,7 +124,7 @@ class Hooks:
         return event
 
     def points_of(self, plugin: Record) -> list[str]:
-        """Where it is hooked, fenced off or not."""
+        """The points where the plugin is hooked, fenced off or not."""
         return list(dict.fromkeys(handler.point.name for handler in self._all if handler.plugin is plugin))
 
     def enable(self, name: str) -> bool:

@@ -4,10 +4,9 @@ Two kinds of points. A *notice* tells what happened; its answer is None. A *ques
 None leaves it to the next handler and at last to the node; a changed event takes the event's place; `Allow` and `Deny`
 end the questioning. `POINTS` is the whole list.
 
-There is no point for what was delivered to a subscriber, acknowledged by one, or dropped: a run of messages reaches all
-its subscribers as one chunk, and there is no moment at which the node has one message and one subscriber in hand; and
-what is dropped is dropped because a client or a link is overloaded, which is no time for more work: it is counted, by
-its cause.
+There is no point for messages that were delivered to a subscriber, acknowledged by one, or dropped. A run of messages
+reaches all its subscribers as one chunk: at no moment the node handles one message for one subscriber. And messages are
+dropped because a client or a link is overloaded, which is no time for more work; they are counted, by cause.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ E = TypeVar("E", bound=msgspec.Struct)
 A = TypeVar("A")
 
 _HEADER_MAX_BYTES: Final = 9
-"""Of a PUBLISH: what it begins with, the topic's length and the packet id."""
+"""Of a PUBLISH beside topic, properties and payload: its head, the topic's length and the packet id."""
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +52,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """`topic` is a filter where the action is to subscribe. `prefix`: what the client said before it, as
-    `$share/GROUP/`, `$exclusive/` or `$delayed/SECONDS/`; so it is in the events below."""
+    """`topic` is a filter if the action is to subscribe. `prefix`: what the client said before it, such as
+    `$share/GROUP/`, `$exclusive/` or `$delayed/SECONDS/`. It is the same in the events below."""
 
     client: Client
     action: Literal["publish", "subscribe"]
@@ -177,7 +176,7 @@ CLIENT_CONNECT: Final = Point[Client, Deny | None]("client.connect", Deny, requi
 CLIENT_AUTHENTICATE: Final = Point[Credentials, Allow | Deny | None]("client.authenticate", Allow, Deny, required=True)
 """Before the authenticators of the configuration; without an answer these are asked."""
 CLIENT_AUTHORIZE: Final = Point[Access, Allow | Deny | None]("client.authorize", Allow, Deny, required=True)
-"""Before the rules of the configuration. An allowed publish topic isn't asked about again for a while."""
+"""Before the rules of the configuration. A topic that was allowed for publishing isn't asked about for a while."""
 CLIENT_CONNACK: Final = Point[Connack, None]("client.connack")
 CLIENT_CONNECTED: Final = Point[Client, None]("client.connected")
 CLIENT_DISCONNECTED: Final = Point[Disconnected, None]("client.disconnected")

@@ -1,7 +1,7 @@
 """Plugins from their entry points to their end: found, started with a context, stopped.
 
-What always holds: a node whose plugin can't be found or started doesn't start. It might be the one that keeps
-somebody out.
+What always holds: a node whose plugin can't be found or started doesn't start, because that plugin might be the one
+that keeps somebody out.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Plugins:
         return record
 
     def start(self, node: str, settings: Mapping[str, Mapping[str, object]], publish: Publish) -> None:
-        """Let them hook in. Raises UserError."""
+        """Start the plugins, which hook in. Raises UserError."""
         for name in sorted(settings.keys() - self.hooks.plugins.keys()):
             log.warning("plugins.settings.%s is for nobody: no plugin of this name is enabled", name)
         for plugin, record in self._loaded:
@@ -138,7 +138,7 @@ class Plugins:
             log.info("plugin %s %s started", record.name, record.version)
 
     def stop(self) -> None:
-        """In the reverse order; one that raises doesn't keep the others from being stopped."""
+        """Stop the plugins in the reverse order, all of them, even if one raises."""
         while self._started:
             plugin = self._started.pop()
             if isinstance(plugin, Stops):

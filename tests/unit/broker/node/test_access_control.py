@@ -92,12 +92,12 @@ class Gate(Port):
         self.meanwhile: Callable[[], None] = lambda: None
         """What happens between a client's authentication and its CONNACK."""
         self.rlog = FakeLog()
-        self.hooks = Hooks()
+        self.plugins = Hooks()
         rlog = self.rlog.as_rlog()
         pepper = Pepper(rlog, b"p", lambda: True, bytes)
         self.auth = AuthService(authentication, authorization, flapping, rlog, pepper=pepper, is_leader=lambda: False)
         self.access = AccessControl(
-            self.auth, self.hooks, self._admitted, self._find, lambda: self.channels, self.flush_soon, SYSTEM
+            self.auth, self.plugins, self._admitted, self._find, lambda: self.channels, self.flush_soon, SYSTEM
         )
 
     def admit(self, channel: Channel, connect: Connect) -> None:
@@ -186,7 +186,7 @@ def challenge(packets: list[bytes]) -> bytes:
 
 async def test_a_banned_client_is_refused_before_anybody_is_asked(gate: Make) -> None:
     node = gate()
-    node.hooks.known = Principal(b"jo")
+    node.plugins.known = Principal(b"jo")
     node.rlog.put([BANS.put(("clientid", "c"), FOR_GOOD)])
     assert connack(node)[1] == [encode.connack(5, Reason.BANNED)]
     assert node.auth.chain.results["banned"] == 1
@@ -203,20 +203,20 @@ async def test_who_reset_its_connection_behind_its_words_is_not_let_in_for_want_
 
 async def test_a_plugin_decides_before_the_chain(gate: Make) -> None:
     node = gate(AuthenticationSettings(allow_anonymous=False))
-    node.hooks.known = Principal(b"jo")
+    node.plugins.known = Principal(b"jo")
     client, answer = connack(node)
     assert is_let_in(answer)
     assert client.principal.username == b"jo"
-    node.hooks.known = Reason.QUOTA_EXCEEDED
+    node.plugins.known = Reason.QUOTA_EXCEEDED
     assert connack(node)[1] == [encode.connack(5, Reason.QUOTA_EXCEEDED)]
-    node.hooks.known = None
+    node.plugins.known = None
     assert connack(node)[1] == [encode.connack(5, Reason.NOT_AUTHORIZED)]
 
 
 async def test_a_name_that_is_found_out_is_held_against_the_bans_too(gate: Make) -> None:
     node = gate()
     node.rlog.put([BANS.put(("username", "found-out"), FOR_GOOD)])
-    node.hooks.known = Principal(b"found-out")
+    node.plugins.known = Principal(b"found-out")
     assert connack(node, user_name=b"other")[1] == [encode.connack(5, Reason.BANNED)]
 
 
@@ -319,9 +319,9 @@ async def test_a_will_is_left_to_who_may_have_it_when_the_connection_ends(
     assert node.access.may_leave(client, will)
     if rules:
         node.rlog.put([RULES.put(("all", ""), encoded((RuleSettings(permit="deny", topics=("w",)),)))])
-    node.hooks.verdict = plugin
+    node.plugins.verdict = plugin
     assert node.access.may_leave(client, will) == (not rules if plugin is None else plugin == ALLOWED)
-    assert plugin is None or node.hooks.asked[-1] == (b"", b"w")
+    assert plugin is None or node.plugins.asked[-1] == (b"", b"w")
     client.principal = Principal(b"", superuser=True)
     assert node.access.may_leave(client, will)
 
@@ -365,7 +365,7 @@ async def changed(node: Gate, *ops: Op) -> None:
 async def test_a_user_that_loses_something_is_sent_away(gate: Make, op: Op, goes: bool) -> None:
     node = gate()
     node.rlog.put([USERS.put("jo", AS_IT_WAS), USERS.put("ann", User("hash"))])
-    node.hooks.known = Principal(b"jo", superuser=True, user_id=b"jo", user=AS_IT_WAS)
+    node.plugins.known = Principal(b"jo", superuser=True, user_id=b"jo", user=AS_IT_WAS)
     client, _ = connack(node)
     await changed(node, op)
     assert without_words(client.packets()) == (GONE if goes else [])
@@ -374,7 +374,7 @@ async def test_a_user_that_loses_something_is_sent_away(gate: Make, op: Op, goes
 async def test_what_comes_to_a_user_sends_nobody_away(gate: Make) -> None:
     node = gate()
     node.rlog.put([USERS.put("jo", User("hash"))])
-    node.hooks.known = Principal(b"jo", user_id=b"jo", user=User("hash"))
+    node.plugins.known = Principal(b"jo", user_id=b"jo", user=User("hash"))
     client, _ = connack(node)
     await changed(node, USERS.put("jo", User("hash", "verifier", is_superuser=True)))
     assert not client.packets()
@@ -383,7 +383,7 @@ async def test_what_comes_to_a_user_sends_nobody_away(gate: Make) -> None:
 async def test_only_those_go_whom_the_log_let_in(gate: Make) -> None:
     node = gate()
     node.rlog.put([USERS.put("jo", AS_IT_WAS)])
-    node.hooks.known = Principal(b"jo")
+    node.plugins.known = Principal(b"jo")
     client, _ = connack(node)
     await changed(node, USERS.delete("jo"))
     assert not client.packets(), "a token said who it is"
@@ -392,7 +392,7 @@ async def test_only_those_go_whom_the_log_let_in(gate: Make) -> None:
 async def test_a_user_deleted_before_connack_goes_at_once(gate: Make) -> None:
     node = gate()
     node.rlog.put([USERS.put("jo", AS_IT_WAS)])
-    node.hooks.known = Principal(b"jo", user_id=b"jo", user=AS_IT_WAS)
+    node.plugins.known = Principal(b"jo", user_id=b"jo", user=AS_IT_WAS)
     node.meanwhile = lambda: node.rlog.put([USERS.delete("jo")])
     assert connack(node)[1][1:] == GONE
 
@@ -400,7 +400,7 @@ async def test_a_user_deleted_before_connack_goes_at_once(gate: Make) -> None:
 async def test_a_table_that_was_read_anew_is_held_against_everybody(gate: Make) -> None:
     node = gate()
     node.rlog.put([USERS.put("jo", AS_IT_WAS)])
-    node.hooks.known = Principal(b"jo", user_id=b"jo", user=AS_IT_WAS)
+    node.plugins.known = Principal(b"jo", user_id=b"jo", user=AS_IT_WAS)
     client, _ = connack(node)
     node.auth.users.swap(node.auth.users.fresh())
     await changed(node)
@@ -409,7 +409,7 @@ async def test_a_table_that_was_read_anew_is_held_against_everybody(gate: Make) 
 
 async def test_a_client_goes_when_its_right_runs_out(gate: Make) -> None:
     node = gate()
-    node.hooks.known = Principal(b"jo", expires_at_s=time.time() + 0.01)
+    node.plugins.known = Principal(b"jo", expires_at_s=time.time() + 0.01)
     client, answer = connack(node)
     assert is_let_in(answer)
     with pytest.raises(TimeoutError):
@@ -422,7 +422,7 @@ async def test_a_second_connection_that_comes_to_nothing_does_not_prolong_the_ri
     gate: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = gate()
-    node.hooks.known = Principal(b"jo", expires_at_s=time.time() + 0.01)
+    node.plugins.known = Principal(b"jo", expires_at_s=time.time() + 0.01)
     client, _ = connack(node)
     monkeypatch.setattr(node.access, "_admit", lambda *_: None)
     second, _ = connack(node)
@@ -438,9 +438,9 @@ async def test_a_plugin_has_the_first_word_and_rules_the_next(gate: Make) -> Non
     client, _ = connack(node)
     refused = [encode.pub_ack(4, 5, 1, Reason.NOT_AUTHORIZED)]
     assert node.node.feed(client, publish(5, "a", qos=1, packet_id=1)) == refused
-    node.hooks.verdict = ALLOWED
+    node.plugins.verdict = ALLOWED
     assert node.node.feed(client, publish(5, "a", qos=1, packet_id=1)) != refused
-    node.hooks.verdict = DENIED
+    node.plugins.verdict = DENIED
     assert node.node.feed(client, publish(5, "b", qos=1, packet_id=1)) == refused
 
 
@@ -455,12 +455,12 @@ async def test_rules_and_plugins_judge_what_stands_behind_prefixes(gate: Make, p
         for topic in ("t", "x", "#")
     ]
     assert verdicts == [ALLOWED, DENIED, DENIED]
-    assert node.hooks.asked == [(prefix.encode(), topic) for topic in (b"t", b"x", b"#")]
+    assert node.plugins.asked == [(prefix.encode(), topic) for topic in (b"t", b"x", b"#")]
 
 
 async def test_who_may_do_everything_is_never_asked_about(gate: Make) -> None:
     node = gate(OPEN, AuthorizationSettings(no_match="deny"))
-    node.hooks.verdict = DENIED
+    node.plugins.verdict = DENIED
     assert not node.access.must_authorize(Principal(b"boss", superuser=True))
     assert node.access.must_authorize(Principal(b"jo"))
 
@@ -483,14 +483,14 @@ async def test_nobody_has_another_one_banned_by_coming_and_going_in_its_name(
     node = gate(OPEN, flapping=FlappingSettings(enable=True, max_count=2))
     at, who = PeerInfo("192.0.2.66", 1, "tcp:default"), Principal(b"mallory")
     monkeypatch.setattr(Client, "peer", lambda client: at)
-    node.hooks.known = who
+    node.plugins.known = who
     for _ in range(2):
         connack(node)[0].lost()
     assert len(node.rlog.tables.bans) == 1
     assert connack(node)[1] == [encode.connack(5, Reason.BANNED)]
-    who = node.hooks.known = Principal(b"victim")
+    who = node.plugins.known = Principal(b"victim")
     assert is_let_in(connack(node)[1]), "another user of this client id and address"
-    node.hooks.known, at = Principal(b"mallory"), PeerInfo("192.0.2.1", 1, "tcp:default")
+    node.plugins.known, at = Principal(b"mallory"), PeerInfo("192.0.2.1", 1, "tcp:default")
     assert is_let_in(connack(node)[1]), "the same user and client id elsewhere"
 
 
@@ -502,7 +502,7 @@ async def test_who_is_put_off_counts_where_only_its_own_user_can_do_so(
 ) -> None:
     node = gate(OPEN, flapping=FlappingSettings(enable=True, max_count=2))
     node.node.limits.client_id_binding = binding
-    node.hooks.known = Principal(username)
+    node.plugins.known = Principal(username)
     for _ in range(2):
         connack(node)[0].close(Reason.SESSION_TAKEN_OVER)
     assert len(node.rlog.tables.bans) == counts
