@@ -6,7 +6,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.routing.slots import aged_letter, grows_old
+from flockmq.routing.slots import aged_packet, grows_old
 
 UNADDRESSED: Final[list[int]] = []
 """Of a letter that came from a node of the first release: for whatever slots its receiver finds."""
@@ -41,5 +41,5 @@ class SlotMessage:
         """The same after it waited for so long: less is left of its expiry."""
         if not grows_old(self.version) or not self.source:
             return self
-        packet = aged_letter(self.version, self.packet, waited_s)
+        packet = aged_packet(self.version, self.packet, waited_s)
         return SlotMessage(self.source, self.number, self.publisher, self.version, packet, self.slots)

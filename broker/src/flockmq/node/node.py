@@ -174,7 +174,7 @@ class Node:
         self.remote_shares = RemoteShares(router, cluster.incarnation)
         self._slot_peers = SlotPeers(router.turn, lanes)
         router.shared.find_peer = self._find_target
-        router.courier = lanes
+        router.dispatcher = lanes
 
     def _take_clients(self) -> None:
         """Connections, their sessions, and who of the cluster has their client ids."""

@@ -88,9 +88,6 @@ class Channel(PausablePublisher):
 
     # What it is.
 
-    def has_ended(self) -> bool:
-        return self.state == CLOSED
-
     def has_left(self) -> bool:
         """The client has closed its end, perhaps behind what isn't read yet."""
         return self.has_ended()

@@ -45,6 +45,9 @@ class Conversation(Channel):
         self._rest_bytes: int = 0
         self._need: int = 0
 
+    def has_ended(self) -> bool:
+        return self.state == CLOSED
+
     def authorize(self, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]) -> int:
         return self.port.judge.authorize(self, action, topic, qos, retain, done)
 

@@ -129,30 +129,24 @@ class LocalDelivery:
         """Put one QoS ≥ 1 packet to one session; a client without room is cut off. False: its session ended with it."""
         answer = session.offer(packet, packet_id, qos, stored)
         counters = self.counters
-        if answer == SENT:
-            counters.messages_sent += 1
-            if qos == 1:
-                counters.messages_sent_qos1 += 1
-            else:
-                counters.messages_sent_qos2 += 1
-            return True
-        if answer == REFUSED and session.is_connected():
-            if not session.cut_off():
-                if stored is None or not stored.share:  # else another member gets it
-                    counters.dropped_queue_full += 1
-                return False
-            answer = session.offer(packet, packet_id, qos, stored)
-        if answer >= REFUSED:
-            counters.dropped_queue_full += 1
-        if answer == REFUSED:
-            return True
+        if answer != SENT:
+            if answer == REFUSED and session.is_connected():
+                if not session.cut_off():
+                    if stored is None or not stored.share:  # else another member gets it
+                        counters.dropped_queue_full += 1
+                    return False
+                answer = session.offer(packet, packet_id, qos, stored)
+            if answer >= REFUSED:
+                counters.dropped_queue_full += 1
+            if answer == REFUSED:
+                return True
+            if session.sink.flow == FLOWING and session.is_congested():
+                session.sink.congest()
         counters.messages_sent += 1
         if qos == 1:
             counters.messages_sent_qos1 += 1
         else:
             counters.messages_sent_qos2 += 1
-        if session.sink.flow == FLOWING and session.is_congested():
-            session.sink.congest()
         return True
 
 

@@ -64,7 +64,8 @@ class Route:
 class Router(SinkHost):
     """One per node. Larger packets and deeper topics than `max_packet_size` and `max_topic_levels`, the least of all
     zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
-    `courier` brings messages to sessions that last. `seed`: of how shared messages are spread; None: of the system's.
+    `dispatcher` brings messages to the owners of sessions that last. `seed`: of how shared messages are spread; None:
+    of the system's.
     `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` has the lines of clients that wait for it.
     """
 
@@ -85,7 +86,7 @@ class Router(SinkHost):
         self.pauses = PublisherPauses(self)
         self.delivery = LocalDelivery(self, self.pauses)
         self.shared = SharedDelivery(self.delivery, self.changed, seed)
-        self.courier: SlotDispatcher | None = None
+        self.dispatcher: SlotDispatcher | None = None
         self._forget()
         self.partial_bytes: int = 0
         self.partials_max_bytes: int = PARTIALS_MAX_BYTES
@@ -278,8 +279,8 @@ class Router(SinkHost):
             counters.messages_forwarded += count * len(fan.peers)
         if publisher is not None:
             if fan.slots is not None:
-                courier = self._courier_for(fan.slots, publisher)
-                courier.put_run(fan.slots, version, chunk, publisher.client_id() if version == 5 else b"")
+                dispatcher = self._dispatcher_for(fan.slots, publisher)
+                dispatcher.put_run(fan.slots, version, chunk, publisher.client_id() if version == 5 else b"")
             for group in fan.groups:
                 self.shared.emit(group, chunk, version, count, publisher)
 
@@ -306,7 +307,7 @@ class Router(SinkHost):
     def may_refuse(self, message: Publish) -> bool:
         """Whether all have room is looked at first: what comes again under another origin, whoever had it would have
         twice; and what is refused for want of Redis' memory is to have no effect."""
-        return message.origin != b"" or (self.courier is not None and self.courier.is_short and message.qos > 0)
+        return message.origin != b"" or (self.dispatcher is not None and self.dispatcher.is_short and message.qos > 0)
 
     def fanout_with_room(self, message: Publish, publisher: PausablePublisher) -> Fanout | None:
         """Where such a message goes; None: some link, lane or group has no room, and nobody is to have it.
@@ -328,8 +329,10 @@ class Router(SinkHost):
         for peer in fan.peers:
             if not peer.takes(len(message.origin) + len(message.packet)):
                 return False
-        courier, slots = self.courier, fan.slots
-        return slots is None or (courier is not None and courier.takes(slots, message, can_be_refused=can_be_refused))
+        if fan.slots is None:
+            return True
+        dispatcher = self._dispatcher_for(fan.slots, None)
+        return dispatcher.takes(fan.slots, message, can_be_refused=can_be_refused)
 
     def forward_to_all(
         self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: PausablePublisher | None = None
@@ -358,24 +361,24 @@ class Router(SinkHost):
         self, slots: SlotSet, message: Publish, publisher: PausablePublisher | None, on_accepted: Callable[[], None]
     ) -> int:
         """One message, to the sessions that last; as `SlotDispatcher.put_acknowledged`."""
-        courier = self._courier_for(slots, publisher)
+        dispatcher = self._dispatcher_for(slots, publisher)
         if publisher is not None:
             _name_publisher(message, publisher)
         if message.qos == 0:
-            courier.put_run(slots, message.version, message.packet, message.publisher)
+            dispatcher.put_run(slots, message.version, message.packet, message.publisher)
             return 0
-        asked = courier.put_acknowledged(slots, message, on_accepted)
+        asked = dispatcher.put_acknowledged(slots, message, on_accepted)
         if asked < 0:
             self.counters.dropped_no_room += 1
         return asked
 
-    def _courier_for(self, slots: SlotSet, publisher: PausablePublisher | None) -> SlotDispatcher:
-        courier = self.courier
-        assert courier is not None
-        if courier.congested and publisher is not None:
-            for lane in courier.slow_lanes(slots, publisher.client_id()):
+    def _dispatcher_for(self, slots: SlotSet, publisher: PausablePublisher | None) -> SlotDispatcher:
+        dispatcher = self.dispatcher
+        assert dispatcher is not None
+        if dispatcher.congested and publisher is not None:
+            for lane in dispatcher.slow_lanes(slots, publisher.client_id()):
                 self.pauses.pause(lane, publisher)
-        return courier
+        return dispatcher
 
     def go_on(self, most: int) -> bool:
         """The tables aren't stale any more: match what waited of some clients. Whether there are more."""

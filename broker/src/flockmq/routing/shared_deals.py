@@ -1,9 +1,8 @@
-"""To whom a QoS 2 message is dealt out of each shared subscription: there it goes again when its publisher repeats it.
+"""To which member of each shared subscription a QoS 2 message is dealt: there it goes again when it is repeated.
 
-The node to which it comes first proposes a member of each group. The home of the publisher's session keeps that with
-the message's origin, durably, and answers whoever asks again, on whatever node, the same. Who is named takes the
-message once: under its origin in that group, which a node looks up among the origins that it saw, and a slot among its
-marks.
+The node to which the message comes first proposes a member of each group. The owner of the publisher's session commits
+that with the message's origin, and answers the same to whoever asks again, on whatever node. A member takes the message
+once, under its origin in that group: a node looks that up among the origins that it saw, a slot among its marks.
 
     deals = for each group: a hash of its filter (8) · number (u32) · bytes of the owner (u16) · owner
 

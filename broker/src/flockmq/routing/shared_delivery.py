@@ -3,16 +3,16 @@ section 4.8.2), wherever in the cluster that member is.
 
 Where the member is on another node the message is forwarded as an *item*: the group's filter, the number that was
 picked, flags, and whole PUBLISH packets; that node gives it to its member of that number. Where the member's session
-lasts the item goes to its slot, by the courier (`routing.slots`). If there is no member any more the item is passed
+lasts the dispatcher brings the item to its slot (`routing.slots`). If there is no member any more the item is passed
 on, SHARED_HOPS_MAX times: while the log takes nothing, nobody hears where members left.
 
-A QoS 2 message of a session that lasts has its member before it is published (`propose`): its session's home keeps who
+A QoS 2 message of a session that lasts has its member before it is published (`propose`). Its session's owner keeps who
 that is, so a repeat goes there again, from whatever node, and is known there by its id (`routing.shared_deals`). Only
-where that node is gone, or nothing was kept, it is dealt out anew, once by each node, and without an id: a slot that
-had a later one would take it for a repeat.
+where that node is gone, or nothing was kept, is it dealt out anew: once by each node, and without an id, because a slot
+that had a later id would take it for a repeat.
 
 What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member,
-durably where its session lasts, or in the resend buffer of the link to its node. Pure.
+committed where its session lasts, or in the resend buffer of the link to its node. Pure.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class SharedDelivery(SharedGroups):
     # Once.
 
     def propose(self, groups: list[Group], message: Publish, publisher: bytes) -> bytes:
-        """To whom a QoS 2 message is to be dealt out, where there is room now; its session's home keeps it."""
+        """To whom a QoS 2 message is to be dealt out, where there is room now; its session's owner keeps it."""
         if not groups or not self.keeps_deals():
             return b""
         proposed: list[bytes] = []

@@ -1,7 +1,7 @@
 """Members of shared subscriptions whose sessions last, as whoever deals out messages sees them: a slot has so many.
 
-A slot stands among the nodes that have members, and gets its shared deliveries by the courier: they wait for a slot
-without a home, go on when it moves, and are accepted when they are durable. Pure.
+A slot stands among the nodes that have members. The dispatcher brings its shared deliveries: they wait for a slot that
+has no owner, go on when it moves, and are accepted when its owner has committed them. Pure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flockmq.routing.targets import NodeTarget, SlotDispatcher
 _SLOT_BYTES: Final = 2
 _SPREAD: Final = 0x1E3779B1
 """Odd, and its product with a CRC fits into 62 bits. Client ids that are numbered have CRCs that are alike in their
-upper and in their lower bits; by those alone most fleets of eight would have one home."""
+upper and in their lower bits; by those alone most fleets of eight would have one owner."""
 
 
 def slot_of(client_id: bytes) -> int:
@@ -35,27 +35,27 @@ def slot_of(client_id: bytes) -> int:
 class SlotPeer(NodeTarget):
     """What is dealt out to it stands behind the slot's number."""
 
-    __slots__ = ("courier", "slot")
+    __slots__ = ("dispatcher", "slot")
 
-    def __init__(self, turn: list[Sink], courier: SlotDispatcher, slot: int) -> None:
+    def __init__(self, turn: list[Sink], dispatcher: SlotDispatcher, slot: int) -> None:
         super().__init__(turn, 5)
-        self.courier = courier
+        self.dispatcher = dispatcher
         self.slot = slot
 
     def way(self, publisher: bytes) -> Sink:
-        return self.courier.way_to(self.slot, publisher)
+        return self.dispatcher.way_to(self.slot, publisher)
 
     def put_run(self, version: int, chunk: bytes) -> None:
-        self.courier.put_shared_run(self.slot, version, self._addressed(chunk))
+        self.dispatcher.put_shared_run(self.slot, version, self._addressed(chunk))
 
     def takes(self, packet_bytes: int) -> bool:
-        return self.courier.takes_shared(self.slot, _SLOT_BYTES + packet_bytes)
+        return self.dispatcher.takes_shared(self.slot, _SLOT_BYTES + packet_bytes)
 
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        return self.courier.put_shared(self.slot, version, self._addressed(packet), on_accepted)
+        return self.dispatcher.put_shared(self.slot, version, self._addressed(packet), on_accepted)
 
     def put_once(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        return self.courier.put_shared(self.slot, version, self._addressed(packet), on_accepted, origin)
+        return self.dispatcher.put_shared(self.slot, version, self._addressed(packet), on_accepted, origin)
 
     def _addressed(self, chunk: bytes) -> bytes:
         return self.slot.to_bytes(_SLOT_BYTES, "big") + chunk
@@ -64,15 +64,15 @@ class SlotPeer(NodeTarget):
 class SlotPeers:
     """Each slot's, once it is asked for."""
 
-    def __init__(self, turn: list[Sink], courier: SlotDispatcher) -> None:
+    def __init__(self, turn: list[Sink], dispatcher: SlotDispatcher) -> None:
         self._turn = turn
-        self._courier = courier
+        self._dispatcher = dispatcher
         self._peers: dict[int, SlotPeer] = {}
 
     def peer(self, slot: int) -> SlotPeer:
         known = self._peers.get(slot)
         if known is None:
-            known = self._peers[slot] = SlotPeer(self._turn, self._courier, slot)
+            known = self._peers[slot] = SlotPeer(self._turn, self._dispatcher, slot)
         return known
 
 
@@ -88,8 +88,10 @@ def grows_old(version: int) -> bool:
     return version & ~SHARED == 5
 
 
-def aged_letter(version: int, packet: bytes, waited_s: int) -> bytes:
-    """What a letter carries, after it waited so long: a PUBLISH, or a shared delivery of one. Raises PacketError."""
+def aged_packet(version: int, packet: bytes, waited_s: int) -> bytes:
+    """What a message for a slot carries, after it waited so long: a PUBLISH, or a shared delivery of one. Raises
+    PacketError.
+    """
     if not grows_old(version):
         return packet
     if not version & SHARED:

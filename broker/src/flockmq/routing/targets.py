@@ -122,6 +122,6 @@ class SlotDispatcher:
         self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None], origin: bytes = b""
     ) -> bool:
         """Bring one shared delivery of QoS ≥ 1 to one slot, once if it has an id; `on_accepted` is called once, when it
-        is durable there. False: its lane has no room, nothing was taken.
+        is committed there. False: its lane has no room, nothing was taken.
         """
         raise NotImplementedError(type(self).__name__)

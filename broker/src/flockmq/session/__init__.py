@@ -1,1 +1,1 @@
-"""A session as its connection's node has it: whole, or the near end of one that its home keeps. Pure."""
+"""A session as its connection's node has it: whole, or the near end of one that its owner has. Pure."""

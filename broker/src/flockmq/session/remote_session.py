@@ -181,7 +181,7 @@ class RemoteSession(ClientSession):
         self.sink.put(packet if aliases is None else aliases.shorten(packet))
 
     def _settled(self, kind: int, packet_id: int) -> bytes:
-        """What was reported is durable; what the client is told of it."""
+        """What was reported is committed; what the client is told of it."""
         if kind in (PUBREL, PUBREL_UNKNOWN):
             return self._pubcomp(packet_id, kind == PUBREL)
         if kind == DROPPED:

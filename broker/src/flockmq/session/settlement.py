@@ -1,12 +1,12 @@
-"""What a front and its session's home tell one another about packet ids: pairs of a kind (1 byte) and a packet id (2).
+"""What a session proxy and its owner tell one another about packet ids: pairs of a kind (1 byte) and a packet id (2).
 
-What is settled comes to the front in one stream with the packets, each pair as a packet of a type that MQTT doesn't
-have: so it can't overtake a packet that the front knows as a repeat by what it settles.
+What is settled comes to the proxy in one stream with the packets, each pair as a packet of a type that MQTT doesn't
+have: so it can't overtake a packet that the proxy knows as a repeat by what it settles.
 
-reported by the front            settled by the home, when it is durable
-PUBACK, PUBREC_REFUSED, PUBCOMP  the same: the front forgets the packet id
+reported by the proxy            settled by the owner, when it is committed
+PUBACK, PUBREC_REFUSED, PUBCOMP  the same: the proxy forgets the packet id
 PUBREC                           nothing: PUBREL comes, as a packet
-PUBREL                           the same, or PUBREL_UNKNOWN: the front sends PUBCOMP
+PUBREL                           the same, or PUBREL_UNKNOWN: the proxy sends PUBCOMP
 DROPPED                          the same: PUBREC refused the client's message, so that no PUBREL comes
 """
 

@@ -68,7 +68,7 @@ class Published:
         self.node = Node()
         self.router = self.node.router
         self.lane = Lane()
-        self.router.courier = self.lane
+        self.router.dispatcher = self.lane
         self.subscriber = self.node.client("s")
         self.node.subscribe(self.subscriber, ("t", 1))
         self.logged: list[bytes] = []

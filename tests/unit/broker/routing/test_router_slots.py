@@ -1,4 +1,4 @@
-"""Messages for sessions that last go to the courier, once for all their slots, and are acknowledged when it says so."""
+"""Messages for sessions that last go to the dispatcher, once for all slots, and are acknowledged when it says so."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ class OtherNode(NodeTarget):
 @pytest.fixture
 def node() -> Node:
     node = Node()
-    node.router.courier = Post()
+    node.router.dispatcher = Post()
     for filter, slot in ((b"a", SlotTarget(7)), (b"#", SlotTarget(9)), (b"+", SlotTarget(7))):
         node.router.remote.add(filter, slot)
     return node
 
 
 def post(node: Node) -> Post:
-    assert isinstance(node.router.courier, Post)
-    return node.router.courier
+    assert isinstance(node.router.dispatcher, Post)
+    return node.router.dispatcher
 
 
 def test_a_fanout_has_each_slot_once_and_crosses(node: Node) -> None:
