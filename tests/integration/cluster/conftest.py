@@ -123,7 +123,7 @@ class Node:
             ballot=self.cluster.ballot,
         )
         self.cluster.watch(self.rlog)
-        self.clients.homes = self.homes = SessionRpc(self.cluster, self.delivery.packets, self.clients)
+        self.clients.homes = self.homes = SessionRpc(self.cluster, self.delivery.packets, self.clients, self.clients)
         if is_core:
             self.homes.server.sessions = ConnectionsAlone()
 

@@ -4,7 +4,7 @@
     delivery = Delivery(router.turn, cluster)      takes the links' frames of messages
     rlog = Rlog(cluster.incarnation, redis, port=cluster.core_port, ballot=cluster.ballot, …)
     cluster.watch(rlog)                            tables → members, slots; a core serves its log from here on
-    homes = SessionRpc(cluster, delivery.packets, clients)
+    homes = SessionRpc(cluster, delivery.packets, clients, remote_sessions)
     await cluster.start()                          listens, dials
     await rlog.start()
     await cluster.join()                           writes this node's row; a core runs for leader from here on

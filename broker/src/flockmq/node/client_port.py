@@ -97,7 +97,7 @@ class ClientPort(NodePort):
         self,
         clients: Connections,
         sessions: SessionTable,
-        fronts: RemoteSessions,
+        remote_sessions: RemoteSessions,
         access: AccessControl,
         judging: JudgingQueue,
         hooking: PluginHooks,
@@ -114,7 +114,7 @@ class ClientPort(NodePort):
         super().__init__(access, judging, hooking, filters)
         self._clients = clients
         self._sessions = sessions
-        self._fronts = fronts
+        self._remote_sessions = remote_sessions
         self._access = access
         self._hooking = hooking
         self._filters = filters
@@ -179,7 +179,7 @@ class ClientPort(NodePort):
     def remember(self, inbound: Inbound) -> None:
         token = inbound.channel.token if isinstance(inbound.channel, Channel) else None
         if isinstance(token, int):
-            self._fronts.remember(inbound, token)
+            self._remote_sessions.remember(inbound, token)
         else:
             inbound.remembered()
 

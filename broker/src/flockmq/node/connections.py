@@ -72,7 +72,7 @@ class Connections:
     def __init__(
         self,
         sessions: SessionTable,
-        fronts: RemoteSessions,
+        remote_sessions: RemoteSessions,
         counters: Counters,
         flush: Callable[[], None],
         on_event: OnEvent,
@@ -93,7 +93,7 @@ class Connections:
         """Have the subscriptions of this client judged by the rules that hold now."""
         self.openings = Openings(token_bytes)
         self._sessions = sessions
-        self._fronts = fronts
+        self._remote_sessions = remote_sessions
         self._counters = counters
         self._flush = flush
         self._on_event = on_event
@@ -174,8 +174,8 @@ class Connections:
             if self.by_id.get(client_id) is channel:
                 del self.by_id[client_id]
             if session.is_remote():
-                nonce = nonce_of(self._fronts.opening(token))
-                self._fronts.remove(token)
+                nonce = nonce_of(self._remote_sessions.opening(token))
+                self._remote_sessions.remove(token)
                 self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
                 guest = self.openings.gone(token, session)
@@ -219,7 +219,7 @@ class Connections:
     def connections(self) -> Iterator[Registration]:
         for client_id, channel in list(self.by_id.items()):
             if isinstance(channel.token, int):
-                opening = self._fronts.opening(channel.token) or self.openings.of(channel, channel.token)
+                opening = self._remote_sessions.opening(channel.token) or self.openings.of(channel, channel.token)
                 yield Registration(client_id, channel.token, opening)
 
     def has_will_at_home(self, client_id: bytes) -> bool:
@@ -234,12 +234,6 @@ class Connections:
 
     def holds(self, client_id: bytes, token: int) -> bool:
         return self._holder(client_id, token) is not None
-
-    def delivered(self, home: str, token: int, packets: bytes) -> None:
-        self._fronts.delivered(home, token, packets)
-
-    def unsettled(self, token: int) -> bytes:
-        return self._fronts.unsettled(token)
 
     def close(self, client_id: bytes, reason: int, *, ends_session: bool = True) -> bool:
         """End this client's connection; False if it isn't here."""
@@ -314,7 +308,7 @@ class Connections:
         session: ClientSession = made
         if admission.lasts:
             assert opening is not None
-            session = self._fronts.add(channel, made, admission.token, opening, admission.unjudged)
+            session = self._remote_sessions.add(channel, made, admission.token, opening, admission.unjudged)
         else:
             self.openings.admitted(admission.token, made, opening)
         self._counters.connects += 1

@@ -95,13 +95,7 @@ class DurableHost:
         self.residents = SessionService(self, homes, store, self.router, clock)
         submit, runs_here = partial(rlog.submit, ROUTE), self.residents.has_loaded
         self.routes = SlotRoutes(
-            self.router,
-            runs_here,
-            submit,
-            reason_of,
-            lambda: rlog.tables.routes,
-            shares.count,
-            spawn,
+            self.router, runs_here, submit, reason_of, lambda: rlog.tables.routes, shares.count, spawn
         )
         self.router.on_count = self.routes.members_changed
         self.router.on_missing = self.routes.members_missing

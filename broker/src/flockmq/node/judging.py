@@ -35,7 +35,7 @@ class Judging:
         reactor: Reactor,
         clients: Connections,
         sessions: SessionTable,
-        fronts: RemoteSessions,
+        remote_sessions: RemoteSessions,
         version: ClusterVersion,
         clock: Clock,
     ) -> None:
@@ -49,7 +49,7 @@ class Judging:
             reactor.channels,
             clients.by_id.get,
             partial(unsubscribe, sessions, hooking),
-            fronts,
+            remote_sessions,
             version.gate(2),
             hooking.rewrites,
             reactor.soon,

@@ -103,6 +103,7 @@ class Node:
         self._keep_messages(quotas, zones, store)
         self._route()
         self._take_clients()
+        self._serve_clients()
         self._own_slots(zones, store)
         self._listen()
 
@@ -157,11 +158,7 @@ class Node:
     def _route(self) -> None:
         """Who else wants what is published here, and what this node's clients want."""
         cluster, router, lanes = self.cluster, self.router, self.delivery.slots.lanes
-        self.remote = RemoteRoutes(
-            router,
-            cluster.incarnation,
-            self.delivery.nodes.peer,
-        )
+        self.remote = RemoteRoutes(router, cluster.incarnation, self.delivery.nodes.peer)
         self.filters = OwnFilters(
             cluster.incarnation,
             partial(self.rlog.submit, ROUTE),
@@ -182,17 +179,17 @@ class Node:
         has_wills = cluster.version.gate(2)
         ends = LocalSessionEnds(self.router, hooking, self.filters, self.left)
         self.sessions = SessionTable(self.router, ends)
-        self.fronts = RemoteSessions(self.router.turn, soon, hooking.unsubscribed, self._token_bytes)
+        self.remote_sessions = RemoteSessions(self.router.turn, soon, hooking.unsubscribed, self._token_bytes)
         self.clients = Connections(
             self.sessions,
-            self.fronts,
+            self.remote_sessions,
             self.router.counters,
             soon,
             self._connection_event,
             self._clock,
             self._token_bytes,
         )
-        self.homes = SessionRpc(cluster, self.delivery.packets, self.clients)
+        self.homes = SessionRpc(cluster, self.delivery.packets, self.clients, self.remote_sessions)
         self.homes.client.on_congestion = lanes.leases.congest
         self.homes.client.on_takers = lanes.leases.take
         self.homes.server.on_will = partial(self.left.publish_left, accepted=nobody_waits)
@@ -207,7 +204,7 @@ class Node:
             self._clock,
         )
         watcher = ConnectionWatcher(self.access, hooking, self.system, self.ends)
-        self.clients.homes = self.fronts.owners = self.homes.client
+        self.clients.homes = self.remote_sessions.owners = self.homes.client
         self.clients.watcher = watcher
         self.clients.warrant = watcher.warrant
         self.clients.openings.homes_keep_wills = has_wills
@@ -217,25 +214,28 @@ class Node:
         self.clients.must_authorize = self.access.must_authorize
         self.clients.refuses = self.router.refuses
         self.clients.usage = self.quotas.usage
+
+    def _serve_clients(self) -> None:
+        """What they may do, and what they ask."""
         self._judging = Judging(
             self._auth.authorizer,
             self.access,
-            hooking,
+            self.hooking,
             self.router,
             self.reactor,
             self.clients,
             self.sessions,
-            self.fronts,
-            cluster.version,
+            self.remote_sessions,
+            self.cluster.version,
             self._clock,
         )
         self.reactor.port = ClientPort(
             self.clients,
             self.sessions,
-            self.fronts,
+            self.remote_sessions,
             self.access,
             self._judging.queue,
-            hooking,
+            self.hooking,
             self.filters,
             self.left,
             self.rlog,
@@ -244,7 +244,7 @@ class Node:
             self.system,
             self.refusals,
             self._spawned.spawn,
-            soon,
+            self.reactor.soon,
         )
 
     def _own_slots(self, zones: Mapping[str, Limits], store: SessionStore | None) -> None:

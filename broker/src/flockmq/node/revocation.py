@@ -38,7 +38,7 @@ class Revocation:
         connections: Callable[[], Sequence[Channel | None]],
         find: Callable[[bytes], Channel | None],
         unsubscribe: EndSubscription,
-        fronts: RemoteSessions,
+        remote_sessions: RemoteSessions,
         homes_judge: Callable[[], bool],
         rewrites: Callable[[Channel, bytes], bool],
         flush_soon: Callable[[], None],
@@ -52,7 +52,7 @@ class Revocation:
         self.flush_soon = flush_soon
         self._router = router
         self._access = access
-        self._fronts = fronts
+        self._remote_sessions = remote_sessions
         self._homes_judge = homes_judge
         self._rewrites = rewrites
         self._unsubscribe = unsubscribe
@@ -69,7 +69,7 @@ class Revocation:
         if not isinstance(session, LocalSession):
             assert isinstance(channel.token, int)
             rules = partial(self._rules, channel)
-            return await self._fronts.judge(channel, channel.token, _OfKnown(judge, self._rewrites), rules)
+            return await self._remote_sessions.judge(channel, channel.token, _OfKnown(judge, self._rewrites), rules)
         stand = {held.filter: held for held in session.subscriptions.all()}
         asked = {filter: (session.subscriptions.asked_for(filter), held.qos) for filter, held in stand.items()}
         denied = await judge.denied(channel, asked)

@@ -25,7 +25,7 @@ from flockmq.session_rpc.admission import Done, OwnerUnreachable, admission_of, 
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.notes import Notes
 from flockmq.session_rpc.outbox import NOTE_BYTES
-from flockmq.session_rpc.ports import ClientConnections, Registration
+from flockmq.session_rpc.ports import ClientConnections, Registration, SessionProxies
 from flockmq.session_rpc.questions import Questions
 
 log: Final = logging.getLogger(__name__)
@@ -66,13 +66,14 @@ class _Detached:
 class SessionRpcClient:
     """One per node. `start` it before clients come."""
 
-    def __init__(self, notes: Notes, clients: ClientConnections) -> None:
+    def __init__(self, notes: Notes, clients: ClientConnections, proxies: SessionProxies) -> None:
         self.on_congestion: Callable[[int, bool], None] = _nobody_publishes
         """Hears what owners say of their slots, again and again while it holds."""
         self.on_takers: Callable[[int, bool, list[bytes]], None] = _nobody_refuses
         """Hears which sessions of a slot take at once what comes (`ProxyPort.takers`)."""
         self._notes = notes
         self._clients = clients
+        self._proxies = proxies
         self._loop = asyncio.get_running_loop()
         self._questions = Questions(notes, clients.holds)
         self._last_number = 0
@@ -89,7 +90,7 @@ class SessionRpcClient:
         self._registering: asyncio.Task[None] | None = None
         self._register_also: asyncio.Task[None] | None = None
         notes.on_untold = self._untold
-        notes.delivered_here = clients.delivered
+        notes.delivered_here = proxies.delivered
 
     def start(self) -> None:
         notes = self._notes
@@ -157,7 +158,7 @@ class SessionRpcClient:
 
     def hear_deliveries(self, incarnation: str, body: bytes) -> None:
         for token, packets in messages.deliveries(body):
-            self._clients.delivered(incarnation, token, packets)
+            self._proxies.delivered(incarnation, token, packets)
 
     def _take_answer(self, _: str, item: messages.Answer) -> None:
         number, status, raw, flags = item
@@ -281,7 +282,7 @@ class SessionRpcClient:
         owner = self._notes.owner(slot_of(client_id))
         if not owner or not self._clients.holds(client_id, token):
             return 0
-        pairs = b"" if opening is None or messages.is_guest(opening) else self._clients.unsettled(token)
+        pairs = b"" if opening is None or messages.is_guest(opening) else self._proxies.unsettled(token)
         self._notes.say(owner, messages.REGISTER, (client_id, messages.pack_token(token), opening, pairs))
         return messages.size_of(client_id, opening) + len(pairs)
 

@@ -71,6 +71,10 @@ class ClientConnections(Protocol):
         """This connection is there still."""
         ...
 
+
+class SessionProxies(Protocol):
+    """The connections of this node whose sessions run at their owners."""
+
     def delivered(self, owner: str, token: int, packets: bytes) -> None:
         """An owner sends this to the client; one whose session it isn't any more isn't heard."""
         ...

@@ -9,7 +9,7 @@ from typing import Final
 from flockmq import tasks
 from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.notes import Notes
-from flockmq.session_rpc.ports import ClientConnections, ClusterPort, PacketsPort
+from flockmq.session_rpc.ports import ClientConnections, ClusterPort, PacketsPort, SessionProxies
 from flockmq.session_rpc.server import SessionRpcServer
 
 log: Final = logging.getLogger(__name__)
@@ -21,9 +21,11 @@ SWEEP_S: Final = 1.0
 class SessionRpc:
     """`start` it with the cluster, before clients come."""
 
-    def __init__(self, cluster: ClusterPort, packets: PacketsPort, clients: ClientConnections) -> None:
+    def __init__(
+        self, cluster: ClusterPort, packets: PacketsPort, clients: ClientConnections, proxies: SessionProxies
+    ) -> None:
         self.notes = Notes(cluster, packets)
-        self.client = SessionRpcClient(self.notes, clients)
+        self.client = SessionRpcClient(self.notes, clients, proxies)
         self.server = SessionRpcServer(self.notes, cluster)
         self.beat_s = BEAT_S
         self.sweep_s = SWEEP_S

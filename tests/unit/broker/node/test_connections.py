@@ -261,15 +261,15 @@ def test_a_session_that_lasts_has_a_front_here(admitting: Admitting) -> None:
     (connection,) = admitting.clients.connections()
     assert connection.opening is not None
     assert (connection.client_id, connection.token, connection.opening.expiry_s) == (b"c", 7, 60)
-    admitting.clients.delivered(HOME, 7, PUBLISH)
+    admitting.fronts.delivered(HOME, 7, PUBLISH)
     admitting.node.turn()
     assert client.packets() == [PUBLISH]
 
 
 def test_what_a_home_sends_that_was_is_not_heard(admitting: Admitting) -> None:
     client = admitting.lasting(7)
-    admitting.clients.delivered("former@1", 7, PUBLISH)
-    admitting.clients.delivered(HOME, 6, PUBLISH)
+    admitting.fronts.delivered("former@1", 7, PUBLISH)
+    admitting.fronts.delivered(HOME, 6, PUBLISH)
     admitting.node.turn()
     assert client.packets() == []
 

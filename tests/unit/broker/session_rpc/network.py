@@ -219,7 +219,7 @@ class Node:
         self.is_core = is_core
         self.member = Member(network, incarnation)
         self.clients = Clients()
-        self.clients.homes = self.homes = SessionRpc(self.member, self.member, self.clients)
+        self.clients.homes = self.homes = SessionRpc(self.member, self.member, self.clients, self.clients)
         self.homes.beat_s, self.homes.sweep_s = 0.0, network.sweep_s
         self.sessions = Sessions()
         self.sessions.homes = self.homes
