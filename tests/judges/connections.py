@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from judges.faults import Spans
 from judges.life import Connection
 from judges.story import Story
 from judges.verdict import FOREVER, Finding, Rules
@@ -36,19 +35,12 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
 
 
 def _due(story: Story, rules: Rules, came_at: float, nodes: set[str]) -> float:
-    due = story.faults.over_for(came_at, nodes) + rules.takeover_max_s
-    for held_up in _held_up(story, came_at):
-        began = held_up.first(came_at)
-        if began <= due:
-            due = max(due, held_up.over(began) + rules.takeover_max_s)
-    return due
-
-
-def _held_up(story: Story, came_at: float) -> Iterator[Spans]:
-    """What keeps the owner of a client id from ending the older connection, though the nodes of both hear others."""
-    yield story.faults.of_homes
+    """When both nodes, and the client id's owner, have been undisturbed for long enough to end the older connection."""
+    heard_at = story.faults.over_for(came_at, nodes)
+    due = story.faults.of_cores.quiet_for(heard_at, rules.takeover_max_s)
     if story.faults.of_owners.overlap(came_at, came_at):  # who hasn't read yet where the client id's slot went
-        yield story.faults.of("redis")
+        due = max(due, story.faults.of("redis").quiet_for(heard_at, rules.takeover_max_s))
+    return due
 
 
 def _until(older: Connection, newer: Connection) -> float:

@@ -96,8 +96,9 @@ class Spans:
 class Faults:
     """`any`: of all nodes; `of_time`: that made the cluster's time wrong, which is that of so many `cores`;
     `of_loss`: that lost packets, until these are there; `of_lateness`: those, and those that had a node stand
-    still; `of_homes`: that had a core do so; `of_memory`: that had nodes refuse more; `of_moved_data`: by which
-    Redis lost what it had while slots moved; `unheard`: `any`, and until what a path held back is there.
+    still; `of_cores`: of cores; `of_owners`: those, until slots are owned as before; `of_memory`: that had nodes
+    refuse more; `of_moved_data`: by which Redis lost what it had while slots moved; `unheard`: `any`, and until
+    what a path held back is there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
@@ -117,7 +118,7 @@ class Faults:
         self.of_moved_data = Spans(fault for fault in emptied if moves.overlap(fault.began, fault.ended))
         resent = [fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy]
         stood_still = [fault._replace(ended=fault.ended + READ_MAX_S) for fault in faults if _is_of_stops(fault)]
-        self.of_homes = Spans(fault for fault in stood_still if _is_of_cores(fault))
+        self.of_cores = Spans(fault for fault in (*faults, *stood_still) if _is_of_cores(fault))
         self.of_loss = Spans(resent)
         self.of_lateness = Spans([*resent, *stood_still])
         of: dict[str, list[Fault]] = {}

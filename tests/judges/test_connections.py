@@ -32,8 +32,10 @@ def test_a_node_that_hears_nothing_closes_nothing() -> None:
     assert script.found() == {}
 
 
-@pytest.mark.parametrize(("kind", "found"), [("stop leader", {}), ("stop redis", {TWO_CONNECTIONS: 1})])
-def test_a_home_that_stands_still_closes_nothing(kind: str, found: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "found"), [("stop leader", {}), ("kill core", {}), ("stop redis", {TWO_CONNECTIONS: 1})]
+)
+def test_an_owner_that_stands_still_or_dies_closes_nothing(kind: str, found: dict[str, int]) -> None:
     script = Script()
     older = script.connect("c")
     script.connect("c", present=True, node="b")
