@@ -34,6 +34,8 @@ def listener(**fields: object) -> Json:
         ({"listeners": [MQTT, {**MQTT, "name": "other"}]}, "each needs a port of its own"),
         ({"authentication": {"chain": [{"mechanism": "ldap"}]}}, 'Unsupported value: "ldap"'),
         ({"redis": {"external": {"url": "http://redis"}}}, "redis.external.url must look like redis://host:6379/0"),
+        ({"service": {"externalTrafficPolicy": "Local"}}, "externalTrafficPolicy needs service.type: NodePort"),
+        ({"service": {"loadBalancerClass": "x/y"}}, "loadBalancerClass need service.type: LoadBalancer"),
         ({"forwarding": "indirect"}, 'supported values: "direct", "via-core"'),
         ({"redis": {"replicas": 2}}, "redis.replicas must be 1, 3 or 5: when one of two fails"),
         (

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flockmq_operator.resources.context import Context
+from flockmq_operator.resources.custom_pod import images_of
 from flockmq_operator.resources.labels import Component
 from flockmq_operator.settings import EVERYTHING, Settings
+from flockmq_operator.spec import PodTemplate
 
 DEFAULT_REGISTRY, DEFAULT_FOLDER = "docker.io", "library"
 """What a container runtime puts before `name` and `somebody/name`."""
@@ -39,6 +41,14 @@ def named_images(context: Context) -> Iterator[Image]:
         yield Image("spec.redis.image", spec.redis.image, ("redis",))
     if spec.report.image is not None:
         yield Image("spec.report.image", spec.report.image, ("report",))
+    templates: tuple[tuple[str, PodTemplate, Component], ...] = (
+        ("spec.cores.podTemplate", spec.cores.pod_template, "core"),
+        ("spec.replicants.podTemplate", spec.replicants.pod_template, "replicant"),
+        ("spec.redis.podTemplate", spec.redis.pod_template, "redis"),
+    )
+    for field, template, component in templates:
+        for below, image in images_of(template):
+            yield Image(f"{field}.{below}", image, (component,))
 
 
 def is_allowed(settings: Settings, image: str) -> bool:

@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
+
+from flockmq_operator.clients import keep_clients, next_are_ready, served_by
 from flockmq_operator.drift import drift
 from flockmq_operator.events import SIZES, Event, created, describe_change
 from flockmq_operator.fewer_cores import (
@@ -51,6 +54,11 @@ class Plan(NamedTuple):
     rolls: frozenset[Component] = frozenset()
     """Whose pod template it changes."""
 
+    paused: str = ""
+    """That nothing is done, and what waits (spec.pause)."""
+    behind: bool = False
+    """Whether anything waits for the pause to end."""
+
     @property
     def changes(self) -> bool:
         return bool(self.create or self.apply or self.delete)
@@ -62,6 +70,7 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     awaited_core = core_to_wait_for(context, observed)
     if awaited_core:
         context = with_all_cores(context, observed)
+    context = msgspec.structs.replace(context, served_by=served_by(context, observed))
     desired = build(context)
     wanted = {ref(manifest) for manifest in desired}
     outdated_core = core_to_restart_before_others_go(context, observed)
@@ -85,7 +94,13 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
         waiting_for = f"core {awaited_core} to be ready before cores are removed"
     elif outdated_core:
         waiting_for = f"core {outdated_core} to know the new number of cores before others are removed"
-    held = hold_templates(context, observed, desired, blocked, now)
+    kept_parts = blocked
+    if context.served_by != context.clients and not next_are_ready(context, observed, now):
+        keep_clients(context, observed, desired)
+        waiting_for = waiting_for or f"{context.clients}s to be ready for clients"
+        if context.clients == "replicant":
+            kept_parts |= {"core"}
+    held = hold_templates(context, observed, desired, kept_parts, now)
     keep_claim_templates(observed, desired)
     kept = {name for problem in problems for name in problem.keeps}
     if "report" in blocked:
@@ -93,9 +108,18 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     desired = settings_needed(without_unmade(desired, observed, unmade))
     desired = [manifest for manifest in desired if ref(manifest) not in kept]
     plan = changes(context, observed, desired, renewal)
-    return finished(context, observed, plan, wanted, blocked, now)._replace(
+    plan = finished(context, observed, plan, wanted, blocked, now)._replace(
         problems=problems, waiting_for=waiting_for or held.waiting_for, update_pending=held.update_pending
     )
+    return paused(plan) if context.spec.pause else plan
+
+
+def paused(plan: Plan) -> Plan:
+    """What there would be to do, told and not done."""
+    names = [*map(ref, plan.create), *map(ref, plan.apply), *map(ref, plan.delete)]
+    waits = f": {', '.join(map(str, dict.fromkeys(names)))}" if names else ""
+    sentence = f"spec.pause: the operator only reports; {len(names)} changes wait{waits}"
+    return Plan(problems=plan.problems, update_pending=plan.update_pending, paused=sentence, behind=bool(names))
 
 
 def changes(context: Context, observed: Observed, desired: list[Manifest], renewal: Renewal) -> Plan:

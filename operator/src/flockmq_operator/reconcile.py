@@ -154,6 +154,8 @@ class Reconciler:
             changed=changed,
             resized=plan.resizes,
             rolls=plan.rolls,
+            paused=plan.paused,
+            behind=plan.behind,
             waiting_for=plan.waiting_for,
             update_pending=plan.update_pending,
         )

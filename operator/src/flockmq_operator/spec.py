@@ -53,15 +53,30 @@ class RedisStorage(Storage, frozen=True):
     when_deleted: Literal["Retain", "Delete"] = "Retain"
 
 
+class PodMetadata(Part, frozen=True):
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class PodTemplate(Part, frozen=True):
+    """What is merged over the pods that the operator makes (`resources.custom_pod`)."""
+
+    metadata: PodMetadata = PodMetadata()
+    spec: Manifest = {}
+    """A PodSpec's fields."""
+
+
 class Cores(Part, frozen=True):
     replicas: int = 3
     resources: Resources = NODE_RESOURCES
     storage: Storage = Storage()
+    pod_template: PodTemplate = PodTemplate()
 
 
 class Replicants(Part, frozen=True):
     replicas: int = 2
     resources: Resources = NODE_RESOURCES
+    pod_template: PodTemplate = PodTemplate()
 
 
 class Autoscaling(Part, frozen=True):
@@ -108,6 +123,7 @@ class Redis(Part, frozen=True):
     image: str | None = None
     resources: Resources = REDIS_RESOURCES
     storage: RedisStorage = RedisStorage()
+    pod_template: PodTemplate = PodTemplate()
     tls: bool | None = None
     """None: as it was made (`redis_tls`)."""
     external: ExternalRedis | None = None
@@ -116,6 +132,11 @@ class Redis(Part, frozen=True):
 class Service(Part, frozen=True):
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
     annotations: dict[str, str] = {}
+    load_balancer_source_ranges: tuple[str, ...] = ()
+    load_balancer_class: str | None = None
+    external_traffic_policy: Literal["Cluster", "Local"] | None = None
+    ip_families: tuple[Literal["IPv4", "IPv6"], ...] = ()
+    ip_family_policy: Literal["SingleStack", "PreferDualStack", "RequireDualStack"] | None = None
 
 
 class Rates(Part, frozen=True):
@@ -285,6 +306,7 @@ class Spec(Part, frozen=True):
     network_policy: NetworkPolicy = NetworkPolicy()
     update: Literal["Automatic", "OnSpecChange"] = "OnSpecChange"
     cluster_key_rotation: str = ""
+    pause: bool = False
 
 
 class MqttCluster(msgspec.Struct, frozen=True):
@@ -326,12 +348,14 @@ def pods_digest(spec: Spec, component: str) -> str:
     )
     if component != "redis":
         cores = msgspec.structs.replace(spec.cores, storage=Storage())
+        cores_take_clients = component == "core" and spec.replicants.replicas == 0 and spec.autoscaling is None
         pods = msgspec.structs.replace(
             pods,
             image=spec.image,
-            cores=cores if component == "core" else Cores(resources=spec.replicants.resources),
+            cores=cores if component == "core" else as_cores(spec.replicants),
             redis=Redis(replicas=spec.redis.replicas, tls=tls, external=spec.redis.external),
-            listeners=spec.listeners if component == "replicant" else Spec().listeners,
+            replicants=Replicants(replicas=0) if cores_take_clients else Replicants(),
+            listeners=spec.listeners if component == "replicant" or cores_take_clients else Spec().listeners,
             mqtt=spec.mqtt,
             forwarding=spec.forwarding,
             authentication=spec.authentication,
@@ -340,6 +364,11 @@ def pods_digest(spec: Spec, component: str) -> str:
             termination_grace_period_seconds=spec.termination_grace_period_seconds,
         )
     return hashlib.sha256(json.dumps(_said(pods), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def as_cores(replicants: Replicants) -> Cores:
+    """What shows in the pods of replicants, where a digest has that of cores."""
+    return Cores(resources=replicants.resources, pod_template=replicants.pod_template)
 
 
 def _said(part: msgspec.Struct) -> Manifest:

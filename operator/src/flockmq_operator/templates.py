@@ -11,7 +11,7 @@ from flockmq_operator.order import whose_turn
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, POD_TEMPLATE, PODS_DIGEST, Component
 from flockmq_operator.spec import pods_digest
-from flockmq_operator.workloads import WORKLOADS, needs, template_of
+from flockmq_operator.workloads import WORKLOADS, settings_of, template_of
 
 
 class Made(NamedTuple):
@@ -72,7 +72,7 @@ def change_of(context: Context, observed: Observed, manifest: Manifest) -> Chang
     made = last_made(live) if live else None
     digest = pods_digest(context.spec, component)
     is_upgrade = made is not None and made.digest == digest and context.spec.update == "OnSpecChange"
-    if made and not config_maps_of(made.template) <= observed.objects.keys():  # such a pod couldn't start any more
+    if made and not settings_of(made.template) <= observed.objects.keys():  # such a pod couldn't start any more
         is_upgrade = is_upgrade and made.template == manifest["spec"]["template"]
     return Change(component, manifest, digest, live, made, is_upgrade)
 
@@ -119,7 +119,7 @@ def without_unmade(desired: list[Manifest], observed: Observed, components: froz
 def settings_needed(desired: list[Manifest]) -> list[Manifest]:
     """`desired` without the ConfigMaps that none of its pods name."""
     templates = [template for manifest in desired if (template := template_of(manifest))]
-    named = frozenset[Ref]().union(*map(config_maps_of, templates))
+    named = frozenset[Ref]().union(*map(settings_of, templates))
     return [manifest for manifest in desired if manifest["kind"] != "ConfigMap" or ref(manifest) in named]
 
 
@@ -128,9 +128,4 @@ def settings_in_use(observed: Observed) -> frozenset[Ref]:
     makers = [*observed.replica_sets, *observed.objects.values()]
     templates = [template for manifest in makers if (template := template_of(manifest))]
     pods = [*observed.core_pods, *observed.redis_pods, *observed.replicant_pods]
-    return frozenset[Ref]().union(*map(config_maps_of, (*templates, *pods)))
-
-
-def config_maps_of(template: Manifest) -> frozenset[Ref]:
-    """Those that a pod, or a template of it, names."""
-    return frozenset(name for name in needs(template["spec"]) if name.kind == "ConfigMap")
+    return frozenset[Ref]().union(*map(settings_of, (*templates, *pods)))

@@ -30,12 +30,25 @@ def needs(pod: Manifest) -> Iterator[Ref]:
     """What has to exist for a PodSpec to start."""
     yield Ref("ServiceAccount", pod.get("serviceAccountName", "default"))
     for volume in pod.get("volumes", ()):
-        if claim := volume.get("persistentVolumeClaim"):
-            yield Ref("PersistentVolumeClaim", claim["claimName"])
-        if secret := volume.get("secret"):
-            yield Ref("Secret", secret["secretName"])
-        for source in (volume, *volume.get("projected", {}).get("sources", ())):
-            if "projected" not in source and (secret := source.get("secret", {}).get("name")):
-                yield Ref("Secret", secret)
-            if config_map := source.get("configMap"):
-                yield Ref("ConfigMap", config_map["name"])
+        sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
+        for source in sources:
+            for kind, key, name in NAMED:
+                if found := (source.get(key) or {}).get(name):
+                    yield Ref(kind, found)
+
+
+NAMED = (
+    ("PersistentVolumeClaim", "persistentVolumeClaim", "claimName"),
+    ("Secret", "secret", "secretName"),
+    ("Secret", "secret", "name"),
+    ("ConfigMap", "configMap", "name"),
+)
+"""The kind, the key of a volume's source, and where its name stands there."""
+SETTINGS = "config"
+"""The volume with a component's own settings."""
+
+
+def settings_of(template: Manifest) -> frozenset[Ref]:
+    """The ConfigMap with the settings that a pod, or a template of it, names."""
+    volumes = [volume for volume in template["spec"].get("volumes", ()) if volume["name"] == SETTINGS]
+    return frozenset(Ref("ConfigMap", volume["configMap"]["name"]) for volume in volumes if "configMap" in volume)

@@ -9,7 +9,7 @@ from flockmq_operator.problems import NODES, Problem
 from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
-from flockmq_operator.spec import Authentication, Authorization, Spec, SpecError
+from flockmq_operator.spec import Authentication, Authorization, PodTemplate, Spec, SpecError
 
 Part = tuple[str, dict[str, object], frozenset[Component]]
 """The field of the spec, what stands for it instead, and whose pods read it."""
@@ -35,6 +35,13 @@ def without_what_is_wrong(context: Context) -> tuple[Context, list[Problem]]:
 
 def parts(spec: Spec) -> list[Part]:
     return [
+        ("spec.cores.podTemplate", {"cores": replace(spec.cores, pod_template=PodTemplate())}, frozenset({"core"})),
+        (
+            "spec.replicants.podTemplate",
+            {"replicants": replace(spec.replicants, pod_template=PodTemplate())},
+            frozenset({"replicant"}),
+        ),
+        ("spec.redis.podTemplate", {"redis": replace(spec.redis, pod_template=PodTemplate())}, frozenset({"redis"})),
         ("spec.config", {"config": ""}, NODES),
         ("spec.authentication", {"authentication": Authentication(chain=())}, NODES),
         ("spec.authorization", {"authorization": Authorization()}, NODES),

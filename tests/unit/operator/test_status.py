@@ -175,6 +175,13 @@ async def test_a_part_whose_pods_have_to_stay_says_so_and_the_others_do_not() ->
     assert summary(made)["CoresReady"] == summary(made)["RedisReady"] == summary(made)["Available"] == "True"
 
 
+async def test_a_pause_is_told_and_what_waits_is_not_ready() -> None:
+    made = await status(await running(), paused="spec.pause: 1 changes wait: Service demo", behind=True)
+    assert condition(made, "Reconciling")["reason"] == condition(made, "Ready")["reason"] == "Paused"
+    made = await status(await running(), paused="spec.pause: 0 changes wait")
+    assert (summary(made)["Reconciling"], summary(made)["Ready"]) == ("False", "True")
+
+
 async def test_what_was_just_changed_is_not_ready_yet() -> None:
     made = await status(await running(), changed=True)
     assert (summary(made)["Ready"], summary(made)["Reconciling"]) == ("False", "True")

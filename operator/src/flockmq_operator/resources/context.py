@@ -1,5 +1,7 @@
 """What builders build from: the decoded MqttCluster, the operator's settings, and the names that follow from them."""
 
+from typing import Literal
+
 import msgspec
 
 from flockmq_operator.settings import Settings
@@ -28,6 +30,15 @@ class Context(msgspec.Struct, frozen=True):
     settings: Settings
     floor: int | None = None
     """The autoscaler's minReplicas; None: autoscaling.minReplicas."""
+
+    served_by: str = ""
+    """To whose pods the clients' Service leads now."""
+
+    @property
+    def clients(self) -> Literal["core", "replicant"]:
+        """Who takes clients: cores, where the spec asks for no replicants."""
+        none = self.spec.replicants.replicas == 0 and self.spec.autoscaling is None
+        return "core" if none else "replicant"
 
     @property
     def spec(self) -> Spec:

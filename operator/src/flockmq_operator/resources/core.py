@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import LINK_PORT, MANAGEMENT_PORT, Context
+from flockmq_operator.resources.custom_pod import customised
 from flockmq_operator.resources.labels import COMPONENT, MANAGED_BY, MANAGER, metadata, selector
 from flockmq_operator.resources.pod import node_template
 from flockmq_operator.spec import Storage
@@ -29,6 +30,7 @@ def cores(context: Context) -> Iterator[Manifest]:
         },
     }
     spec = context.spec.cores
+    template = node_template(context, "core", spec.resources.manifest(), [])
     yield {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -39,7 +41,7 @@ def cores(context: Context) -> Iterator[Manifest]:
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": selector(context, "core")},
-            "template": node_template(context, "core", [], spec.resources.manifest(), []),
+            "template": customised(template, spec.pod_template, "spec.cores.podTemplate"),
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted(context), "whenScaled": "Delete"},
             "volumeClaimTemplates": [claim_template(context, "core", spec.storage)],
         },

@@ -23,6 +23,8 @@ POD_TEMPLATE = f"{GROUP}/pod-template"
 """On a workload: its pod template as the operator made it, in JSON."""
 CONFIG_DIGEST = f"{GROUP}/config"
 """On a pod: the digest of its configuration; a change of it rolls pods."""
+SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""On a pod: whether an autoscaler of Kubernetes' nodes may move it though it has an emptyDir."""
 REDIS_TLS = f"{GROUP}/redis-tls"
 """On the Secret with Redis' passwords: that this Redis was made to speak TLS."""
 

@@ -23,7 +23,8 @@ def network_policies(context: Context) -> Iterator[Manifest]:
     management = _ingress([MANAGEMENT_PORT], [_operator(context), *context.spec.network_policy.management_from])
     clients = {"ports": _ports([listener.port for listener in context.spec.listeners])}
     nodes = _egress_of_nodes(context)
-    yield _policy(context, context.core, "core", [links, management], nodes)
+    at_cores = [clients] if "core" in (context.clients, context.served_by) else []
+    yield _policy(context, context.core, "core", [*at_cores, links, management], nodes)
     yield _policy(context, context.replicant, "replicant", [clients, links, management], nodes)
     yield _policy(context, context.report, "report", [], _egress_of_report(context))
     if context.spec.redis.external is None:

@@ -38,7 +38,7 @@ def node_config(context: Context, role: Role) -> str:
     """The file's content. Raises SpecError where `spec.config` isn't TOML, or says what the operator says."""
     document = said_by_spec(context, role)
     merge(document, free_config(context.spec.config))
-    listeners = {} if role == "core" else document.get("listeners", {})
+    listeners = document.get("listeners", {}) if secret_files.takes_clients(context, role) else {}
     tcp = listeners.setdefault("tcp", {})
     if not isinstance(tcp, dict):
         raise SpecError("spec.config: listeners.tcp must be a table, with a table for each listener by its name")

@@ -14,8 +14,9 @@ from flockmq_operator.resources.context import (
     SECRETS_DIR,
     Context,
 )
-from flockmq_operator.resources.labels import CONFIG_DIGEST, MANAGED_BY, MANAGER, Component, selector
-from flockmq_operator.resources.secret_files import SecretFile, node_files
+from flockmq_operator.resources.labels import CONFIG_DIGEST, MANAGED_BY, MANAGER, SAFE_TO_EVICT, Component, selector
+from flockmq_operator.resources.node_config import Role
+from flockmq_operator.resources.secret_files import SecretFile, node_files, takes_clients
 
 UID = 10001
 SECRET_MODE = 0o440
@@ -31,11 +32,16 @@ TMP: Manifest = {"name": "tmp", "emptyDir": {}}
 TMP_MOUNT: Manifest = {"name": "tmp", "mountPath": "/tmp"}  # noqa: S108 (an emptyDir of the pod's own)
 
 
+UNPRIVILEGED_PORTS = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
+"""Ports below 1024 for a user that isn't root; one of the sysctls that the restricted standard admits."""
+
+
 def pod_template(context: Context, component: Component, pod: Manifest, config_digest: str | None = None) -> Manifest:
     """`pod` (a PodSpec) with what every pod has."""
     metadata: Manifest = {"labels": {**selector(context, component), MANAGED_BY: MANAGER}}
     if config_digest:
-        metadata["annotations"] = {CONFIG_DIGEST: config_digest}
+        alone = component == "redis" and not context.redis_hosts  # nothing takes its place meanwhile
+        metadata["annotations"] = {CONFIG_DIGEST: config_digest, SAFE_TO_EVICT: "false" if alone else "true"}
     spec: Manifest = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -54,10 +60,9 @@ def pod_template(context: Context, component: Component, pod: Manifest, config_d
     return {"metadata": metadata, "spec": spec}
 
 
-def node_template(
-    context: Context, role: Component, ports: Iterable[Manifest], resources: Manifest, volumes: Iterable[Manifest]
-) -> Manifest:
+def node_template(context: Context, role: Role, resources: Manifest, volumes: Iterable[Manifest]) -> Manifest:
     """The pod of a broker node; `volumes` hold one named `data`, unless a volume claim template does."""
+    listeners = context.spec.listeners if takes_clients(context, role) else ()
     container: Manifest = {
         "name": "flockmq",
         "image": context.spec.image or context.settings.flockmq_broker_image,
@@ -69,7 +74,7 @@ def node_template(
             {"name": "FLOCKMQ_NODE__HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         ],
         "ports": [
-            *ports,
+            *({"name": listener.name, "containerPort": listener.port} for listener in listeners),
             {"name": "link", "containerPort": LINK_PORT},
             {"name": "management", "containerPort": MANAGEMENT_PORT},
         ],
@@ -97,7 +102,10 @@ def node_template(
         "topologySpreadConstraints": topology_spread(context, role),
         "volumes": [config_volume(context, role, "flockmq.toml"), secrets, TMP, *volumes],
     }
-    return pod_template(context, role, pod, config.digest(role, config.files(context)))
+    template = pod_template(context, role, pod, config.digest(role, config.files(context)))
+    if any(listener.port < 1024 for listener in listeners):
+        template["spec"]["securityContext"]["sysctls"] = [UNPRIVILEGED_PORTS]
+    return template
 
 
 def probe(context: Context, path: str, *, period_s: int, failures: int) -> Manifest:

@@ -24,6 +24,7 @@ from flockmq_operator.resources.context import (
     Context,
 )
 from flockmq_operator.resources.core import claim_template
+from flockmq_operator.resources.custom_pod import customised
 from flockmq_operator.resources.labels import metadata, selector
 from flockmq_operator.resources.pod import (
     CONTAINER_SECURITY,
@@ -48,7 +49,8 @@ def redis(context: Context) -> Iterator[Manifest]:
     if context.spec.redis.external:
         return
     yield from _services(context)
-    storage = context.spec.redis.storage
+    spec = context.spec.redis
+    storage = spec.storage
     replicated: Manifest = {"podManagementPolicy": "Parallel", "minReadySeconds": SETTLE_S}
     yield {
         "apiVersion": "apps/v1",
@@ -56,10 +58,10 @@ def redis(context: Context) -> Iterator[Manifest]:
         "metadata": metadata(context, context.redis, "redis"),
         "spec": {
             "serviceName": context.redis,
-            "replicas": context.spec.redis.replicas,
+            "replicas": spec.replicas,
             "updateStrategy": {"type": "OnDelete"},  # the operator restarts one at a time, and no core meanwhile
             "selector": {"matchLabels": selector(context, "redis")},
-            "template": _template(context),
+            "template": customised(_template(context), spec.pod_template, "spec.redis.podTemplate"),
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": storage.when_deleted, "whenScaled": "Retain"},
             "volumeClaimTemplates": [claim_template(context, "redis", storage)],
             **(replicated if context.redis_hosts else {}),

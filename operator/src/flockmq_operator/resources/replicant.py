@@ -4,19 +4,14 @@ from collections.abc import Iterator
 
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import Context
+from flockmq_operator.resources.custom_pod import customised
 from flockmq_operator.resources.labels import metadata, selector
 from flockmq_operator.resources.pod import node_template
-
-UNPRIVILEGED_PORTS = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
-"""Ports below 1024 for a user that isn't root; one of the sysctls that the restricted standard admits."""
 
 
 def replicants(context: Context) -> Iterator[Manifest]:
     spec = context.spec.replicants
-    ports = [{"name": listener.name, "containerPort": listener.port} for listener in context.spec.listeners]
-    template = node_template(context, "replicant", ports, spec.resources.manifest(), [{"name": "data", "emptyDir": {}}])
-    if any(listener.port < 1024 for listener in context.spec.listeners):
-        template["spec"]["securityContext"]["sysctls"] = [UNPRIVILEGED_PORTS]
+    template = node_template(context, "replicant", spec.resources.manifest(), [{"name": "data", "emptyDir": {}}])
     yield {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -25,6 +20,6 @@ def replicants(context: Context) -> Iterator[Manifest]:
             "replicas": context.replicants,
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "selector": {"matchLabels": selector(context, "replicant")},
-            "template": template,
+            "template": customised(template, spec.pod_template, "spec.replicants.podTemplate"),
         },
     }

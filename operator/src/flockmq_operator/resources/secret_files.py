@@ -48,9 +48,14 @@ def node_files(context: Context, component: Component) -> list[SecretFile]:
     files = [cluster_key(context), *links, api_key(context), *management, *redis, *referenced(context)]
     if component == "core":
         files += users(context)
-    else:
+    if takes_clients(context, component):
         files += [file for listener in context.spec.listeners for file in tls_files(listener)]
     return list(dict.fromkeys(files))
+
+
+def takes_clients(context: Context, component: Component) -> bool:
+    """Whether it has the listeners. Replicants always do: those that are there may have to go on for a while."""
+    return component in ("replicant", context.clients)
 
 
 def named(context: Context) -> list[SecretFile]:

@@ -1,4 +1,5 @@
-"""The Service that clients connect to: every ready replicant, a port for each listener."""
+"""The Service that clients connect to: every ready replicant (a core, where there are none), by a port for each
+listener."""
 
 from collections.abc import Iterator
 
@@ -21,9 +22,17 @@ def service(context: Context) -> Iterator[Manifest]:
     meta = metadata(context, context.name, "replicant")
     if spec.annotations:
         meta["annotations"] = spec.annotations
+    optional = {
+        "loadBalancerSourceRanges": list(spec.load_balancer_source_ranges),
+        "loadBalancerClass": spec.load_balancer_class,
+        "externalTrafficPolicy": spec.external_traffic_policy,
+        "ipFamilies": list(spec.ip_families),
+        "ipFamilyPolicy": spec.ip_family_policy,
+    }
+    given = {key: value for key, value in optional.items() if value}
     yield {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": meta,
-        "spec": {"type": spec.type, "selector": selector(context, "replicant"), "ports": ports},
+        "spec": {"type": spec.type, "selector": selector(context, context.clients), "ports": ports, **given},
     }

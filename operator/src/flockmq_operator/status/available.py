@@ -14,8 +14,8 @@ def judge(situation: Situation) -> Condition:
     replicants = observed.objects.get(Ref("Deployment", context.replicant))
     redis = observed.objects.get(Ref("StatefulSet", context.redis))
     lacking = []
-    if not ready(replicants):
-        lacking.append(("NoReplicantReady", "no replicant is ready"))
+    if not ready(replicants) and not (context.clients == "core" and ready(cores)):
+        lacking.append(("NoReplicantReady", f"no {context.clients} is ready"))
     if not has_majority(cores):
         lacking.append(("NoQuorum", f"{ready(cores)} of {there(cores)} cores are ready, which is no majority"))
     if context.spec.redis.external is None and not has_majority(redis):

@@ -34,6 +34,10 @@ class Situation(NamedTuple):
     """Whether sizes are all that it changed."""
     rolls: frozenset[Component] = frozenset()
     """Whose pod template it changed."""
+    paused: str = ""
+    """That nothing is done, and what waits."""
+    behind: bool = False
+    """Whether anything waits for the pause to end."""
     waiting_for: str = ""
     update_pending: bool = False
     before: Mapping[str, Manifest] = {}

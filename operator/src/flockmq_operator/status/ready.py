@@ -13,6 +13,8 @@ def judge(situation: Situation, parts: list[Condition]) -> Condition:
     lacking = [part for part in parts if not part.status and part.reason != replicants_ready.SCALING]
     if lacking:
         return Condition(TYPE, False, lacking[0].reason, "; ".join(f"{part.type}: {part.message}" for part in lacking))
+    if situation.behind:
+        return Condition(TYPE, False, "Paused", situation.paused)
     if situation.changed and not situation.resized:
         return Condition(TYPE, False, "Applying", "changes were just applied")
     return Condition(TYPE, True, "AllReady", "all parts are ready")

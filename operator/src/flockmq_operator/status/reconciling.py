@@ -6,6 +6,8 @@ TYPE = "Reconciling"
 
 
 def judge(situation: Situation, parts: list[Condition]) -> Condition:
+    if situation.paused:
+        return Condition(TYPE, False, "Paused", situation.paused)
     if situation.waiting_for:
         return Condition(TYPE, True, "Waiting", f"waiting for {situation.waiting_for}")
     if situation.changed:
