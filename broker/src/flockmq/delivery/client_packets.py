@@ -2,6 +2,9 @@
 
 They are neither numbered nor kept. Whoever sent them hears when there is no link to a node, or no room on it, and says
 all again with the next link.
+
+What always holds: nothing goes by another link than what went before, unless all of that is said again first. What the
+former link has still to bring comes late, and is dropped there.
 """
 
 from __future__ import annotations
@@ -22,17 +25,29 @@ class ClientPackets:
         self.on_came: Callable[[str, bytes], None] = _ignore
         """(incarnation, body of a frame): for clients of this node whose sessions run there. Raises ValueError."""
         self.latest = LatestLinks()
+        self._sent_by: dict[str, Link] = {}
+        """By which link the last packets went to a node, while it is up."""
         self._mesh = cluster.mesh
         cluster.handlers.frames[frames.DELIVERY] = self._came
-        cluster.on_link_down.append(self.latest.link_down)
+        cluster.on_link_down += [self.latest.link_down, self._link_down]
 
     def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
-        """Packets for clients of another node, whose sessions run here. False: there is no link, or no room on it."""
+        """Packets for clients of another node, whose sessions run here. False: there is no link, no room on it, or
+        another one than what went before went by.
+        """
         link = self._mesh.link_of(incarnation)
         if link is None or link.data_bytes > bounds.DELIVERIES_MAX_BYTES:
             return False
+        if self._sent_by.setdefault(incarnation, link) is not link:
+            del self._sent_by[incarnation]
+            return False
         link.send_data([frames.delivery_header(size_bytes), *parts], size_bytes)
         return True
+
+    def _link_down(self, link: Link) -> None:
+        """Whoever sends is told so, too."""
+        if self._sent_by.get(link.peer.incarnation) is link:
+            del self._sent_by[link.peer.incarnation]
 
     def _came(self, link: Link, body: bytes) -> None:
         if self.latest.is_late(link, len(body)):
