@@ -14,7 +14,7 @@ MENDS: Final = {"listeners.tcp.default.bind": "--listen", "management.listen": "
 
 
 def bound(host: str, port: int, key: str) -> socket.socket:
-    """A bound, non-blocking socket, which refuses clients until the engine listens on it. `key` is
+    """A bound, non-blocking socket, which refuses clients until the reactor listens on it. `key` is
     where its address is configured. Raises AddressInUse.
 
     TCP_NODELAY is set here: on Linux the accepted sockets inherit it, which saves a system call for each client.

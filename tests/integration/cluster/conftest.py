@@ -28,7 +28,7 @@ KEY = "a key of the tests, long enough"
 
 
 class Clients:
-    """The connections of a node, as its engine would have them."""
+    """The connections of a node, as its reactor would have them."""
 
     def __init__(self) -> None:
         self.held: dict[bytes, int] = {}

@@ -226,7 +226,7 @@ class NodeForwarding:
             link.control(Accepted(number))
 
     def _deliver(self, incarnation: str, version: int, chunk: bytes) -> None:
-        """A run that the engine chokes on would come again and again if it weren't accepted: it is lost, and logged."""
+        """A run that this node chokes on would come again and again if it weren't accepted: it is lost, and logged."""
         try:
             self.on_came(incarnation, version, chunk)
         except Exception:

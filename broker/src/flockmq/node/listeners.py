@@ -84,27 +84,26 @@ class Bound:
             if isinstance(named.settings.bind, Path):
                 named.settings.bind.unlink(missing_ok=True)
 
-    def open(self, engine: EpollReactor, limits: Mapping[str, Limits]) -> None:
+    def open(self, reactor: EpollReactor, limits: Mapping[str, Limits]) -> None:
         """Let clients in; `limits` are the zones', by name. Raises AddressInUse: another process bound it, too."""
         node = self._config.node
-        engine.limit(_rates(node), node.max_conn_rate)
+        reactor.limit(_rates(node), node.max_conn_rate)
         memory = memory_bytes()
-        engine.share_memory(*shares(node, memory))
-        engine.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
+        reactor.share_memory(*shares(node, memory))
+        reactor.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
         for named, bound in self._sockets:
             try:
-                engine.listen(self._listening(engine, named, limits[named.settings.zone]), bound)
+                reactor.listen(reactor.open(self._listener(named, limits[named.settings.zone])), bound)
             except OSError as error:
                 raise _in_use(named, error) from None
 
-    def _listening(self, engine: EpollReactor, named: NamedListenerSettings, limits: Limits) -> Listener:
+    def _listener(self, named: NamedListenerSettings, limits: Limits) -> Listener:
         settings = named.settings
         inet = settings if isinstance(settings, InetSettings) else None
         web = settings if isinstance(settings, WsListenerSettings | WssListenerSettings) else None
         config = self._config
         zone = config.mqtt if settings.zone == "default" else config.zones[settings.zone]
         return Listener(
-            engine,
             str(named),
             limits,
             client_rates=_rates(zone),

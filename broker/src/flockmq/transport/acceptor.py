@@ -1,7 +1,7 @@
 """Who comes in: the listening sockets of a node, and how fast and from where clients may connect.
 
-What always holds: whoever comes too fast waits in the kernel's backlog, at a listener that is deaf until the next tick;
-whoever is turned away costs no more than the accept; a crowd at one listener keeps nobody from another.
+What always holds: who comes too fast waits in the kernel's backlog, at a listener that is deaf until the next tick; who
+is turned away costs no more than the accept; a crowd at one listener keeps nobody from another.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import os
 import select
 import socket
+from collections.abc import Callable
 from typing import Final
 
 from flockmq.auth.addresses import network
@@ -18,9 +19,8 @@ from flockmq.bounds import ACCEPTS_PER_TURN_MAX, LISTEN_BACKLOG_MAX
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.transport import sockets
-from flockmq.transport.connection import EPOLLIN, Connection
 from flockmq.transport.listener import Listener
-from flockmq.transport.reactor import Reactor
+from flockmq.transport.rate_limit import SharedMeter
 from flockmq.transport.token_bucket import Bucket
 
 log: Final = logging.getLogger(__name__)
@@ -29,42 +29,60 @@ _REFUSED_LOGGED_EVERY_S: Final = 1.0
 _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
 
-class Acceptor(Reactor):
-    """The half of the engine that clients meet first. `newcomers`: addresses of those accepted since the last tick,
-    because admission asks for them; `places`: how many connections each has.
+class OpenListener:
+    """A listener in service. `meters` are what all its clients share, `connections` how many there are. `socket` is
+    None where descriptors come from elsewhere; `is_deaf`: it accepts nobody for the moment.
     """
 
-    def __init__(self, router: Router, limits: Limits) -> None:
-        super().__init__(router)
-        self.limits = limits
-        self.epoll = select.epoll()
+    def __init__(self, settings: Listener, meters: list[SharedMeter], now_s: float) -> None:
+        self.settings = settings
+        self.meters = meters
+        rate = settings.max_conn_rate
+        self.conn_rate: Bucket | None = Bucket(rate, 0.0, now_s) if rate > 0.0 else None
+        self.connections: int = 0
+        self.is_deaf: bool = False
+        self.socket: socket.socket | None = None
+        self.family: int = socket.AF_INET
+
+
+class Acceptor:
+    """One per reactor, whose `adopt(fd, listener, place)` it calls for each client that may come.
+
+    `listeners` by their descriptors. `newcomers`: the addresses of those accepted since the last tick, because
+    admission asks for them. `places`: how many connections each network has.
+    """
+
+    def __init__(
+        self, epoll: select.epoll, router: Router, limits: Limits, adopt: Callable[[int, OpenListener, str], object]
+    ) -> None:
+        self.listeners: dict[int, OpenListener] = {}
         self.newcomers: dict[int, tuple[str, int]] = {}
         self.places: dict[str, int] = {}
         self.max_connections_per_address: int = limits.max_connections
         self.conn_rate: Bucket | None = None
+        self._epoll = epoll
+        self._router = router
+        self._max_connections: int = limits.max_connections
+        self._adopt = adopt
         self._refused_logged_s: float = 0.0
 
-    def adopt(self, fd: int, listener: Listener) -> Connection:
-        """Serve a connected, non-blocking descriptor."""
-        raise NotImplementedError(type(self).__name__)
-
-    def listen(self, listener: Listener, bound: socket.socket) -> None:
-        """Accept clients on a bound, non-blocking socket, which the engine owns from now on."""
+    def listen(self, listener: OpenListener, bound: socket.socket) -> None:
+        """Accept clients on a bound, non-blocking socket, which the acceptor owns from now on."""
         bound.listen(LISTEN_BACKLOG_MAX)
         listener.socket = bound
         listener.family = bound.family
         self.listeners[bound.fileno()] = listener
-        self.epoll.register(bound.fileno(), EPOLLIN)
+        self._epoll.register(bound.fileno(), select.EPOLLIN)
 
-    def stop_accepting(self) -> None:
+    def stop(self) -> None:
         for fd, listener in self.listeners.items():
-            self.epoll.unregister(fd)
+            self._epoll.unregister(fd)
             if listener.socket is not None:
                 listener.socket.close()
         self.listeners.clear()
 
     def listen_again(self) -> None:
-        """Every tick: whoever waits in a backlog has a chance."""
+        """Every tick: who waits in a backlog has a chance."""
         self.newcomers.clear()
         for listener in self.listeners.values():
             if listener.is_deaf:
@@ -73,7 +91,7 @@ class Acceptor(Reactor):
             fd = next(iter(self.listeners))
             self.listeners[fd] = self.listeners.pop(fd)
 
-    def accept(self, listener: Listener) -> None:
+    def accept(self, listener: OpenListener) -> None:
         bound = listener.socket
         assert bound is not None
         for _ in range(ACCEPTS_PER_TURN_MAX):
@@ -86,42 +104,53 @@ class Acceptor(Reactor):
             except OSError as error:
                 if error.errno in _GONE_IN_THE_BACKLOG:
                     continue
-                self.refused(f"{listener.name}: can't accept: {error.strerror}")
+                self.refused(f"{listener.settings.name}: can't accept: {error.strerror}")
                 self._deafen(listener, True)  # out of descriptors or memory: the backlog waits for the next tick
                 return
             self._debit(listener)
             fd, address = accepted
-            host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
-            place = network(host)
-            why = self._turns_away(listener, host, place)
-            if why:
-                self.refused(why)
-                os.close(fd)
-                continue
-            os.set_blocking(fd, False)
-            connection = self.adopt(fd, listener)
-            if isinstance(address, tuple):
-                self.newcomers[fd] = (host, int(address[1]))
-                if listener.proxy is None:
-                    self.takes_place(connection, place)
+            self._let_in(listener, fd, address)
 
-    def _turns_away(self, listener: Listener, host: str, place: str) -> str:
+    def _let_in(self, listener: OpenListener, fd: int, address: object) -> None:
+        """The client behind this descriptor, if it may come."""
+        host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
+        place = network(host)
+        why = self._turns_away(listener, host, place)
+        if why:
+            self.refused(why)
+            os.close(fd)
+            return
+        os.set_blocking(fd, False)
+        if not isinstance(address, tuple):
+            self._adopt(fd, listener, "")
+            return
+        self.newcomers[fd] = (host, int(address[1]))
+        self._adopt(fd, listener, self.taken(place) if listener.settings.proxy is None else "")
+
+    def _turns_away(self, listener: OpenListener, host: str, place: str) -> str:
         """Why a client from this address can't come, or ""."""
-        if self.router.counters.connections >= self.limits.max_connections:
-            return f"max_connections of {self.limits.max_connections} reached"
-        why = listener.turns_away(host)
-        if not why and listener.proxy is None and self.is_full(place):
-            return f"{host} has max_connections_per_address of {self.max_connections_per_address}"
+        settings = listener.settings
+        if self._router.counters.connections >= self._max_connections:
+            return f"max_connections of {self._max_connections} reached"
+        if listener.connections >= settings.max_connections:
+            return f"{settings.name}: max_connections of {settings.max_connections} reached"
+        why = settings.turns_away(host)
+        if not why and settings.proxy is None and self.is_full(place):
+            return self.crowded(host)
         return why
 
     def is_full(self, place: str) -> bool:
         """No connection more can come from there; from a Unix socket they can."""
         return self.places.get(place, 0) >= self.max_connections_per_address
 
-    def takes_place(self, connection: Connection, place: str) -> None:
-        """The connection counts as its client's, who is there."""
-        connection.place = place
+    def crowded(self, host: str) -> str:
+        """Why a client of a full network is turned away."""
+        return f"{host} has max_connections_per_address of {self.max_connections_per_address}"
+
+    def taken(self, place: str) -> str:
+        """The network, where one connection more counts now."""
         self.places[place] = self.places.get(place, 0) + 1
+        return place
 
     def leaves_place(self, place: str) -> None:
         left = self.places[place] - 1
@@ -130,27 +159,27 @@ class Acceptor(Reactor):
         else:
             del self.places[place]
 
-    def _too_fast(self, listener: Listener) -> bool:
+    def _too_fast(self, listener: OpenListener) -> bool:
         """Whether the next client must wait in the backlog."""
-        now_s = self.router.now_s
+        now_s = self._router.now_s
         for bucket in (listener.conn_rate, self.conn_rate):
             if bucket is not None and bucket.tokens(now_s) < 1.0:
                 self._deafen(listener, True)
                 return True
         return False
 
-    def _debit(self, listener: Listener) -> None:
+    def _debit(self, listener: OpenListener) -> None:
         for bucket in (listener.conn_rate, self.conn_rate):
             if bucket is not None:
-                bucket.debit(1.0, self.router.now_s)
+                bucket.debit(1.0, self._router.now_s)
 
     def refused(self, why: str) -> None:
-        self.router.counters.connects_refused += 1
-        if self.router.now_s - self._refused_logged_s >= _REFUSED_LOGGED_EVERY_S:
-            self._refused_logged_s = self.router.now_s
+        self._router.counters.connects_refused += 1
+        if self._router.now_s - self._refused_logged_s >= _REFUSED_LOGGED_EVERY_S:
+            self._refused_logged_s = self._router.now_s
             log.warning("clients are turned away: %s", why)
 
-    def _deafen(self, listener: Listener, deaf: bool) -> None:
+    def _deafen(self, listener: OpenListener, deaf: bool) -> None:
         listener.is_deaf = deaf
         if listener.socket is not None:
-            self.epoll.modify(listener.socket.fileno(), 0 if deaf else EPOLLIN)
+            self._epoll.modify(listener.socket.fileno(), 0 if deaf else select.EPOLLIN)

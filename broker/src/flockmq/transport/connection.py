@@ -3,14 +3,14 @@
 As a rule one call writes all that a turn put. What the socket doesn't take waits for EPOLLOUT, and above
 SINK_CONGESTED_BYTES the channel hears of it.
 
-What always holds: `fd` is open exactly as long as the connection stands in the engine's table.
+What always holds: `fd` is open exactly as long as the connection stands in the reactor's table.
 """
 
 from __future__ import annotations
 
 import os
 import select
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -23,11 +23,12 @@ from flockmq.bounds import (
 from flockmq.protocol.channel import CLOSED
 from flockmq.protocol.conversation import Conversation
 from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.ports import NodePort
+from flockmq.routing.router import Router
 from flockmq.routing.sink import FLOWING
+from flockmq.transport.acceptor import OpenListener
+from flockmq.transport.rate_limit import ClientMeter
 from flockmq.transport.sockets import peer_of
-
-if TYPE_CHECKING:
-    from flockmq.transport.listener import Listener
 
 EPOLLIN: Final = 1
 EPOLLOUT: Final = 4
@@ -36,33 +37,73 @@ EPOLLHUP: Final = 16
 UNWATCHED: Final = -1
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ConnectionReactor:
+    """What a connection asks of the reactor that serves it."""
+
+    def newcomer(self, fd: int) -> tuple[str, int] | None:
+        """The address of a client that was accepted a moment ago."""
+        raise NotImplementedError
+
+    def watch(self, connection: Connection) -> None:
+        """Tell epoll what the connection waits for now."""
+        raise NotImplementedError
+
+    def end(self, connection: Connection) -> None:
+        """The channel has ended, and its last packet is on its way."""
+        raise NotImplementedError
+
+    def close(self, connection: Connection) -> None:
+        """Close the descriptor, and forget the connection."""
+        raise NotImplementedError
+
+    def hold(self, connection: Connection, meter: ClientMeter) -> None:
+        """The connection is over a rate: pause it until there are tokens again."""
+        raise NotImplementedError
+
+    def greet(self, connection: Connection) -> None:
+        """A whole ClientHello is there: unpause the connection when the handshake may go on."""
+        raise NotImplementedError
+
+    def costs(self, stranger: Connection, more_bytes: int) -> None:
+        """A client that isn't let in yet costs so much more; less, where that is negative."""
+        raise NotImplementedError
+
+    def welcomes(self, connection: Connection, host: str) -> bool:
+        """Whether the client at this address, which a balancer named, may come; it is counted there then."""
+        raise NotImplementedError
+
+
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Connection(Conversation):
-    """`interest`: what epoll watches for, or UNWATCHED; `blocked`: the socket is full; `read_bytes`: read at once;
-    `has_more`: there was more than the last read took; `place`: where it is counted, "": nowhere; `cost`: its bytes
-    before it is let in.
+    """`interest`: what epoll watches for, or UNWATCHED; `blocked`: the socket is full; `has_more`: there was more than
+    the last read took; `read_bytes`: how much is read at once; `place`: the network where it is counted, "": nowhere;
+    `cost`: its bytes before it is let in.
     """
 
-    __slots__ = ("blocked", "cost", "fd", "has_more", "interest", "listener", "place", "read_bytes")
+    __slots__ = ("blocked", "cost", "fd", "has_more", "interest", "listener", "place", "reactor", "read_bytes")
 
-    def __init__(self, listener: Listener, fd: int) -> None:
-        super().__init__(listener.engine.router, listener.engine.port, listener.limits)
+    def __init__(
+        self, reactor: ConnectionReactor, router: Router, port: NodePort, listener: OpenListener, fd: int
+    ) -> None:
+        super().__init__(router, port, listener.settings.limits)
+        self.reactor = reactor
         self.listener = listener
         self.fd = fd
         self.interest: int = EPOLLIN
         self.blocked: bool = False
-        self.read_bytes: int = UNAUTHENTICATED_READ_MAX_BYTES
         self.has_more: bool = False
+        self.read_bytes: int = UNAUTHENTICATED_READ_MAX_BYTES
         self.place: str = ""
         self.cost: int = 0
 
     def peer(self) -> PeerInfo:
         host, port = self.origin()
-        return PeerInfo(host, port, self.listener.name, self.limits.name)
+        return PeerInfo(host, port, self.listener.settings.name, self.limits.name)
 
     def origin(self) -> tuple[str, int]:
-        """The other end's address: just accepted, the engine knows it; later the kernel is asked, and nothing kept."""
-        return self.listener.engine.newcomers.get(self.fd) or peer_of(self.fd, self.listener.family)
+        """The other end's address: just accepted, the reactor knows it; later the kernel is asked, and nothing kept."""
+        return self.reactor.newcomer(self.fd) or peer_of(self.fd, self.listener.family)
 
     def has_left(self) -> bool:
         if self.fd < 0:
@@ -83,9 +124,9 @@ class Connection(Conversation):
                 self.write()
             elif self.out_bytes > SINK_CONGESTED_BYTES:
                 self.choke()
-                self.listener.engine.watch(self)
+                self.reactor.watch(self)
         if self.state == CLOSED and self.fd >= 0:
-            self.listener.engine.end(self)
+            self.reactor.end(self)
 
     def write(self) -> None:
         out = self.out
@@ -101,7 +142,7 @@ class Connection(Conversation):
             sent = 0
         except OSError:
             self.lost()
-            self.listener.engine.close(self)
+            self.reactor.close(self)
             return
         self.router.counters.bytes_sent += sent
         if sent == waiting:
@@ -116,7 +157,7 @@ class Connection(Conversation):
             self.progressed()
         if self.out_bytes > SINK_CONGESTED_BYTES:
             self.choke()
-        self.listener.engine.watch(self)
+        self.reactor.watch(self)
 
     def _keep_from(self, sent: int) -> None:
         out = self.out

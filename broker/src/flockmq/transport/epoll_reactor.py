@@ -14,26 +14,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import socket
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Final
 
 from flockmq.bounds import (
     DISCARD_MAX_BYTES,
-    LINGER_MAX_S,
     READ_MAX_BYTES,
     READ_MIN_BYTES,
     READ_WORK_MAX_S,
     SPIN_MAX_S,
     SWEEP_INTERVAL_S,
-    THROTTLE_TICK_S,
-    TLS_GREETINGS_PER_TURN_MAX,
-    TLS_HANDSHAKE_BYTES,
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
     TURN_WORK_MAX_S,
-    UNAUTHENTICATED_MAX_BYTES,
     UNAUTHENTICATED_READ_BYTES,
 )
 from flockmq.clock import Clock
@@ -43,14 +38,13 @@ from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
 from flockmq.session.limits import Limits
-from flockmq.transport.acceptor import Acceptor
-from flockmq.transport.connection import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, UNWATCHED, Connection
-from flockmq.transport.filtered_connection import FilteredConnection
+from flockmq.transport.acceptor import OpenListener
+from flockmq.transport.connection import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, Connection
+from flockmq.transport.connection_table import ConnectionTable
 from flockmq.transport.listener import Listener
-from flockmq.transport.metered_connection import MeteredConnection
-from flockmq.transport.rate_limit import RateLimit, SharedMeter
+from flockmq.transport.rate_limit import SharedMeter
+from flockmq.transport.reactor import Reactor
 from flockmq.transport.token_bucket import Bucket, Rates
-from flockmq.transport.unauthenticated import Unauthenticated
 
 log: Final = logging.getLogger(__name__)
 
@@ -61,21 +55,16 @@ _MISS: Final = 4
 """Turns that followed the one before within SPIN_MAX_S count one; each that didn't takes away _MISS."""
 
 
-class EpollReactor(Acceptor):
-    """Over sockets. `greetings`: whose ClientHello waits for a turn; `waiting`: who waits to be read."""
+class EpollReactor(Reactor):
+    """Over sockets: `table` has the connections."""
 
     def __init__(self, router: Router, limits: Limits, clock: Clock) -> None:
-        super().__init__(router, limits)
+        super().__init__(router)
         self._monotonic: Callable[[], float] = clock.monotonic
-        self.connections: list[Connection | None] = []
-        self.lingering: dict[Connection, None] = {}
-        self.greetings: dict[FilteredConnection, None] = {}
-        self.waiting: dict[Connection, None] = {}
-        self.strangers = Unauthenticated(UNAUTHENTICATED_MAX_BYTES)
+        self.epoll = select.epoll()
+        self.table = ConnectionTable(self, self.epoll, limits, clock)
         self._discarded = bytearray(DISCARD_MAX_BYTES)
-        self.throttle = RateLimit()
         self._all: SharedMeter | None = None
-        self._throttling: bool = False
         self._hits: int = 0
         self._served_s: float = 0.0
         self._time_is_up: bool = False
@@ -92,30 +81,39 @@ class EpollReactor(Acceptor):
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
     def limit(self, rates: Rates, max_conn_rate: float) -> None:
-        """What all clients of this node share. Call it before listeners are made."""
-        now_s = self.router.now_s
-        self._all = None if rates.are_off() else self.throttle.share(rates, now_s)
-        self.conn_rate = Bucket(max_conn_rate, 0.0, now_s) if max_conn_rate > 0.0 else None
+        """What all clients of this node share. Call it before listeners are opened."""
+        self._all = None if rates.are_off() else self.table.rate_limit.share(rates)
+        self.table.acceptor.conn_rate = Bucket(max_conn_rate, 0.0, self.router.now_s) if max_conn_rate > 0.0 else None
 
     def share_memory(self, max_unauthenticated_bytes: int, max_connections_per_address: int) -> None:
         """What strangers and addresses may take of it."""
-        self.strangers.max_bytes = max_unauthenticated_bytes
-        self.max_connections_per_address = max_connections_per_address
+        self.table.strangers.max_bytes = max_unauthenticated_bytes
+        self.table.acceptor.max_connections_per_address = max_connections_per_address
+
+    def open(self, listener: Listener) -> OpenListener:
+        """Its clients share its own rates, and this node's."""
+        meters = [] if listener.rates.are_off() else [self.table.rate_limit.share(listener.rates)]
+        if self._all is not None:
+            meters.append(self._all)
+        return OpenListener(listener, meters, self.router.now_s)
+
+    def listen(self, listener: OpenListener, bound: socket.socket) -> None:
+        """Accept clients on a bound, non-blocking socket, which the reactor owns from now on."""
+        self.table.acceptor.listen(listener, bound)
+
+    def stop_accepting(self) -> None:
+        self.table.acceptor.stop()
+
+    def listener_connections(self) -> list[tuple[str, int]]:
+        listeners = self.table.acceptor.listeners.values()
+        return [(listener.settings.name, listener.connections) for listener in listeners]
 
     def unauthenticated_bytes(self) -> int:
-        return self.strangers.bytes
-
-    def meters(self, rates: Rates) -> list[SharedMeter]:
-        """What the clients of one listener share: its own rates, and this node's."""
-        shared = [] if rates.are_off() else [self.throttle.share(rates, self.router.now_s)]
-        return shared if self._all is None else [*shared, self._all]
+        return self.table.strangers.bytes
 
     def stop(self) -> None:
         self.stop_accepting()
-        for connection in self.connections:
-            if connection is not None:
-                connection.lost()
-                self.close(connection)
+        self.table.close_all()
         if self._timer is not None:
             self._timer.cancel()
         if self.loop is not None:
@@ -131,7 +129,7 @@ class EpollReactor(Acceptor):
         self._time_is_up, self._fed_bytes = False, 0
         for _ in range(TURN_ROUNDS_MAX):
             events = self.epoll.poll(0, TURN_EVENTS_MAX)
-            if not events and not self.waiting:
+            if not events and not self.table.waiting:
                 events = self._spin()
                 if not events:
                     return
@@ -166,38 +164,40 @@ class EpollReactor(Acceptor):
         return []
 
     def _serve(self, events: list[tuple[int, int]], until_s: float) -> None:
-        connections = self.connections
+        table = self.table
+        connections, waiting = table.connections, table.waiting
         for fd, mask in events:
             connection = connections[fd] if fd < len(connections) else None
             if connection is None:
-                if fd in self.listeners:
-                    self.accept(self.listeners[fd])
+                listener = table.acceptor.listeners.get(fd)
+                if listener is not None:
+                    table.acceptor.accept(listener)
                 continue
             if mask & EPOLLOUT:
                 connection.blocked = False
                 self.flush(connection)
                 if connection.fd >= 0:
-                    self.watch(connection)
+                    table.watch(connection)
             if connection.fd < 0 or not mask & ~EPOLLOUT:
                 continue
             if connection.paused and mask & EPOLLHUP and not mask & EPOLLERR:
-                self._unwatch(connection)  # a Unix socket's end, told though nobody asks: what came before it is first
+                table.unwatch(connection)  # a Unix socket's end, told though nobody asks: what came before it is first
             elif mask == EPOLLIN and (connection.has_more or self._is_over(until_s)):
-                self.waiting[connection] = None
+                waiting[connection] = None
             else:
-                self.waiting.pop(connection, None)
+                waiting.pop(connection, None)
                 self._read(connection, fd)
-        if self.waiting:
-            self._serve_waiting(until_s)
+        if waiting:
+            self._serve_waiting(waiting, until_s)
 
-    def _serve_waiting(self, until_s: float) -> None:
+    def _serve_waiting(self, waiting: dict[Connection, None], until_s: float) -> None:
         """The first of them, and as many more as there is time for."""
-        for _ in range(len(self.waiting)):
-            connection = next(iter(self.waiting))
-            del self.waiting[connection]
+        for _ in range(len(waiting)):
+            connection = next(iter(waiting))
+            del waiting[connection]
             if not connection.paused:
                 self._read(connection, connection.fd)
-                if self._is_over(until_s) or not self.waiting:
+                if self._is_over(until_s) or not waiting:
                     return
 
     def _is_over(self, until_s: float) -> bool:
@@ -219,7 +219,7 @@ class EpollReactor(Acceptor):
             data = b""
         if not data:
             connection.lost()
-            self.close(connection)
+            self.table.close(connection)
         else:
             self._fed_bytes += len(data)
             connection.has_more = len(data) == connection.read_bytes
@@ -228,9 +228,9 @@ class EpollReactor(Acceptor):
             else:
                 self._feed(connection, data)
             if connection.state not in (CONNECTED, CLOSED):
-                self.costs(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
+                self.table.costs(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
             if connection.paused and connection.state != CLOSED:  # a closed one ends with the turn
-                self.watch(connection)
+                self.table.watch(connection)
 
     def _discard(self, connection: Connection, fd: int) -> None:
         """What still comes from a client that was cut off: over TCP it isn't even copied."""
@@ -244,7 +244,7 @@ class EpollReactor(Acceptor):
         finally:
             borrowed.detach()
         if size == 0:
-            self.close(connection)
+            self.table.close(connection)
 
     def _feed_much(self, connection: Connection, data: bytes) -> None:
         """There is more where this came from. What takes long is read in smaller pieces from now on, so that a flood
@@ -270,125 +270,21 @@ class EpollReactor(Acceptor):
             sink.close(Reason.UNSPECIFIED_ERROR)
         except Exception:
             log.exception("it could not be closed in order")
-            self.close(sink)
+            self.table.close(sink)
 
     def go_on(self, channel: PausablePublisher) -> None:
         if isinstance(channel, Connection):
             if channel.cost and channel.state == CONNECTED:  # it was let in
-                self.strangers.forget(channel)
+                self.table.strangers.forget(channel)
             self._feed(channel, b"")
-            self.watch(channel)
+            self.table.watch(channel)
 
     def prepare(self) -> None:
-        """Let the first ClientHellos in the line be answered; the others have the next turns."""
-        if not self.greetings:
-            return
-        for connection in list(islice(self.greetings, TLS_GREETINGS_PER_TURN_MAX)):
-            if connection in self.greetings:  # else one before it took its room
-                del self.greetings[connection]
-                connection.unpause()
-                self.costs(connection, TLS_HANDSHAKE_BYTES)
-        if self.greetings:
-            self.soon()
+        if self.table.greetings:
+            self.table.answer_greetings()
 
     def channels(self) -> Sequence[Channel | None]:
-        return self.connections
-
-    # Descriptors.
-
-    def adopt(self, fd: int, listener: Listener) -> Connection:
-        """Serve a connected, non-blocking descriptor."""
-        connection = listener.connection(fd)
-        connections = self.connections
-        while len(connections) <= fd:
-            connections.append(None)
-        connections[fd] = connection
-        self.epoll.register(fd, EPOLLIN)
-        self.router.counters.connections += 1
-        listener.connections += 1
-        return connection
-
-    def watch(self, connection: Connection) -> None:
-        """Tell epoll what the connection waits for now."""
-        interest = (0 if connection.paused else EPOLLIN) | (EPOLLOUT if connection.blocked else 0)
-        if interest != connection.interest and connection.fd >= 0:
-            if connection.interest == UNWATCHED:
-                self.epoll.register(connection.fd, interest)
-            else:
-                self.epoll.modify(connection.fd, interest)
-            connection.interest = interest
-
-    def _unwatch(self, connection: Connection) -> None:
-        self.epoll.unregister(connection.fd)
-        connection.interest = UNWATCHED
-
-    def end(self, connection: Connection) -> None:
-        """The channel has ended and its last packet is on its way: close, but let a client that we cut off read it."""
-        if connection.clean_end or connection.out or connection in self.lingering:
-            self.close(connection)
-            return
-        half = socket.socket(fileno=connection.fd)
-        try:
-            half.shutdown(socket.SHUT_WR)
-        except OSError:
-            half.detach()
-            self.close(connection)
-            return
-        half.detach()
-        self.strangers.forget(connection)
-        connection.last_seen_s = self.router.now_s
-        connection.paused = 0
-        self.watch(connection)
-        self.lingering[connection] = None
-
-    def close(self, connection: Connection) -> None:
-        fd = connection.fd
-        if fd < 0:
-            return
-        connection.fd = -1
-        self.lingering.pop(connection, None)
-        self.waiting.pop(connection, None)
-        if connection.cost:
-            self.strangers.forget(connection)
-        if connection.place:
-            self.leaves_place(connection.place)
-        self.connections[fd] = None
-        self.newcomers.pop(fd, None)
-        connection.released()
-        connection.listener.connections -= 1
-        os.close(fd)
-        connection.out.clear()
-        connection.out_bytes = 0
-        self.router.counters.connections -= 1
-        self.router.counters.disconnects += 1
-
-    # Clients that aren't let in yet, and those over a rate.
-
-    def costs(self, stranger: Connection, more_bytes: int) -> None:
-        """It costs so much more before it is let in; who costs too much makes room."""
-        strangers = self.strangers
-        strangers.cost(stranger, more_bytes)
-        if strangers.bytes > strangers.max_bytes:
-            for connection in strangers.supernumerary():
-                self.refused(f"clients that aren't let in yet cost more than {strangers.max_bytes} bytes")
-                connection.lost()
-                self.close(connection)
-
-    def hold(self, connection: MeteredConnection) -> None:
-        """The connection is over a rate, and paused."""
-        self.throttle.hold(connection, self.router.now_s)
-        if not self._throttling and self.loop is not None:
-            self._throttling = True
-            self.loop.call_later(THROTTLE_TICK_S, self.let_on)
-
-    def let_on(self) -> None:
-        """Every THROTTLE_TICK_S while somebody waits for tokens."""
-        self.begin_turn(self._monotonic())
-        self.throttle.tick(self.router.now_s)
-        self._throttling = self.loop is not None and self.throttle.is_busy()
-        if self._throttling and self.loop is not None:
-            self.loop.call_later(THROTTLE_TICK_S, self.let_on)
-        self.end_turn()
+        return self.table.connections
 
     # Time.
 
@@ -398,11 +294,9 @@ class EpollReactor(Acceptor):
             self._timer = self.loop.call_later(SWEEP_INTERVAL_S, self.tick)
         now_s = self._monotonic()
         self.begin_turn(now_s)
-        self.listen_again()
+        self.table.acceptor.listen_again()
         self.sweep(now_s)
-        for connection in list(self.lingering):
-            if now_s - connection.last_seen_s > LINGER_MAX_S:
-                self.close(connection)
+        self.table.close_lingering()
         self.end_turn()
 
 

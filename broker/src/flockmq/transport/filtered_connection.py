@@ -10,11 +10,9 @@ plain, where its bounds are; a client that reads nothing can't make filters answ
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.auth.addresses import network
 from flockmq.bounds import (
     FILTER_SLICE_MAX_BYTES,
     SINK_CONGESTED_BYTES,
@@ -23,16 +21,17 @@ from flockmq.bounds import (
 )
 from flockmq.mqtt.errors import PacketError
 from flockmq.protocol.channel import CLOSED, CONNECTED
-from flockmq.protocol.peer import UNKNOWN, PeerInfo
+from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.ports import NodePort
+from flockmq.routing.router import Router
 from flockmq.routing.sink import FLOWING
+from flockmq.transport.acceptor import OpenListener
+from flockmq.transport.connection import ConnectionReactor
 from flockmq.transport.layer import Layer
 from flockmq.transport.metered_connection import MeteredConnection
 from flockmq.transport.proxy_protocol import ProxyHeader
 from flockmq.transport.tls import Tls
 from flockmq.transport.websocket import WebSocket
-
-if TYPE_CHECKING:
-    from flockmq.transport.listener import Listener
 
 
 @mypyc_attr(acyclic=True)
@@ -43,23 +42,26 @@ class FilteredConnection(MeteredConnection):
 
     __slots__ = ("at", "filters", "header", "is_shaking_hands", "said_goodbye", "tls", "wrapped")
 
-    def __init__(self, listener: Listener, fd: int) -> None:
-        super().__init__(listener, fd)
+    def __init__(
+        self, reactor: ConnectionReactor, router: Router, port: NodePort, listener: OpenListener, fd: int
+    ) -> None:
+        super().__init__(reactor, router, port, listener, fd)
+        settings = listener.settings
         self.filters: list[Layer] = []
         self.wrapped: bytes = b""
         self.said_goodbye: bool = False
         self.at: int = 0
         self.header: ProxyHeader | None = None
         self.tls: Tls | None = None
-        if listener.proxy is not None:
+        if settings.proxy is not None:
             self.header = ProxyHeader()
-            self.keepalive_s = listener.proxy.timeout_s
-        if listener.certificates is not None:
-            self.tls = Tls(listener.certificates)
+            self.keepalive_s = settings.proxy.timeout_s
+        if settings.certificates is not None:
+            self.tls = Tls(settings.certificates)
             self.filters.append(self.tls)
         self.is_shaking_hands: bool = self.tls is not None
-        if listener.path:
-            self.filters.append(WebSocket(listener.path, listener.allowed_origins))
+        if settings.path:
+            self.filters.append(WebSocket(settings.path, settings.allowed_origins))
 
     def peer(self) -> PeerInfo:
         header, tls = self.header, self.tls
@@ -68,14 +70,12 @@ class FilteredConnection(MeteredConnection):
             host, port = self.origin()
         else:
             host, port = header.host, header.port
-        if header is not None and certificate is None and self.listener.proxy is not None:
-            certificate = header.certificate if self.listener.proxy.names_count else None
-        return PeerInfo(host, port, self.listener.name, self.limits.name, certificate)
+        proxy = self.listener.settings.proxy
+        if header is not None and certificate is None and proxy is not None:
+            certificate = header.certificate if proxy.names_count else None
+        return PeerInfo(host, port, self.listener.settings.name, self.limits.name, certificate)
 
     def released(self) -> None:
-        super().released()
-        engine = self.listener.engine
-        engine.greetings.pop(self, None)
         self.filters.clear()
         self.tls = None
         self.wrapped = b""
@@ -108,38 +108,19 @@ class FilteredConnection(MeteredConnection):
         if header.is_whole:
             self.keepalive_s = self.limits.idle_timeout
             host = header.host or self.origin()[0]  # a balancer that speaks for itself is judged by its own address
-            if not self._is_welcome(host):
+            if not self.reactor.welcomes(self, host):
                 self.lost()
                 return b""
         return data
 
-    def _is_welcome(self, host: str) -> bool:
-        """Whether the client at this address, which a balancer named, may come; it is counted there then."""
-        engine = self.listener.engine
-        if host == UNKNOWN or (host and not self.listener.access.admits(host)):
-            self.router.counters.connects_refused += 1
-            return False
-        if not host:
-            return True
-        place = network(host)
-        if engine.is_full(place):
-            engine.refused(f"{host} has max_connections_per_address of {engine.max_connections_per_address}")
-            return False
-        engine.strangers.forget(self)  # what came of the header was the balancer's
-        engine.takes_place(self, place)
-        return True
-
     def _handshake(self, tls: Tls) -> None:
         """A ClientHello waits for its turn, because its answer takes a millisecond; and not too many are under way."""
-        engine = self.listener.engine
         if tls.is_open:
             self.is_shaking_hands = False
             if self.state != CONNECTED:
-                engine.strangers.cost(self, TLS_SESSION_BYTES - TLS_HANDSHAKE_BYTES)
-        elif tls.is_greeted and not tls.has_begun() and self not in engine.greetings:
-            self.pause()
-            engine.greetings[self] = None
-            engine.soon()
+                self.reactor.costs(self, TLS_SESSION_BYTES - TLS_HANDSHAKE_BYTES)
+        elif tls.is_greeted and not tls.has_begun():
+            self.reactor.greet(self)
 
     def _judge(self) -> None:
         """Did a filter come to an end, or has something to say?"""
@@ -173,7 +154,7 @@ class FilteredConnection(MeteredConnection):
             self.write()
         elif self.out_bytes > SINK_CONGESTED_BYTES:
             self.choke()
-            self.listener.engine.watch(self)
+            self.reactor.watch(self)
         if self.state == CLOSED and self.fd >= 0:
             self._last_flush()
 
@@ -183,7 +164,7 @@ class FilteredConnection(MeteredConnection):
             if not self.blocked:
                 self.write()
         if self.fd >= 0:
-            self.listener.engine.end(self)
+            self.reactor.end(self)
 
     def _say_goodbye(self) -> None:
         """The innermost filter's last words go through the outer ones, before theirs."""
@@ -204,7 +185,7 @@ class FilteredConnection(MeteredConnection):
             sent = 0
         except OSError:
             self.lost()
-            self.listener.engine.close(self)
+            self.reactor.close(self)
             return
         self.router.counters.bytes_sent += sent
         self.wrapped = raw[sent:] if sent < len(raw) else b""
@@ -214,7 +195,7 @@ class FilteredConnection(MeteredConnection):
             self.blocked = True
             if self.out_bytes > SINK_CONGESTED_BYTES:
                 self.choke()
-            self.listener.engine.watch(self)
+            self.reactor.watch(self)
 
     def _wrap(self) -> bytes:
         data = self._slice() if self.out else b""

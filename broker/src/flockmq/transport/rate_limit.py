@@ -4,21 +4,21 @@ A client waits for its own bucket first, then in the line of each one that it sh
 node's). A line lets on only as many as it has tokens for, by what reads took lately; so a thousand clients behind one
 bucket don't read a thousand times at once.
 
-What always holds: who waits is paused by us exactly once; a closed connection is referred to no longer than
-THROTTLE_CHECK_S.
+What always holds: who waits is paused by us exactly once; a closed connection is referred to by nothing here.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from flockmq.bounds import THROTTLE_CHECK_S
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import THROTTLE_CHECK_S, THROTTLE_TICK_S
+from flockmq.protocol.channel import CLOSED, Channel
+from flockmq.transport.reactor import Reactor
 from flockmq.transport.token_bucket import Meter, Rates
-
-if TYPE_CHECKING:
-    from flockmq.transport.metered_connection import MeteredConnection
 
 
 class SharedMeter(Meter):
@@ -28,65 +28,126 @@ class SharedMeter(Meter):
 
     def __init__(self, rates: Rates, now_s: float) -> None:
         super().__init__(rates, now_s)
-        self.line: dict[MeteredConnection, None] = {}
+        self.line: dict[ClientMeter, None] = {}
 
     def is_taken(self, now_s: float) -> bool:
-        """Whether whoever draws from it must wait: for tokens, or behind others."""
+        """Whether who draws from it must wait: for tokens, or behind others."""
         return bool(self.line) or self.wait_s(now_s) > 0.0
 
 
+@mypyc_attr(acyclic=True)
+class ClientMeter:
+    """What one client's reads are counted by: its `own` meter, None without, and those that it shares with others.
+
+    `held` is the client while it waits, `ticket` its place among those that wait for their own bucket.
+    """
+
+    __slots__ = ("held", "own", "shared", "ticket")
+
+    def __init__(self, rates: Rates, shared: list[SharedMeter], now_s: float) -> None:
+        self.own: Meter | None = None if rates.are_off() else Meter(rates, now_s)
+        self.shared = shared
+        self.held: Channel | None = None
+        self.ticket: int = 0
+
+    def debit(self, messages: int, size: int, now_s: float) -> bool:
+        """Count one read, whatever it held. True: there must be tokens again before the next."""
+        over = False
+        if self.own is not None:
+            self.own.debit(messages, size, now_s)
+            over = self.own.wait_s(now_s) > 0.0
+        for shared in self.shared:
+            shared.debit(messages, size, now_s)
+            if shared.is_taken(now_s):
+                over = True
+        return over
+
+
 class RateLimit:
-    """One per engine, which calls `tick` every THROTTLE_TICK_S while `is_busy()`."""
+    """One per reactor, in whose loop it looks every THROTTLE_TICK_S while somebody waits."""
 
-    def __init__(self) -> None:
-        self.shared: list[SharedMeter] = []
+    def __init__(self, reactor: Reactor, monotonic: Callable[[], float]) -> None:
+        self._reactor = reactor
+        self._monotonic = monotonic
+        self._shared: list[SharedMeter] = []
         self._due: list[tuple[float, int]] = []
-        self._alone: dict[int, MeteredConnection] = {}
+        self._alone: dict[int, ClientMeter] = {}
         self._next: int = 0
+        self._is_ticking: bool = False
 
-    def share(self, rates: Rates, now_s: float) -> SharedMeter:
-        shared = SharedMeter(rates, now_s)
-        self.shared.append(shared)
+    def share(self, rates: Rates) -> SharedMeter:
+        """A meter for many clients."""
+        shared = SharedMeter(rates, self._reactor.router.now_s)
+        self._shared.append(shared)
         return shared
 
     def is_busy(self) -> bool:
-        return bool(self._alone) or any(shared.line for shared in self.shared)
+        """Somebody waits."""
+        return bool(self._alone) or any(shared.line for shared in self._shared)
 
-    def hold(self, client: MeteredConnection, now_s: float) -> None:
-        """The client, which is paused, waits for its own bucket and then in the lines of the others; or goes on."""
-        wait_s = 0.0 if client.own is None else client.own.wait_s(now_s)
+    def hold(self, client: Channel, meter: ClientMeter) -> None:
+        """The client waits for its own bucket and then in the lines of the others."""
+        router = self._reactor.router
+        router.counters.throttled += 1
+        meter.held = client
+        client.pause()
+        self._wait(meter, router.now_s)
+        if not self._is_ticking:
+            self._tick_later()
+
+    def _tick_later(self) -> None:
+        loop = self._reactor.loop
+        self._is_ticking = loop is not None
+        if loop is not None:
+            loop.call_later(THROTTLE_TICK_S, self._turn)
+
+    def _turn(self) -> None:
+        self._reactor.begin_turn(self._monotonic())
+        self.tick(self._reactor.router.now_s)
+        self._is_ticking = False
+        if self.is_busy():
+            self._tick_later()
+        self._reactor.end_turn()
+
+    def _wait(self, meter: ClientMeter, now_s: float) -> None:
+        wait_s = 0.0 if meter.own is None else meter.own.wait_s(now_s)
         if wait_s > 0.0:
             self._next += 1
             heapq.heappush(self._due, (now_s + min(wait_s, THROTTLE_CHECK_S), self._next))
-            self._alone[self._next] = client
-            client.ticket = self._next
+            self._alone[self._next] = meter
+            meter.ticket = self._next
         else:
-            self._line_up(client, client.listener.meters, now_s)
+            self._line_up(meter, meter.shared, now_s)
 
-    def _line_up(self, client: MeteredConnection, meters: list[SharedMeter], now_s: float) -> None:
-        for shared in meters:
+    def _line_up(self, meter: ClientMeter, lines: list[SharedMeter], now_s: float) -> None:
+        """The client waits in the first of these lines where it must, or goes on."""
+        for shared in lines:
             if shared.is_taken(now_s):
-                shared.line[client] = None
+                shared.line[meter] = None
                 return
-        client.go_on()
+        client = meter.held
+        meter.held = None
+        if client is not None and client.state != CLOSED:
+            client.unpause()
 
-    def forget(self, client: MeteredConnection) -> None:
-        """It was closed."""
-        self._alone.pop(client.ticket, None)
-        for shared in client.listener.meters:
-            shared.line.pop(client, None)
+    def forget(self, meter: ClientMeter) -> None:
+        """The client's connection was closed."""
+        meter.held = None
+        self._alone.pop(meter.ticket, None)
+        for shared in meter.shared:
+            shared.line.pop(meter, None)
 
     def tick(self, now_s: float) -> None:
+        """Let on those for whom there are tokens."""
         due: list[int] = []
         while self._due and self._due[0][0] <= now_s:
             due.append(heapq.heappop(self._due)[1])
         for ticket in due:
-            client = self._alone.pop(ticket, None)
-            if client is not None:
-                self.hold(client, now_s)
-        for shared in self.shared:
+            meter = self._alone.pop(ticket, None)
+            if meter is not None:
+                self._wait(meter, now_s)
+        for shared in self._shared:
             if shared.line:
-                for client in list(islice(shared.line, shared.room(now_s))):
-                    del shared.line[client]
-                    meters = client.listener.meters
-                    self._line_up(client, meters[meters.index(shared) + 1 :], now_s)
+                for meter in list(islice(shared.line, shared.room(now_s))):
+                    del shared.line[meter]
+                    self._line_up(meter, meter.shared[meter.shared.index(shared) + 1 :], now_s)

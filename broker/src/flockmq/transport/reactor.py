@@ -21,19 +21,17 @@ from flockmq.protocol.ports import NodePort
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
-from flockmq.transport.listener import Listener
 
 log: Final = logging.getLogger(__name__)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Reactor:
-    """One per node, which says what its `port` is before clients come. `listeners` by their descriptors."""
+    """One per node, which says what its `port` is before clients come."""
 
     def __init__(self, router: Router) -> None:
         self.router = router
         self.port: NodePort
-        self.listeners: dict[int, Listener] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
         self.on_stood_still: Callable[[], None] = _nothing_is_old
         """No turn and no sweep began for STOOD_STILL_S, and one is about to."""
@@ -64,6 +62,10 @@ class Reactor:
     def failed(self, sink: Sink) -> None:
         """A defect of ours: this connection can't be trusted any more; the others go on. Called amid its exception."""
         raise NotImplementedError
+
+    def listener_connections(self) -> list[tuple[str, int]]:
+        """The name of each listener, and how many came by it and are there."""
+        return []
 
     def unauthenticated_bytes(self) -> int:
         """What clients cost that aren't let in yet."""

@@ -45,15 +45,15 @@ def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
 
 
 def test_an_address_that_another_process_has_by_now_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bound, "_listening", Mock())
+    monkeypatch.setattr(Bound, "_listener", Mock())
     bound = Bound(
         Config(listeners=ListenersSettings(tcp={"default": TcpListenerSettings(bind=Address("127.0.0.1", 0))}))
     )
     bound.bind()
-    engine = Mock()
-    engine.listen.side_effect = OSError(errno.EADDRINUSE, "Address already in use")
+    reactor = Mock()
+    reactor.listen.side_effect = OSError(errno.EADDRINUSE, "Address already in use")
     try:
         with pytest.raises(AddressInUse, match=r"listeners.tcp.default.bind: 127.0.0.1:0 is in use; .* --listen"):
-            bound.open(engine, {"default": Limits()})
+            bound.open(reactor, {"default": Limits()})
     finally:
         bound.close()

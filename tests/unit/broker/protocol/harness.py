@@ -246,7 +246,7 @@ class Node:
         return port
 
     def turn(self) -> None:
-        """What the engine does at the end of a turn."""
+        """What the reactor does at the end of a turn."""
         router = self.router
         while router.turn or router.pauses.resumed:
             for sink in self._taken(router.turn):

@@ -1,4 +1,4 @@
-"""An engine without an event loop: turns are run by hand, over real sockets and a real epoll."""
+"""A reactor without an event loop: turns are run by hand, over real sockets and a real epoll."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
+from flockmq.transport.acceptor import OpenListener
 from flockmq.transport.connection import Connection
 from flockmq.transport.epoll_reactor import EpollReactor
 from flockmq.transport.listener import Listener
@@ -22,14 +23,14 @@ PATIENCE_S = 10
 
 
 class Served:
-    """An engine, and clients that are the other ends of its descriptors."""
+    """A reactor, and clients that are the other ends of its descriptors."""
 
     def __init__(self, limits: Limits | None = None, clock: Clock = SYSTEM) -> None:
         self.limits = limits or Limits()
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
-        self.engine = EpollReactor(self.router, self.limits, clock)
-        self.listener = Listener(self.engine, "tcp:default", self.limits)
+        self.reactor = EpollReactor(self.router, self.limits, clock)
+        self.listener = self.reactor.open(Listener("tcp:default", self.limits))
         self._clients: list[socket.socket] = []
         self.serve(self.port)
 
@@ -37,7 +38,7 @@ class Served:
         """From now on new clients have this port."""
         port.router = self.router
         port.sessions = SessionTable(self.router, port.session_ends)
-        self.port = self.engine.port = port
+        self.port = self.reactor.port = port
 
     def __enter__(self) -> Self:
         return self
@@ -45,28 +46,28 @@ class Served:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.engine.stop()
+        self.reactor.stop()
         for client in self._clients:
             client.close()
 
-    def opened(self, listener: Listener | None = None) -> tuple[Connection, socket.socket]:
+    def opened(self, listener: OpenListener | None = None) -> tuple[Connection, socket.socket]:
         """A connection over a pair of sockets, and its client's end."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.settimeout(PATIENCE_S)
         self._clients.append(theirs)
-        return self.engine.adopt(ours.detach(), listener or self.listener), theirs
+        return self.reactor.table.adopt(ours.detach(), listener or self.listener), theirs
 
     def client(self, client_id: str, version: int = 4) -> tuple[Connection, socket.socket]:
         """Connected, its CONNACK taken."""
         connection, client = self.opened()
         client.sendall(encode.connect(Connect(version, client_id.encode())))
-        self.engine.turn()
+        self.reactor.turn()
         assert client.recv(100)[:4:3] == b" \0"
         return connection, client
 
     def ask(self, client: socket.socket, packet: bytes) -> bytes:
         """Send, run a turn, and read the answer."""
         client.sendall(packet)
-        self.engine.turn()
+        self.reactor.turn()
         return client.recv(65536)

@@ -56,7 +56,7 @@ def test_a_message_goes_from_one_descriptor_to_another_in_one_turn() -> None:
         served.ask(subscriber, subscribe(b"a"))
         _, publisher = served.client("p")
         publisher.sendall(publish(4, "a", "x"))
-        served.engine.turn()
+        served.reactor.turn()
         assert subscriber.recv(100) == publish(4, "a", "x")
         assert served.router.turn == []
 
@@ -66,7 +66,7 @@ def test_after_a_node_stood_still_that_is_told_before_anything_is_read() -> None
         _, client = served.client("c")
         received = served.router.counters.packets_received
         told: list[int] = []
-        served.engine.on_stood_still = lambda: told.append(received[frame.PINGREQ])
+        served.reactor.on_stood_still = lambda: told.append(received[frame.PINGREQ])
         assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
         assert told == []
         served.router.now_s -= STOOD_STILL_S + 0.1
@@ -87,7 +87,7 @@ def test_a_client_that_closes_is_gone_with_its_subscriptions() -> None:
         connection, client = served.client("c")
         served.ask(client, subscribe(b"a"))
         client.close()
-        served.engine.turn()
+        served.reactor.turn()
         assert connection.fd == -1
         assert len(served.router.local) == 0
         assert served.router.counters.connections == 0
@@ -98,7 +98,7 @@ def test_a_reused_descriptor_is_a_new_connection() -> None:
         older, client = served.client("c")
         fd = older.fd
         client.close()
-        served.engine.turn()
+        served.reactor.turn()
         newer, client = served.client("c")
         assert newer.fd == fd
         assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
@@ -125,7 +125,7 @@ def test_a_defect_ends_its_connection_and_no_other(client_id: str, caplog: pytes
         unlucky, client = served.client(client_id, 5)
         other.sendall(encode.PINGREQ)
         client.sendall(encode.subscribe(5, 1, [SubscribeEntry(b"defect", 0)]) + encode.PINGREQ)
-        served.engine.turn()
+        served.reactor.turn()
         assert other.recv(100) == encode.PINGRESP
         answer = client.recv(100)
         assert answer == (encode.disconnect(5, Reason.UNSPECIFIED_ERROR) if client_id == "c" else b"")
@@ -151,26 +151,26 @@ def test_a_client_that_is_cut_off_can_read_why_and_is_closed_then() -> None:
     with Served() as served:
         connection, client = served.client("c", 5)
         client.sendall(encode.connect(Connect(5, b"c")))
-        served.engine.turn()
+        served.reactor.turn()
         assert without_words([client.recv(100)]) == [encode.disconnect(5, Reason.PROTOCOL_ERROR)]
         assert client.recv(100) == b""
         assert connection.fd >= 0
         client.sendall(b"it goes on all the same")
-        served.engine.turn()
+        served.reactor.turn()
         client.close()
-        served.engine.turn()
+        served.reactor.turn()
         assert connection.fd == -1
-        assert not served.engine.lingering
+        assert not served.reactor.table.lingering
 
 
 def test_a_client_that_was_cut_off_and_stays_is_closed_by_the_clock() -> None:
     with Served() as served:
         connection, client = served.opened()
         assert served.ask(client, encode.PINGREQ) == b""
-        served.engine.tick()
+        served.reactor.tick()
         assert connection.fd >= 0
         connection.last_seen_s -= LINGER_MAX_S
-        served.engine.tick()
+        served.reactor.tick()
         assert connection.fd == -1
 
 
@@ -181,14 +181,14 @@ def test_a_turn_with_a_paused_publisher_reads_no_more_of_it() -> None:
         connection, publisher = served.client("p")
         for number in range(1, 8):
             publisher.sendall(publish(4, "a", "x", qos=1, packet_id=number))
-            served.engine.turn()
+            served.reactor.turn()
         assert connection.paused == 1
         publisher.sendall(encode.PINGREQ)
-        served.engine.turn()
+        served.reactor.turn()
         packet = subscriber.recv(100)
         served.ask(subscriber, b"\x40\x02" + packet[5:7])
         assert connection.paused == 0
-        served.engine.turn()
+        served.reactor.turn()
         assert publisher.recv(100).endswith(encode.PINGRESP)
 
 
@@ -199,23 +199,23 @@ def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_nex
     with Served() as served:
         listener = bound("127.0.0.1", 0, "here")
         address = listener.getsockname()
-        served.engine.listen(served.listener, listener)
+        served.reactor.listen(served.listener, listener)
         served.router.now_s = 100.0
         with socket.create_connection(address, PATIENCE_S) as client:
             spare = os.dup(0)
             os.close(spare)
             resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
             try:
-                served.engine.turn()
+                served.reactor.turn()
                 refused = served.router.counters.connects_refused
-                served.engine.turn()
+                served.reactor.turn()
                 assert served.router.counters.connects_refused == refused == 1
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             assert "can't accept: Too many open files" in caplog.text
-            served.engine.tick()
+            served.reactor.tick()
             client.sendall(encode.connect(Connect(4, b"c")))
-            served.engine.turn()
+            served.reactor.turn()
             assert client.recv(100) == encode.connack(4, 0)
 
 
@@ -223,19 +223,19 @@ def test_more_than_max_connections_are_turned_away() -> None:
     with Served(Limits(max_connections=1)) as served:
         listener = bound("127.0.0.1", 0, "here")
         address = listener.getsockname()
-        served.engine.listen(served.listener, listener)
+        served.reactor.listen(served.listener, listener)
         with socket.create_connection(address, PATIENCE_S) as one, socket.create_connection(address, PATIENCE_S) as two:
-            served.engine.turn()
+            served.reactor.turn()
             assert two.recv(1) == b""
             one.sendall(encode.connect(Connect(4, b"c")))
-            served.engine.turn()
+            served.reactor.turn()
             assert one.recv(100) == encode.connack(4, 0)
 
 
 async def test_keep_alive_is_checked_by_the_clock() -> None:
     with Served(Limits(idle_timeout=0.1)) as served:
         loop = asyncio.get_running_loop()
-        served.engine.start(loop)
+        served.reactor.start(loop)
         _, client = served.opened()
         client.setblocking(False)
         async with asyncio.timeout(PATIENCE_S):
@@ -249,7 +249,7 @@ def test_a_connection_that_is_gone_is_referred_to_by_nobody() -> None:
         served.ask(client, subscribe(b"a", 1))
         served.ask(client, publish(4, "a", "x", qos=1, packet_id=1))
         client.close()
-        served.engine.turn()
+        served.reactor.turn()
         served.port.ended.clear()
         served.port.given.clear()
         assert sys.getrefcount(connection) == 2
@@ -266,9 +266,9 @@ def test_a_turn_that_takes_long_ends_and_the_next_goes_on_with_who_is_left() -> 
             connection.read_bytes = READ_MAX_BYTES
             client.sendall(much)
         for had in (3, 5):
-            served.engine.turn()
+            served.reactor.turn()
             assert counters.messages_received == had
-        assert not served.engine.waiting
+        assert not served.reactor.table.waiting
 
 
 def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
@@ -281,7 +281,7 @@ def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
         for connection, client in others:
             connection.read_bytes = READ_MIN_BYTES
             client.sendall(packet)
-        served.engine.turn()
+        served.reactor.turn()
         assert all(connection.has_more for connection, _ in others)
         clock.step_s = TURN_WORK_MAX_S * 2
         for connection, client in others:
@@ -291,31 +291,31 @@ def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
         for turn in range(2 * len(others)):
             assert served.ask(decent, encode.PINGREQ) == encode.PINGRESP
             assert counters.messages_received == had + turn + 1, "one of them is read, too"
-            assert len(served.engine.waiting) <= len(others)
+            assert len(served.reactor.table.waiting) <= len(others)
         others[0][1].sendall(packet)
-        served.engine.turn()
-        served.engine.close(others[0][0])
-        assert others[0][0] not in served.engine.waiting
+        served.reactor.turn()
+        served.reactor.table.close(others[0][0])
+        assert others[0][0] not in served.reactor.table.waiting
 
 
 def test_a_turn_waits_awake_only_where_answers_lately_came_at_once() -> None:
     with Served() as served:
-        engine = served.engine
+        reactor = served.reactor
         _, client = served.client("c")
-        engine._hits = 16
-        engine._served_s = 0.0  # long ago
+        reactor._hits = 16
+        reactor._served_s = 0.0  # long ago
         for hits in (12, 8, 4, 0, 0):
             served.ask(client, encode.PINGREQ)
-            assert engine._hits == hits
-            engine._served_s = 0.0
-        assert engine._spin() == []
+            assert reactor._hits == hits
+            reactor._served_s = 0.0
+        assert reactor._spin() == []
 
 
 def test_a_turn_with_much_to_do_waits_for_nothing() -> None:
     with Served() as served:
         clients = [served.client(f"c{number}")[1] for number in range(9)]
-        served.engine._hits = 16
+        served.reactor._hits = 16
         for client in clients:
             client.sendall(encode.PINGREQ)
-        served.engine.turn()
-        assert served.engine._hits == 0
+        served.reactor.turn()
+        assert served.reactor._hits == 0

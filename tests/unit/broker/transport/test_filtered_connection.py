@@ -28,6 +28,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED, CONNECTED, OPENED
 from flockmq.session.limits import Limits
+from flockmq.transport.acceptor import OpenListener
 from flockmq.transport.address_filter import AddressFilter
 from flockmq.transport.filtered_connection import FilteredConnection
 from flockmq.transport.listener import Listener, Proxy
@@ -50,13 +51,13 @@ def pki(tmp_path: Path) -> Pki:
     return Pki(tmp_path)
 
 
-def listening(served: Served, pki: Pki | None = None, **settings: object) -> Listener:
+def listening(served: Served, pki: Pki | None = None, **settings: object) -> OpenListener:
     if pki is not None:
         settings["certificates"] = TlsCertificates("listeners.ssl.a", pki.settings())
-    return Listener(served.engine, "ssl:a", served.limits, **settings)  # type: ignore[arg-type]
+    return served.reactor.open(Listener("ssl:a", served.limits, **settings))  # type: ignore[arg-type]
 
 
-def filtered(served: Served, listener: Listener) -> tuple[FilteredConnection, socket.socket]:
+def filtered(served: Served, listener: OpenListener) -> tuple[FilteredConnection, socket.socket]:
     connection, client = served.opened(listener)
     assert isinstance(connection, FilteredConnection)
     return connection, client
@@ -74,15 +75,15 @@ class TlsClient:
         for _ in range(4):
             if said := self.tls.say():
                 self.end.sendall(said)
-            self.served.engine.turn()
-            self.served.engine.end_turn()
+            self.served.reactor.turn()
+            self.served.reactor.end_turn()
             self.end.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 self.tls.hear(self.end.recv(100_000))
 
     def ask(self, data: bytes) -> bytes:
         self.end.sendall(self.tls.say(data))
-        self.served.engine.turn()
+        self.served.reactor.turn()
         return self.tls.hear(self.end.recv(100_000))
 
 
@@ -104,9 +105,9 @@ def test_pings_are_paid_for_where_a_rate_is_set() -> None:
         listener = listening(served, path="/mqtt", client_rates=Rates(bytes_rate=10_000, bytes_burst=1_000))
         connection, client = filtered(served, listener)
         served.ask(client, request() + frame(BINARY, CONNECT))
-        assert not connection.is_held
+        assert connection.meter.held is None
         served.ask(client, frame(PING, b"x" * 125) * 20)
-        assert connection.is_held
+        assert connection.meter.held is connection
 
 
 def test_a_bad_request_is_answered_and_closed() -> None:
@@ -146,11 +147,11 @@ def test_a_client_connects_over_tls_and_its_end_is_said(pki: Pki) -> None:
         client.shake()
         assert client.ask(CONNECT) == CONNACK
         connection.close(Reason.SERVER_SHUTTING_DOWN)
-        served.engine.end_turn()
+        served.reactor.end_turn()
         client.tls.hear(end.recv(100_000))
         assert client.tls.tls.read(1) == b""  # close_notify
         assert end.recv(1) == b""
-        assert not served.engine.strangers.bytes
+        assert not served.reactor.table.strangers.bytes
 
 
 def test_a_client_connects_over_websocket_over_tls_behind_a_balancer(pki: Pki) -> None:
@@ -176,13 +177,13 @@ def test_what_a_slow_reader_leaves_waits_in_plain_and_arrives_in_order(pki: Pki)
             connection.put(packet)
         got = b""
         wanted = b"".join(large)
-        served.engine.end_turn()
+        served.reactor.end_turn()
         while len(got) < len(wanted):
             assert len(connection.wrapped) <= FILTER_SLICE_MAX_BYTES * 1.01
             try:
                 got += client.tls.hear(end.recv(200_000))
             except BlockingIOError:
-                served.engine.turn()
+                served.reactor.turn()
         assert got == wanted
         assert connection.out_bytes == 0
 
@@ -193,24 +194,24 @@ def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
         clients = [filtered(served, listener) for _ in range(TLS_GREETINGS_PER_TURN_MAX + 3)]
         for _, end in clients:
             end.sendall(Client(pki.trusting()).say())
-        served.engine._serve(served.engine.epoll.poll(0, 512), math.inf)
-        served.engine.end_turn()
-        assert len(served.engine.greetings) == 3
+        served.reactor._serve(served.reactor.epoll.poll(0, 512), math.inf)
+        served.reactor.end_turn()
+        assert len(served.reactor.table.greetings) == 3
         sent = len(clients) * (UNAUTHENTICATED_READ_BYTES + 1000)
-        assert 0 <= served.engine.strangers.bytes - TLS_GREETINGS_PER_TURN_MAX * TLS_HANDSHAKE_BYTES < sent
-        served.engine.end_turn()
-        assert len(served.engine.greetings) == 0
+        assert 0 <= served.reactor.table.strangers.bytes - TLS_GREETINGS_PER_TURN_MAX * TLS_HANDSHAKE_BYTES < sent
+        served.reactor.end_turn()
+        assert len(served.reactor.table.greetings) == 0
 
 
 def test_one_handshake_too_many_makes_room_by_closing_the_oldest(pki: Pki) -> None:
     hello = Client(pki.trusting()).say()
     with Served() as served:
-        served.engine.share_memory(4 * TLS_HANDSHAKE_BYTES, 1000)
+        served.reactor.share_memory(4 * TLS_HANDSHAKE_BYTES, 1000)
         listener = listening(served, pki)
         clients = [filtered(served, listener) for _ in range(5)]
         for _, end in clients:
             end.sendall(hello)
-            served.engine.turn()
+            served.reactor.turn()
         assert [connection.fd == -1 for connection, _ in clients] == [True, True, False, False, False]
 
 
@@ -226,13 +227,13 @@ def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pk
                     end.sendall(start)
                 elif second < 3:
                     end.sendall(b"x")
-            served.engine.turn()
+            served.reactor.turn()
         start_s = served.router.now_s
         overdue = [connection.overdue(start_s + 3.5) for connection, _ in opened]
         assert overdue == [False, False, True]
         assert all(connection.overdue(start_s + 15.5) for connection, _ in opened)
         assert [connection.state for connection, _ in opened] == [OPENED] * 3
-        assert served.engine.strangers.bytes < TLS_HANDSHAKE_BYTES
+        assert served.reactor.table.strangers.bytes < TLS_HANDSHAKE_BYTES
 
 
 # --- PROXY ----------------------------------------------------------------------------------------------------------
@@ -244,9 +245,9 @@ def test_behind_a_balancer_the_clients_own_address_is_judged() -> None:
         listener = listening(served, proxy=BALANCERS, access=access)
         connection, client = filtered(served, listener)
         client.sendall(HEADER + CONNECT)
-        served.engine.turn()
+        served.reactor.turn()
         assert client.recv(1) == b""
-        assert connection.fd == -1 or connection in served.engine.lingering
+        assert connection.fd == -1 or connection in served.reactor.table.lingering
         assert served.port.violations == []
         _, client = filtered(served, listener)
         assert served.ask(client, HEADER.replace(b"192.0.2.1", b"198.51.100.1") + CONNECT) == CONNACK
@@ -267,15 +268,15 @@ def test_a_header_is_believed_from_named_peers_only_and_both_addresses_are_judge
     proxy = Proxy(AddressFilter([ipaddress.ip_network(peers)]))
     access = AddressFilter(deny=[ipaddress.ip_network(denied)])
     with Served() as served, bound("127.0.0.1", 0, "here") as port:
-        served.engine.listen(listening(served, proxy=proxy, access=access), port)
+        served.reactor.listen(listening(served, proxy=proxy, access=access), port)
         with socket.create_connection(port.getsockname(), PATIENCE_S) as client:
             with contextlib.suppress(OSError):  # closed before it was written
                 client.sendall(HEADER.replace(b"192.0.2.1", b"198.51.100.1") + CONNECT)
             for _ in range(3):
-                served.engine.turn()
+                served.reactor.turn()
             with contextlib.suppress(ConnectionResetError):
                 assert client.recv(100) == answer
-        served.engine.stop_accepting()
+        served.reactor.stop_accepting()
 
 
 @pytest.mark.parametrize("allowed", ["127.0.0.1/32", "192.0.2.0/24", "127.0.0.1/32 192.0.2.0/24"])
@@ -283,12 +284,12 @@ def test_where_some_are_allowed_both_addresses_must_be(allowed: str) -> None:
     with Served() as served:
         port = bound("127.0.0.1", 0, "here")
         access = AddressFilter([ipaddress.ip_network(network) for network in allowed.split()])
-        served.engine.listen(listening(served, proxy=BALANCERS, access=access), port)
+        served.reactor.listen(listening(served, proxy=BALANCERS, access=access), port)
         with socket.create_connection(port.getsockname(), PATIENCE_S) as client:
             with contextlib.suppress(OSError):  # closed before it was written
                 client.sendall(HEADER + CONNECT)
             for _ in range(3):
-                served.engine.turn()
+                served.reactor.turn()
             said = b""
             with contextlib.suppress(ConnectionResetError):
                 said = client.recv(100)
@@ -310,18 +311,18 @@ def test_a_balancer_that_speaks_for_itself_is_judged_by_its_own_address() -> Non
         for denied, answer in (("127.0.0.0/8", b""), ("192.0.2.0/24", CONNACK)):
             access = AddressFilter(deny=[ipaddress.ip_network(denied)])
             with bound("127.0.0.1", 0, "here") as port:
-                served.engine.listen(listening(served, proxy=BALANCERS, access=access), port)
+                served.reactor.listen(listening(served, proxy=BALANCERS, access=access), port)
                 with socket.create_connection(port.getsockname(), PATIENCE_S) as client:
-                    served.engine.turn()
+                    served.reactor.turn()
                     assert served.ask(client, b"PROXY UNKNOWN\r\n" + CONNECT) == answer
-                served.engine.stop_accepting()
+                served.reactor.stop_accepting()
 
 
 def test_without_a_header_nobody_comes_in() -> None:
     with Served() as served:
         connection, client = filtered(served, listening(served, proxy=BALANCERS))
         client.sendall(CONNECT)
-        served.engine.turn()
+        served.reactor.turn()
         assert client.recv(1) == b""
         assert connection.state == CLOSED
         assert "no PROXY header" in str(served.port.violations[0])
@@ -332,7 +333,7 @@ def test_after_the_header_the_client_has_the_zones_time() -> None:
         served.router.now_s = time.monotonic()
         connection, client = filtered(served, listening(served, proxy=BALANCERS))
         client.sendall(HEADER)
-        served.engine.turn()
+        served.reactor.turn()
         assert not connection.overdue(served.router.now_s + 10.0)
         assert connection.overdue(served.router.now_s + 16.0)
 
@@ -355,30 +356,30 @@ def test_half_open_connections_cost_little_each_and_end_in_time(pki: Pki, start:
         web = start.startswith(b"GET")
         listener = listening(served, path="/mqtt") if web else listening(served, pki)
         ends = [socket.socketpair() for _ in range(HALF_OPEN)]
-        served.engine.connections.extend([None] * (ends[-1][1].fileno() + 1))  # the table is there either way
+        served.reactor.table.connections.extend([None] * (ends[-1][1].fileno() + 1))  # the table is there either way
         for ours, _ in ends:
             ours.setblocking(False)
         gc.collect()
         tracemalloc.start()
         for ours, theirs in ends:
-            served.engine.adopt(ours.detach(), listener)
+            served.reactor.table.adopt(ours.detach(), listener)
             if start:
                 theirs.send(start)
-        while served.engine.epoll.poll(0, 1):
-            served.engine.turn()
+        while served.reactor.epoll.poll(0, 1):
+            served.reactor.turn()
         cost, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert cost < HALF_OPEN * HALF_OPEN_MAX_BYTES
         assert served.router.counters.connections == HALF_OPEN
-        assert served.engine.strangers.bytes < HALF_OPEN * HALF_OPEN_MAX_BYTES
-        for connection in served.engine.connections:
+        assert served.reactor.table.strangers.bytes < HALF_OPEN * HALF_OPEN_MAX_BYTES
+        for connection in served.reactor.table.connections:
             if connection is not None:
                 assert connection.overdue(served.router.now_s + 15.5)
                 connection.expire()
-        served.engine.end_turn()
+        served.reactor.end_turn()
         for _, theirs in ends:
             theirs.close()
-        served.engine.turn()
-        for connection in list(served.engine.lingering):
-            served.engine.close(connection)
+        served.reactor.turn()
+        for connection in list(served.reactor.table.lingering):
+            served.reactor.table.close(connection)
         assert served.router.counters.connections == 0

@@ -13,6 +13,7 @@ from flockmq.bounds import THROTTLE_TICK_S
 from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
+from flockmq.transport.acceptor import OpenListener
 from flockmq.transport.listener import Listener
 from flockmq.transport.metered_connection import MeteredConnection
 from flockmq.transport.token_bucket import Rates
@@ -24,9 +25,9 @@ PACKET = publish(4, "a", "x" * 94)
 
 
 class Paced:
-    """An engine whose clock is turned by hand, and clients that always have more to say."""
+    """A reactor whose clock is turned by hand, and clients that always have more to say."""
 
-    def __init__(self, served: Served, listener: Listener, clients: int) -> None:
+    def __init__(self, served: Served, listener: OpenListener, clients: int) -> None:
         self.served = served
         self.now_s = 0.0
         self.clients: list[tuple[MeteredConnection, socket.socket]] = []
@@ -39,13 +40,13 @@ class Paced:
         self.turn()
 
     def turn(self) -> None:
-        """What the engine does in one turn and one tick, at this clock's time."""
-        engine = self.served.engine
+        """What the reactor does in one turn and one tick, at this clock's time."""
+        reactor = self.served.reactor
         self.served.router.now_s = self.now_s
-        engine.throttle.tick(self.now_s)
-        engine.end_turn()
-        engine._serve(engine.epoll.poll(0, 512), math.inf)
-        engine.end_turn()
+        reactor.table.rate_limit.tick(self.now_s)
+        reactor.end_turn()
+        reactor._serve(reactor.epoll.poll(0, 512), math.inf)
+        reactor.end_turn()
 
     def run(self, seconds: float, packets: int) -> int:
         """Each client says `packets` whenever it was read; the messages that came through."""
@@ -65,7 +66,7 @@ class Paced:
 @pytest.mark.parametrize("packets", [3, 50])
 def test_a_client_over_its_rate_gets_the_rate_and_loses_nothing(packets: int) -> None:
     with Served() as served:
-        listener = Listener(served.engine, "tcp:a", served.limits, client_rates=Rates(messages_rate=100))
+        listener = served.reactor.open(Listener("tcp:a", served.limits, client_rates=Rates(messages_rate=100)))
         paced = Paced(served, listener, 1)
         paced.run(5.0, packets)
         assert abs(paced.run(20.0, packets) - 2000) <= 2 * packets + 1
@@ -76,7 +77,7 @@ def test_a_client_over_its_rate_gets_the_rate_and_loses_nothing(packets: int) ->
 
 def test_bytes_are_counted_as_they_are_read() -> None:
     with Served() as served:
-        listener = Listener(served.engine, "tcp:a", served.limits, client_rates=Rates(bytes_rate=10_000))
+        listener = served.reactor.open(Listener("tcp:a", served.limits, client_rates=Rates(bytes_rate=10_000)))
         paced = Paced(served, listener, 1)
         paced.run(5.0, 10)
         assert abs(paced.run(20.0, 10) - 2000) <= 20
@@ -84,7 +85,7 @@ def test_bytes_are_counted_as_they_are_read() -> None:
 
 def test_clients_of_a_listener_share_its_rate_fairly() -> None:
     with Served() as served:
-        listener = Listener(served.engine, "tcp:a", served.limits, rates=Rates(messages_rate=1000))
+        listener = served.reactor.open(Listener("tcp:a", served.limits, rates=Rates(messages_rate=1000)))
         paced = Paced(served, listener, 50)
         paced.run(5.0, 4)
         paced.turns = [0] * 50
@@ -94,10 +95,10 @@ def test_clients_of_a_listener_share_its_rate_fairly() -> None:
 
 def test_the_nodes_rate_is_over_all_listeners() -> None:
     with Served() as served:
-        served.engine.limit(Rates(messages_rate=500), 0.0)
-        one = Listener(served.engine, "tcp:a", served.limits)
+        served.reactor.limit(Rates(messages_rate=500), 0.0)
+        one = served.reactor.open(Listener("tcp:a", served.limits))
         paced = Paced(served, one, 5)
-        two = Paced(served, Listener(served.engine, "tcp:b", served.limits, rates=Rates(messages_rate=10_000)), 5)
+        two = Paced(served, served.reactor.open(Listener("tcp:b", served.limits, rates=Rates(messages_rate=10_000))), 5)
         paced.clients += two.clients
         paced.turns += two.turns
         paced.run(5.0, 4)
@@ -112,23 +113,23 @@ def test_nobody_is_counted_where_no_rate_is_set() -> None:
 
 def test_who_is_closed_while_it_waits_is_forgotten() -> None:
     with Served() as served:
-        listener = Listener(served.engine, "tcp:a", served.limits, client_rates=Rates(messages_rate=1))
+        listener = served.reactor.open(Listener("tcp:a", served.limits, client_rates=Rates(messages_rate=1)))
         paced = Paced(served, listener, 1)
         connection, client = paced.clients[0]
         client.sendall(PACKET * 100)
         paced.turn()
         assert connection.paused == 1
-        assert served.engine.throttle.is_busy()
+        assert served.reactor.table.rate_limit.is_busy()
         connection.close(0x8B)
-        served.engine.end_turn()
+        served.reactor.end_turn()
         client.close()
-        served.engine.close(connection)
-        assert not served.engine.throttle.is_busy()
+        served.reactor.table.close(connection)
+        assert not served.reactor.table.rate_limit.is_busy()
 
 
 def test_a_held_client_is_not_overdue() -> None:
     with Served() as served:
-        listener = Listener(served.engine, "tcp:a", served.limits, client_rates=Rates(messages_rate=1))
+        listener = served.reactor.open(Listener("tcp:a", served.limits, client_rates=Rates(messages_rate=1)))
         paced = Paced(served, listener, 1)
         connection, client = paced.clients[0]
         connection.keepalive_s = 10.0
@@ -139,9 +140,9 @@ def test_a_held_client_is_not_overdue() -> None:
 
 async def test_in_a_running_loop_a_held_client_goes_on_by_itself() -> None:
     with Served() as served:
-        served.engine.start(asyncio.get_running_loop())
-        listener = Listener(
-            served.engine, "tcp:a", served.limits, client_rates=Rates(messages_rate=1000, messages_burst=1)
+        served.reactor.start(asyncio.get_running_loop())
+        listener = served.reactor.open(
+            Listener("tcp:a", served.limits, client_rates=Rates(messages_rate=1000, messages_burst=1))
         )
         connection, client = served.opened(listener)
         client.setblocking(False)
@@ -152,22 +153,22 @@ async def test_in_a_running_loop_a_held_client_goes_on_by_itself() -> None:
             assert connection.paused == 1
             client.sendall(encode.PINGREQ)
             assert await loop.sock_recv(client, 100) == encode.PINGRESP
-        assert not served.engine.throttle.is_busy()
+        assert not served.reactor.table.rate_limit.is_busy()
 
 
 def test_who_comes_too_fast_waits_in_the_backlog() -> None:
     with Served() as served:
-        listener = Listener(served.engine, "tcp:a", served.limits, max_conn_rate=2.0)
+        listener = served.reactor.open(Listener("tcp:a", served.limits, max_conn_rate=2.0))
         listening = bound("127.0.0.1", 0, "here")
         address = listening.getsockname()
-        served.engine.listen(listener, listening)
+        served.reactor.listen(listener, listening)
         clients = [socket.create_connection(address) for _ in range(5)]
-        served.engine.turn()
+        served.reactor.turn()
         assert listener.connections == 2
         assert listener.is_deaf
         listener.conn_rate.debit(-2.0, served.router.now_s)  # type: ignore[union-attr]
-        served.engine.tick()
-        served.engine.turn()
+        served.reactor.tick()
+        served.reactor.turn()
         assert listener.connections == 4
         for client in clients:
             client.close()
@@ -175,15 +176,15 @@ def test_who_comes_too_fast_waits_in_the_backlog() -> None:
 
 def test_one_who_comes_alone_costs_no_more_than_one_of_a_crowd() -> None:
     with Served() as served:
-        listener = Listener(served.engine, "tcp:a", served.limits, max_conn_rate=3.0)
+        listener = served.reactor.open(Listener("tcp:a", served.limits, max_conn_rate=3.0))
         listening = bound("127.0.0.1", 0, "here")
-        served.engine.listen(listener, listening)
+        served.reactor.listen(listener, listening)
         assert listener.conn_rate is not None
         clients = []
         for _ in range(3):
             clients.append(socket.create_connection(listening.getsockname()))
             select.select([listening], [], [])
-            served.engine.accept(listener)
+            served.reactor.table.acceptor.accept(listener)
         assert listener.connections == 3
         for client in clients:
             client.close()
@@ -191,19 +192,21 @@ def test_one_who_comes_alone_costs_no_more_than_one_of_a_crowd() -> None:
 
 def test_a_crowd_at_one_listener_keeps_nobody_from_another() -> None:
     with Served() as served:
-        engine = served.engine
-        engine.limit(Rates(), 2.0)
-        listeners = [Listener(engine, name, served.limits) for name in ("tcp:a", "tcp:b")]
+        reactor = served.reactor
+        reactor.limit(Rates(), 2.0)
+        listeners = [reactor.open(Listener(name, served.limits)) for name in ("tcp:a", "tcp:b")]
         ports = [bound("127.0.0.1", 0, "here") for _ in listeners]
         clients = []
         for listener, port in zip(listeners, ports, strict=True):
-            engine.listen(listener, port)
+            reactor.listen(listener, port)
             clients += [socket.create_connection(port.getsockname()) for _ in range(10)]
         for _ in range(4):
-            assert engine.conn_rate is not None
-            engine.conn_rate.debit(engine.conn_rate.tokens(served.router.now_s) - 2.0, served.router.now_s)
-            engine.tick()
-            engine.turn()
+            assert reactor.table.acceptor.conn_rate is not None
+            reactor.table.acceptor.conn_rate.debit(
+                reactor.table.acceptor.conn_rate.tokens(served.router.now_s) - 2.0, served.router.now_s
+            )
+            reactor.tick()
+            reactor.turn()
         assert [listener.connections for listener in listeners] == [4, 4]
         for client in clients:
             client.close()

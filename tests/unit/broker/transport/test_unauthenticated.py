@@ -36,10 +36,10 @@ NEVER_WHOLE = b"\x10\xff\xff\x02" + bytes(40_000)
 
 @contextlib.contextmanager
 def of(served: Served, *places: str) -> Iterator[list[Connection]]:
-    """Connections from these places, which the engine doesn't serve."""
+    """Connections from these places, which the reactor doesn't serve."""
     made = []
     for place in places:
-        made.append(Connection(served.listener, -1))
+        made.append(Connection(served.reactor.table, served.router, served.port, served.listener, -1))
         made[-1].place = place
     yield made
 
@@ -87,18 +87,18 @@ def test_whatever_comes_the_sum_is_right_and_within_the_bound() -> None:
             assert strangers.bytes == sum(counted) <= 50_000
 
 
-# --- at the engine --------------------------------------------------------------------------------------------------
+# --- at the reactor --------------------------------------------------------------------------------------------------
 
 
 def test_a_connect_that_is_never_whole_makes_room_for_those_that_come_later() -> None:
     with Served() as served:
-        served.engine.share_memory(100_000, 1000)
+        served.reactor.share_memory(100_000, 1000)
         opened = [served.opened() for _ in range(4)]
         for connection, client in opened:
             client.sendall(NEVER_WHOLE)
             for _ in range(len(NEVER_WHOLE) // UNAUTHENTICATED_READ_MAX_BYTES + 2):
-                served.engine.turn()
-            assert served.engine.unauthenticated_bytes() <= 100_000
+                served.reactor.turn()
+            assert served.reactor.unauthenticated_bytes() <= 100_000
             assert connection.fd >= 0
         assert [connection.fd < 0 for connection, _ in opened] == [True, True, False, False]
         assert served.router.counters.connects_refused == 2
@@ -111,11 +111,11 @@ def test_who_is_let_in_costs_nothing_any_more() -> None:
         connection, client = served.opened()
         connect = encode.connect(Connect(4, b"c" * 1000))
         client.sendall(connect[:600])
-        served.engine.turn()
-        assert served.engine.unauthenticated_bytes() == 600 + UNAUTHENTICATED_READ_BYTES
+        served.reactor.turn()
+        assert served.reactor.unauthenticated_bytes() == 600 + UNAUTHENTICATED_READ_BYTES
         assert served.ask(client, connect[600:]) == CONNACK
         assert connection.state == CONNECTED
-        assert (served.engine.unauthenticated_bytes(), connection.cost) == (0, 0)
+        assert (served.reactor.unauthenticated_bytes(), connection.cost) == (0, 0)
 
 
 def test_who_costs_less_than_a_connection_is_not_counted() -> None:
@@ -123,12 +123,12 @@ def test_who_costs_less_than_a_connection_is_not_counted() -> None:
         connection, client = served.opened()
         for byte in encode.connect(Connect(4, b"c" * 100))[:8]:
             client.sendall(bytes((byte,)))
-            served.engine.turn()
-        assert served.engine.unauthenticated_bytes() == connection.cost == 8 * (1 + UNAUTHENTICATED_READ_BYTES)
+            served.reactor.turn()
+        assert served.reactor.unauthenticated_bytes() == connection.cost == 8 * (1 + UNAUTHENTICATED_READ_BYTES)
         _, other = served.opened()
         other.sendall(CONNECT[:5])
-        served.engine.turn()
-        assert served.engine.unauthenticated_bytes() == connection.cost
+        served.reactor.turn()
+        assert served.reactor.unauthenticated_bytes() == connection.cost
 
 
 class Asking(Port):
@@ -143,27 +143,27 @@ def test_who_is_being_asked_about_still_costs_what_it_sent() -> None:
         served.serve(Asking())
         connection, client = served.opened()
         client.sendall(CONNECT + bytes(5000))
-        served.engine.turn()
+        served.reactor.turn()
         cost = len(CONNECT) + 5000 + UNAUTHENTICATED_READ_BYTES
-        assert served.engine.unauthenticated_bytes() == cost
-        served.engine.share_memory(cost - 1, 1000)
+        assert served.reactor.unauthenticated_bytes() == cost
+        served.reactor.share_memory(cost - 1, 1000)
         _, other = served.opened()
         other.sendall(CONNECT + bytes(1000))
-        served.engine.turn()
+        served.reactor.turn()
         assert connection.state == CLOSED
         assert client.recv(1) == b""
-        assert served.engine.unauthenticated_bytes() == len(CONNECT) + 1000 + UNAUTHENTICATED_READ_BYTES
+        assert served.reactor.unauthenticated_bytes() == len(CONNECT) + 1000 + UNAUTHENTICATED_READ_BYTES
 
 
 def test_who_is_closed_costs_nothing_any_more() -> None:
     with Served() as served:
         _, client = served.opened()
         client.sendall(NEVER_WHOLE[:1000])
-        served.engine.turn()
-        assert served.engine.unauthenticated_bytes()
+        served.reactor.turn()
+        assert served.reactor.unauthenticated_bytes()
         client.close()
-        served.engine.turn()
-        assert served.engine.unauthenticated_bytes() == 0
+        served.reactor.turn()
+        assert served.reactor.unauthenticated_bytes() == 0
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -185,7 +185,7 @@ def test_behind_connect_the_limit_is_that_of_all_packets() -> None:
     with Served(Limits(max_packet_size=10_000, max_connect_packet_size=1000)) as served:
         connection, client = served.client("c")
         client.sendall(encode.publish(4, b"t", bytes(5000)))
-        served.engine.turn()
+        served.reactor.turn()
         assert connection.state == CONNECTED
 
 
@@ -199,41 +199,41 @@ def test_no_connect_is_larger_than_any_packet_may_be() -> None:
 def test_an_address_has_so_many_connections_and_when_one_ends_another_comes() -> None:
     with Served() as served:
         port = bound("127.0.0.1", 0, "here")
-        served.engine.share_memory(TLS_HANDSHAKE_BYTES, 2)
-        served.engine.listen(served.listener, port)
+        served.reactor.share_memory(TLS_HANDSHAKE_BYTES, 2)
+        served.reactor.listen(served.listener, port)
         address = port.getsockname()
         clients = [socket.create_connection(address, PATIENCE_S) for _ in range(3)]
         elsewhere = socket.create_connection(address, PATIENCE_S, ("127.0.0.2", 0))
-        served.engine.turn()
+        served.reactor.turn()
         assert clients[2].recv(1) == b""
         assert served.ask(elsewhere, CONNECT) == CONNACK
-        assert served.engine.places == {"127.0.0.1": 2, "127.0.0.2": 1}
+        assert served.reactor.table.acceptor.places == {"127.0.0.1": 2, "127.0.0.2": 1}
         clients[0].close()
-        served.engine.turn()
+        served.reactor.turn()
         clients.append(socket.create_connection(address, PATIENCE_S))
-        served.engine.turn()
+        served.reactor.turn()
         assert served.ask(clients[3], CONNECT) == CONNACK
         for client in (*clients, elsewhere):
             client.close()
-        served.engine.turn()
-        assert served.engine.places == {}
+        served.reactor.turn()
+        assert served.reactor.table.acceptor.places == {}
 
 
 def test_behind_a_balancer_those_that_it_names_are_counted() -> None:
     with Served() as served:
         port = bound("127.0.0.1", 0, "here")
-        served.engine.share_memory(TLS_HANDSHAKE_BYTES, 1)
-        listener = Listener(served.engine, "tcp:a", served.limits, proxy=Proxy(AddressFilter()))
-        served.engine.listen(listener, port)
+        served.reactor.share_memory(TLS_HANDSHAKE_BYTES, 1)
+        listener = served.reactor.open(Listener("tcp:a", served.limits, proxy=Proxy(AddressFilter())))
+        served.reactor.listen(listener, port)
         answers = []
         clients = []
         for host in (b"192.0.2.1", b"192.0.2.2", b"192.0.2.1"):
             client = socket.create_connection(port.getsockname(), PATIENCE_S)
             clients.append(client)
-            served.engine.turn()
+            served.reactor.turn()
             answers.append(served.ask(client, b"PROXY TCP4 " + host + b" 10.0.0.1 1 2\r\n" + CONNECT))
         assert answers == [CONNACK, CONNACK, b""]
         for client in clients:
             client.close()
-        served.engine.turn()
-        assert (served.engine.places, served.engine.unauthenticated_bytes()) == ({}, 0)
+        served.reactor.turn()
+        assert (served.reactor.table.acceptor.places, served.reactor.unauthenticated_bytes()) == ({}, 0)
