@@ -30,13 +30,15 @@ _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN,
 
 
 class OpenListener:
-    """A listener in service. `meters` are what all its clients share, `connections` how many there are. `socket` is
-    None where descriptors come from elsewhere; `is_deaf`: it accepts nobody for the moment.
+    """A listener in service. `meters` are what all its clients share, `connections` how many there are. `is_metered`:
+    each client has a meter. `socket` is None where descriptors come from elsewhere; `is_deaf`: it accepts nobody for
+    the moment.
     """
 
     def __init__(self, settings: Listener, meters: list[SharedMeter], now_s: float) -> None:
         self.settings = settings
         self.meters = meters
+        self.is_metered: bool = bool(meters) or not settings.client_rates.are_off()
         rate = settings.max_conn_rate
         self.conn_rate: Bucket | None = Bucket(rate, 0.0, now_s) if rate > 0.0 else None
         self.connections: int = 0

@@ -18,8 +18,6 @@ from flockmq.protocol.peer import UNKNOWN
 from flockmq.session.limits import Limits
 from flockmq.transport.acceptor import Acceptor, OpenListener
 from flockmq.transport.connection import EPOLLIN, EPOLLOUT, UNWATCHED, Connection, ConnectionReactor
-from flockmq.transport.filtered_connection import FilteredConnection
-from flockmq.transport.metered_connection import MeteredConnection
 from flockmq.transport.rate_limit import ClientMeter, RateLimit
 from flockmq.transport.reactor import Reactor
 from flockmq.transport.unauthenticated import Unauthenticated
@@ -44,7 +42,7 @@ class ConnectionTable(ConnectionReactor):
 
     def adopt(self, fd: int, listener: OpenListener, place: str = "") -> Connection:
         """Serve a connected, non-blocking descriptor. `place`: the network where it is counted already."""
-        connection = self._connection(fd, listener)
+        connection = Connection(self, self._router, self._reactor.port, listener, fd)
         connection.place = place
         connections = self.connections
         while len(connections) <= fd:
@@ -54,14 +52,6 @@ class ConnectionTable(ConnectionReactor):
         self._router.counters.connections += 1
         listener.connections += 1
         return connection
-
-    def _connection(self, fd: int, listener: OpenListener) -> Connection:
-        settings = listener.settings
-        if settings.has_layers():
-            return FilteredConnection(self, self._router, self._reactor.port, listener, fd)
-        if listener.meters or not settings.client_rates.are_off():
-            return MeteredConnection(self, self._router, self._reactor.port, listener, fd)
-        return Connection(self, self._router, self._reactor.port, listener, fd)
 
     def newcomer(self, fd: int) -> tuple[str, int] | None:
         return self.acceptor.newcomers.get(fd)
@@ -115,11 +105,12 @@ class ConnectionTable(ConnectionReactor):
             self.strangers.forget(connection)
         if connection.place:
             self.acceptor.leaves_place(connection.place)
-        if isinstance(connection, MeteredConnection) and connection.meter.held is not None:
+        if connection.meter is not None and connection.meter.held is not None:
             self.rate_limit.forget(connection.meter)
+        if connection.layers is not None:
+            connection.layers.release()
         self.connections[fd] = None
         self.acceptor.newcomers.pop(fd, None)
-        connection.released()
         connection.listener.connections -= 1
         os.close(fd)
         connection.out.clear()

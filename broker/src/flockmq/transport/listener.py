@@ -22,7 +22,8 @@ class Proxy:
 class Listener:
     """`name` is `tcp:default`; `limits` and `client_rates` are its zone's, `rates` are of all its clients together.
 
-    `path`: of the WebSocket, "": it is none; `allowed_origins`: of pages, empty: its own.
+    `path`: of the WebSocket, "": it is none; `allowed_origins`: of pages, empty: its own. `has_layers`: something
+    stands between its sockets and MQTT.
     """
 
     def __init__(
@@ -51,10 +52,7 @@ class Listener:
         self.certificates = certificates
         self.path = path
         self.allowed_origins = tuple(origin.lower() for origin in allowed_origins)
-
-    def has_layers(self) -> bool:
-        """Something stands between its sockets and MQTT."""
-        return self.proxy is not None or self.certificates is not None or bool(self.path)
+        self.has_layers: bool = proxy is not None or certificates is not None or bool(path)
 
     def turns_away(self, host: str) -> str:
         """Why a client from this address can't come, or ""."""

@@ -14,8 +14,8 @@ from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.transport.acceptor import OpenListener
+from flockmq.transport.connection import Connection
 from flockmq.transport.listener import Listener
-from flockmq.transport.metered_connection import MeteredConnection
 from flockmq.transport.token_bucket import Rates
 from unit.broker.protocol.harness import publish
 from unit.broker.transport.harness import Served
@@ -30,10 +30,10 @@ class Paced:
     def __init__(self, served: Served, listener: OpenListener, clients: int) -> None:
         self.served = served
         self.now_s = 0.0
-        self.clients: list[tuple[MeteredConnection, socket.socket]] = []
+        self.clients: list[tuple[Connection, socket.socket]] = []
         for number in range(clients):
             connection, client = served.opened(listener)
-            assert isinstance(connection, MeteredConnection)
+            assert connection.meter is not None
             client.sendall(encode.connect(Connect(4, b"c%d" % number)))
             self.clients.append((connection, client))
         self.turns = [0] * clients
@@ -108,7 +108,7 @@ def test_the_nodes_rate_is_over_all_listeners() -> None:
 def test_nobody_is_counted_where_no_rate_is_set() -> None:
     with Served() as served:
         connection, _ = served.opened()
-        assert not isinstance(connection, MeteredConnection)
+        assert connection.meter is None
 
 
 def test_who_is_closed_while_it_waits_is_forgotten() -> None:

@@ -1,4 +1,4 @@
-"""Connections through filters, over real sockets: what the protocol says arrives, and nobody costs more than stated."""
+"""Connections through layers, over real sockets: what the protocol says arrives, and nobody costs more than stated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from flockmq.protocol.channel import CLOSED, CONNECTED, OPENED
 from flockmq.session.limits import Limits
 from flockmq.transport.acceptor import OpenListener
 from flockmq.transport.address_filter import AddressFilter
-from flockmq.transport.filtered_connection import FilteredConnection
+from flockmq.transport.connection import Connection
 from flockmq.transport.listener import Listener, Proxy
 from flockmq.transport.tls_certificates import TlsCertificates
 from flockmq.transport.token_bucket import Rates
@@ -57,9 +57,9 @@ def listening(served: Served, pki: Pki | None = None, **settings: object) -> Ope
     return served.reactor.open(Listener("ssl:a", served.limits, **settings))  # type: ignore[arg-type]
 
 
-def filtered(served: Served, listener: OpenListener) -> tuple[FilteredConnection, socket.socket]:
+def layered(served: Served, listener: OpenListener) -> tuple[Connection, socket.socket]:
     connection, client = served.opened(listener)
-    assert isinstance(connection, FilteredConnection)
+    assert connection.layers is not None
     return connection, client
 
 
@@ -92,7 +92,7 @@ class TlsClient:
 
 def test_a_client_connects_over_websocket_and_its_pings_are_answered() -> None:
     with Served() as served:
-        connection, client = filtered(served, listening(served, path="/mqtt"))
+        connection, client = layered(served, listening(served, path="/mqtt"))
         answer = served.ask(client, request() + frame(BINARY, CONNECT))
         assert answer.startswith(b"HTTP/1.1 101 ")
         assert answer.endswith(frame(BINARY, CONNACK, mask=None))
@@ -103,8 +103,9 @@ def test_a_client_connects_over_websocket_and_its_pings_are_answered() -> None:
 def test_pings_are_paid_for_where_a_rate_is_set() -> None:
     with Served() as served:
         listener = listening(served, path="/mqtt", client_rates=Rates(bytes_rate=10_000, bytes_burst=1_000))
-        connection, client = filtered(served, listener)
+        connection, client = layered(served, listener)
         served.ask(client, request() + frame(BINARY, CONNECT))
+        assert connection.meter is not None
         assert connection.meter.held is None
         served.ask(client, frame(PING, b"x" * 125) * 20)
         assert connection.meter.held is connection
@@ -112,7 +113,7 @@ def test_pings_are_paid_for_where_a_rate_is_set() -> None:
 
 def test_a_bad_request_is_answered_and_closed() -> None:
     with Served() as served:
-        connection, client = filtered(served, listening(served, path="/mqtt"))
+        connection, client = layered(served, listening(served, path="/mqtt"))
         assert served.ask(client, request("GET / HTTP/1.1")).startswith(b"HTTP/1.1 404 ")
         assert client.recv(1) == b""
         assert connection.state == CLOSED
@@ -121,7 +122,7 @@ def test_a_bad_request_is_answered_and_closed() -> None:
 
 def test_a_broken_frame_ends_the_client_with_its_code_behind_the_last_packet() -> None:
     with Served() as served:
-        _, client = filtered(served, listening(served, path="/mqtt"))
+        _, client = layered(served, listening(served, path="/mqtt"))
         served.ask(client, request() + frame(BINARY, encode.connect(Connect(5, b"c"))))
         said = served.ask(client, frame(1, b"text"))
         disconnect = encode.disconnect(5, Reason.PROTOCOL_ERROR)
@@ -130,7 +131,7 @@ def test_a_broken_frame_ends_the_client_with_its_code_behind_the_last_packet() -
 
 def test_a_close_behind_disconnect_is_a_clean_end() -> None:
     with Served() as served:
-        connection, client = filtered(served, listening(served, path="/mqtt"))
+        connection, client = layered(served, listening(served, path="/mqtt"))
         served.ask(client, request() + frame(BINARY, CONNECT))
         served.ask(client, frame(BINARY, b"\xe0\x00") + frame(CLOSE, b"\x03\xe8"))
         assert connection.clean_end
@@ -142,7 +143,7 @@ def test_a_close_behind_disconnect_is_a_clean_end() -> None:
 
 def test_a_client_connects_over_tls_and_its_end_is_said(pki: Pki) -> None:
     with Served() as served:
-        connection, end = filtered(served, listening(served, pki))
+        connection, end = layered(served, listening(served, pki))
         client = TlsClient(served, end, pki.trusting())
         client.shake()
         assert client.ask(CONNECT) == CONNACK
@@ -157,7 +158,7 @@ def test_a_client_connects_over_tls_and_its_end_is_said(pki: Pki) -> None:
 def test_a_client_connects_over_websocket_over_tls_behind_a_balancer(pki: Pki) -> None:
     with Served() as served:
         listener = listening(served, pki, path="/mqtt", proxy=BALANCERS)
-        connection, end = filtered(served, listener)
+        connection, end = layered(served, listener)
         end.sendall(HEADER)
         client = TlsClient(served, end, pki.trusting())
         client.shake()
@@ -168,7 +169,7 @@ def test_a_client_connects_over_websocket_over_tls_behind_a_balancer(pki: Pki) -
 
 def test_what_a_slow_reader_leaves_waits_in_plain_and_arrives_in_order(pki: Pki) -> None:
     with Served(Limits(max_packet_size=16_000_000)) as served:
-        connection, end = filtered(served, listening(served, pki))
+        connection, end = layered(served, listening(served, pki))
         client = TlsClient(served, end, pki.trusting())
         client.shake()
         client.ask(CONNECT)
@@ -179,7 +180,8 @@ def test_what_a_slow_reader_leaves_waits_in_plain_and_arrives_in_order(pki: Pki)
         wanted = b"".join(large)
         served.reactor.end_turn()
         while len(got) < len(wanted):
-            assert len(connection.wrapped) <= FILTER_SLICE_MAX_BYTES * 1.01
+            assert connection.layers is not None
+            assert len(connection.layers.wrapped) <= FILTER_SLICE_MAX_BYTES * 1.01
             try:
                 got += client.tls.hear(end.recv(200_000))
             except BlockingIOError:
@@ -191,7 +193,7 @@ def test_what_a_slow_reader_leaves_waits_in_plain_and_arrives_in_order(pki: Pki)
 def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
     with Served() as served:
         listener = listening(served, pki)
-        clients = [filtered(served, listener) for _ in range(TLS_GREETINGS_PER_TURN_MAX + 3)]
+        clients = [layered(served, listener) for _ in range(TLS_GREETINGS_PER_TURN_MAX + 3)]
         for _, end in clients:
             end.sendall(Client(pki.trusting()).say())
         served.reactor._serve(served.reactor.epoll.poll(0, 512), math.inf)
@@ -208,7 +210,7 @@ def test_one_handshake_too_many_makes_room_by_closing_the_oldest(pki: Pki) -> No
     with Served() as served:
         served.reactor.share_memory(4 * TLS_HANDSHAKE_BYTES, 1000)
         listener = listening(served, pki)
-        clients = [filtered(served, listener) for _ in range(5)]
+        clients = [layered(served, listener) for _ in range(5)]
         for _, end in clients:
             end.sendall(hello)
             served.reactor.turn()
@@ -220,7 +222,7 @@ def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pk
         served.router.now_s = time.monotonic()
         listeners = [listening(served, pki), listening(served, path="/mqtt"), listening(served, proxy=BALANCERS)]
         starts = [b"\x16\x03\x01\x02\x00\x01", b"GET /mqtt HTTP/1.1\r\n", b"PROXY TCP4 "]
-        opened = [filtered(served, listener) for listener in listeners]
+        opened = [layered(served, listener) for listener in listeners]
         for second in range(1, 15):
             for (_, end), start in zip(opened, starts, strict=True):
                 if second == 1:
@@ -243,13 +245,13 @@ def test_behind_a_balancer_the_clients_own_address_is_judged() -> None:
     with Served() as served:
         access = AddressFilter(deny=[ipaddress.ip_network("192.0.2.0/24")])
         listener = listening(served, proxy=BALANCERS, access=access)
-        connection, client = filtered(served, listener)
+        connection, client = layered(served, listener)
         client.sendall(HEADER + CONNECT)
         served.reactor.turn()
         assert client.recv(1) == b""
         assert connection.fd == -1 or connection in served.reactor.table.lingering
         assert served.port.violations == []
-        _, client = filtered(served, listener)
+        _, client = layered(served, listener)
         assert served.ask(client, HEADER.replace(b"192.0.2.1", b"198.51.100.1") + CONNECT) == CONNACK
 
 
@@ -300,7 +302,7 @@ def test_where_some_are_allowed_both_addresses_must_be(allowed: str) -> None:
 def test_a_common_name_in_a_header_counts_only_where_that_was_asked_for(names_count: bool) -> None:
     with Served() as served:
         proxy = Proxy(BALANCERS.peers, names_count=names_count)
-        connection, client = filtered(served, listening(served, proxy=proxy))
+        connection, client = layered(served, listening(served, proxy=proxy))
         assert served.ask(client, version2(V4 + tls(0x07, 0, b"admin")) + CONNECT) == CONNACK
         certificate = connection.peer().certificate
         assert (certificate is not None and certificate.common_name == "admin") is names_count
@@ -320,7 +322,7 @@ def test_a_balancer_that_speaks_for_itself_is_judged_by_its_own_address() -> Non
 
 def test_without_a_header_nobody_comes_in() -> None:
     with Served() as served:
-        connection, client = filtered(served, listening(served, proxy=BALANCERS))
+        connection, client = layered(served, listening(served, proxy=BALANCERS))
         client.sendall(CONNECT)
         served.reactor.turn()
         assert client.recv(1) == b""
@@ -331,7 +333,7 @@ def test_without_a_header_nobody_comes_in() -> None:
 def test_after_the_header_the_client_has_the_zones_time() -> None:
     with Served(Limits(idle_timeout=15.0)) as served:
         served.router.now_s = time.monotonic()
-        connection, client = filtered(served, listening(served, proxy=BALANCERS))
+        connection, client = layered(served, listening(served, proxy=BALANCERS))
         client.sendall(HEADER)
         served.reactor.turn()
         assert not connection.overdue(served.router.now_s + 10.0)
