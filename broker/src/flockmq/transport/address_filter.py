@@ -1,4 +1,4 @@
-"""Which addresses may connect, by networks: a few integer comparisons, before anything is kept of a client."""
+"""Which addresses may connect, by networks: a few integer comparisons, before anything is kept for a client."""
 
 from __future__ import annotations
 

@@ -106,6 +106,8 @@ class Connection(Conversation):
     ) -> None:
         settings = listener.settings
         super().__init__(router, port, settings.limits)
+        self.blocked: bool = False
+        self.has_more: bool = False
         self.reactor = reactor
         self.listener = listener
         self.layers: LayerStack | None = None
@@ -115,8 +117,6 @@ class Connection(Conversation):
         self.read_bytes: int = UNAUTHENTICATED_READ_MAX_BYTES
         self.place: str = ""
         self.cost: int = 0
-        self.blocked: bool = False
-        self.has_more: bool = False
         if settings.has_layers:
             self.layers = LayerStack(settings)
             if settings.proxy is not None:

@@ -1,12 +1,12 @@
-"""The descriptors of a node's clients: one epoll of our own, nested in the event loop, and the turn that runs them.
+"""Reads from the sockets of a node's clients: one epoll of our own, nested in the event loop.
 
-A turn reads once from each ready connection, lets its channel work, and then flushes the sinks that became dirty; so
-one write carries all that a turn put. The loop sees a single readable descriptor: our epoll.
+A turn reads once from each ready connection, lets its channel work, and then flushes the sinks that became dirty. So
+one write carries all that a turn put. The event loop sees a single readable descriptor: our epoll.
 
-What always holds, besides what reactor.py says: a connection is read at most once a round, and rounds are bounded. The
-time of a turn is, too: who has sent more than was read waits behind all others, and then for the next turn, in the
-order in which they came; one of them is read in each. So no client starves another, and all of them together don't
-starve the rest of the node.
+What always holds, besides what reactor.py says: a connection is read at most once a round, and rounds are bounded, and
+so is the time of a turn. A client that has sent more than was read waits behind all others, and when the time is up for
+the next turn. Those that wait are read in their order, at least one in each turn. So no client starves another, and all
+of them together don't starve the rest of the node.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class EpollReactor(Reactor):
         self._served_s: float = 0.0
         self._time_is_up: bool = False
         self._fed_bytes: int = 0
-        """Since it was looked at how long the turn takes."""
+        """Since the clock was looked at."""
         self._timer: asyncio.TimerHandle | None = None
 
     # Life.
@@ -81,17 +81,17 @@ class EpollReactor(Reactor):
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
     def limit(self, rates: Rates, max_conn_rate: float) -> None:
-        """What all clients of this node share. Call it before listeners are opened."""
+        """The rates that all clients of this node share. Call it before listeners are opened."""
         self._all = None if rates.are_off() else self.table.rate_limit.share(rates)
         self.table.acceptor.conn_rate = Bucket(max_conn_rate, 0.0, self.router.now_s) if max_conn_rate > 0.0 else None
 
     def share_memory(self, max_unauthenticated_bytes: int, max_connections_per_address: int) -> None:
-        """What strangers and addresses may take of it."""
+        """How much clients may take that aren't let in yet, and how many connections a network may have."""
         self.table.strangers.max_bytes = max_unauthenticated_bytes
         self.table.acceptor.max_connections_per_address = max_connections_per_address
 
     def open(self, listener: Listener) -> OpenListener:
-        """Its clients share its own rates, and this node's."""
+        """Make what the clients of a listener share: its rates, and this node's."""
         meters = [] if listener.rates.are_off() else [self.table.rate_limit.share(listener.rates)]
         if self._all is not None:
             meters.append(self._all)
@@ -150,10 +150,10 @@ class EpollReactor(Reactor):
                 return
 
     def _spin(self) -> list[tuple[int, int]]:
-        """Sleeping and waking takes longer than many an answer: where answers lately came at once, wait for them awake.
+        """Where answers lately came at once, wait for the next awake: to sleep and wake takes longer.
 
-        A client that answers each message gets its next one about 20 µs sooner. Whoever comes now and then costs no
-        more than one spin in _HITS_MAX / _MISS messages.
+        A client that answers each message gets its next one about 20 µs sooner. A client that comes now and then costs
+        no more than one spin in _HITS_MAX / _MISS messages.
         """
         if self._hits >= _HITS_MIN:
             until_s = self._served_s + SPIN_MAX_S
@@ -191,7 +191,7 @@ class EpollReactor(Reactor):
             self._serve_waiting(waiting, until_s)
 
     def _serve_waiting(self, waiting: dict[Connection, None], until_s: float) -> None:
-        """The first of them, and as many more as there is time for."""
+        """Read from the first that waits, and from as many more as there is time for."""
         for _ in range(len(waiting)):
             connection = next(iter(waiting))
             del waiting[connection]
@@ -201,7 +201,7 @@ class EpollReactor(Reactor):
                     return
 
     def _is_over(self, until_s: float) -> bool:
-        """There is no time left. It is looked at the clock once in READ_MIN_BYTES."""
+        """There is no time left. Looks at the clock once in READ_MIN_BYTES."""
         if self._fed_bytes >= READ_MIN_BYTES:
             self._fed_bytes = 0
             self._time_is_up = self._monotonic() > until_s
@@ -233,7 +233,7 @@ class EpollReactor(Reactor):
                 self.table.watch(connection)
 
     def _discard(self, connection: Connection, fd: int) -> None:
-        """What still comes from a client that was cut off: over TCP it isn't even copied."""
+        """Throw away what still comes from a client that was cut off; over TCP it isn't even copied."""
         borrowed = socket.socket(connection.listener.family, socket.SOCK_STREAM, 0, fileno=fd)
         try:
             size = borrowed.recv_into(self._discarded, 0, socket.MSG_TRUNC)
@@ -247,8 +247,8 @@ class EpollReactor(Reactor):
             self.table.close(connection)
 
     def _feed_much(self, connection: Connection, data: bytes) -> None:
-        """There is more where this came from. What takes long is read in smaller pieces from now on, so that a flood
-        of packets that cost much, new topics say, delays others no more than one that costs little.
+        """The socket has more than was read. If this takes long, read smaller pieces from now on: then a flood of
+        packets that cost much, new topics say, delays others no more than one of cheap packets.
         """
         begun_s = self._monotonic()
         self._feed(connection, data)
@@ -289,7 +289,7 @@ class EpollReactor(Reactor):
     # Time.
 
     def tick(self) -> None:
-        """Every SWEEP_INTERVAL_S: who is silent, who is slow, who was cut off long enough ago."""
+        """Every SWEEP_INTERVAL_S: end who is silent, judge who is slow, close who was cut off long enough ago."""
         if self.loop is not None:
             self._timer = self.loop.call_later(SWEEP_INTERVAL_S, self.tick)
         now_s = self._monotonic()

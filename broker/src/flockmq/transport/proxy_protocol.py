@@ -30,8 +30,8 @@ _CLIENT_CERT: Final = 0x06  # on this connection, or on the TLS session that it 
 
 @mypyc_attr(acyclic=True)
 class ProxyHeader:
-    """`is_whole`: what follows isn't ours. `host` is "" where the balancer spoke for itself (LOCAL, UNKNOWN): then the
-    socket's own address counts.
+    """`is_whole`: what follows is the client's. `host` is "" where the balancer spoke for itself (LOCAL, UNKNOWN): then
+    the socket's own address counts.
     """
 
     __slots__ = ("_kept", "certificate", "host", "is_whole", "port")
@@ -44,7 +44,7 @@ class ProxyHeader:
         self._kept: bytes = b""
 
     def take(self, data: bytes) -> bytes:
-        """What came behind the header, once it is whole. Raises PacketError."""
+        """What came after the header, once it is whole. Raises PacketError."""
         data = self._kept + data
         size = self._header(data)
         if size == 0:

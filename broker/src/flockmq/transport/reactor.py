@@ -1,9 +1,9 @@
 """The turn: what every reactor does once it has fed bytes to channels, wherever the bytes come from.
 
-`EpollReactor` has sockets and an epoll of its own; a reactor without them is made by who has bytes from elsewhere.
+`EpollReactor` reads from sockets; tests and the simulation make reactors that have their bytes from elsewhere.
 
-What always holds: between two turns no sink is dirty, no resumed channel waits; a defect that one connection meets ends
-that connection, and no other.
+What always holds: between two turns no sink is dirty, and no resumed channel waits; a defect that one connection meets
+ends that connection, and no other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Reactor:
         self._soon: bool = False
         self._swept: int = 0
 
-    # What each kind of reactor has its own way for.
+    # What each kind of reactor does in its own way.
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Serve clients that come from now on."""
@@ -48,19 +48,19 @@ class Reactor:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Close every connection, without a word to the clients that were not told one before."""
+        """Close every connection; the clients hear nothing more."""
         raise NotImplementedError
 
     def channels(self) -> Sequence[Channel | None]:
-        """Whoever is connected; None where nobody is."""
+        """All that are connected; None where nobody is."""
         raise NotImplementedError
 
     def go_on(self, channel: PausablePublisher) -> None:
-        """A channel that was paused reads on, beginning with what it had."""
+        """A channel that was paused goes on, first with the bytes that it had."""
         raise NotImplementedError
 
     def failed(self, sink: Sink) -> None:
-        """A defect of ours: this connection can't be trusted any more; the others go on. Called amid its exception."""
+        """A defect of ours: end this connection, which can't be trusted any more. Called amid its exception."""
         raise NotImplementedError
 
     def listener_connections(self) -> list[tuple[str, int]]:
@@ -68,16 +68,16 @@ class Reactor:
         return []
 
     def unauthenticated_bytes(self) -> int:
-        """What clients cost that aren't let in yet."""
+        """The bytes that clients cost who aren't let in yet."""
         return 0
 
     def prepare(self) -> None:
-        """What else is to be done before a turn's sinks are flushed."""
+        """What a kind of reactor does before a turn's sinks are flushed."""
 
     # What they share.
 
     def begin_turn(self, now_s: float) -> None:
-        """Something happens now."""
+        """Call it before anything is fed: the time of the turn is `now_s`."""
         router = self.router
         stood_still = now_s - router.now_s > STOOD_STILL_S
         router.now_s = now_s
@@ -118,7 +118,7 @@ class Reactor:
             self.loop.call_soon(self.end_turn)
 
     def sweep(self, now_s: float) -> None:
-        """Every SWEEP_INTERVAL_S: who is silent, and who is slow."""
+        """Every SWEEP_INTERVAL_S: end clients that are silent, judge those that are slow."""
         channels = self.channels()
         for place in range(self._swept, len(channels), SWEEP_TICKS):
             channel = channels[place]

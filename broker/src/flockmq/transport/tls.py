@@ -1,8 +1,8 @@
-"""TLS as a filter: OpenSSL over two memory buffers, without a socket of its own.
+"""TLS as a layer: OpenSSL over two memory buffers, without a socket of its own.
 
-The object that costs memory (45 KiB amid a handshake, 18 KiB after it, measured) is made when a whole ClientHello is
-there: who connects and says nothing, or says it byte by byte, costs what it sent. What always holds: at most one
-record, and one read, is kept before that.
+OpenSSL's object takes 45 KiB during a handshake and 18 KiB after it (measured). It is made when a whole ClientHello is
+there, so a client that says nothing, or says it byte by byte, costs what it sent. What always holds: at most one record
+and one read are kept before that.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Tls(Layer):
             self.is_greeted = len(data) >= size
 
     def _begin(self, data: bytes) -> bytes:
-        """Make what costs memory; the bytes so far."""
+        """Make OpenSSL's object; the bytes that came so far."""
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = self._certificates.context.wrap_bio(self._in, self._out, server_side=True)
         data = self._kept + data
@@ -110,7 +110,7 @@ class Tls(Layer):
         if data:
             try:
                 tls.write(data)
-            except ssl.SSLError:  # behind our close_notify, or the peer's alert
+            except ssl.SSLError:  # after our close_notify, or the peer's alert
                 self.has_ended = True
         self.has_answer = False
         return outgoing.read()

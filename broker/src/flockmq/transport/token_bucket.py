@@ -1,8 +1,8 @@
 """Leaky buckets: how fast clients may be read. Pure: the time is passed in.
 
-A read is paid for after it was made, so a bucket may go into debt; whoever made it waits until the debt is paid. So
-nothing is dropped, and in the long run the rate is exact: until time t, at most burst + rate·t + one read went through,
-and a client that always has more gets at least rate·t.
+A client pays for a read after it was made, so its bucket may go into debt, and it waits until the debt is paid. Nothing
+is dropped, and in the long run the rate is exact: until time t at most burst + rate·t + one read went through, and a
+client that always has more gets at least rate·t.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from flockmq.bounds import THROTTLE_TICK_S
 
 @mypyc_attr(acyclic=True)
 class Bucket:
-    """`rate` tokens a second flow in, up to `burst`, which is at least what flows in between two looks at it."""
+    """`rate` tokens a second flow in, up to `burst`, which is at least what flows in between two looks at it. `mean`:
+    what a read took lately.
+    """
 
     __slots__ = ("_at_s", "_tokens", "burst", "mean", "rate")
 
@@ -83,7 +85,7 @@ class Meter:
             self.bytes.debit(float(size), now_s)
 
     def wait_s(self, now_s: float) -> float:
-        """How long whoever draws from it must wait now."""
+        """How long who draws from it must wait now."""
         wait_s = 0.0
         if self.messages is not None:
             wait_s = self.messages.wait_s(now_s)
@@ -92,7 +94,7 @@ class Meter:
         return wait_s
 
     def room(self, now_s: float) -> int:
-        """How many more reads, of the size that they had lately, there are tokens for; at least one without a debt."""
+        """For how many reads of the latest size there are tokens; at least one where there is no debt."""
         room = 1 << 30
         for bucket in (self.messages, self.bytes):
             if bucket is not None:

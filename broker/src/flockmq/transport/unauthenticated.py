@@ -1,7 +1,8 @@
-"""Clients that aren't let in yet, and what they cost: what they sent, and what TLS made for them.
+"""Clients that aren't let in yet, and the bytes that they cost: what they sent, and what TLS made for them.
 
-What always holds: all together cost no more than `max_bytes`, but for the read that is being counted. Where it would be
-more, the oldest of the addresses that cost more than their share go: who is quick, or comes from elsewhere, has room.
+What always holds: all together cost no more than `max_bytes`, but for the read that is being counted. Above that, the
+addresses that cost more than their share lose their oldest clients. So there is room for who is quick, and for who
+comes from elsewhere.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from flockmq.bounds import UNAUTHENTICATED_COUNTED_BYTES
 from flockmq.transport.connection import Connection
 
 _ROOM: Final = 64
-"""A 64th of the bound is made free at a time, so that not each read looks at all addresses."""
+"""A 64th of the bound is made free at a time, so that not every read looks at all addresses."""
 
 
 @mypyc_attr(acyclic=True)
 class _Address:
-    """Who is a stranger from here, oldest first, and what they cost."""
+    """The clients of one network that aren't let in yet, oldest first, and what they cost."""
 
     __slots__ = ("bytes", "strangers")
 
@@ -29,7 +30,7 @@ class _Address:
 
 
 class Unauthenticated:
-    """One per node. `bytes`: what those cost that cost as much as UNAUTHENTICATED_COUNTED_BYTES, each of them."""
+    """One per node. `bytes`: what all those cost who cost at least UNAUTHENTICATED_COUNTED_BYTES each."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -37,7 +38,7 @@ class Unauthenticated:
         self._addresses: dict[str, _Address] = {}
 
     def cost(self, connection: Connection, more: int) -> None:
-        """It costs so much more; less, where that is negative."""
+        """The connection costs so much more; less, where that is negative."""
         before = connection.cost
         cost = connection.cost = before + more
         if cost < UNAUTHENTICATED_COUNTED_BYTES:
@@ -52,7 +53,7 @@ class Unauthenticated:
         self.bytes += more
 
     def forget(self, connection: Connection) -> None:
-        """It was let in, or is gone."""
+        """The client was let in, or is gone."""
         cost = connection.cost
         connection.cost = 0
         if cost >= UNAUTHENTICATED_COUNTED_BYTES:
@@ -64,7 +65,7 @@ class Unauthenticated:
                 del self._addresses[connection.place]
 
     def supernumerary(self) -> list[Connection]:
-        """Who must go, and isn't counted any more."""
+        """The connections that must go. They aren't counted any more."""
         going: list[Connection] = []
         most = self.max_bytes if self.bytes <= self.max_bytes else self.max_bytes - self.max_bytes // _ROOM
         while self.bytes > most:

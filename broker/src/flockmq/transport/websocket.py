@@ -1,8 +1,8 @@
-"""MQTT over WebSocket (RFC 6455, MQTT section 6): frames off and on, masks taken off as the bytes come.
+"""MQTT over WebSocket (RFC 6455, MQTT section 6): takes frames and masks off what comes, puts frames around what goes.
 
-A frame's payload is handed on before the frame is complete, so that no frame is ever kept: MQTT packets needn't follow
-frames [MQTT-6.0.0-2]. What always holds: at most WS_HEAD_MAX_BYTES of a request and 14 + 125 bytes of a frame are kept;
-one pong waits at most, for the last ping (section 5.5.3).
+It hands a frame's payload on before the frame is complete, and so keeps no frame: MQTT packets needn't follow frames
+[MQTT-6.0.0-2]. What always holds: at most WS_HEAD_MAX_BYTES of a request and 14 + 125 bytes of a frame are kept; one
+pong waits at most, for the last ping (section 5.5.3).
 """
 
 from __future__ import annotations

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
-import socket
-import sys
 
 import pytest
 
 from flockmq.bounds import (
-    LINGER_MAX_S,
     READ_MAX_BYTES,
     READ_MIN_BYTES,
     READ_WORK_MAX_S,
@@ -19,10 +14,9 @@ from flockmq.bounds import (
     TURN_WORK_MAX_S,
 )
 from flockmq.clock import Clock
-from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.message import Will
-from flockmq.mqtt.packets import Connect, SubscribeEntry
+from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.ports import PendingSubscribe
@@ -30,7 +24,7 @@ from flockmq.routing.sink import Sink
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.transport.epoll_reactor import next_read_bytes
-from unit.broker.protocol.harness import Port, publish, without_words
+from unit.broker.protocol.harness import Port, publish
 from unit.broker.transport.harness import PATIENCE_S, Served
 
 
@@ -82,28 +76,6 @@ def test_a_client_whose_packets_take_long_is_read_in_smaller_pieces() -> None:
     assert next_read_bytes(READ_MAX_BYTES, 0.0) == READ_MAX_BYTES
 
 
-def test_a_client_that_closes_is_gone_with_its_subscriptions() -> None:
-    with Served() as served:
-        connection, client = served.client("c")
-        served.ask(client, subscribe(b"a"))
-        client.close()
-        served.reactor.turn()
-        assert connection.fd == -1
-        assert len(served.router.local) == 0
-        assert served.router.counters.connections == 0
-
-
-def test_a_reused_descriptor_is_a_new_connection() -> None:
-    with Served() as served:
-        older, client = served.client("c")
-        fd = older.fd
-        client.close()
-        served.reactor.turn()
-        newer, client = served.client("c")
-        assert newer.fd == fd
-        assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
-
-
 class Defective(Port):
     """Meets a defect with one client's subscriptions, and with the end of another."""
 
@@ -147,33 +119,6 @@ def test_a_peer_whose_flush_fails_holds_up_nobody(caplog: pytest.LogCaptureFixtu
         assert "RuntimeError: no link" in caplog.text
 
 
-def test_a_client_that_is_cut_off_can_read_why_and_is_closed_then() -> None:
-    with Served() as served:
-        connection, client = served.client("c", 5)
-        client.sendall(encode.connect(Connect(5, b"c")))
-        served.reactor.turn()
-        assert without_words([client.recv(100)]) == [encode.disconnect(5, Reason.PROTOCOL_ERROR)]
-        assert client.recv(100) == b""
-        assert connection.fd >= 0
-        client.sendall(b"it goes on all the same")
-        served.reactor.turn()
-        client.close()
-        served.reactor.turn()
-        assert connection.fd == -1
-        assert not served.reactor.table.lingering
-
-
-def test_a_client_that_was_cut_off_and_stays_is_closed_by_the_clock() -> None:
-    with Served() as served:
-        connection, client = served.opened()
-        assert served.ask(client, encode.PINGREQ) == b""
-        served.reactor.tick()
-        assert connection.fd >= 0
-        connection.last_seen_s -= LINGER_MAX_S
-        served.reactor.tick()
-        assert connection.fd == -1
-
-
 def test_a_turn_with_a_paused_publisher_reads_no_more_of_it() -> None:
     with Served(Limits(max_inflight=1, max_mqueue_len=10)) as served:
         _, subscriber = served.client("s")
@@ -192,46 +137,6 @@ def test_a_turn_with_a_paused_publisher_reads_no_more_of_it() -> None:
         assert publisher.recv(100).endswith(encode.PINGRESP)
 
 
-def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_next_tick(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Served() as served:
-        listener = bound("127.0.0.1", 0, "here")
-        address = listener.getsockname()
-        served.reactor.listen(served.listener, listener)
-        served.router.now_s = 100.0
-        with socket.create_connection(address, PATIENCE_S) as client:
-            spare = os.dup(0)
-            os.close(spare)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (spare, hard))
-            try:
-                served.reactor.turn()
-                refused = served.router.counters.connects_refused
-                served.reactor.turn()
-                assert served.router.counters.connects_refused == refused == 1
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert "can't accept: Too many open files" in caplog.text
-            served.reactor.tick()
-            client.sendall(encode.connect(Connect(4, b"c")))
-            served.reactor.turn()
-            assert client.recv(100) == encode.connack(4, 0)
-
-
-def test_more_than_max_connections_are_turned_away() -> None:
-    with Served(Limits(max_connections=1)) as served:
-        listener = bound("127.0.0.1", 0, "here")
-        address = listener.getsockname()
-        served.reactor.listen(served.listener, listener)
-        with socket.create_connection(address, PATIENCE_S) as one, socket.create_connection(address, PATIENCE_S) as two:
-            served.reactor.turn()
-            assert two.recv(1) == b""
-            one.sendall(encode.connect(Connect(4, b"c")))
-            served.reactor.turn()
-            assert one.recv(100) == encode.connack(4, 0)
-
-
 async def test_keep_alive_is_checked_by_the_clock() -> None:
     with Served(Limits(idle_timeout=0.1)) as served:
         loop = asyncio.get_running_loop()
@@ -240,19 +145,6 @@ async def test_keep_alive_is_checked_by_the_clock() -> None:
         client.setblocking(False)
         async with asyncio.timeout(PATIENCE_S):
             assert await loop.sock_recv(client, 1) == b""
-
-
-def test_a_connection_that_is_gone_is_referred_to_by_nobody() -> None:
-    """Compiled objects have no part in cycles that somebody would collect."""
-    with Served() as served:
-        connection, client = served.client("c")
-        served.ask(client, subscribe(b"a", 1))
-        served.ask(client, publish(4, "a", "x", qos=1, packet_id=1))
-        client.close()
-        served.reactor.turn()
-        served.port.ended.clear()
-        served.port.given.clear()
-        assert sys.getrefcount(connection) == 2
 
 
 def test_a_turn_that_takes_long_ends_and_the_next_goes_on_with_who_is_left() -> None:

@@ -12,7 +12,6 @@ import ssl
 import struct
 import time
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
@@ -44,11 +43,6 @@ CONNECT = encode.connect(Connect(4, b"c"))
 CONNACK = encode.connack(4, 0)
 BALANCERS = Proxy(AddressFilter([ipaddress.ip_network("127.0.0.0/8")]))
 HEADER = b"PROXY TCP4 192.0.2.1 10.0.0.1 4711 1883\r\n"
-
-
-@pytest.fixture
-def pki(tmp_path: Path) -> Pki:
-    return Pki(tmp_path)
 
 
 def listening(served: Served, pki: Pki | None = None, **settings: object) -> OpenListener:

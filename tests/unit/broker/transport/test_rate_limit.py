@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import select
 import socket
 
 import pytest
 
 from flockmq.bounds import THROTTLE_TICK_S
-from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.transport.acceptor import OpenListener
@@ -154,59 +152,3 @@ async def test_in_a_running_loop_a_held_client_goes_on_by_itself() -> None:
             client.sendall(encode.PINGREQ)
             assert await loop.sock_recv(client, 100) == encode.PINGRESP
         assert not served.reactor.table.rate_limit.is_busy()
-
-
-def test_who_comes_too_fast_waits_in_the_backlog() -> None:
-    with Served() as served:
-        listener = served.reactor.open(Listener("tcp:a", served.limits, max_conn_rate=2.0))
-        listening = bound("127.0.0.1", 0, "here")
-        address = listening.getsockname()
-        served.reactor.listen(listener, listening)
-        clients = [socket.create_connection(address) for _ in range(5)]
-        served.reactor.turn()
-        assert listener.connections == 2
-        assert listener.is_deaf
-        listener.conn_rate.debit(-2.0, served.router.now_s)  # type: ignore[union-attr]
-        served.reactor.tick()
-        served.reactor.turn()
-        assert listener.connections == 4
-        for client in clients:
-            client.close()
-
-
-def test_one_who_comes_alone_costs_no_more_than_one_of_a_crowd() -> None:
-    with Served() as served:
-        listener = served.reactor.open(Listener("tcp:a", served.limits, max_conn_rate=3.0))
-        listening = bound("127.0.0.1", 0, "here")
-        served.reactor.listen(listener, listening)
-        assert listener.conn_rate is not None
-        clients = []
-        for _ in range(3):
-            clients.append(socket.create_connection(listening.getsockname()))
-            select.select([listening], [], [])
-            served.reactor.table.acceptor.accept(listener)
-        assert listener.connections == 3
-        for client in clients:
-            client.close()
-
-
-def test_a_crowd_at_one_listener_keeps_nobody_from_another() -> None:
-    with Served() as served:
-        reactor = served.reactor
-        reactor.limit(Rates(), 2.0)
-        listeners = [reactor.open(Listener(name, served.limits)) for name in ("tcp:a", "tcp:b")]
-        ports = [bound("127.0.0.1", 0, "here") for _ in listeners]
-        clients = []
-        for listener, port in zip(listeners, ports, strict=True):
-            reactor.listen(listener, port)
-            clients += [socket.create_connection(port.getsockname()) for _ in range(10)]
-        for _ in range(4):
-            assert reactor.table.acceptor.conn_rate is not None
-            reactor.table.acceptor.conn_rate.debit(
-                reactor.table.acceptor.conn_rate.tokens(served.router.now_s) - 2.0, served.router.now_s
-            )
-            reactor.tick()
-            reactor.turn()
-        assert [listener.connections for listener in listeners] == [4, 4]
-        for client in clients:
-            client.close()

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import random
-import socket
 from collections.abc import Iterator
 
 import pytest
 
 from flockmq.bounds import (
-    TLS_HANDSHAKE_BYTES,
     UNAUTHENTICATED_COUNTED_BYTES,
     UNAUTHENTICATED_READ_BYTES,
     UNAUTHENTICATED_READ_MAX_BYTES,
 )
-from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED, CONNECTED, Channel
 from flockmq.session.limits import Limits
-from flockmq.transport.address_filter import AddressFilter
 from flockmq.transport.connection import Connection
-from flockmq.transport.listener import Listener, Proxy
 from flockmq.transport.unauthenticated import Unauthenticated
 from unit.broker.protocol.harness import Port
-from unit.broker.transport.harness import PATIENCE_S, Served
+from unit.broker.transport.harness import Served
 
 CONNECT = encode.connect(Connect(4, b"c"))
 CONNACK = encode.connack(4, 0)
@@ -87,7 +82,7 @@ def test_whatever_comes_the_sum_is_right_and_within_the_bound() -> None:
             assert strangers.bytes == sum(counted) <= 50_000
 
 
-# --- at the reactor --------------------------------------------------------------------------------------------------
+# --- at the reactor -------------------------------------------------------------------------------------------------
 
 
 def test_a_connect_that_is_never_whole_makes_room_for_those_that_come_later() -> None:
@@ -191,49 +186,3 @@ def test_behind_connect_the_limit_is_that_of_all_packets() -> None:
 
 def test_no_connect_is_larger_than_any_packet_may_be() -> None:
     assert Limits(max_packet_size=500, max_connect_packet_size=1000).max_connect_packet_size == 500
-
-
-# --- of one address -------------------------------------------------------------------------------------------------
-
-
-def test_an_address_has_so_many_connections_and_when_one_ends_another_comes() -> None:
-    with Served() as served:
-        port = bound("127.0.0.1", 0, "here")
-        served.reactor.share_memory(TLS_HANDSHAKE_BYTES, 2)
-        served.reactor.listen(served.listener, port)
-        address = port.getsockname()
-        clients = [socket.create_connection(address, PATIENCE_S) for _ in range(3)]
-        elsewhere = socket.create_connection(address, PATIENCE_S, ("127.0.0.2", 0))
-        served.reactor.turn()
-        assert clients[2].recv(1) == b""
-        assert served.ask(elsewhere, CONNECT) == CONNACK
-        assert served.reactor.table.acceptor.places == {"127.0.0.1": 2, "127.0.0.2": 1}
-        clients[0].close()
-        served.reactor.turn()
-        clients.append(socket.create_connection(address, PATIENCE_S))
-        served.reactor.turn()
-        assert served.ask(clients[3], CONNECT) == CONNACK
-        for client in (*clients, elsewhere):
-            client.close()
-        served.reactor.turn()
-        assert served.reactor.table.acceptor.places == {}
-
-
-def test_behind_a_balancer_those_that_it_names_are_counted() -> None:
-    with Served() as served:
-        port = bound("127.0.0.1", 0, "here")
-        served.reactor.share_memory(TLS_HANDSHAKE_BYTES, 1)
-        listener = served.reactor.open(Listener("tcp:a", served.limits, proxy=Proxy(AddressFilter())))
-        served.reactor.listen(listener, port)
-        answers = []
-        clients = []
-        for host in (b"192.0.2.1", b"192.0.2.2", b"192.0.2.1"):
-            client = socket.create_connection(port.getsockname(), PATIENCE_S)
-            clients.append(client)
-            served.reactor.turn()
-            answers.append(served.ask(client, b"PROXY TCP4 " + host + b" 10.0.0.1 1 2\r\n" + CONNECT))
-        assert answers == [CONNACK, CONNACK, b""]
-        for client in clients:
-            client.close()
-        served.reactor.turn()
-        assert (served.reactor.table.acceptor.places, served.reactor.unauthenticated_bytes()) == ({}, 0)
