@@ -10,6 +10,7 @@ import socket
 import pytest
 
 from flockmq.bounds import TLS_HANDSHAKE_BYTES
+from flockmq.clock import Clock
 from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
@@ -21,6 +22,8 @@ from unit.broker.transport.harness import PATIENCE_S, Served
 
 CONNECT = encode.connect(Connect(4, b"c"))
 CONNACK = encode.connack(4, 0)
+STILL = Clock(lambda: 1000.0, lambda: 1000.0)
+"""So that no tokens come while the machine is busy."""
 
 
 def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_next_tick(
@@ -64,7 +67,7 @@ def test_more_than_max_connections_are_turned_away() -> None:
 
 
 def test_who_comes_too_fast_waits_in_the_backlog() -> None:
-    with Served() as served:
+    with Served(clock=STILL) as served:
         listener = served.reactor.open(Listener("tcp:a", served.limits, max_conn_rate=2.0))
         listening = bound("127.0.0.1", 0, "here")
         address = listening.getsockname()
@@ -82,7 +85,7 @@ def test_who_comes_too_fast_waits_in_the_backlog() -> None:
 
 
 def test_one_who_comes_alone_costs_no_more_than_one_of_a_crowd() -> None:
-    with Served() as served:
+    with Served(clock=STILL) as served:
         listener = served.reactor.open(Listener("tcp:a", served.limits, max_conn_rate=3.0))
         listening = bound("127.0.0.1", 0, "here")
         served.reactor.listen(listener, listening)
@@ -98,7 +101,7 @@ def test_one_who_comes_alone_costs_no_more_than_one_of_a_crowd() -> None:
 
 
 def test_a_crowd_at_one_listener_keeps_nobody_from_another() -> None:
-    with Served() as served:
+    with Served(clock=STILL) as served:
         reactor = served.reactor
         reactor.limit(Rates(), 2.0)
         listeners = [reactor.open(Listener(name, served.limits)) for name in ("tcp:a", "tcp:b")]
