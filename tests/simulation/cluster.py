@@ -156,7 +156,7 @@ class SimulatedCluster:
         if any(each.cluster.version.current < version for each in made):
             return False
         hostings = [each.node.hosting for each in made if each.node.hosting is not None]
-        return all(len(each.cluster.slots) == SLOTS for each in made) and not any(
+        return all("" not in each.cluster.slots.owners for each in made) and not any(
             hosting.residents.manager.is_loading() for hosting in hostings
         )
 
@@ -218,7 +218,7 @@ class SimulatedCluster:
     def _owners(self) -> list[str]:
         """Of all slots: the names of nodes, "" for none."""
         made = next(node.assembly for node in (*self.replicants, *self.cores) if node.assembly is not None)
-        return [made.cluster.slots.get(slot, "").partition("@")[0] for slot in range(SLOTS)]
+        return [owner.partition("@")[0] for owner in made.cluster.slots.owners]
 
     def clients_of(self, home: str, count: int) -> list[str]:
         """So many client ids whose slots this node owns."""
@@ -292,7 +292,7 @@ class SimulatedCluster:
             if made is None or not node.answers:
                 continue
             is_core = node.role == "core"
-            slots = list(made.cluster.slots.values()).count(made.cluster.incarnation) if is_core else 0
+            slots = made.cluster.slots.owners.count(made.cluster.incarnation) if is_core else 0
             ready, _ = made.node.view.ready()
             seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
             seen += self._queues_passed(now, node.name, made)
@@ -316,9 +316,7 @@ class SimulatedCluster:
         made = {node.name: node.assembly for node in self.nodes.values() if node.assembly is not None}
         running = {each.cluster.incarnation for each in made.values()}
         said_by = next((made[core.name] for core in self.cores if core.name in made), None)
-        slots = {} if said_by is None else said_by.cluster.slots
-        owners = Counter(slots.values())
-        owners[""] += SLOTS - len(slots)
+        owners = Counter([""] * SLOTS if said_by is None else said_by.cluster.slots.owners)
         return Counter({owner: count for owner, count in owners.items() if count and owner not in running})
 
     def _serves(self, node: SimulatedNode) -> bool:

@@ -209,8 +209,7 @@ class Nodes:
         cores = {node.incarnation for node in self.running if node.cluster.is_core}
         for node in self.running:
             await until(lambda node=node: set(node.cluster.nodes_table) == incarnations)  # type: ignore[misc]
-            await until(lambda node=node: len(node.cluster.slots) == 1024)  # type: ignore[misc]
-            await until(lambda node=node: set(node.cluster.slots.values()) == cores)  # type: ignore[misc]
+            await until(lambda node=node: set(node.cluster.slots.owners) == cores)  # type: ignore[misc]
 
 
 async def until(condition: Callable[[], bool], within_s: float = 20.0) -> None:

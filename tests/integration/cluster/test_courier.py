@@ -13,6 +13,7 @@ from flockmq.bounds import SLOTS
 from flockmq.delivery.deduplicator import Deduplicator
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_receiver import SlotReceiver
+from flockmq.membership.slot_table import TAKE, SlotMove
 from flockmq.mqtt.message import publication
 from flockmq.routing.targets import SlotSet
 
@@ -31,33 +32,27 @@ class Homed:
         self.loop = asyncio.get_running_loop()
         self.gained: dict[int, int] = {}
         self.changed_at = 0
-        self.is_noted = True
         self.intake = SlotReceiver(self, node.cluster.nodes_table.__contains__, self.loop.call_soon, self.loop.time)
         node.delivery.slots.receiver = self.intake
-        node.cluster.on_slot.append(self.noted)
-        self.deal()
+        node.cluster.slots.listen(TAKE, self.moved)
+        self.moved([SlotMove(slot, "", owner) for slot, owner in enumerate(node.cluster.slots.owners)])
 
-    def noted(self, slot: int, owner: str) -> None:
-        self.gained.pop(slot, None)
-        if not self.is_noted:
-            self.is_noted = True
-            self.loop.call_soon(self.deal)
-
-    def deal(self) -> None:
-        self.is_noted = False
-        self.changed_at = self.cluster.epoch()
-        mine = [slot for slot, owner in self.cluster.slots.items() if owner == self.cluster.incarnation]
-        self.gained = {slot: self.gained.get(slot, self.changed_at) for slot in mine}
-        self.intake.advance()
+    def moved(self, moves: list[SlotMove]) -> None:
+        self.changed_at = self.epoch()
+        for slot, _, owner in moves:
+            self.gained.pop(slot, None)
+            if owner == self.cluster.incarnation:
+                self.gained[slot] = self.changed_at
+        self.loop.call_soon(self.intake.advance)
 
     def epoch(self) -> int:
-        return self.changed_at if self.is_noted else self.cluster.epoch()
+        return self.cluster.slots.epoch
 
     def view(self) -> int:
         return self.changed_at
 
     def is_loading(self) -> bool:
-        return self.is_noted
+        return False
 
     is_changing = is_loading
     is_holding = False

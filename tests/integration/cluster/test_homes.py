@@ -34,7 +34,7 @@ async def test_a_newer_connection_takes_over_across_nodes(four: list[Node]) -> N
 
 async def test_a_home_answers_its_own_node_at_once(four: list[Node]) -> None:
     core = four[0]
-    mine = next(client_id for client_id in IDS if core.cluster.slots[slot_of(client_id)] == core.incarnation)
+    mine = next(client_id for client_id in IDS if core.cluster.slots.owners[slot_of(client_id)] == core.incarnation)
     answers: list[object] = []
     core.homes.client.attach(mine, None, answers.append)
     assert len(answers) == 1
@@ -76,7 +76,7 @@ async def test_a_new_home_is_told_who_is_connected(nodes: Nodes, four: list[Node
     await asyncio.gather(*(first.clients.connect(client_id) for client_id in IDS))
     third = await nodes.start("core-2", "core")
     await nodes.settled()
-    moved = sum(third.cluster.slots[slot_of(client_id)] == third.incarnation for client_id in IDS)
+    moved = sum(third.cluster.slots.owners[slot_of(client_id)] == third.incarnation for client_id in IDS)
     assert moved
     await until(lambda: len(third.homes.server.registry) == moved)
     await asyncio.gather(*(second.clients.connect(client_id) for client_id in IDS))

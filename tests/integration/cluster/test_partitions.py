@@ -97,7 +97,7 @@ async def test_a_core_that_is_cut_off_from_the_others_yields_and_comes_back(
     assert not alone.cluster.is_leader
     assert any(core.cluster.is_leader for core in others)
     for core in others:
-        await until(lambda core=core: set(core.cluster.slots.values()) == {other.incarnation for other in others})  # type: ignore[misc]
+        await until(lambda core=core: set(core.cluster.slots.owners) == {other.incarnation for other in others})  # type: ignore[misc]
         assert not core.cluster.fencing.is_fenced
     back = asyncio.ensure_future(comes_back(alone))
     await until(lambda: alone.incarnation != purged[0])

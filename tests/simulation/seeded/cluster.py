@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from flockmq.durable.session_service import SessionService
@@ -54,10 +54,10 @@ async def purge_cores_only(right: Function, duties: LeaderDuties, now: float, fe
 
 
 @seeded(judge.UNSERVED, "base", reassign, kinds=("kill core",))
-def give_out_once(right: Function, owners: Mapping[int, str], *given: Any) -> dict[int, str]:
+def give_out_once(right: Function, owners: Sequence[str], *given: Any) -> dict[int, str]:
     """The slots of a core that was purged are given to nobody."""
     moves: dict[int, str] = right(owners, *given)
-    return {slot: core for slot, core in moves.items() if slot in owners or not owners}
+    return {slot: core for slot, core in moves.items() if owners[slot] or not any(owners)}
 
 
 @seeded(judge.STALE_READY, "base", _Quickest.late_s)

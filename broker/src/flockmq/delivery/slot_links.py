@@ -21,7 +21,7 @@ from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Taken
 from flockmq.membership.link import Link
-from flockmq.membership.slot_table import SlotTable
+from flockmq.membership.slot_table import SEND
 from flockmq.routing.sink import Sink
 
 log: Final = logging.getLogger(__name__)
@@ -86,15 +86,16 @@ class SlotLinks:
         self._addresses = cluster.version.gate(2)
         """Whether every node understands messages that say for which slots they are."""
         self._loop = asyncio.get_running_loop()
-        self.view = SlotTable(cluster.slots, cluster.epoch, self._loop.call_soon, self._look)
-        self.lanes = SlotSender(turn, self._me, self._find_carrier, self._drained, self._watch, self._loop.time)
+        self.lanes = SlotSender(
+            turn, self._me, cluster.slots, self._find_carrier, self._drained, self._watch, self._loop.time
+        )
         self._timer: asyncio.TimerHandle | None = None
         cluster.handlers.frames[frames.COURIER] = self._letters_came
         cluster.handlers.frames[frames.ADDRESSED] = self._addressed_came
         cluster.handlers.controls[Taken] = self._taken
         cluster.on_link_up.append(self.link_up)
         cluster.on_link_down.append(self.link_down)
-        cluster.on_slot.append(self.view.noted)
+        cluster.slots.listen(SEND, self.lanes.slots_moved)
         cluster.on_node_gone.append(self.node_gone)
         cluster.on_renamed.append(self.rename)
 
@@ -167,7 +168,7 @@ class SlotLinks:
     def _accepted(self, core: str, number: int, view: int, stuck: dict[int, int]) -> None:
         self.lanes.accepted(core, number, view, stuck)
         if self.lanes.is_behind():
-            self._look()
+            self.lanes.look()
             self._watch()
 
     def _find_carrier(self, core: str) -> Carrier | None:
@@ -184,9 +185,6 @@ class SlotLinks:
     def _drained(self, lane: Sink) -> None:
         self.on_drained(lane)
 
-    def _look(self) -> None:
-        self.lanes.look(self.view.epoch(), self.view.owners)
-
     def _watch(self) -> None:
         """Look again soon, if anything waits for what nobody tells."""
         receiver = self.receiver
@@ -197,7 +195,7 @@ class SlotLinks:
     def _look_again(self) -> None:
         self._timer = None
         if self.lanes.is_behind():
-            self._look()
+            self.lanes.look()
         if self.lanes.congested:
             self.lanes.gauge()
         if self.receiver is not None:

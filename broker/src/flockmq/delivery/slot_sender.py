@@ -31,13 +31,14 @@ Why. Let `epoch` be the place in the log of slots that a lane's letters were put
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Final, cast
 
 from flockmq import bounds
 from flockmq.delivery.batch_queue import LETTER_BYTES, BatchQueue, Carrier, Posted
 from flockmq.delivery.slot_leases import SlotLeases
 from flockmq.delivery.slot_message import SlotMessage
+from flockmq.membership.slot_table import SlotMove, SlotTable
 from flockmq.mqtt.message import NO_EXPIRY, Publish
 from flockmq.routing.message_id import node_source, number_of, source_of
 from flockmq.routing.sink import FLOWING, Sink
@@ -56,6 +57,7 @@ class SlotSender(SlotDispatcher):
         self,
         turn: list[Sink],
         me: str,
+        table: SlotTable,
         find_carrier: Callable[[str], Carrier | None],
         on_drained: Callable[[Sink], None],
         on_congested: Callable[[], None],
@@ -65,7 +67,6 @@ class SlotSender(SlotDispatcher):
         self.refused = 0
         """Messages, while it is short."""
         self.source = node_source(me)
-        self.epoch = 0
         self._turn = turn
         self._find_carrier = find_carrier
         self._on_drained = on_drained
@@ -73,7 +74,8 @@ class SlotSender(SlotDispatcher):
         self._now_s = now_s
         self._lanes: dict[str, BatchQueue] = {}
         self.leases: Final = SlotLeases(turn, self._flow_changed, now_s)
-        self._owners = [PARKED] * bounds.SLOTS
+        self._table = table
+        self._owners: list[str] = table.owners
         self._views = 0
         self._last_number = 0
         self._last_order = 0
@@ -181,21 +183,25 @@ class SlotSender(SlotDispatcher):
 
     # --- what the log says ------------------------------------------------------------------------------------------
 
-    def look(self, epoch: int, owners: Mapping[int, str]) -> None:
-        """Who owns which slot at this place in the log."""
+    def slots_moved(self, moves: list[SlotMove]) -> None:
+        """These slots have other owners, at this place in the log."""
+        self._views += 1
         moved: dict[str, None] = {}
-        for slot, was in enumerate(self._owners):
-            now = owners.get(slot, PARKED)
-            if now != was:
-                moved[was] = moved[now] = None
-                self._owners[slot] = now
-        self.epoch = epoch
-        if moved:
-            self._views += 1
-        moved.update(dict.fromkeys(core for core, lane in self._lanes.items() if lane.epoch < lane.view <= epoch))
-        if moved:
-            self._renew(moved)
+        for _, former, owner in sorted(moves):
+            moved[former] = moved[owner] = None
+        moved.update(dict.fromkeys(self._reached()))
+        self._renew(moved)
+        self._forget_gone()
+
+    def look(self) -> None:
+        """At whom the log is now as far as they said."""
+        if reached := self._reached():
+            self._renew(reached)
             self._forget_gone()
+
+    def _reached(self) -> list[str]:
+        epoch: int = self._table.epoch
+        return [core for core, lane in self._lanes.items() if lane.epoch < lane.view <= epoch]
 
     def gone(self, core: str) -> None:
         """The core was purged; its lane goes when it owns no slot any more."""
@@ -210,7 +216,7 @@ class SlotSender(SlotDispatcher):
         """See 2 above."""
         copies: list[Posted] = []
         for core in cores:
-            copies += self._lane(core).renew(self.epoch)
+            copies += self._lane(core).renew(self._table.epoch)
         for letter in sorted(dict.fromkeys(copies), key=_order):
             for core in self._owners_of(letter.slots):
                 if core in cores:
@@ -224,7 +230,8 @@ class SlotSender(SlotDispatcher):
         lane = self._lanes.get(core)
         if lane is None:
             after = self._last_batch  # a core that is back knows the number that it had last
-            lane = self._lanes[core] = BatchQueue(self._turn, core, self.epoch, self._flow_changed, self._now_s, after)
+            epoch = self._table.epoch
+            lane = self._lanes[core] = BatchQueue(self._turn, core, epoch, self._flow_changed, self._now_s, after)
             if core != PARKED:
                 lane.carrier = self._find_carrier(core)
         return lane

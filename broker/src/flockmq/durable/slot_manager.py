@@ -95,10 +95,8 @@ class SlotManager:
         self._leaving: dict[int, OwnedSlot] = {}
         """Slots that were let go of, some of whose sessions are still in the router."""
         self._slices = slices
-        self._gained: set[int] = set()
-        self._noticed = False
+        self._has_changed = False
         self._stopped = False
-        self._dealt_at = 0
         self._loading = SlotLoader(store, self._blank, self._take_over, host.changed, clock.monotonic)
         self._reports = SlotReports(host)
         self._rewriter = SlotRewriter(store, self.slots, self.sessions, self.seal, self._fenced, self._reports, clock)
@@ -147,14 +145,17 @@ class SlotManager:
     # --- which are ours -----------------------------------------------------------------------------------------------
 
     def own(self, slot: int) -> None:
-        self._gained.add(slot)
-        self._notice()
+        epoch = self._change()
+        fence = f"{StreamId(epoch >> 48, epoch & (1 << 48) - 1)} {self._host.incarnation}"
+        journal = SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
+        wills = DueWills(journal, self.ledger, self._host.publish, self._host.has_authors)
+        self.slots[slot] = OwnedSlot(slot, epoch, fence, journal, wills)
+        self._unloaded.add(slot)
 
     def disown(self, slot: int) -> None:
         """At once: whatever it would still do here would be refused."""
-        self._gained.discard(slot)
+        self._change()
         self._let_go(slot)
-        self._notice()
 
     def has_loaded(self, slot: int) -> bool:
         held = self.slots.get(slot)
@@ -166,35 +167,30 @@ class SlotManager:
         return held is not None and held.runs(session)
 
     def epoch(self) -> int:
-        return self._dealt_at if self._noticed else self._host.slots_epoch()
+        return self._host.slots_epoch()
 
     def is_loading(self) -> bool:
         return self.is_changing() or bool(self._unloaded)
 
     def is_changing(self) -> bool:
-        """A slot was let go, or lost, which isn't in the view yet: what is taken without it must not be accepted."""
-        return self._noticed or self._stopped or any(self.slots[number].is_lost for number in self._unloaded)
+        """A slot was lost, which isn't in the view yet: what is taken without it must not be accepted."""
+        return self._stopped or any(self.slots[number].is_lost for number in self._unloaded)
 
     def unloaded(self) -> set[int]:
         """Slots whose sessions aren't here yet."""
         return self._unloaded.copy()
 
-    def _notice(self) -> None:
-        if not self._noticed:
-            self._noticed = True
-            self._host.soon(self._deal)
+    def _change(self) -> int:
+        """A slot comes or goes, at this place of the log."""
+        self.view = self._host.slots_epoch()
+        if not self._has_changed:
+            self._has_changed = True
+            self._host.soon(self._look)
+        return self.view
 
-    def _deal(self) -> None:
-        """With the changes of slots that were noticed amid an entry of the log, when it is applied."""
-        self._noticed = False
-        self._dealt_at = self.view = self._host.slots_epoch()
-        place = StreamId(self._dealt_at >> 48, self._dealt_at & (1 << 48) - 1)
-        for slot in self._gained:
-            journal = SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
-            wills = DueWills(journal, self.ledger, self._host.publish, self._host.has_authors)
-            self.slots[slot] = OwnedSlot(slot, self._dealt_at, f"{place} {self._host.incarnation}", journal, wills)
-            self._unloaded.add(slot)
-        self._gained.clear()
+    def _look(self) -> None:
+        """Behind all slots that come and go with one entry."""
+        self._has_changed = False
         self._loading.look()
         self._host.changed()
 

@@ -48,13 +48,13 @@ from flockmq.membership.mesh import Bind, Mesh, Through
 from flockmq.membership.reachability import CORE_ROLES, Reachability, new_incarnation
 from flockmq.membership.readiness import Readiness
 from flockmq.membership.replicant_balance import ReplicantBalance
+from flockmq.membership.slot_table import SlotTable
 from flockmq.membership.staleness import Staleness
 from flockmq.membership.term_ballot import TermBallot
 from flockmq.membership.version_table import VersionTable
 from flockmq.membership.views import ClusterSettings, LocalStatus, MemberView, member_views
 from flockmq.redis.link import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.row_dict import RowDict
 from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS, NodeInfo
 
 log: Final = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Cluster:
         self.handlers = LinkHandlers()
         self.core_port = LogClient(self._choose_core)
         self.nodes_table = Members(self._node_put, self._node_deleted)
-        self.slots: RowDict[int, str] = RowDict(self._slot_put, self._slot_deleted)
+        self.slots = SlotTable()
         self.link_port = 0
 
         self.local_status: Callable[[], LocalStatus] = LocalStatus
@@ -95,8 +95,6 @@ class Cluster:
         self.on_node_joined: list[Callable[[str], None]] = []
         self.on_node_gone: list[Callable[[str], None]] = []
         """An incarnation was purged."""
-        self.on_slot: list[Callable[[int, str], None]] = []
-        """A slot has another owner; "" for none."""
         self.on_link_lost: list[Callable[[str], None]] = []
         """A link to this node ended, and with it perhaps what was on its way there."""
         self.on_core_linked: list[Callable[[str], None]] = []
@@ -147,6 +145,7 @@ class Cluster:
         self.beats.count_cores = self.fencing.count_cores
         rlog.on_change(NODES.name, self.nodes_table)
         rlog.on_change(SLOTS.name, self.slots)
+        rlog.on_entry(CLUSTER, self.slots.entry_applied)
         rlog.on_change(VERSIONS.name, VersionTable(self.version, self.mesh).rows)
         if rlog.core is not None:
             LogServer(rlog.core, rlog, self.beats, self.version.gate(2)).listen(self.handlers)
@@ -242,12 +241,6 @@ class Cluster:
     def status_of(self, incarnation: str) -> Status | None:
         """What a node said of itself last; None: it isn't linked."""
         return self.beats.status() if incarnation == self.incarnation else self.beats.statuses.get(incarnation)
-
-    def epoch(self) -> int:
-        """The place in the log of members and slots that this node is at, as one integer that only grows."""
-        assert self._rlog is not None
-        applied = self._rlog.applied(CLUSTER)
-        return (applied.generation << 48) + applied.sequence
 
     # --- talking ----------------------------------------------------------------------------------------------------
 
@@ -393,13 +386,6 @@ class Cluster:
             callback(incarnation)
         if incarnation == self.incarnation and self.fencing.is_joined:
             self.on_purged()
-
-    def _slot_put(self, slot: int, owner: str) -> None:
-        for callback in self.on_slot:
-            callback(slot, owner)
-
-    def _slot_deleted(self, slot: int) -> None:
-        self._slot_put(slot, "")
 
     def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         """Until it is over, or this node stops."""

@@ -20,6 +20,7 @@ from flockmq.membership.members import Members
 from flockmq.membership.reachability import Reachability, condemned, electorate, may_lead, name_of, outvoted
 from flockmq.membership.serving_cores import ServingCores
 from flockmq.membership.slot_assignment import reassign
+from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
 from flockmq.rlog.rlog import LOST_DATA, Rlog
@@ -46,7 +47,7 @@ class LeaderDuties:
         core: Core,
         members: Reachability,
         nodes: Members,
-        slots: Mapping[int, str],
+        slots: SlotTable,
         beats: Heartbeats,
         cores: int,
         rollout: Rollout,
@@ -141,7 +142,7 @@ class LeaderDuties:
         """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment. So does one
         that Redis is away for, for a while; if it is so for all that are there, it is no matter who has them. While
         homes write anew what Redis lost, no slot leaves one that can: the next one would find nothing."""
-        owners = set(self._slots.values())
+        owners = set(self._slots.owners)
         there = [
             core for core in self._other_cores() if core not in purged and (core in owners or self._is_linked(core))
         ]
@@ -154,10 +155,10 @@ class LeaderDuties:
         able = [core for core in staying if not self._serving.is_deaf(core)] or staying
         unable = {core for core in there if self._serving.is_unable(core)}
         keeping = [core for core in staying if core not in unable]
-        moves = reassign(self._slots, able, bounds.SLOTS, keeping)
+        moves = reassign(self._slots.owners, able, keeping)
         if now - self._lost_data_at < bounds.SLOTS_WRITTEN_ANEW_S:
             writing = {core for core in there if core not in unable}
-            moves = {slot: owner for slot, owner in moves.items() if self._slots.get(slot) not in writing}
+            moves = {slot: owner for slot, owner in moves.items() if self._slots.owners[slot] not in writing}
         if moves:
             log.info("%d slots of client ids go to %s", len(moves), ", ".join(sorted(set(moves.values()))))
             await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 
-def reassign(
-    owners: Mapping[int, str], cores: Collection[str], slots: int, keeping: Collection[str] = ()
-) -> dict[int, str]:
-    """The slots that change their owner, and to whom.
+def reassign(owners: Sequence[str], cores: Collection[str], keeping: Collection[str] = ()) -> dict[int, str]:
+    """The slots that change their owner, and to whom. `owners`: by slot, "" for none.
 
     Who is `keeping`, and is none of `cores`, keeps what it has. Of the other slots each core owns ⌊slots/cores⌋ or one
     more afterwards. A slot moves only when its owner is neither, or owns more than its share. Without cores nothing
     changes.
     """
-    if not cores or is_balanced(owners, cores, slots):
+    if not cores or is_balanced(owners, cores):
         return {}
     held: dict[str, list[int]] = {core: [] for core in cores}
     homeless: list[int] = []
     kept = 0
-    for slot in range(slots):
-        owner = owners.get(slot, "")
+    for slot, owner in enumerate(owners):
         if owner in keeping and owner not in held:
             kept += 1
         else:
             held.get(owner, homeless).append(slot)
     by_load = sorted(held, key=lambda core: (-len(held[core]), core))
-    share, richer = divmod(slots - kept, len(held))
+    share, richer = divmod(len(owners) - kept, len(held))
     quota = {core: share + (rank < richer) for rank, core in enumerate(by_load)}
     for core in by_load:
         homeless.extend(held[core][quota[core] :])
@@ -39,17 +36,10 @@ def reassign(
     return moves
 
 
-def is_balanced(owners: Mapping[int, str], cores: Collection[str], slots: int) -> bool:
+def is_balanced(owners: Sequence[str], cores: Collection[str]) -> bool:
     """Whether each slot has an owner among `cores`, and each of them its share: then nothing moves."""
-    share = slots // len(cores)
-    counts = Counter(owners.values())
-    return len(owners) == slots == sum(counts[core] for core in cores) and all(
+    share = len(owners) // len(cores)
+    counts = Counter(owners)
+    return sum(counts[core] for core in cores) == len(owners) and all(
         share <= counts[core] <= share + 1 for core in cores
     )
-
-
-def count_by_owner(owners: Mapping[int, str]) -> dict[str, int]:
-    counts: dict[str, int] = defaultdict(int)
-    for owner in owners.values():
-        counts[owner] += 1
-    return dict(counts)

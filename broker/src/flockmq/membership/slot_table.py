@@ -1,45 +1,92 @@
-"""Who owns which slot, at an exact place of the log.
+"""Who owns which slot: the one place that says so, at an exact place of the log.
 
-Callbacks about slots come amid an entry that is being applied, when neither the place in the log nor the other rows are
-what they will be. Changes are noted, and looked at when the turn that applied them is over.
+It listens to the table `slots`. Rows are noted amid an entry, when neither the place in the log nor the other rows are
+what they will be. When the whole entry is applied, or a bootstrap's tables are in the place of the former ones, the
+slots that moved are published, before anybody else hears of the entry. Listeners hear in this order: the former owner
+lets go, the registry of client ids changes, the new owner takes, senders put again what isn't accepted, clients
+register.
 
-What always holds: `owners` is what the log says at `changed_at`, and still is at `epoch()`.
+What always holds: `owners` is what the log says at `epoch`, which rises with every entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, Self
+
+from flockmq.bounds import SLOTS
+from flockmq.rlog.entry import StreamId
+
+log: Final = logging.getLogger(__name__)
+
+LET_GO: Final = 0
+REGISTRY: Final = 1
+TAKE: Final = 2
+SEND: Final = 3
+REGISTER: Final = 4
+
+
+class SlotMove(NamedTuple):
+    """From one owner to another; "" for none."""
+
+    slot: int
+    former: str
+    owner: str
 
 
 class SlotTable:
-    """Give `noted` to whoever tells of slots; `on_change` is called when `owners` are other ones."""
+    """An rlog Listener. `owners` stays one object: by slot, "" for none."""
 
-    def __init__(
-        self,
-        slots: Mapping[int, str],
-        epoch: Callable[[], int],
-        soon: Callable[[Callable[[], None]], object],
-        on_change: Callable[[], None],
-    ) -> None:
-        self.owners: dict[int, str] = {}
-        self.changed_at = 0
-        self._slots = slots
-        self._epoch = epoch
-        self._soon = soon
-        self._on_change = on_change
-        self._is_noted = False
+    def __init__(self) -> None:
+        self.owners: Final = [""] * SLOTS
+        self.epoch = 0
+        """The place in the log of members and slots, as one integer that only grows."""
+        self._noted: dict[int, str] = {}
+        self._listeners: list[list[Callable[[list[SlotMove]], None]]] = [[] for _ in range(REGISTER + 1)]
 
-    def noted(self, slot: int, owner: str) -> None:
-        if not self._is_noted:
-            self._is_noted = True
-            self._soon(self._look)
+    def listen(self, order: int, listener: Callable[[list[SlotMove]], None]) -> None:
+        """Call `listener` with all slots that an entry moves. `order`: LET_GO to REGISTER."""
+        self._listeners[order].append(listener)
 
-    def epoch(self) -> int:
-        """The last place in the log of which all changes are in `owners`."""
-        return self.changed_at if self._is_noted else self._epoch()
+    def slots_of(self, owner: str) -> list[int]:
+        return [slot for slot, of in enumerate(self.owners) if of == owner]
 
-    def _look(self) -> None:
-        self._is_noted = False
-        self.owners = dict(self._slots)
-        self.changed_at = self._epoch()
-        self._on_change()
+    def count(self) -> dict[str, int]:
+        """Owner → how many slots it has; without those that nobody has."""
+        return {owner: self.owners.count(owner) for owner in sorted(set(self.owners) - {""})}
+
+    # --- from the log -----------------------------------------------------------------------------------------------
+
+    def put(self, slot: int, owner: str, old: str | None) -> None:
+        self._noted[slot] = owner
+
+    def delete(self, slot: int, old: str) -> None:
+        self._noted[slot] = ""
+
+    def fresh(self) -> Self:
+        return type(self)()
+
+    def swap(self, fresh: Self) -> None:
+        self._noted = {slot: fresh._noted.get(slot, "") for slot in range(SLOTS)}
+
+    def entry_applied(self, place: StreamId) -> None:
+        """The whole entry, or a swap, is applied."""
+        self.epoch = (place.generation << 48) + place.sequence
+        if not self._noted:
+            return
+        owners = self.owners
+        noted, self._noted = self._noted, {}
+        moves = [SlotMove(slot, owners[slot], owner) for slot, owner in noted.items() if owners[slot] != owner]
+        for slot, _, owner in moves:
+            owners[slot] = owner
+        if moves:
+            self._publish(moves)
+
+    def _publish(self, moves: list[SlotMove]) -> None:
+        for listeners in self._listeners:
+            for listener in listeners:
+                try:
+                    listener(moves)
+                except Exception:  # the log, and those who hear later, have no part in it
+                    log.exception("%d slots moved, and not everybody could follow", len(moves))

@@ -28,7 +28,6 @@ from flockmq.management.view import Unavailable
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import name_of
-from flockmq.membership.slot_assignment import count_by_owner
 from flockmq.node.listing_order import START, Part, Placed, PlacedRow, in_order, merged, part_of, sliced
 from flockmq.node.listing_rows import asks_the_node, client_row, matching_clients, session_row, shown_session
 from flockmq.protocol.channel import Channel
@@ -202,11 +201,11 @@ class ClientDirectory:
         return _json(page.listing(page.rows, wanted.limit))
 
     async def _page(self, question: _DirectoryQuestion, wanted: ClientsWanted | SessionsWanted) -> _Page:
-        slots = count_by_owner(self._cluster.slots)
-        homes = sorted(filter(None, slots))
+        slots = self._cluster.slots.count()
+        homes = list(slots)
         parts = await asyncio.gather(*(self._or_none(home, question, wanted) for home in homes))
         missing = [f"{name_of(home)} doesn't answer" for home, part in zip(homes, parts, strict=True) if part is None]
-        if homeless := SLOTS - sum(slots[home] for home in homes):
+        if homeless := SLOTS - sum(slots.values()):
             missing.append(f"{homeless} of {SLOTS} slots of client ids have no home at the moment")
         heard = [part for part in parts if part is not None]
         rows, go_on = merged(heard, _most(wanted))

@@ -19,7 +19,6 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Status
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import CORE_ROLES, name_of
-from flockmq.membership.slot_assignment import count_by_owner
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.shards import SHARDS, NodeInfo
 
@@ -100,7 +99,7 @@ class ClusterOverview:
 
     def _known(self) -> ClusterState:
         cluster = self._cluster
-        slots = count_by_owner(cluster.slots)
+        slots = cluster.slots.count()
         members = [
             self._member(incarnation, info, slots.get(incarnation, 0))
             for incarnation, info in sorted(cluster.nodes_table.items(), key=lambda row: (row[1].name, row[0]))

@@ -82,7 +82,6 @@ class DurableHost:
         self.flush_soon = flush
         self.usage = quotas.usage
         self.floor = homes.floor
-        self.slots_epoch = cluster.epoch
         self.has_authors = has_authors
         self.store = store
         self._cluster = cluster
@@ -138,6 +137,9 @@ class DurableHost:
     @property
     def incarnation(self) -> str:
         return self._cluster.incarnation
+
+    def slots_epoch(self) -> int:
+        return self._cluster.slots.epoch
 
     def members(self) -> Collection[str]:
         return self._cluster.nodes_table

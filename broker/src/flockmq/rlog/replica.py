@@ -52,7 +52,8 @@ class Filling:
 
 class Replica:
     """`source` gives a core's tables; `on_applied(shard, size)` is called after entries of so many bytes, or a
-    bootstrap (0), were applied to it; `head` gives how far a shard's log is known to reach. `votes`: it is a core's."""
+    bootstrap (0), were applied to it; `head` gives how far a shard's log is known to reach. `votes`: it is a core's.
+    """
 
     def __init__(
         self,
@@ -65,6 +66,8 @@ class Replica:
     ) -> None:
         self.tables = Tables()
         self.bootstraps = 0
+        self.on_entry: dict[str, list[Callable[[StreamId], None]]] = {shard: [] for shard in SHARDS}
+        """Called after each entry, or bootstrap, before anybody else hears of it: the shard's tables are there."""
         self.filling: dict[str, Filling] = {shard: Filling() for shard in SHARDS}
         self._votes = votes
         self._source = source
@@ -279,6 +282,7 @@ class Replica:
                 log.exception("shard %s: entry %s can't be applied", shard, entry.stream_id)
                 self.bootstrap(shard)
                 break
+            self._entry_applied(state)
             size += len(entry.value)
             if loop.time() >= turn_ends:
                 self._on_applied(shard, size)
@@ -286,6 +290,10 @@ class Replica:
                 size, turn_ends = 0, loop.time() + bounds.LOG_TURN_MAX_S
         self._on_applied(shard, size)
         self._sweeper.sweep_if_needed()
+
+    def _entry_applied(self, state: Shard) -> None:
+        for callback in self.on_entry[state.name]:
+            callback(state.applied)
 
     def _is_open(self, shard: str) -> bool:
         """The log behind the tail's connection has all that was applied, and the generation that was promised."""
@@ -403,6 +411,7 @@ class Replica:
         self.bootstraps += 1
         self._distrusted.discard(fresh.name)
         self._sweeper.retire(self.tables.swap(fresh))
+        self._entry_applied(fresh)
         gc.freeze()  # tables live long: a full collection would walk them, 50 ms for a million routes
         rows = {table.spec.name: len(table) for table in fresh.tables.values()}
         log.info("shard %s is at %s, with rows: %s", fresh.name, fresh.applied, rows)

@@ -197,6 +197,10 @@ class Rlog:
         """Hear of each change of a table, synchronously; before `start`. Raises KeyError for an unknown table."""
         self.tables.named(table).listeners.append(cast(TableListener[object, object], listener))
 
+    def on_entry(self, shard: str, callback: Callable[[StreamId], None]) -> None:
+        """Hear of each whole entry of a shard, and of each bootstrap, before anybody else; before `start`."""
+        self._replica.on_entry[shard].append(callback)
+
     def applied(self, shard: str) -> StreamId:
         """The place of the log that the tables are at."""
         return self.tables.shards[shard].applied

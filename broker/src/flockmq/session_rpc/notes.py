@@ -58,7 +58,7 @@ class Notes:
 
     def owner(self, slot: int) -> str:
         """The incarnation of the core that owns the slot, "" for none."""
-        return self._cluster.slots.get(slot, "")
+        return self._cluster.slots.owners[slot]
 
     def is_linked(self, incarnation: str) -> bool:
         return incarnation == self.me or self._cluster.is_linked(incarnation)

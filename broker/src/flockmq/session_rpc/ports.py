@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, Protocol
 
+from flockmq.membership.slot_table import SlotTable
 from flockmq.protocol.channel import Channel
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import Answered
@@ -15,12 +16,11 @@ class ClusterPort(Protocol):
 
     incarnation: str
     on_node_gone: list[Callable[[str], None]]
-    on_slot: list[Callable[[int, str], None]]
     on_core_linked: list[Callable[[str], None]]
     on_link_lost: list[Callable[[str], None]]
 
     @property
-    def slots(self) -> Mapping[int, str]: ...
+    def slots(self) -> SlotTable: ...
     @property
     def is_surely_member(self) -> bool: ...
     @property
@@ -28,7 +28,6 @@ class ClusterPort(Protocol):
         """The incarnations that are members."""
         ...
 
-    def epoch(self) -> int: ...
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None: ...
     def is_linked(self, incarnation: str) -> bool: ...
     def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...

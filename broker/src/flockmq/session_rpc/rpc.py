@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from flockmq import tasks
+from flockmq.membership.slot_table import LET_GO, REGISTER, REGISTRY, TAKE, SlotMove
 from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.notes import Notes
 from flockmq.session_rpc.ports import ClientConnections, ClusterPort, PacketsPort, SessionProxies
@@ -39,11 +40,17 @@ class SessionRpc:
         self.server.start()
         self._packets.on_came = self.client.hear_deliveries
         cluster.on_node_gone += [self.notes.outbox.forget, self.server.node_gone]
-        cluster.on_slot.append(self.slot_moved)
+        slots = cluster.slots
+        slots.listen(LET_GO, self.server.let_go)
+        slots.listen(REGISTRY, self.server.own)
+        slots.listen(TAKE, self.server.take)
+        slots.listen(REGISTER, self._register)
         cluster.on_core_linked.append(self._core_linked)
         cluster.on_link_lost.append(self.server.link_lost)
-        for slot, owner in cluster.slots.items():
-            self.slot_moved(slot, owner)
+        known = [SlotMove(slot, "", owner) for slot, owner in enumerate(slots.owners) if owner]
+        self.server.own(known)
+        self.server.take(known)
+        self._register(known)
         self._tasks = [
             tasks.vital(self._beat(), "home-beat"),
             tasks.vital(self.server.mourn(), "home-mourn"),
@@ -64,21 +71,18 @@ class SessionRpc:
         """
         self.notes.me = me
         self.server.let_go_of_all()
-        self.client.slots_moved(self._cluster.slots.keys())
+        self.client.slots_moved([slot for slot, owner in enumerate(self._cluster.slots.owners) if owner])
 
     def dropped(self) -> tuple[tuple[str, int], ...]:
         """Notes that found no room, and why: they are said again when there is."""
         return ("unloaded", self.server.dropped), ("unlinked", self.notes.outbox.dropped)
 
-    def slot_moved(self, slot: int, owner: str) -> None:
-        self.server.slot_moved(slot, owner)
-        if owner:
-            self.client.slots_moved([slot])
+    def _register(self, moves: list[SlotMove]) -> None:
+        self.client.slots_moved([move.slot for move in moves if move.owner])
 
     def _core_linked(self, incarnation: str) -> None:
         """What was said before the link was lost may never have come."""
-        slots = [slot for slot, owner in self._cluster.slots.items() if owner == incarnation]
-        self.client.core_linked(incarnation, slots)
+        self.client.core_linked(incarnation, self._cluster.slots.slots_of(incarnation))
         self.notes.outbox.schedule()
 
     async def _beat(self) -> None:

@@ -31,6 +31,7 @@ from functools import partial
 from typing import Final
 
 from flockmq import bounds
+from flockmq.membership.slot_table import SlotMove
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import CleanSessionWills, Left
@@ -118,7 +119,7 @@ class SessionRpcServer:
 
     def floor(self, slot: int) -> int:
         """Above the tokens of all connections that came before this core owned the slot, and below the others."""
-        return self.registry.floor(slot, self._cluster.epoch())
+        return self.registry.floor(slot, self._cluster.slots.epoch)
 
     def _hear(self, slot: int) -> None:
         for note in self._early.take(slot):
@@ -138,7 +139,8 @@ class SessionRpcServer:
         if not self.registry.owns(slot_of(client_id)) or not self._may_attach(incarnation):
             self._say_not(incarnation, number, messages.NOT_OWNER)
             return
-        attached = self.registry.attach(client_id, incarnation, self._cluster.epoch(), messages.user_of(opening))
+        epoch, user = self._cluster.slots.epoch, messages.user_of(opening)
+        attached = self.registry.attach(client_id, incarnation, epoch, user)
         if attached is None:
             self._say_not(incarnation, number, messages.ANOTHERS)
             return
@@ -309,13 +311,20 @@ class SessionRpcServer:
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def slot_moved(self, slot: int, owner: str) -> None:
-        if owner == self._notes.me:
-            if not self.registry.owns(slot):
+    def let_go(self, moves: list[SlotMove]) -> None:
+        for slot, _, owner in moves:
+            if owner != self._notes.me and self.registry.owns(slot):
+                self._let_go(slot)
+
+    def own(self, moves: list[SlotMove]) -> None:
+        for slot, _, owner in moves:
+            if owner == self._notes.me:
                 self.registry.own(slot)
+
+    def take(self, moves: list[SlotMove]) -> None:
+        for slot, _, owner in moves:
+            if owner == self._notes.me:
                 self.sessions.own(slot)
-        elif self.registry.owns(slot):
-            self._let_go(slot)
 
     def let_go_of_all(self) -> None:
         """This node is another incarnation, so no slot is its own."""

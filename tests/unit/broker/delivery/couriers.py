@@ -23,9 +23,10 @@ from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.frames import FrameReader
-from flockmq.membership.slot_table import SlotTable
+from flockmq.membership.slot_table import LET_GO, SEND, TAKE, SlotMove, SlotTable
 from flockmq.mqtt import encode
 from flockmq.mqtt.message import Publish, parse_publish
+from flockmq.rlog.entry import StreamId
 from flockmq.routing.message_id import node_source, origin_of
 from flockmq.routing.sink import Sink
 from flockmq.routing.targets import SlotSet
@@ -70,21 +71,19 @@ class Residents:
     then; what is for slots that aren't loaded is `held`.
     """
 
-    def __init__(self, me: str, redis: Redis, slot_view: SlotTable) -> None:
+    def __init__(self, me: str, redis: Redis, table: SlotTable) -> None:
         self.me = me
         self.redis = redis
-        self.slot_view = slot_view
+        self.table = table
         self.slots: dict[int, Slot] = {}
-        self.gained: set[int] = set()
         self.unloaded: dict[int, int] = {}
         self.lost: dict[int, None] = {}
         self.held: dict[int, list[SlotMessage | Callable[[bool], None]]] = {}
-        self.is_changed = False
         self.changed_at = 0
         self.ops: deque[tuple[int, int, Id | None, Callable[[bool], None] | None]] = deque()
 
     def epoch(self) -> int:
-        return self.slot_view.epoch()
+        return self.table.epoch
 
     def view(self) -> int:
         return self.changed_at
@@ -93,7 +92,7 @@ class Residents:
         return self.is_changing() or bool(self.unloaded)
 
     def is_changing(self) -> bool:
-        return self.is_changed or bool(self.lost)
+        return bool(self.lost)
 
     @property
     def is_holding(self) -> bool:
@@ -107,26 +106,19 @@ class Residents:
                 else:
                     self.ops.append((slot, self.slots[slot].fence, None, item))
 
-    def noted(self, slot: int, owner: str) -> None:
-        """Amid an entry. A slot that is lost is let go at once; whether it was had only for a moment doesn't matter."""
-        if slot in self.slots or slot in self.unloaded or slot in self.lost or slot in self.gained:
-            self.slots.pop(slot, None)
-            self.unloaded.pop(slot, None)
-            self.lost.pop(slot, None)
-            self.gained.discard(slot)
-            self._release(slot)
-            self.is_changed = True
-        if owner == self.me:
-            self.is_changed = True
-            self.gained.add(slot)
+    def let_go(self, moves: list[SlotMove]) -> None:
+        for slot, former, _ in moves:
+            if former == self.me:
+                self.changed_at = self.table.epoch
+                self.slots.pop(slot, None)
+                self.unloaded.pop(slot, None)
+                self.lost.pop(slot, None)
+                self._release(slot)
 
-    def deal(self) -> None:
-        """The entry is applied."""
-        if self.is_changed:
-            self.is_changed = False
-            self.changed_at = self.slot_view.changed_at
-            self.unloaded.update(dict.fromkeys(self.gained, self.changed_at))
-            self.gained.clear()
+    def gain(self, moves: list[SlotMove]) -> None:
+        for slot, _, owner in moves:
+            if owner == self.me:
+                self.changed_at = self.unloaded[slot] = self.table.epoch
 
     def load(self) -> None:
         """Set the fences, and read what is there, but for slots of a master that is dead. A slot that another owner
@@ -256,33 +248,28 @@ class Node:
         self.is_dead = False
         self.applied = 0
         self.members = set(NODES)
-        self.owners: dict[int, str] = {}
         self.turn: list[Sink] = []
         self.soon: list[Callable[[], None]] = []
         self.wires: dict[str, Wire] = {}
-        self.lanes = SlotSender(self.turn, name, self.find_carrier, lambda _: None, lambda: None, _no_clock)
-        self.courier_view = SlotTable(self.owners, self.epoch, self.soon.append, self.look)
-        self.home_view = SlotTable(self.owners, self.epoch, self.soon.append, self.home_changed)
-        self.residents = Residents(name, cluster.redis, self.home_view)
+        self.table = SlotTable()
+        self.lanes = SlotSender(self.turn, name, self.table, self.find_carrier, lambda _: None, lambda: None, _no_clock)
+        self.residents = Residents(name, cluster.redis, self.table)
+        self.table.listen(LET_GO, self.residents.let_go)
+        self.table.listen(TAKE, self.residents.gain)
+        self.table.listen(TAKE, self.slots_changed)
+        self.table.listen(SEND, self.lanes.slots_moved)
         self.intake: SlotReceiver | None = None
         if name in CORES:
             self.intake = SlotReceiver(self.residents, self.members.__contains__, self.soon.append, cluster.clock)
-
-    def epoch(self) -> int:
-        return self.applied
 
     def find_carrier(self, core: str) -> Carrier | None:
         if core == self.name:
             return Here(self)
         return self.wires.get(core)
 
-    def look(self) -> None:
-        self.lanes.look(self.courier_view.epoch(), self.courier_view.owners)
-
-    def home_changed(self) -> None:
-        self.residents.deal()
+    def slots_changed(self, moves: list[SlotMove]) -> None:
         if self.intake is not None:
-            self.intake.advance()
+            self.soon.append(self.intake.advance)
 
     def apply(self) -> None:
         """The next entry of the log; callbacks come before the node says that it is there."""
@@ -298,11 +285,9 @@ class Node:
                     self.intake.node_gone(key)
             else:
                 assert isinstance(key, int)
-                self.owners[key] = owner
-                self.courier_view.noted(key, owner)
-                self.home_view.noted(key, owner)
-                self.residents.noted(key, owner)
+                self.table.put(key, owner, None)
         self.applied += 1
+        self.table.entry_applied(StreamId(0, self.applied))
 
     def end_turn(self) -> None:
         for sink in self.turn:
@@ -319,7 +304,7 @@ class Node:
         """What the rim does now and then."""
         self.cluster.now_s += bounds.TAKEN_APART_AFTER_S
         if self.lanes.is_behind():
-            self.look()
+            self.lanes.look()
         if self.intake is not None:
             self.intake.advance()
 

@@ -10,8 +10,10 @@ from flockmq import bounds
 from flockmq.delivery.batch_queue import size_of
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_sender import SlotSender
+from flockmq.membership.slot_table import SEND, SlotTable
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Publish, parse_publish, publication
+from flockmq.rlog.entry import StreamId
 from flockmq.routing.message_id import origin_of, session_source
 from flockmq.routing.shared_items import SHARED, unwrap, wrap
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
@@ -43,9 +45,22 @@ class Sender:
         self.drained: list[Sink] = []
         self.accepted: list[int] = []
         self.now_s = 100.0
-        self.lanes = SlotSender(self.turn, "r@1", self.wires.get, self.drained.append, lambda: None, lambda: self.now_s)
+        self.table = SlotTable()
+        self.lanes = SlotSender(
+            self.turn, "r@1", self.table, self.wires.get, self.drained.append, lambda: None, lambda: self.now_s
+        )
+        self.table.listen(SEND, self.lanes.slots_moved)
         self.owners = {0: "a@1", 1: "a@1", 2: "b@1"}
-        self.lanes.look(7, self.owners)
+        self.log_says(7, self.owners)
+
+    def log_says(self, epoch: int, owners: dict[int, str]) -> None:
+        """Of all slots."""
+        fresh = self.table.fresh()
+        for slot, owner in owners.items():
+            fresh.put(slot, owner, None)
+        self.table.swap(fresh)
+        self.table.entry_applied(StreamId(0, epoch))
+        self.lanes.look()
 
     def put(self, number: int, *slots: int, size: int = 0, origin: bytes = b"") -> SlotSet:
         wanted = SlotSet(list(slots))
@@ -116,7 +131,7 @@ def test_the_expiry_of_a_message_runs_while_it_waits(sender: Sender) -> None:
     for expiry_s in (60, 5):
         sender.lanes.put_acknowledged(slots, expiring(expiry_s), sender.told(expiry_s))
     sender.now_s += 9.5
-    sender.lanes.look(9, {**sender.owners, 3: "b@1"})
+    sender.log_says(9, {**sender.owners, 3: "b@1"})
     [(_, _, parked)] = sender.wires["b@1"].take()
     assert [left_s(packet) for packet in parked] == [51, 0]
     sender.now_s += 0.5
@@ -144,7 +159,7 @@ def test_what_has_no_owner_waits_for_one(sender: Sender) -> None:
     assert sender.lanes.parked_messages == 2
     sender.wires["b@1"].take()
     sender.lanes.accepted("b@1", 1, 7, {})
-    sender.lanes.look(9, {**sender.owners, 3: "b@1"})
+    sender.log_says(9, {**sender.owners, 3: "b@1"})
     assert sender.lanes.parked_messages == 0
     assert sender.wires["b@1"].take() == [(2, 9, packets(1, 2))]
     assert sender.accepted == []
@@ -158,7 +173,7 @@ def test_a_shared_delivery_goes_to_the_one_slot_wherever_it_moves(sender: Sender
     sender.put(2, 1)
     sender.end_turn()
     assert sender.wires["a@1"].take() == [(1, 7, packets(2))]
-    lanes.look(8, sender.owners | {3: "b@1"})
+    sender.log_says(8, sender.owners | {3: "b@1"})
     ((_, epoch, (letter,)),) = sender.wires["b@1"].batches
     assert (epoch, letter.source, letter.number, letter.version, letter.packet) == (
         8, lanes.source, 1, 4 | SHARED, b"dealt",
@@ -186,7 +201,7 @@ def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> 
     item = wrap(b"$share/g/t", 1, 0, expiring(60).packet)
     assert sender.lanes.put_shared(3, 5 | SHARED, b"\0\3" + item, sender.told(1))
     sender.now_s += 20.5
-    sender.lanes.look(8, sender.owners | {3: "b@1"})
+    sender.log_says(8, sender.owners | {3: "b@1"})
     ((_, _, (letter,)),) = sender.wires["b@1"].batches
     for waited_s in (0, 15):
         slot, chunk = addressed(letter.aged(waited_s).packet)
@@ -217,7 +232,7 @@ def test_a_core_that_goes_while_its_link_is_full_holds_nobody_up(sender: Sender)
     slots = sender.put(1, 0)
     sender.end_turn()
     [paused] = sender.lanes.slow_lanes(slots, b"p")
-    sender.lanes.look(9, dict.fromkeys(range(3), "b@1"))
+    sender.log_says(9, dict.fromkeys(range(3), "b@1"))
     sender.lanes.gone("a@1")
     sender.lanes.gauge()
     assert sender.drained == [paused]
@@ -229,7 +244,7 @@ def test_a_lane_whose_slots_stay_is_left_alone(sender: Sender) -> None:
     sender.end_turn()
     for wire in sender.wires.values():
         wire.take()
-    sender.lanes.look(9, {**sender.owners, 3: "b@1"})
+    sender.log_says(9, {**sender.owners, 3: "b@1"})
     assert sender.wires["a@1"].take() == []
     assert sender.wires["b@1"].take() == [(2, 9, packets(1))]
     sender.lanes.accepted("b@1", 1, 9, {})
@@ -245,9 +260,9 @@ def test_an_acceptance_under_a_later_view_counts_when_it_was_put_again(sender: S
     sender.wires["a@1"].take()
     sender.lanes.accepted("a@1", 1, 12, {})
     assert (sender.accepted, sender.lanes.is_behind()) == ([], True)
-    sender.lanes.look(11, sender.owners)
+    sender.log_says(11, sender.owners)
     assert sender.wires["a@1"].take() == [], "this node isn't there yet either"
-    sender.lanes.look(12, sender.owners)
+    sender.log_says(12, sender.owners)
     assert sender.wires["a@1"].take() == [(2, 12, packets(1))]
     sender.lanes.accepted("a@1", 2, 12, {})
     assert (sender.accepted, sender.lanes.is_behind()) == ([1], False)
@@ -338,7 +353,7 @@ def test_a_purged_core_is_forgotten_when_its_slots_went(sender: Sender) -> None:
     sender.end_turn()
     sender.lanes.gone("b@1")
     assert sender.lanes.carrier_of("b@1") is not None
-    sender.lanes.look(9, {0: "a@1", 1: "a@1", 2: "a@1"})
+    sender.log_says(9, {0: "a@1", 1: "a@1", 2: "a@1"})
     assert sender.lanes.carrier_of("b@1") is None
     assert sender.wires["a@1"].take() == [(1, 9, packets(1))]
     sender.lanes.accepted("b@1", 1, 7, {})
@@ -352,9 +367,9 @@ def test_a_core_that_was_gone_and_is_back_takes_none_for_a_repeat(sender: Sender
     sender.end_turn()
     sender.lanes.accepted("b@1", 1, 7, {})
     sender.lanes.gone("b@1")
-    sender.lanes.look(9, {0: "a@1", 1: "a@1"})
+    sender.log_says(9, {0: "a@1", 1: "a@1"})
     sender.wires["b@1"].take()
-    sender.lanes.look(10, sender.owners)
+    sender.log_says(10, sender.owners)
     sender.put(3, 2)
     sender.end_turn()
     assert sender.wires["b@1"].take()[-1] == (2, 10, packets(3))
@@ -417,7 +432,7 @@ def test_a_crowded_slot_of_which_nothing_is_heard_any_more_is_none(sender: Sende
 
 def test_nobody_pauses_for_its_own_slot_where_its_own_acknowledgements_may_be_waited_for(sender: Sender) -> None:
     own = slot_of(b"p")
-    sender.lanes.look(8, {own: "a@1", own + 1: "a@1"})
+    sender.log_says(8, {own: "a@1", own + 1: "a@1"})
     sender.lanes.leases.congest(own, True)
     slots = SlotSet([own])
     assert sender.lanes.slow_lanes(slots, b"p") == []
@@ -459,7 +474,7 @@ def test_what_is_stuck_goes_again_in_its_order_when_its_slot_moves(sender: Sende
     assert sender.accepted == [2]
     sender.wires["b@1"].take()
     sender.owners[0] = "b@1"
-    sender.lanes.look(9, sender.owners)
+    sender.log_says(9, sender.owners)
     assert sender.wires["b@1"].take() == [(1, 9, packets(1, 3))]
 
 

@@ -1,27 +1,69 @@
-"""Owners and place in the log go together, whenever somebody asks."""
+"""Owners and place in the log go together, and who hears of moves hears in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pytest
 
-from flockmq.membership.slot_table import SlotTable
+from flockmq.membership.slot_table import LET_GO, REGISTER, REGISTRY, SEND, TAKE, SlotMove, SlotTable
+from flockmq.rlog.entry import StreamId
+
+ME, OTHER = "a@1", "b@1"
 
 
-def test_a_view_is_of_an_entry_that_was_applied_whole() -> None:
-    slots: dict[int, str] = {}
-    at = [1]
-    soon: list[Callable[[], None]] = []
-    seen: list[tuple[int, dict[int, str]]] = []
-    view = SlotTable(slots, lambda: at[0], soon.append, lambda: seen.append((view.epoch(), dict(view.owners))))
-    assert (view.epoch(), view.owners) == (1, {})
+class Heard:
+    """All that listeners heard: (order, epoch, moves)."""
+
+    def __init__(self) -> None:
+        self.table = SlotTable()
+        self.came: list[tuple[int, int, list[SlotMove]]] = []
+        for order in (REGISTER, SEND, TAKE, REGISTRY, LET_GO):
+            self.table.listen(order, lambda moves, order=order: self.came.append((order, self.table.epoch, moves)))  # type: ignore[misc]
+
+
+def test_an_entry_is_published_when_it_is_applied_whole() -> None:
+    heard = Heard()
+    table = heard.table
     for slot in (0, 1):
-        slots[slot] = "a@1"
-        view.noted(slot, "a@1")
-        assert (view.epoch(), view.owners) == (0, {}), "an entry is being applied: what was before it holds"
-    at[0] = 2
-    assert (view.epoch(), view.owners) == (0, {})
-    (look,) = soon
-    look()
-    assert seen == [(2, {0: "a@1", 1: "a@1"})]
-    at[0] = 3
-    assert (view.epoch(), view.changed_at) == (3, 2), "later entries say nothing else of slots"
+        table.put(slot, ME, None)
+    assert (table.epoch, set(table.owners), heard.came) == (0, {""}, []), "amid an entry what was before it holds"
+    table.entry_applied(StreamId(0, 2))
+    moves = [SlotMove(0, "", ME), SlotMove(1, "", ME)]
+    assert heard.came == [(order, 2, moves) for order in (LET_GO, REGISTRY, TAKE, SEND, REGISTER)]
+    assert (table.owners[:3], table.count(), table.slots_of(ME)) == ([ME, ME, ""], {ME: 2}, [0, 1])
+    table.entry_applied(StreamId(1, 0))
+    assert (table.epoch, len(heard.came)) == (1 << 48, 5), "the epoch rises with entries that say nothing of slots"
+
+
+def test_what_an_entry_moves_there_and_back_has_not_moved() -> None:
+    heard = Heard()
+    heard.table.put(0, ME, None)
+    heard.table.put(0, "", ME)
+    heard.table.entry_applied(StreamId(0, 1))
+    assert heard.came == []
+
+
+def test_a_bootstrap_is_published_by_what_is_different() -> None:
+    heard = Heard()
+    for slot in (0, 1, 2):
+        heard.table.put(slot, ME, None)
+    heard.table.entry_applied(StreamId(0, 1))
+    heard.table.put(3, OTHER, None)  # of an entry that couldn't be applied
+    fresh = heard.table.fresh()
+    for slot, owner in ((0, ME), (1, OTHER), (5, OTHER)):
+        fresh.put(slot, owner, None)
+    fresh.delete(5, OTHER)
+    heard.table.swap(fresh)
+    heard.table.entry_applied(StreamId(0, 9))
+    assert heard.came[-1] == (REGISTER, 9, [SlotMove(1, ME, OTHER), SlotMove(2, ME, "")])
+
+
+def test_a_listener_that_fails_keeps_the_move_from_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(moves: list[SlotMove]) -> None:
+        raise ValueError("it can't")
+
+    heard = Heard()
+    heard.table.listen(LET_GO, fail)
+    heard.table.put(0, ME, None)
+    heard.table.entry_applied(StreamId(0, 1))
+    assert len(heard.came) == 5
+    assert "not everybody could follow" in caplog.text

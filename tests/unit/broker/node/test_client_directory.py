@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,7 +44,7 @@ class Site:
         cluster: Any = SimpleNamespace(
             incarnation=ME,
             settings=SimpleNamespace(name="core-0"),
-            slots=self.slots,
+            slots=SimpleNamespace(count=self.count),
             ask=self.ask,
             on_request=lambda method, handler: None,
         )
@@ -58,6 +59,9 @@ class Site:
         residents: Any = Residents()
         clients: Any = SimpleNamespace(by_id={})
         self.directory = ClientDirectory(cluster, lambda: ME, homes, registry, clients, residents, SYSTEM)
+
+    def count(self) -> dict[str, int]:
+        return dict(sorted(Counter(self.slots.values()).items()))
 
     async def ask(self, node: str, method: str, body: bytes) -> bytes:
         await asyncio.sleep(0)

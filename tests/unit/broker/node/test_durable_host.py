@@ -54,7 +54,7 @@ class Hosted:
         self.routes = RemoteRoutes(router, "me@0", lambda _: None)
         table = RouteTable(ROUTES)
         parts: dict[str, Any] = {
-            "cluster": SimpleNamespace(nodes_table={}, version=self.version, epoch=None, incarnation="me@0"),
+            "cluster": SimpleNamespace(nodes_table={}, version=self.version, incarnation="me@0"),
             "delivery": SimpleNamespace(slots=SimpleNamespace()),
             "rlog": SimpleNamespace(
                 submit=lambda shard, ops: self.log.submit(ops),

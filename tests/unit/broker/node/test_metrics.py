@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from flockmq.delivery.slot_sender import SlotSender
+from flockmq.membership.slot_table import SlotTable
 from flockmq.mqtt.message import publication
 from flockmq.node.metrics import session_samples, slot_message_samples
 from flockmq.routing.targets import SlotSet
@@ -13,7 +14,7 @@ from flockmq.telemetry.metrics import FAMILIES
 
 
 def shown(hosting: Any) -> dict[str, float]:
-    lanes = SlotSender([], "r@1", lambda core: None, lambda lane: None, lambda: None, lambda: 0.0)
+    lanes = SlotSender([], "r@1", SlotTable(), lambda core: None, lambda lane: None, lambda: None, lambda: 0.0)
     lanes.put_acknowledged(SlotSet([3]), publication(4, 1, False, b"t", b"", b""), lambda: None)
     shortage: Any = SimpleNamespace(is_on=True, refused=2)
     samples = [*slot_message_samples(lanes, shortage), *session_samples(hosting)]

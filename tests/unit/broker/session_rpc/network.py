@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
 from flockmq.bounds import SLOTS
+from flockmq.membership.slot_table import SlotTable
+from flockmq.rlog.entry import StreamId
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.admission import Admission, AttachError
 from flockmq.session_rpc.client_registry import are_others
@@ -26,7 +28,7 @@ class Member:
         self.incarnation = incarnation
         self.is_surely_member = True
         self.on_node_gone: list[Callable[[str], None]] = []
-        self.on_slot: list[Callable[[int, str], None]] = []
+        self.slots = SlotTable()
         self.on_core_linked: list[Callable[[str], None]] = []
         self.on_link_lost: list[Callable[[str], None]] = []
         self.on_came: Callable[[str, bytes], None] = _nobody
@@ -35,15 +37,8 @@ class Member:
         self._network = network
 
     @property
-    def slots(self) -> Mapping[int, str]:
-        return self._network.slots
-
-    @property
     def nodes_table(self) -> set[str]:
         return self._network.members
-
-    def epoch(self) -> int:
-        return self._network.epoch
 
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None:
         self.handlers[method] = handler
@@ -231,7 +226,7 @@ class Network:
     """`loses` are kinds of notes that don't come; `holds` those that come when it is taken out again."""
 
     def __init__(self) -> None:
-        self.slots: dict[int, str] = {}
+        self.owners = [""] * SLOTS
         self.epoch = 1
         self.sweep_s = SWEEP_S
         self.nodes: dict[str, Node] = {}
@@ -246,8 +241,9 @@ class Network:
         """Cores have names that begin so; they share the slots, and everybody has heard so."""
         started = [Node(self, f"{name}@1", is_core=name.startswith("core")) for name in names]
         cores = [node.incarnation for node in started if node.is_core]
-        self.slots = {slot: cores[slot % len(cores)] for slot in range(SLOTS)}
+        self.owners = [cores[slot % len(cores)] for slot in range(SLOTS)]
         for node in started:
+            self.tell(node, dict(enumerate(self.owners)))
             self.nodes[node.incarnation] = node
             self.members.add(node.incarnation)
             node.homes.start()
@@ -288,12 +284,17 @@ class Network:
     def move(self, slots: Iterable[int], owner: Node | None) -> None:
         """By one entry of the log, which all nodes see in the same turn."""
         self.epoch += 1
-        for slot in slots:
-            to = "" if owner is None else owner.incarnation
-            self.slots[slot] = to
-            for node in self.nodes.values():
-                for listener in node.member.on_slot:
-                    listener(slot, to)
+        moved = dict.fromkeys(slots, "" if owner is None else owner.incarnation)
+        for slot, to in moved.items():
+            self.owners[slot] = to
+        for node in self.nodes.values():
+            self.tell(node, moved)
+
+    def tell(self, node: Node, owners: dict[int, str]) -> None:
+        """What one node's table says of these slots."""
+        for slot, owner in owners.items():
+            node.member.slots.put(slot, owner, None)
+        node.member.slots.entry_applied(StreamId(0, self.epoch))
 
     async def lose_node(self, lost: Node) -> None:
         """It crashes, and is purged."""

@@ -24,7 +24,7 @@ LASTING = messages.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
 
 
 def home_of(network: Network, client_id: bytes = ID) -> Node:
-    return network.nodes[network.slots[slot_of(client_id)]]
+    return network.nodes[network.owners[slot_of(client_id)]]
 
 
 def token_of(answers: list[Admission | AttachError]) -> int:
@@ -635,14 +635,14 @@ async def test_what_was_said_of_a_slot_long_before_its_row_came_is_asked_for_aga
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
     slot, early, clock = slot_of(ID), core.homes.server._early, [0.0]
-    core.homes.slot_moved(slot, "core-1@1")
+    network.tell(core, {slot: "core-1@1"})
     early._now = lambda: clock[0]
     edge.homes.rename(edge.incarnation)  # registers all
     await network.settle()
     clock[0] = bounds.EARLY_KEPT_S + 1
     early.sweep(core.homes.server._is_heard, core.homes.server.is_linked)
     assert (len(early), core.sessions.resumed) == (0, [])
-    core.homes.slot_moved(slot, core.incarnation)
+    network.tell(core, {slot: core.incarnation})
     await network.settle()
     assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
 
@@ -654,12 +654,11 @@ async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_
     token, slot = token_of(await connected(network, edge)), slot_of(ID)
     network.rename(core, "core-0@2")
     core.homes.rename(core.incarnation)
-    network.slots[slot] = core.incarnation
-    edge.homes.slot_moved(slot, core.incarnation)  # the core's own table is behind
+    network.tell(edge, {slot: core.incarnation})  # the core's own table is behind
     await network.settle()
     assert core.sessions.resumed == [], "by sessions of its former incarnation"
     for owner in ("core-1@1", core.incarnation):
-        core.homes.slot_moved(slot, owner)
+        network.tell(core, {slot: owner})
     await network.settle()
     assert core.sessions.resumed == [(ID, edge.incarnation, token, b"")]
 
