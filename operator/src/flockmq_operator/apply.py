@@ -1,4 +1,4 @@
-"""Carrying a plan out: creations, server-side applies, deletions, in the plan's order.
+"""Carrying a plan out: patches, creations, server-side applies, deletions, in the plan's order.
 
 One refused object doesn't keep the others from being applied; what the API server said of it is the result.
 """
@@ -10,6 +10,7 @@ from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.plan import Plan
 from flockmq_operator.problems import Problem
 from flockmq_operator.resources.labels import COMPONENT, Component
+from flockmq_operator.volumes import cannot_grow
 
 
 class Refusal(NamedTuple):
@@ -23,7 +24,7 @@ class Refusal(NamedTuple):
 async def carry_out(kube: Kube, plan: Plan) -> list[Refusal]:
     """Raises Unreachable; what is done by then is seen, and left alone, by the next plan."""
     refusals: list[Refusal] = []
-    steps = [(kube.create, plan.create), (kube.apply, plan.apply), (kube.delete, plan.delete)]
+    steps = [(kube.patch, plan.patch), (kube.create, plan.create), (kube.apply, plan.apply), (kube.delete, plan.delete)]
     for act, manifests in steps:
         for manifest in manifests:
             try:
@@ -34,13 +35,16 @@ async def carry_out(kube: Kube, plan: Plan) -> list[Refusal]:
     return refusals
 
 
-def refusal_problem(refusals: list[Refusal], namespace: str) -> Problem | None:
-    if not refusals:
-        return None
-    said = "; ".join(f"{refusal.what}: {refusal.message}" for refusal in refusals)
-    sentence = f"Kubernetes refused, in namespace {namespace}: {said}. Mend the spec or what refuses it"
-    blocked = frozenset(refusal.component for refusal in refusals if refusal.component)
-    return Problem("ApplyRefused", sentence, blocked)
+def refusal_problems(refusals: list[Refusal], namespace: str) -> list[Problem]:
+    claims = [refusal for refusal in refusals if refusal.what.kind == "PersistentVolumeClaim"]
+    problems = [cannot_grow(refusal.what, namespace, refusal.message) for refusal in claims[:1]]
+    others = [refusal for refusal in refusals if refusal not in claims]
+    if others:
+        said = "; ".join(f"{refusal.what}: {refusal.message}" for refusal in others)
+        sentence = f"Kubernetes refused, in namespace {namespace}: {said}. Mend the spec or what refuses it"
+        blocked = frozenset(refusal.component for refusal in others if refusal.component)
+        problems.append(Problem("ApplyRefused", sentence, blocked))
+    return problems
 
 
 def status_manifest(body: Manifest, status: Manifest) -> Manifest:

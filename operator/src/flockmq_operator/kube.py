@@ -126,6 +126,18 @@ class Kube:
             body=manifest,
         )
 
+    async def patch(self, manifest: Manifest) -> Manifest:
+        """Merge `manifest` into this very object, where server-side apply can't: null removes a field of anybody's."""
+        metadata = manifest["metadata"]
+        path = _path(manifest["kind"], metadata["namespace"], metadata["name"])
+        return await self.request(
+            "PATCH",
+            path,
+            query={"fieldManager": FIELD_MANAGER},
+            content_type="application/merge-patch+json",
+            body=manifest,
+        )
+
     async def create(self, manifest: Manifest) -> Manifest:
         path = _path(manifest["kind"], manifest["metadata"]["namespace"])
         return await self.request("POST", path, query={"fieldManager": FIELD_MANAGER}, body=manifest)

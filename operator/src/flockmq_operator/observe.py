@@ -44,6 +44,8 @@ class Observed(NamedTuple):
     redis_pods: list[Manifest]
     replicant_pods: list[Manifest]
     """Up to UNAVAILABLE_MAX, while some aren't available; else empty, for there may be many."""
+    orphans: frozenset[Ref]
+    """Of `objects`, Secrets that were restored from a backup, without the MqttCluster for their owner."""
     foreign: frozenset[Ref]
     """Objects that stand where the MqttCluster's should, and belong to somebody else."""
     leftover: frozenset[Ref]
@@ -82,8 +84,10 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     unseen = [name for name in wanted if name not in objects]
     found = await asyncio.gather(*(kube.get(kind, namespace, name) for kind, name in unseen))
     strangers = {name: item for name, item in zip(unseen, found, strict=True) if item is not None}
-    objects |= {name: item for name, item in strangers.items() if _owned(item, context)}  # it lost its labels
-    others = {name: item for name, item in strangers.items() if not _owned(item, context)}
+    orphans = frozenset(name for name, item in strangers.items() if _is_orphan(item, context))
+    ours = {name for name, item in strangers.items() if _owned(item, context)} | orphans  # some lost their labels
+    objects |= {name: strangers[name] for name in ours}
+    others = {name: item for name, item in strangers.items() if name not in ours}
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
     replicants = await _replicant_pods(kube, context, objects.get(Ref("Deployment", context.replicant)))
     foreign = frozenset(others) - leftover
@@ -95,6 +99,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
         cores,
         redis,
         replicants,
+        orphans,
         foreign,
         leftover,
         named_secrets,
@@ -106,7 +111,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
 
 
 def _files(secret: Manifest | None, context: Context) -> dict[str, bytes] | None:
-    if secret is None or not _owned(secret, context):
+    if secret is None or not (_owned(secret, context) or _is_orphan(secret, context)):
         return None
     return {key: b64decode(value) for key, value in (secret.get("data") or {}).items()}
 
@@ -114,6 +119,13 @@ def _files(secret: Manifest | None, context: Context) -> dict[str, bytes] | None
 def _owned(item: Manifest, context: Context) -> bool:
     owners = item["metadata"].get("ownerReferences", ())
     return any(owner.get("controller") and owner["uid"] == context.cluster.uid for owner in owners)
+
+
+def _is_orphan(item: Manifest, context: Context) -> bool:
+    """Whether it is a Secret that says by its labels whose it is, and is nobody's."""
+    labels = item["metadata"].get("labels") or {}
+    says_so = labels.get(INSTANCE) == context.name and labels.get(MANAGED_BY) == MANAGER
+    return item["kind"] == "Secret" and says_so and not item["metadata"].get("ownerReferences")
 
 
 def _of_namesake(item: Manifest, context: Context) -> bool:

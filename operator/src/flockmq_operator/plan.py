@@ -5,7 +5,7 @@ the nodes, one core after the other) is a condition on what exists, not a place 
 mend keeps back the part that it concerns, and nothing else (`problems`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
 from flockmq_operator.restarts import next_restart, redis_to_wait_for
 from flockmq_operator.templates import hold_templates, settings_in_use, settings_needed, without_unmade
-from flockmq_operator.volumes import growing_claims, keep_claim_templates, requested, shrinking
+from flockmq_operator.volumes import keep_claim_templates, requested, resized_claims, shrinking
 from flockmq_operator.workloads import workload
 
 KEPT_KINDS = ("Secret", "PersistentVolumeClaim")
@@ -54,6 +54,8 @@ class Plan(NamedTuple):
     rolls: frozenset[Component] = frozenset()
     """Whose pod template it changes."""
 
+    patch: tuple[Manifest, ...] = ()
+    """What is merged into live objects before anything is applied."""
     paused: str = ""
     """That nothing is done, and what waits (spec.pause)."""
     behind: bool = False
@@ -61,7 +63,7 @@ class Plan(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        return bool(self.create or self.apply or self.delete)
+        return bool(self.patch or self.create or self.apply or self.delete)
 
 
 def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[Problem] = ()) -> Plan:
@@ -116,7 +118,7 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
 
 def paused(plan: Plan) -> Plan:
     """What there would be to do, told and not done."""
-    names = [*map(ref, plan.create), *map(ref, plan.apply), *map(ref, plan.delete)]
+    names = [*map(ref, plan.patch), *map(ref, plan.create), *map(ref, plan.apply), *map(ref, plan.delete)]
     waits = f": {', '.join(map(str, dict.fromkeys(names)))}" if names else ""
     sentence = f"spec.pause: the operator only reports; {len(names)} changes wait{waits}"
     return Plan(problems=plan.problems, update_pending=plan.update_pending, paused=sentence, behind=bool(names))
@@ -146,14 +148,44 @@ def changes(context: Context, observed: Observed, desired: list[Manifest], renew
             events.append(describe_change(manifest, live, paths, mended=unchanged))
             resizes = resizes and SIZES.issuperset(paths)
             rolls |= rolled_by(context, manifest, paths)
-    grown = growing_claims(context, observed)
+    grown = resized_claims(context, observed, desired)
     for claim in grown:
-        sentence = f"Growing {ref(claim)} to {requested(claim)}"
-        events.append(Event("Normal", "VolumeGrown", sentence, (ref(claim),)))
+        sentence = f"Resizing {ref(claim)} to {requested(claim)}"
+        events.append(Event("Normal", "VolumeResized", sentence, (ref(claim),)))
     made = [ref(manifest) for manifest in (*create, *apply) if ref(manifest) not in observed.objects]
     if made:
         events.insert(0, created(made))
-    return Plan(create, (*apply, *grown), (), tuple(events), resizes=resizes, rolls=frozenset(rolls))
+    adopt = [adopted(secret, observed) for secret in secrets if ref(secret) in observed.orphans]
+    for secret in adopt:
+        sentence = f"Adopted {ref(secret)}, which was there without an owner"
+        events.append(Event("Normal", "Adopted", sentence, (ref(secret),)))
+    return Plan(
+        create,
+        (*apply, *grown),
+        (),
+        tuple(events),
+        patch=(*adopt, *leaves_rolling_update(desired, observed)),
+        resizes=resizes and not adopt,
+        rolls=frozenset(rolls),
+    )
+
+
+def leaves_rolling_update(desired: list[Manifest], observed: Observed) -> Iterator[Manifest]:
+    """The StatefulSets of an earlier operator that Kubernetes rolls out itself. What it has filled in for that stays
+    where another strategy is applied, and is refused beside it."""
+    for manifest in desired:
+        live = observed.objects.get(ref(manifest))
+        strategy = manifest.get("spec", {}).get("updateStrategy")
+        if live and strategy == {"type": "OnDelete"} and "rollingUpdate" in live["spec"].get("updateStrategy", {}):
+            metadata = {key: live["metadata"][key] for key in ("name", "namespace", "uid")}
+            spec = {"updateStrategy": {**strategy, "rollingUpdate": None}}
+            yield {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": metadata, "spec": spec}
+
+
+def adopted(secret: Manifest, observed: Observed) -> Manifest:
+    """The live object with the metadata that it lacks."""
+    metadata = {**secret["metadata"], "uid": observed.objects[ref(secret)]["metadata"]["uid"]}
+    return {"apiVersion": secret["apiVersion"], "kind": secret["kind"], "metadata": metadata}
 
 
 def rolled_by(context: Context, manifest: Manifest, paths: list[str]) -> set[Component]:

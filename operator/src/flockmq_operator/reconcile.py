@@ -17,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from flockmq_operator import floor
-from flockmq_operator.apply import carry_out, refusal_problem, status_manifest
+from flockmq_operator.apply import carry_out, refusal_problems, status_manifest
 from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
 from flockmq_operator.kube import Kube, Refused, Unreachable
 from flockmq_operator.manifest import Manifest, Ref, ref
@@ -139,18 +139,18 @@ class Reconciler:
         plan = make_plan(context, observed, datetime.now(UTC), wrong)
         refusals = await carry_out(self._kube, plan)
         events = without_refused(plan.events, {refusal.what for refusal in refusals})
-        changed, refused = plan.changes, refusal_problem(refusals, context.namespace)
-        if refused and plan.rolls & refused.blocks:  # others needn't wait for what isn't rolled out
+        changed, refused = plan.changes, refusal_problems(refusals, context.namespace)
+        if any(plan.rolls & problem.blocks for problem in refused):  # others needn't wait for what isn't rolled out
             observed = await observe(self._kube, context, wanted, body.get("status") or {})
-            plan = make_plan(context, observed, datetime.now(UTC), [*wrong, refused])
+            plan = make_plan(context, observed, datetime.now(UTC), [*wrong, *refused])
             refusals = await carry_out(self._kube, plan)
             events += without_refused(plan.events, {refusal.what for refusal in refusals})
-            refused = refusal_problem(refusals, context.namespace)
+            refused = refusal_problems(refusals, context.namespace)
         situation = Situation(
             generation=context.cluster.generation,
             context=context,
             observed=observed,
-            problems=tuple(dict.fromkeys((*plan.problems, *([refused] if refused else [])))),
+            problems=tuple(dict.fromkeys((*plan.problems, *refused))),
             changed=changed,
             resized=plan.resizes,
             rolls=plan.rolls,

@@ -363,7 +363,7 @@ def pods_digest(spec: Spec, component: str) -> str:
             config=spec.config,
             termination_grace_period_seconds=spec.termination_grace_period_seconds,
         )
-    return hashlib.sha256(json.dumps(_said(pods), sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(said(pods), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def as_cores(replicants: Replicants) -> Cores:
@@ -371,16 +371,31 @@ def as_cores(replicants: Replicants) -> Cores:
     return Cores(resources=replicants.resources, pod_template=replicants.pod_template)
 
 
-def _said(part: msgspec.Struct) -> Manifest:
-    """The fields of `part` that aren't at their default."""
+ALWAYS_SAID = ((Spec, "imagePullSecrets"), (Resources, "requests"), (Resources, "limits"))
+"""Digests of the first operators have these at their default too, so those of today must."""
+
+
+def said(part: msgspec.Struct) -> Manifest:
+    """The fields of `part` that aren't at their default: a field that a newer operator adds changes no digest."""
     fields = [(field, getattr(part, field.name)) for field in msgspec.structs.fields(part)]
-    return {field.encode_name: _plain(value) for field, value in fields if value != field.default}
+    return {
+        field.encode_name: _plain(value)
+        for field, value in fields
+        if value != default_of(field) or (type(part), field.encode_name) in ALWAYS_SAID
+    }
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> object:
+    """NODEFAULT: it has none."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
 
 
 def _plain(value: object) -> object:
     match value:
         case msgspec.Struct():
-            return _said(value)
+            return said(value)
         case tuple() | list():
             return [_plain(item) for item in value]
         case _:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from flockmq_operator.manifest import Manifest, ref
+from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.problems import Problem
 from flockmq_operator.quantity import quantity
@@ -39,17 +39,21 @@ def claims_with_size(context: Context, observed: Observed) -> list[tuple[Manifes
     return [(claim, sizes[component]) for claim, component in labelled if component in sizes]
 
 
-def growing_claims(context: Context, observed: Observed) -> list[Manifest]:
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": claim["metadata"]["name"], "namespace": context.namespace},
-            "spec": {"resources": {"requests": {"storage": size}}},
-        }
-        for claim, size in claims_with_size(context, observed)
-        if quantity(size) > quantity(requested(claim))
-    ]
+def resized_claims(context: Context, observed: Observed, desired: list[Manifest]) -> list[Manifest]:
+    """Those that grow, and those whose growth is taken back before they had it."""
+    whole = {ref(manifest): manifest for manifest in desired if manifest["kind"] == "PersistentVolumeClaim"}
+    resized = []
+    for claim, size in claims_with_size(context, observed):
+        if quantity(size) > quantity(requested(claim)) or is_taken_back(claim, size):
+            only_size = {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": claim["metadata"]["name"], "namespace": context.namespace},
+                "spec": {"resources": {"requests": {"storage": size}}},
+            }
+            # What isn't applied any more is given up: the owner too, of a claim that the operator made.
+            resized.append(whole.get(ref(claim), only_size))
+    return resized
 
 
 def requested(claim: Manifest) -> str:
@@ -57,13 +61,34 @@ def requested(claim: Manifest) -> str:
     return size
 
 
+def capacity(claim: Manifest) -> str:
+    """What the volume has; while that isn't known, what it was asked for."""
+    size: str = claim.get("status", {}).get("capacity", {}).get("storage", requested(claim))
+    return size
+
+
+def is_taken_back(claim: Manifest, size: str) -> bool:
+    return quantity(capacity(claim)) < quantity(size) < quantity(requested(claim))
+
+
 def shrinking(context: Context, observed: Observed) -> Iterator[Problem]:
-    """A transition rule of the CRD refuses this; it can't see a part of the spec that is removed and added again."""
     for claim, size in claims_with_size(context, observed):
-        if quantity(size) < quantity(requested(claim)):
-            yield Problem(
-                "VolumeCannotShrink",
-                f"{ref(claim)} in namespace {context.namespace} has {requested(claim)}, the spec asks for {size}: "
-                f"volumes only grow; set its storage.size to {requested(claim)} or more",
-            )
-            return
+        if quantity(size) >= quantity(requested(claim)) or is_taken_back(claim, size):
+            continue
+        has, asked = capacity(claim), requested(claim)
+        under_way = f", which is growing to {asked}," if quantity(has) < quantity(asked) else ""
+        mend = f"to more than {has}" if under_way else f"to {asked} or more"
+        yield Problem(
+            "VolumeCannotShrink",
+            f"{ref(claim)} in namespace {context.namespace} has {has}{under_way} and the spec asks for {size}: "
+            f"volumes only grow; set its storage.size {mend}",
+        )
+        return
+
+
+def cannot_grow(claim: Ref, namespace: str, sentence: str) -> Problem:
+    return Problem(
+        "VolumeCannotGrow",
+        f"{claim} in namespace {namespace} can't grow: {sentence}: set its storage.size back to what it was, or have "
+        "its StorageClass allow it (allowVolumeExpansion)",
+    )

@@ -82,6 +82,15 @@ async def test_only_the_very_object_is_deleted_and_gone_is_fine(kube: Kube, serv
     assert body["preconditions"] == {"uid": "u"}
 
 
+async def test_this_very_object_is_patched(kube: Kube, server: Server) -> None:
+    patch = {**SERVICE, "spec": {"externalName": None}}
+    await kube.patch(patch)
+    method, path, content_type, body = server.asked[0]
+    assert (method, content_type) == ("PATCH", "application/merge-patch+json")
+    assert path.startswith("/api/v1/namespaces/ns/services/demo?")
+    assert body == patch
+
+
 async def test_what_is_not_there_is_none(kube: Kube, server: Server) -> None:
     server.status, server.body = 404, '{"message": "not found"}'
     assert await kube.get("Service", "ns", "demo") is None

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from flockmq_operator.apply import carry_out
+from flockmq_operator.apply import carry_out, refusal_problems
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.plan import Plan
 from flockmq_operator.resources.context import Context
@@ -357,7 +357,7 @@ class TestVolumes:
         world = await running()
         at = context({"cores": {"storage": {"size": "4Gi"}}})
         plan = await step(world, at)
-        assert reasons(plan) == ["VolumeGrown"] * 3
+        assert reasons(plan) == ["VolumeResized"] * 3
         claim = world.objects[Ref("PersistentVolumeClaim", "data-demo-core-1")]
         assert claim["spec"]["resources"]["requests"]["storage"] == "4Gi"
         assert not (await world.plan(at)).changes
@@ -369,6 +369,65 @@ class TestVolumes:
         assert plan.problems[0].reason == "VolumeCannotShrink"
         assert "data-demo-redis-0" in plan.problems[0].message
         assert "4Gi" in plan.problems[0].message
+
+    async def test_a_claim_that_the_operator_made_keeps_its_owner(self) -> None:
+        world = await running()
+        report = Ref("PersistentVolumeClaim", "demo-report")
+        before = world.objects[report]["metadata"]
+        await converge(world, context({"report": {"storage": {"size": "4Gi"}}}))
+        after = world.objects[report]
+        assert after["spec"]["resources"]["requests"]["storage"] == "4Gi"
+        assert after["metadata"]["ownerReferences"] == before["ownerReferences"]
+        assert after["metadata"]["labels"] == before["labels"]
+
+    async def test_a_class_that_cannot_grow_is_told_and_the_size_can_be_taken_back(self) -> None:
+        world = await running()
+        claim = Ref("PersistentVolumeClaim", "data-demo-redis-0")
+        world.refuses[claim] = "only dynamically provisioned pvc can be resized"
+        spec: Manifest = {"redis": {"storage": {"size": "4Gi"}}, "replicants": {"replicas": 4}}
+        refusals = await carry_out(world, await world.plan(context(spec)))
+        (problem,) = refusal_problems(refusals, NAMESPACE)
+        assert (problem.reason, problem.blocks) == ("VolumeCannotGrow", frozenset())
+        assert f"{claim} in namespace fleet can't grow: only dynamically" in problem.message
+        assert world.objects[REPLICANTS]["spec"]["replicas"] == 4
+        del spec["redis"]
+        assert await world.plan(context(spec)) == Plan()
+
+    @pytest.mark.parametrize(("size", "taken_back"), [("4Gi", True), ("8Gi", False), ("2Gi", False), ("1Gi", False)])
+    async def test_growth_that_did_not_come_is_taken_back(self, size: str, taken_back: bool) -> None:
+        world = await running({"redis": {"storage": {"size": "8Gi"}}})
+        claim = world.objects[Ref("PersistentVolumeClaim", "data-demo-redis-0")]
+        claim["status"] = {"capacity": {"storage": "2Gi"}}
+        plan = await step(world, context({"redis": {"storage": {"size": size}}}))
+        assert (claim["spec"]["resources"]["requests"]["storage"] == "4Gi") == taken_back
+        assert [problem.reason for problem in plan.problems] == ["VolumeCannotShrink"] * (size in ("2Gi", "1Gi"))
+        assert all("to more than 2Gi" in problem.message for problem in plan.problems)
+
+
+class TestASecretThatWasRestored:
+    KEY = Ref("Secret", "demo-cluster-key")
+
+    @pytest.mark.parametrize("name", ["demo-cluster-key", "demo-redis", "demo-links", "demo-mqtt-user"])
+    async def test_it_is_adopted_as_it_is(self, name: str) -> None:
+        world = await running()
+        secret = world.objects[Ref("Secret", name)]
+        data, owners = secret["data"], secret["metadata"].pop("ownerReferences")
+        secret["metadata"]["uid"] = "new"
+        world.writes.clear()
+        plan = await step(world, context())
+        assert reasons(plan) == ["Adopted"]
+        assert world.writes == [f"patch Secret {name}"]
+        assert world.objects[Ref("Secret", name)]["metadata"]["ownerReferences"] == owners
+        assert world.objects[Ref("Secret", name)]["data"] == data
+        assert await world.plan(context()) == Plan()
+
+    async def test_one_of_somebody_else_is_not(self) -> None:
+        world = await running()
+        metadata = world.objects[self.KEY]["metadata"]
+        del metadata["ownerReferences"], metadata["labels"]
+        plan = await world.plan(context())
+        assert plan.problems[0].reason == "NameTaken"
+        assert not plan.changes
 
 
 class TestCores:
@@ -508,6 +567,17 @@ class TestRedisOfABadTemplate:
         for redis in world.pods("redis"):
             redis["status"] |= {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}] * 2}
         assert (await world.plan(context(self.REPLICATED))).delete == ()
+
+
+async def test_a_redis_that_kubernetes_rolled_out_is_taken_over_without_a_restart() -> None:
+    world = await running({"redis": {"replicas": 3}})
+    redis = world.objects[REDIS]
+    redis["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+    plan = await step(world, context({"redis": {"replicas": 3}}))
+    assert plan.delete == ()
+    assert world.objects[REDIS]["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    world.settle()
+    assert await world.plan(context({"redis": {"replicas": 3}})) == Plan()
 
 
 class TestFewerCores:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 
-from flockmq_operator.apply import carry_out, refusal_problem
+from flockmq_operator.apply import carry_out, refusal_problems
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.plan import Plan
 from flockmq_operator.wrong_spec import without_what_is_wrong
@@ -112,15 +112,14 @@ async def test_the_volume_that_cannot_shrink_stays_and_the_others_grow() -> None
     world = await running({"redis": {"storage": {"size": "4Gi"}}})
     plan = await step(world, context({"cores": {"storage": {"size": "2Gi"}}}))
     assert [problem.reason for problem in plan.problems] == ["VolumeCannotShrink"]
-    assert reasons(plan) == ["VolumeGrown"] * 3
+    assert reasons(plan) == ["VolumeResized"] * 3
 
 
 async def test_a_refused_object_is_a_problem_of_its_part() -> None:
     world = World()
     world.refuses[REDIS] = "spec.template: no"
     refusals = await carry_out(world, await world.plan(context()))
-    problem = refusal_problem(refusals, NAMESPACE)
-    assert problem is not None
+    (problem,) = refusal_problems(refusals, NAMESPACE)
     assert problem.blocks == {"redis"}
 
 

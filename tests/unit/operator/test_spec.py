@@ -2,7 +2,7 @@
 
 import pytest
 
-from flockmq_operator.spec import NODE_RESOURCES, SpecError, decode, pods_digest
+from flockmq_operator.spec import NODE_RESOURCES, Part, SpecError, decode, pods_digest, said
 from unit.operator.schema import SCHEMA, with_defaults
 from unit.operator.world import mqtt_cluster
 
@@ -62,3 +62,54 @@ def test_what_shows_in_pods_changes_their_digest_and_no_others(spec: dict[str, o
 
 def test_the_default_resources_have_a_cpu_request_for_the_autoscaler() -> None:
     assert "cpu" in NODE_RESOURCES.requests
+
+
+RICH: dict[str, object] = {
+    "image": "b:9",
+    "mqtt": {"maxInflight": 5},
+    "cores": {"replicas": 5, "resources": {"limits": {"memory": "9Gi"}}},
+    "replicants": {"resources": {"requests": {"cpu": "1"}}},
+    "imagePullSecrets": [{"name": "x"}],
+    "redis": {"replicas": 3, "image": "r:9", "tls": True},
+    "listeners": [
+        {
+            "name": "mqtts",
+            "port": 8883,
+            "type": "ssl",
+            "tls": {"secretName": "t", "sni": [{"host": "h", "secretName": "s"}]},
+        }
+    ],
+}
+EXTERNAL: dict[str, object] = {
+    "redis": {"external": {"url": "redis://r", "passwordSecretRef": {"name": "p"}}},
+    "authorization": {"rules": [{"permit": "allow", "topics": ["#"]}]},
+    "config": "[zones.a]",
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "core", "replicant", "redis"),
+    [
+        ({}, "cdf19f2db063ee81", "cdf19f2db063ee81", "cdf19f2db063ee81"),
+        (RICH, "b4c8711defae2e68", "bc9bbc8ea9e11c7a", "bc207390f3873cf7"),
+        (EXTERNAL, "0b9f792873f81257", "0b9f792873f81257", "d141c8e11cefef18"),
+    ],
+)
+def test_the_digests_of_earlier_operators_are_found(
+    spec: dict[str, object], core: str, replicant: str, redis: str
+) -> None:
+    """Another digest restarts every pod of every cluster when the operator is upgraded: never change these."""
+    assert [digest(spec, component) for component in ("core", "replicant", "redis")] == [core, replicant, redis]
+
+
+class Newer(Part, frozen=True):
+    known: int = 1
+    text: str = ""
+    names: list[str] = []  # noqa: RUF012 (msgspec copies it)
+    table: dict[str, str] = {}  # noqa: RUF012
+    part: Part = Part()
+
+
+def test_a_field_that_is_added_is_not_said_at_its_default() -> None:
+    assert said(Newer(known=2)) == {"known": 2}
+    assert said(Newer(table={"a": "b"})) == {"table": {"a": "b"}}

@@ -57,6 +57,17 @@ def applied(manifest: Manifest) -> Manifest:
     return live
 
 
+def merge(live: Manifest, patch: Manifest) -> None:
+    """JSON merge patch."""
+    for key, value in patch.items():
+        if value is None:
+            live.pop(key, None)
+        elif isinstance(value, dict) and isinstance(live.get(key), dict):
+            merge(live[key], value)
+        else:
+            live[key] = copy.deepcopy(value)
+
+
 def mqtt_cluster(spec: Manifest | None = None, generation: int = 1, status: Manifest | None = None) -> Manifest:
     return {
         "apiVersion": "flockmq.io/v1alpha1",
@@ -109,13 +120,26 @@ class World(Kube):
         before = self.objects.get(name, {})
         if name.kind == "PersistentVolumeClaim" and before:
             before["spec"]["resources"] = manifest["spec"]["resources"]
+            if "managedFields" in before["metadata"]:  # applied before: what isn't applied any more is given up
+                given = {"uid": before["metadata"]["uid"], "managedFields": before["metadata"]["managedFields"]}
+                before["metadata"] = copy.deepcopy(manifest["metadata"]) | given
             return before
+        strategy = before.get("spec", {}).get("updateStrategy", {})
+        if manifest.get("spec", {}).get("updateStrategy") == {"type": "OnDelete"} and "rollingUpdate" in strategy:
+            raise Refused(422, "spec.updateStrategy: only allowed for updateStrategy 'RollingUpdate'")
         live = applied(manifest)
         live["metadata"]["generation"] = before.get("metadata", {}).get("generation", 0) + 1
         live["metadata"]["uid"] = before.get("metadata", {}).get("uid", f"uid of {name}")
         if "status" in before:
             live["status"] = before["status"]
         self.objects[name] = live
+        return live
+
+    async def patch(self, manifest: Manifest) -> Manifest:
+        self.writes.append(f"patch {ref(manifest)}")
+        live = self.objects[ref(manifest)]
+        assert manifest["metadata"]["uid"] == live["metadata"]["uid"]
+        merge(live, manifest)
         return live
 
     async def create(self, manifest: Manifest) -> Manifest:
