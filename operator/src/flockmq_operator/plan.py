@@ -104,9 +104,9 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
             kept_parts |= {"core"}
     held = hold_templates(context, observed, desired, kept_parts, now)
     keep_claim_templates(observed, desired)
-    kept = {name for problem in problems for name in problem.keeps}
+    kept = held.unknown.union(*(problem.keeps for problem in problems))
     if "report" in blocked:
-        kept.add(workload(context, "report"))
+        kept |= {workload(context, "report")}
     desired = settings_needed(without_unmade(desired, observed, unmade))
     desired = [manifest for manifest in desired if ref(manifest) not in kept]
     plan = changes(context, observed, desired, renewal)

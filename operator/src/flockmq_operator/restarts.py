@@ -61,7 +61,7 @@ def redis_to_wait_for(context: Context, observed: Observed) -> str:
     if context.spec.redis.external:
         return ""
     live = observed.objects.get(Ref("StatefulSet", context.redis))
-    return "" if live and rolled_out(live, context.spec.redis.replicas) else f"Redis ({context.redis}) to be ready"
+    return "" if live and rolled_out(live, live["spec"]["replicas"]) else f"Redis ({context.redis}) to be ready"
 
 
 def broken_redis(context: Context, observed: Observed, now: datetime) -> Manifest | None:

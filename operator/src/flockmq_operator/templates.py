@@ -27,6 +27,8 @@ class Held(NamedTuple):
     """Whether a newer operator would make other pods."""
     waiting_for: str
     """What has to happen before the next part takes its new template."""
+    unknown: frozenset[Ref]
+    """Workloads whose template has to stay, and which it is can't be known any more: they are left alone."""
 
 
 def hold_templates(
@@ -43,7 +45,10 @@ def hold_templates(
         if is_kept or component in upgrades:
             hold(change, is_kept)
         note(change.manifest, change.made.digest if change.made and is_kept else change.digest)
-    return Held(bool(differs & upgrades - blocked), turn.waiting_for)
+    unknown = frozenset(
+        ref(change.manifest) for name, change in changes.items() if name in blocked and change.live and not change.made
+    )
+    return Held(bool(differs & upgrades - blocked), turn.waiting_for, unknown)
 
 
 class Change(NamedTuple):

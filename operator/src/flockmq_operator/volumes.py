@@ -32,8 +32,9 @@ def claims_with_size(context: Context, observed: Observed) -> list[tuple[Manifes
     sizes = {
         "core": context.spec.cores.storage.size,
         "redis": context.spec.redis.storage.size,
-        "report": context.spec.report.storage.size,
     }
+    if context.spec.report.enabled:
+        sizes["report"] = context.spec.report.storage.size
     own = [item for name, item in observed.objects.items() if name.kind == "PersistentVolumeClaim"]
     labelled = [(claim, claim["metadata"]["labels"].get(COMPONENT)) for claim in (*own, *observed.claims)]
     return [(claim, sizes[component]) for claim, component in labelled if component in sizes]

@@ -124,6 +124,7 @@ def container(**fields: object) -> Manifest:
         ({"containers": [SIDECAR, SIDECAR]}, "containers[mesh]", "stands there twice"),
         ({"volumes": [{"name": "secrets", "emptyDir": {}}]}, "volumes[secrets]", "give yours another name"),
         ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "volumes[v]", "use another volume"),
+        ({"volumes": [{"name": "v", "configMap": "x"}]}, "volumes[v]", "must be a map"),
         ({"containers": [SIDECAR | {"securityContext": {"privileged": True}}]}, "containers[mesh]", "remove them"),
         ({"hostNetwork": True}, "hostNetwork", "what may stand here: affinity, "),
         ({"terminationGracePeriodSeconds": 1}, "terminationGracePeriodSeconds", "set spec.terminationGracePeriod"),

@@ -30,6 +30,13 @@ class TestASecretOfTheReplicantsIsMissing:
         assert template(world, REPLICANTS) == before[REPLICANTS]
         assert template(world, CORES) != before[CORES]
 
+    async def test_pods_whose_template_is_not_known_any_more_are_left_alone(self) -> None:
+        world = await running()
+        before = template(world, REPLICANTS)
+        world.objects[REPLICANTS]["metadata"]["annotations"] = {}
+        await step(world, context(MISSING))
+        assert template(world, REPLICANTS) == before
+
     async def test_their_number_follows(self) -> None:
         world = await running()
         await step(world, context({**MISSING, "replicants": {"replicas": 7}}))

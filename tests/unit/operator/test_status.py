@@ -11,7 +11,8 @@ from flockmq_operator.resources.context import Context
 from flockmq_operator.status import make_status
 from flockmq_operator.status.condition import Situation
 from unit.operator.schema import SCHEMA, violations
-from unit.operator.test_plan import CORES, REDIS, REPLICANTS, TestCores, running, step
+from unit.operator.test_plan import CORES, REDIS, REPLICANTS, running, step
+from unit.operator.test_restarts import TestCores
 from unit.operator.world import World, context, pod
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

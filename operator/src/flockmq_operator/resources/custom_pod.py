@@ -155,6 +155,10 @@ def refuse_ways_out(spec: Manifest, field: str) -> None:
     for volume in spec.get("volumes", ()):
         if "hostPath" in volume:
             raise SpecError(f"{field}.volumes[{volume['name']}]: a hostPath leads out of the pod: use another volume")
+        kinds = [key for key, source in volume.items() if key != "name" and not isinstance(source, dict)]
+        sources = (volume.get("projected") or {}).get("sources") or []
+        if kinds or not all(isinstance(below, dict) for source in sources for below in source.values()):
+            raise SpecError(f"{field}.volumes[{volume['name']}]: what a volume is made of must be a map")
     for kind in ("containers", "initContainers"):
         for container in spec.get(kind, ()):
             where = f"{field}.{kind}[{container['name']}]"
