@@ -88,18 +88,9 @@ class Connection(Conversation):
     """
 
     __slots__ = (
-        "blocked",
-        "cost",
-        "fd",
-        "has_more",
-        "interest",
-        "layers",
-        "listener",
-        "meter",
-        "place",
-        "reactor",
+        "blocked", "cost", "fd", "has_more", "interest", "layers", "listener", "meter", "place", "reactor",
         "read_bytes",
-    )
+    )  # fmt: skip
 
     def __init__(
         self, reactor: ConnectionReactor, router: Router, port: NodePort, listener: OpenListener, fd: int

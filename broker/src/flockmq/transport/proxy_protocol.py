@@ -115,34 +115,32 @@ class ProxyHeader:
         ports = at + 2 * len(packed)
         self.host = plain(socket.inet_ntop(socket.AF_INET if family == _INET else socket.AF_INET6, packed))
         self.port = data[ports] << 8 | data[ports + 1]
-        self._extensions(data, at + length, size)
+        for kind, value in _extensions(data[at + length : size]):
+            if kind == _TLV_SSL and len(value) >= 5 and value[0] & _CLIENT_CERT and value[1:5] == bytes(4):
+                self._verified(value[5:])
 
-    def _extensions(self, data: bytes, at: int, end: int) -> None:
-        """The common name of a client certificate that the balancer verified."""
-        while at + 3 <= end:
-            kind, length = data[at], data[at + 1] << 8 | data[at + 2]
-            at += 3
-            if at + length > end:
-                raise _refused("a PROXY header with an extension beyond its end")
-            if kind == _TLV_SSL and length >= 5:
-                presented, unverified = data[at] & _CLIENT_CERT, data[at + 1 : at + 5] != bytes(4)
-                if presented and not unverified:
-                    self._common_name(data, at + 5, at + length)
-            at += length
-
-    def _common_name(self, data: bytes, at: int, end: int) -> None:
-        while at + 3 <= end:
-            kind, length = data[at], data[at + 1] << 8 | data[at + 2]
-            at += 3
-            if at + length > end:
-                raise _refused("a PROXY header with an extension beyond its end")
+    def _verified(self, extensions: bytes) -> None:
+        """The balancer verified the client's certificate, and says its common name."""
+        for kind, value in _extensions(extensions):
             if kind == _TLV_SSL_CN:
                 try:
-                    name = data[at : at + length].decode()
+                    name = value.decode()
                 except UnicodeDecodeError:
                     raise _refused("a PROXY header with a common name that isn't UTF-8") from None
                 self.certificate = ClientCertificate(name, f"CN={name}")
-            at += length
+
+
+def _extensions(data: bytes) -> list[tuple[int, bytes]]:
+    """The kind and the value of each."""
+    found: list[tuple[int, bytes]] = []
+    at = 0
+    while at + 3 <= len(data):
+        end = at + 3 + (data[at + 1] << 8 | data[at + 2])
+        if end > len(data):
+            raise _refused("a PROXY header with an extension beyond its end")
+        found.append((data[at], data[at + 3 : end]))
+        at = end
+    return found
 
 
 def _refused(what: str) -> PacketError:

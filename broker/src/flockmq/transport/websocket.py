@@ -46,18 +46,9 @@ class WebSocket(Layer):
     """One client's WebSocket, the server's side. `path` and `allowed_origins` are the listener's."""
 
     __slots__ = (
-        "_answers",
-        "_close_code",
-        "_fragmented",
-        "_kept",
-        "_left",
-        "_mask",
-        "_pong",
-        "_said_goodbye",
-        "allowed_origins",
-        "is_open",
-        "path",
-    )
+        "_answers", "_close_code", "_fragmented", "_kept", "_left", "_mask", "_pong", "_said_goodbye",
+        "allowed_origins", "is_open", "path",
+    )  # fmt: skip
 
     def __init__(self, path: str, allowed_origins: tuple[str, ...]) -> None:
         super().__init__()
