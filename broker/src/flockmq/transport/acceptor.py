@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from flockmq.auth.addresses import network
+from flockmq.auth import addresses
 from flockmq.bounds import ACCEPTS_PER_TURN_MAX, LISTEN_BACKLOG_MAX
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
@@ -48,10 +48,10 @@ class OpenListener:
 
 
 class Acceptor:
-    """One per reactor, whose `adopt(fd, listener, place)` it calls for each client that may come.
+    """One per reactor, whose `adopt(fd, listener, network)` it calls for each client that may come.
 
     `listeners` by their descriptors. `newcomers`: the addresses of those accepted since the last tick, because
-    admission asks for them. `places`: how many connections each network has.
+    admission asks for them. `networks`: how many connections each network has.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Acceptor:
     ) -> None:
         self.listeners: dict[int, OpenListener] = {}
         self.newcomers: dict[int, tuple[str, int]] = {}
-        self.places: dict[str, int] = {}
+        self.networks: dict[str, int] = {}
         self.max_connections_per_address: int = limits.max_connections
         self.conn_rate: Bucket | None = None
         self._epoll = epoll
@@ -116,8 +116,8 @@ class Acceptor:
     def _let_in(self, listener: OpenListener, fd: int, address: object) -> None:
         """The client behind this descriptor, if it may come."""
         host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
-        place = network(host)
-        why = self._turns_away(listener, host, place)
+        network = addresses.network(host)
+        why = self._turns_away(listener, host, network)
         if why:
             self.refused(why)
             os.close(fd)
@@ -127,9 +127,9 @@ class Acceptor:
             self._adopt(fd, listener, "")
             return
         self.newcomers[fd] = (host, int(address[1]))
-        self._adopt(fd, listener, self.taken(place) if listener.settings.proxy is None else "")
+        self._adopt(fd, listener, self.count_in(network) if listener.settings.proxy is None else "")
 
-    def _turns_away(self, listener: OpenListener, host: str, place: str) -> str:
+    def _turns_away(self, listener: OpenListener, host: str, network: str) -> str:
         """Why a client from this address can't come, or ""."""
         settings = listener.settings
         if self._router.counters.connections >= self._max_connections:
@@ -137,29 +137,29 @@ class Acceptor:
         if listener.connections >= settings.max_connections:
             return f"{settings.name}: max_connections of {settings.max_connections} reached"
         why = settings.turns_away(host)
-        if not why and settings.proxy is None and self.is_full(place):
+        if not why and settings.proxy is None and self.is_full(network):
             return self.crowded(host)
         return why
 
-    def is_full(self, place: str) -> bool:
+    def is_full(self, network: str) -> bool:
         """No connection more can come from there; from a Unix socket they can."""
-        return self.places.get(place, 0) >= self.max_connections_per_address
+        return self.networks.get(network, 0) >= self.max_connections_per_address
 
     def crowded(self, host: str) -> str:
         """Why a client of a full network is turned away."""
         return f"{host} has max_connections_per_address of {self.max_connections_per_address}"
 
-    def taken(self, place: str) -> str:
+    def count_in(self, network: str) -> str:
         """The network, where one connection more counts now."""
-        self.places[place] = self.places.get(place, 0) + 1
-        return place
+        self.networks[network] = self.networks.get(network, 0) + 1
+        return network
 
-    def leaves_place(self, place: str) -> None:
-        left = self.places[place] - 1
+    def count_out(self, network: str) -> None:
+        left = self.networks[network] - 1
         if left:
-            self.places[place] = left
+            self.networks[network] = left
         else:
-            del self.places[place]
+            del self.networks[network]
 
     def _too_fast(self, listener: OpenListener) -> bool:
         """Whether the next client must wait in the backlog."""

@@ -71,7 +71,7 @@ class ConnectionReactor:
         """A whole ClientHello is there: unpause the connection when the handshake may go on."""
         raise NotImplementedError
 
-    def costs(self, stranger: Connection, more_bytes: int) -> None:
+    def costs(self, connection: Connection, more_bytes: int) -> None:
         """A client that isn't let in yet costs so much more; less, where that is negative."""
         raise NotImplementedError
 
@@ -84,11 +84,11 @@ class ConnectionReactor:
 class Connection(Conversation):
     """`layers` and `meter` are None where there are none. `interest`: what epoll watches for, or UNWATCHED; `blocked`:
     the socket is full; `has_more`: there was more than the last read took; `read_bytes`: how much is read at once;
-    `place`: the network where it is counted, "": nowhere; `cost`: its bytes before it is let in.
+    `network`: where the client comes from and is counted, "": nowhere; `cost`: its bytes before it is let in.
     """
 
     __slots__ = (
-        "blocked", "cost", "fd", "has_more", "interest", "layers", "listener", "meter", "place", "reactor",
+        "blocked", "cost", "fd", "has_more", "interest", "layers", "listener", "meter", "network", "reactor",
         "read_bytes",
     )  # fmt: skip
 
@@ -106,7 +106,7 @@ class Connection(Conversation):
         self.fd = fd
         self.interest: int = EPOLLIN
         self.read_bytes: int = UNAUTHENTICATED_READ_MAX_BYTES
-        self.place: str = ""
+        self.network: str = ""
         self.cost: int = 0
         if settings.has_layers:
             self.layers = LayerStack(settings)

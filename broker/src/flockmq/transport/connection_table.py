@@ -1,7 +1,7 @@
 """The connections of a node by their descriptors: how they come, what epoll watches of them, and how they end.
 
 What always holds: a connection stands in `connections` exactly as long as its descriptor is open; what refers to it
-besides (`lingering`, `greetings`, `waiting`, `strangers`, the rate limit) lets go of it when it is closed.
+besides (`lingering`, `greetings`, `waiting`, `unauthenticated`, the rate limit) lets go of it when it is closed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import select
 import socket
 from itertools import islice
 
-from flockmq.auth.addresses import network
+from flockmq.auth import addresses
 from flockmq.bounds import LINGER_MAX_S, TLS_GREETINGS_PER_TURN_MAX, TLS_HANDSHAKE_BYTES, UNAUTHENTICATED_MAX_BYTES
 from flockmq.clock import Clock
 from flockmq.protocol.peer import UNKNOWN
@@ -25,7 +25,7 @@ from flockmq.transport.unauthenticated import Unauthenticated
 
 class ConnectionTable(ConnectionReactor):
     """`lingering`: they were cut off and may still read why; `greetings`: their ClientHello waits for a turn;
-    `waiting`: they wait to be read; `strangers`: they aren't let in yet.
+    `waiting`: they wait to be read; `unauthenticated`: they aren't let in yet.
     """
 
     def __init__(self, reactor: Reactor, epoll: select.epoll, limits: Limits, clock: Clock) -> None:
@@ -34,16 +34,16 @@ class ConnectionTable(ConnectionReactor):
         self.lingering: dict[Connection, None] = {}
         self.greetings: dict[Connection, None] = {}
         self.waiting: dict[Connection, None] = {}
-        self.strangers = Unauthenticated(UNAUTHENTICATED_MAX_BYTES)
+        self.unauthenticated = Unauthenticated(UNAUTHENTICATED_MAX_BYTES)
         self.rate_limit = RateLimit(reactor, clock.monotonic)
         self._reactor = reactor
         self._router = reactor.router
         self._epoll = epoll
 
-    def adopt(self, fd: int, listener: OpenListener, place: str = "") -> Connection:
-        """Serve a connected, non-blocking descriptor. `place`: the network where it is counted already."""
+    def adopt(self, fd: int, listener: OpenListener, network: str = "") -> Connection:
+        """Serve a connected, non-blocking descriptor. `network`: where it is counted already."""
         connection = Connection(self, self._router, self._reactor.port, listener, fd)
-        connection.place = place
+        connection.network = network
         connections = self.connections
         while len(connections) <= fd:
             connections.append(None)
@@ -87,7 +87,7 @@ class ConnectionTable(ConnectionReactor):
             self.close(connection)
             return
         half.detach()
-        self.strangers.forget(connection)
+        self.unauthenticated.forget(connection)
         connection.last_seen_s = self._router.now_s
         connection.paused = 0
         self.watch(connection)
@@ -102,9 +102,9 @@ class ConnectionTable(ConnectionReactor):
         self.greetings.pop(connection, None)
         self.waiting.pop(connection, None)
         if connection.cost:
-            self.strangers.forget(connection)
-        if connection.place:
-            self.acceptor.leaves_place(connection.place)
+            self.unauthenticated.forget(connection)
+        if connection.network:
+            self.acceptor.count_out(connection.network)
         if connection.meter is not None and connection.meter.held is not None:
             self.rate_limit.forget(connection.meter)
         if connection.layers is not None:
@@ -138,12 +138,12 @@ class ConnectionTable(ConnectionReactor):
             return False
         if not host:
             return True
-        place = network(host)
-        if self.acceptor.is_full(place):
+        network = addresses.network(host)
+        if self.acceptor.is_full(network):
             self.acceptor.refused(self.acceptor.crowded(host))
             return False
-        self.strangers.forget(connection)  # what came of the header was the balancer's
-        connection.place = self.acceptor.taken(place)
+        self.unauthenticated.forget(connection)  # what came of the header was the balancer's
+        connection.network = self.acceptor.count_in(network)
         return True
 
     def greet(self, connection: Connection) -> None:
@@ -163,15 +163,15 @@ class ConnectionTable(ConnectionReactor):
         if self.greetings:
             self._reactor.soon()
 
-    def costs(self, stranger: Connection, more_bytes: int) -> None:
+    def costs(self, connection: Connection, more_bytes: int) -> None:
         """Who costs too much makes room."""
-        strangers = self.strangers
-        strangers.cost(stranger, more_bytes)
-        if strangers.bytes > strangers.max_bytes:
-            for connection in strangers.supernumerary():
-                self.acceptor.refused(f"clients that aren't let in yet cost more than {strangers.max_bytes} bytes")
-                connection.lost()
-                self.close(connection)
+        counted = self.unauthenticated
+        counted.cost(connection, more_bytes)
+        if counted.bytes > counted.max_bytes:
+            for other in counted.excess():
+                self.acceptor.refused(f"clients that aren't let in yet cost more than {counted.max_bytes} bytes")
+                other.lost()
+                self.close(other)
 
     def hold(self, connection: Connection, meter: ClientMeter) -> None:
         self.rate_limit.hold(connection, meter)

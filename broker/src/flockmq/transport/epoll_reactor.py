@@ -87,7 +87,7 @@ class EpollReactor(Reactor):
 
     def share_memory(self, max_unauthenticated_bytes: int, max_connections_per_address: int) -> None:
         """How much clients may take that aren't let in yet, and how many connections a network may have."""
-        self.table.strangers.max_bytes = max_unauthenticated_bytes
+        self.table.unauthenticated.max_bytes = max_unauthenticated_bytes
         self.table.acceptor.max_connections_per_address = max_connections_per_address
 
     def open(self, listener: Listener) -> OpenListener:
@@ -109,7 +109,7 @@ class EpollReactor(Reactor):
         return [(listener.settings.name, listener.connections) for listener in listeners]
 
     def unauthenticated_bytes(self) -> int:
-        return self.table.strangers.bytes
+        return self.table.unauthenticated.bytes
 
     def stop(self) -> None:
         self.stop_accepting()
@@ -275,7 +275,7 @@ class EpollReactor(Reactor):
     def go_on(self, channel: PausablePublisher) -> None:
         if isinstance(channel, Connection):
             if channel.cost and channel.state == CONNECTED:  # it was let in
-                self.table.strangers.forget(channel)
+                self.table.unauthenticated.forget(channel)
             self._feed(channel, b"")
             self.table.watch(channel)
 

@@ -126,9 +126,9 @@ class Reactor:
                 channel.expire()
         self._swept = (self._swept + 1) % SWEEP_TICKS
         slow = self.router.pauses.slow
-        for paced in list(slow):
-            if not paced.judge(now_s):
-                slow.pop(paced, None)
+        for client in list(slow):
+            if not client.judge(now_s):
+                slow.pop(client, None)
 
 
 def _nothing_is_old() -> None:

@@ -1,8 +1,8 @@
 """Clients that aren't let in yet, and the bytes that they cost: what they sent, and what TLS made for them.
 
 What always holds: all together cost no more than `max_bytes`, but for the read that is being counted. Above that, the
-addresses that cost more than their share lose their oldest clients. So there is room for who is quick, and for who
-comes from elsewhere.
+networks that cost more than their share lose their oldest clients. So there is room for who is quick, and for who comes
+from elsewhere.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from flockmq.bounds import UNAUTHENTICATED_COUNTED_BYTES
 from flockmq.transport.connection import Connection
 
 _ROOM: Final = 64
-"""A 64th of the bound is made free at a time, so that not every read looks at all addresses."""
+"""A 64th of the bound is made free at a time, so that not every read looks at all networks."""
 
 
 @mypyc_attr(acyclic=True)
-class _Address:
+class _Network:
     """The clients of one network that aren't let in yet, oldest first, and what they cost."""
 
-    __slots__ = ("bytes", "strangers")
+    __slots__ = ("bytes", "connections")
 
     def __init__(self) -> None:
         self.bytes: int = 0
-        self.strangers: dict[Connection, None] = {}
+        self.connections: dict[Connection, None] = {}
 
 
 class Unauthenticated:
@@ -35,7 +35,7 @@ class Unauthenticated:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.bytes: int = 0
-        self._addresses: dict[str, _Address] = {}
+        self._networks: dict[str, _Network] = {}
 
     def cost(self, connection: Connection, more: int) -> None:
         """The connection costs so much more; less, where that is negative."""
@@ -43,13 +43,13 @@ class Unauthenticated:
         cost = connection.cost = before + more
         if cost < UNAUTHENTICATED_COUNTED_BYTES:
             return
-        address = self._addresses.get(connection.place)
-        if address is None:
-            address = self._addresses[connection.place] = _Address()
+        network = self._networks.get(connection.network)
+        if network is None:
+            network = self._networks[connection.network] = _Network()
         if before < UNAUTHENTICATED_COUNTED_BYTES:
             more = cost
-            address.strangers[connection] = None
-        address.bytes += more
+            network.connections[connection] = None
+        network.bytes += more
         self.bytes += more
 
     def forget(self, connection: Connection) -> None:
@@ -57,22 +57,22 @@ class Unauthenticated:
         cost = connection.cost
         connection.cost = 0
         if cost >= UNAUTHENTICATED_COUNTED_BYTES:
-            address = self._addresses[connection.place]
-            del address.strangers[connection]
-            address.bytes -= cost
+            network = self._networks[connection.network]
+            del network.connections[connection]
+            network.bytes -= cost
             self.bytes -= cost
-            if not address.strangers:
-                del self._addresses[connection.place]
+            if not network.connections:
+                del self._networks[connection.network]
 
-    def supernumerary(self) -> list[Connection]:
+    def excess(self) -> list[Connection]:
         """The connections that must go. They aren't counted any more."""
         going: list[Connection] = []
         most = self.max_bytes if self.bytes <= self.max_bytes else self.max_bytes - self.max_bytes // _ROOM
         while self.bytes > most:
-            share = self.bytes // len(self._addresses)
-            for address in list(self._addresses.values()):
-                while self.bytes > most and address.strangers and address.bytes >= share:
-                    connection = next(iter(address.strangers))
+            share = self.bytes // len(self._networks)
+            for network in list(self._networks.values()):
+                while self.bytes > most and network.connections and network.bytes >= share:
+                    connection = next(iter(network.connections))
                     self.forget(connection)
                     going.append(connection)
         return going

@@ -133,7 +133,7 @@ def test_an_address_has_so_many_connections_and_when_one_ends_another_comes() ->
         served.reactor.turn()
         assert clients[2].recv(1) == b""
         assert served.ask(elsewhere, CONNECT) == CONNACK
-        assert served.reactor.table.acceptor.places == {"127.0.0.1": 2, "127.0.0.2": 1}
+        assert served.reactor.table.acceptor.networks == {"127.0.0.1": 2, "127.0.0.2": 1}
         clients[0].close()
         served.reactor.turn()
         clients.append(socket.create_connection(address, PATIENCE_S))
@@ -142,7 +142,7 @@ def test_an_address_has_so_many_connections_and_when_one_ends_another_comes() ->
         for client in (*clients, elsewhere):
             client.close()
         served.reactor.turn()
-        assert served.reactor.table.acceptor.places == {}
+        assert served.reactor.table.acceptor.networks == {}
 
 
 def test_behind_a_balancer_those_that_it_names_are_counted() -> None:
@@ -162,4 +162,4 @@ def test_behind_a_balancer_those_that_it_names_are_counted() -> None:
         for client in clients:
             client.close()
         served.reactor.turn()
-        assert (served.reactor.table.acceptor.places, served.reactor.unauthenticated_bytes()) == ({}, 0)
+        assert (served.reactor.table.acceptor.networks, served.reactor.unauthenticated_bytes()) == ({}, 0)

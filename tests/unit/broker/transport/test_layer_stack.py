@@ -146,7 +146,7 @@ def test_a_client_connects_over_tls_and_its_end_is_said(pki: Pki) -> None:
         client.tls.hear(end.recv(100_000))
         assert client.tls.tls.read(1) == b""  # close_notify
         assert end.recv(1) == b""
-        assert not served.reactor.table.strangers.bytes
+        assert not served.reactor.table.unauthenticated.bytes
 
 
 def test_a_client_connects_over_websocket_over_tls_behind_a_balancer(pki: Pki) -> None:
@@ -194,7 +194,7 @@ def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
         served.reactor.end_turn()
         assert len(served.reactor.table.greetings) == 3
         sent = len(clients) * (UNAUTHENTICATED_READ_BYTES + 1000)
-        assert 0 <= served.reactor.table.strangers.bytes - TLS_GREETINGS_PER_TURN_MAX * TLS_HANDSHAKE_BYTES < sent
+        assert 0 <= served.reactor.table.unauthenticated.bytes - TLS_GREETINGS_PER_TURN_MAX * TLS_HANDSHAKE_BYTES < sent
         served.reactor.end_turn()
         assert len(served.reactor.table.greetings) == 0
 
@@ -229,7 +229,7 @@ def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pk
         assert overdue == [False, False, True]
         assert all(connection.overdue(start_s + 15.5) for connection, _ in opened)
         assert [connection.state for connection, _ in opened] == [OPENED] * 3
-        assert served.reactor.table.strangers.bytes < TLS_HANDSHAKE_BYTES
+        assert served.reactor.table.unauthenticated.bytes < TLS_HANDSHAKE_BYTES
 
 
 # --- PROXY ----------------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_half_open_connections_cost_little_each_and_end_in_time(pki: Pki, start:
         tracemalloc.stop()
         assert cost < HALF_OPEN * HALF_OPEN_MAX_BYTES
         assert served.router.counters.connections == HALF_OPEN
-        assert served.reactor.table.strangers.bytes < HALF_OPEN * HALF_OPEN_MAX_BYTES
+        assert served.reactor.table.unauthenticated.bytes < HALF_OPEN * HALF_OPEN_MAX_BYTES
         for connection in served.reactor.table.connections:
             if connection is not None:
                 assert connection.overdue(served.router.now_s + 15.5)

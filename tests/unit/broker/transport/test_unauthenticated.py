@@ -30,56 +30,56 @@ NEVER_WHOLE = b"\x10\xff\xff\x02" + bytes(40_000)
 
 
 @contextlib.contextmanager
-def of(served: Served, *places: str) -> Iterator[list[Connection]]:
-    """Connections from these places, which the reactor doesn't serve."""
+def of(served: Served, *networks: str) -> Iterator[list[Connection]]:
+    """Connections from these networks, which the reactor doesn't serve."""
     made = []
-    for place in places:
+    for network in networks:
         made.append(Connection(served.reactor.table, served.router, served.port, served.listener, -1))
-        made[-1].place = place
+        made[-1].network = network
     yield made
 
 
 def test_the_oldest_of_whoever_costs_more_than_its_share_goes_first() -> None:
     with Served() as served, of(served, "a", "b", "a", "a", "c") as (a1, b, a2, a3, c):
-        strangers = Unauthenticated(100_000)
+        unauthenticated = Unauthenticated(100_000)
         for connection, cost in ((a1, 30_000), (b, 20_000), (a2, 25_000), (a3, 25_000)):
-            strangers.cost(connection, cost)
-        assert strangers.supernumerary() == []
-        strangers.cost(c, 10_000)
-        assert strangers.supernumerary() == [a1]
-        assert strangers.bytes == 80_000
-        strangers.cost(c, 40_000)
-        assert strangers.supernumerary() == [a2]
+            unauthenticated.cost(connection, cost)
+        assert unauthenticated.excess() == []
+        unauthenticated.cost(c, 10_000)
+        assert unauthenticated.excess() == [a1]
+        assert unauthenticated.bytes == 80_000
+        unauthenticated.cost(c, 40_000)
+        assert unauthenticated.excess() == [a2]
 
 
 def test_from_one_address_the_oldest_go() -> None:
     with Served() as served, of(served, *["a"] * 20) as all_of_a:
-        strangers = Unauthenticated(10_000)
+        unauthenticated = Unauthenticated(10_000)
         going: list[Connection] = []
         for connection in all_of_a:
-            strangers.cost(connection, 1000)
-            going += strangers.supernumerary()
+            unauthenticated.cost(connection, 1000)
+            going += unauthenticated.excess()
         assert going == all_of_a[:10]
 
 
 def test_whatever_comes_the_sum_is_right_and_within_the_bound() -> None:
     seed = random.Random(1)
     with Served() as served, of(served, *[seed.choice("abcdef") for _ in range(200)]) as connections:
-        strangers = Unauthenticated(50_000)
+        unauthenticated = Unauthenticated(50_000)
         costs: dict[Connection, int] = {}
         for _ in range(5000):
             connection = seed.choice(connections)
             if seed.random() < 0.2:
-                strangers.forget(connection)
+                unauthenticated.forget(connection)
                 costs.pop(connection, None)
             else:
                 more = seed.randrange(1, 2000)
-                strangers.cost(connection, more)
+                unauthenticated.cost(connection, more)
                 costs[connection] = costs.get(connection, 0) + more
-            for gone in strangers.supernumerary():
+            for gone in unauthenticated.excess():
                 del costs[gone]
             counted = [cost for cost in costs.values() if cost >= UNAUTHENTICATED_COUNTED_BYTES]
-            assert strangers.bytes == sum(counted) <= 50_000
+            assert unauthenticated.bytes == sum(counted) <= 50_000
 
 
 # --- at the reactor -------------------------------------------------------------------------------------------------
