@@ -28,8 +28,8 @@ from flockmq.bounds import (
 from flockmq.mqtt.message import Publish, waited
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
+from flockmq.routing.group import Group
 from flockmq.routing.router import Router
-from flockmq.routing.shared_groups import Group
 
 log: Final = logging.getLogger(__name__)
 

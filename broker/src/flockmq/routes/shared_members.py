@@ -19,8 +19,8 @@ from flockmq.rlog.shards import SHARES, SharedMembers
 from flockmq.routes.own_routes import Worst, in_pieces
 from flockmq.routes.remote_routes import slot_of_owner
 from flockmq.routing.filter_index import FilterIndex
+from flockmq.routing.group import Elsewhere
 from flockmq.routing.router import Router
-from flockmq.routing.shared_groups import Elsewhere
 
 Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
 Reason = Callable[["asyncio.Future[StreamId]"], int]

@@ -22,7 +22,7 @@ from flockmq.routes.own_routes import OwnRoutes, Worst
 from flockmq.routes.remote_routes import slot_owner
 from flockmq.routes.shared_members import OwnShares
 from flockmq.routes.stale_routes import StaleRoutes, WantedRoutes
-from flockmq.routing.shared_groups import Group
+from flockmq.routing.group import Group
 
 
 class SlotFilters(WantedRoutes, Protocol):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.routing.shared_groups import Group
+from flockmq.routing.group import Group
 from flockmq.routing.sink import Sink
 from flockmq.routing.subscriber import Subscriber, Subscription
 from flockmq.routing.targets import NodeTarget, SlotSet, SlotTarget

@@ -24,6 +24,7 @@ from flockmq.bounds import SHARED_DEALS_MAX, SHARED_HOPS_MAX
 from flockmq.mqtt.message import Publish, StoredMessage, topic_of, transcode_run
 from flockmq.routing import shared_deals
 from flockmq.routing.back_pressure import PausablePublisher
+from flockmq.routing.group import Group, PickedMember
 from flockmq.routing.local_delivery import LocalDelivery
 from flockmq.routing.message_id import ORIGIN, ORIGIN_BYTES
 from flockmq.routing.shared_groups import (
@@ -32,8 +33,6 @@ from flockmq.routing.shared_groups import (
     ROUND_ROBIN,
     ROUND_ROBIN_PER_GROUP,
     STICKY,
-    Group,
-    PickedMember,
     SharedGroups,
 )
 from flockmq.routing.shared_items import (

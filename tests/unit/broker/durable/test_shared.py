@@ -8,7 +8,7 @@ from flockmq.bounds import SHARED_HOPS_MAX
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.mqtt.message import publication
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.shared_groups import Elsewhere
+from flockmq.routing.group import Elsewhere
 from flockmq.routing.shared_items import SHARED, unwrap, wrap
 from flockmq.routing.slots import addressed
 from flockmq.session.settlement import PUBACK, pair

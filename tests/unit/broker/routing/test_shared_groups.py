@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from flockmq.bounds import SHARED_TURNS_MAX
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.shared_groups import STRATEGIES, Elsewhere, Group, PickedMember, Roster, SharedGroups
+from flockmq.routing.group import Elsewhere, Group, PickedMember, Roster
+from flockmq.routing.shared_groups import STRATEGIES, SharedGroups
 from flockmq.routing.sink import CONGESTED, Sink
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import NodeTarget

@@ -1,0 +1,101 @@
+"""One shared subscription: its members here one by one, and how many there are elsewhere.
+
+What always holds: members that are connected come before sessions whose clients are away.
+"""
+
+from __future__ import annotations
+
+from flockmq.mqtt.topics import split_share
+from flockmq.routing.subscriber import Subscription
+from flockmq.routing.targets import NodeTarget
+
+
+class Roster:
+    """Members in a list, to be picked by number; each leaves in constant time, and the last takes its place."""
+
+    __slots__ = ("_places", "members")
+
+    def __init__(self) -> None:
+        self.members: list[Subscription] = []
+        self._places: dict[Subscription, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __contains__(self, member: Subscription) -> bool:
+        return member in self._places
+
+    def add(self, member: Subscription) -> None:
+        if member not in self._places:
+            self._places[member] = len(self.members)
+            self.members.append(member)
+
+    def discard(self, member: Subscription) -> None:
+        place = self._places.pop(member, -1)
+        if place < 0:
+            return
+        last = self.members.pop()
+        if last is not member:
+            self.members[place] = last
+            self._places[last] = place
+
+
+class Group:
+    """All members of one shared subscription on this node, or in one slot that it owns. `peers` (None: this node),
+    by `names`, have the numbers below `ends`, in turn, as of the count of changes `laid_out`.
+    """
+
+    __slots__ = ("away", "connected", "ends", "filter", "laid_out", "names", "peers", "topic_filter", "turn")
+
+    def __init__(self, share_filter: bytes) -> None:
+        self.filter = share_filter
+        self.topic_filter = split_share(share_filter)[1]
+        self.connected = Roster()
+        self.away = Roster()
+        self.peers: list[NodeTarget | None] = []
+        self.names: list[str] = []
+        self.ends: list[int] = []
+        self.laid_out: int = -1
+        self.turn: int = -1
+
+    def total(self) -> int:
+        return self.ends[len(self.ends) - 1] if self.ends else 0
+
+    def place(self, member: Subscription) -> None:
+        """Among those who are connected, or among the others."""
+        is_connected = member.session.is_connected()
+        (self.away if is_connected else self.connected).discard(member)
+        (self.connected if is_connected else self.away).add(member)
+
+    def discard(self, member: Subscription) -> None:
+        self.connected.discard(member)
+        self.away.discard(member)
+
+    def members_here(self) -> list[Subscription]:
+        """Those who get messages: those who are connected, or, where nobody is, the others."""
+        return (self.connected if self.connected.members else self.away).members
+
+    def is_empty(self) -> bool:
+        return not self.connected.members and not self.away.members
+
+
+class Elsewhere:
+    """Members of one group elsewhere: incarnation, or slot, as the log names it → (connected, away)."""
+
+    __slots__ = ("filter", "group", "nodes")
+
+    def __init__(self, share_filter: bytes) -> None:
+        self.filter = share_filter
+        self.nodes: dict[str, tuple[int, int]] = {}
+        self.group: Group | None = None
+
+
+class PickedMember:
+    """Who was picked: a member here, or the member of another node that has this number there."""
+
+    __slots__ = ("number", "peer", "subscription")
+
+    def __init__(self, peer: NodeTarget | None, subscription: Subscription | None, number: int) -> None:
+        self.peer = peer
+        self.subscription = subscription
+        self.number = number
