@@ -1,7 +1,8 @@
-"""One queue of batches: letters on their way to one core, in order, until it has accepted them (slot_sender.py says why
-that is enough). Pure: the link is passed in. What it holds is bounded by COURIER_LANE_MAX_BYTES and
-COURIER_LANE_MAX_MESSAGES, what of that is under way by COURIER_WINDOW_BYTES, beside COURIER_STUCK_MAX_BYTES for slots
-that are stuck.
+"""The way to one core: messages in order, gathered into numbered batches, kept until the core has accepted them.
+
+`slot_sender` says why that is enough. Pure: the link is passed in. What always holds: no more than
+COURIER_LANE_MAX_BYTES and COURIER_LANE_MAX_MESSAGES wait here. Of these no more than COURIER_WINDOW_BYTES are under
+way, beside COURIER_STUCK_MAX_BYTES for slots that are stuck.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from flockmq.delivery.link_gauge import is_congested
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 
-LETTER_BYTES: Final = 23
-"""What a letter takes in a frame beside its publisher's client id and its packet."""
+MESSAGE_BYTES: Final = 23
+"""What a message takes in a frame beside its publisher's client id and its packet."""
 PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 128 * 1024
 """A run beyond it has no frame it fits into."""
 
@@ -29,14 +30,15 @@ class Carrier(Protocol):
         """What waits on it."""
         ...
 
-    def send(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
+    def send(self, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
         """One batch, or, of number 0, runs of QoS 0 packets."""
         ...
 
 
 class Posted(SlotMessage):
-    """A letter at its sender: in `copies` lanes, and who is told when they are accepted. `since_s`: since
-    when its Message Expiry Interval, as the packet says it, runs; 0.0: it has none. `order`: of all at this sender.
+    """A message at its sender. It is in `copies` lanes, and `on_accepted` is called when all are accepted. `since_s`:
+    from when on the Message Expiry Interval in the packet runs; 0.0: it has none. `order`: its place among all at this
+    sender.
     """
 
     __slots__ = ("copies", "on_accepted", "order", "since_s", "size_bytes")
@@ -62,47 +64,47 @@ class Posted(SlotMessage):
         """Ageing changes no length."""
 
     def as_of(self, now_s: float) -> SlotMessage:
-        """It waited here: the packet says what is left of its expiry [MQTT-3.3.2-6]. One that has expired goes all the
-        same, for the numbers' sake; its home gives it to nobody. The letter itself never changes: it is in other lanes
-        too, and may wait at the home that is on this node.
+        """As it is sent now: the packet says what is left of its expiry [MQTT-3.3.2-6]. One that has expired is sent
+        too, because of its number; the owner gives it to nobody. The message itself never changes: other lanes have it,
+        and the owner may be this node.
         """
         waited_s = int(now_s - self.since_s) if self.since_s else 0
         return self if waited_s <= 0 else self.aged(waited_s)
 
 
 class QueuedBatch:
-    """Letters that go in one frame, under one number."""
+    """Messages that go in one frame, under one number."""
 
-    __slots__ = ("epoch", "letters", "number", "size_bytes")
+    __slots__ = ("epoch", "messages", "number", "size_bytes")
 
-    def __init__(self, number: int, epoch: int, letters: list[Posted], size_bytes: int) -> None:
+    def __init__(self, number: int, epoch: int, messages: list[Posted], size_bytes: int) -> None:
         self.number = number
         self.epoch = epoch
-        self.letters = letters
+        self.messages = messages
         self.size_bytes = size_bytes
 
     def release(self, stuck: dict[int, int]) -> list[Posted]:
-        """Those letters that wait for none of the slots that are stuck at this batch, or before it."""
+        """Those messages that wait for none of the slots that are stuck at this batch, or before it."""
         released: list[Posted] = []
         kept: list[Posted] = []
-        for letter in self.letters:
+        for message in self.messages:
             is_stuck = False
-            for slot in letter.slots:
+            for slot in message.slots:
                 if stuck.get(slot, self.number + 1) <= self.number:
                     is_stuck = True
                     break
-            (kept if is_stuck else released).append(letter)
-        self.letters = kept
-        self.size_bytes -= sum([letter.size_bytes for letter in released])
+            (kept if is_stuck else released).append(message)
+        self.messages = kept
+        self.size_bytes -= sum([message.size_bytes for message in released])
         return released
 
     def give(self, carrier: Carrier, now_s: float) -> None:
-        letters = [letter.as_of(now_s) for letter in self.letters]
-        carrier.send(self.number, self.epoch, letters, self.size_bytes)
+        messages = [message.as_of(now_s) for message in self.messages]
+        carrier.send(self.number, self.epoch, messages, self.size_bytes)
 
 
-def size_of(letter: SlotMessage) -> int:
-    return LETTER_BYTES + len(letter.publisher) + len(letter.packet)
+def size_of(message: SlotMessage) -> int:
+    return MESSAGE_BYTES + len(message.publisher) + len(message.packet)
 
 
 class BatchQueue(Sink):
@@ -123,11 +125,11 @@ class BatchQueue(Sink):
         self.view = 0
         """The highest that the core said."""
         self.stuck: dict[int, int] = {}
-        """Slots of which the core can't make durable what it has, and the first batch that has something for it."""
+        """Slots for which the core can't commit what it has, and the first batch that has something for each."""
         self.stuck_bytes = 0
         """What waits for them, and was sent."""
         self._stuck_up_to = 0
-        """The last batch of which all that is left waits for them."""
+        """Up to this batch only messages for stuck slots are left."""
         self.carrier: Carrier | None = None
         self.size_bytes = 0
         self.messages = 0
@@ -147,10 +149,10 @@ class BatchQueue(Sink):
             and self.messages < bounds.COURIER_LANE_MAX_MESSAGES
         )
 
-    def post(self, letter: Posted) -> None:
-        letter.copies += 1
-        self._waiting.append(letter)
-        self.size_bytes += letter.size_bytes
+    def post(self, message: Posted) -> None:
+        message.copies += 1
+        self._waiting.append(message)
+        self.size_bytes += message.size_bytes
         self.messages += 1
         self._soil()
 
@@ -165,7 +167,7 @@ class BatchQueue(Sink):
             self.turn.append(self)
 
     def flush(self) -> None:
-        """Hand this turn's messages to the link, within the window; without one letters wait and runs are dropped."""
+        """Hand this turn's messages to the link, within the window; without one messages wait and runs are dropped."""
         self.dirty = False
         self.send()
         if self._runs:
@@ -182,16 +184,16 @@ class BatchQueue(Sink):
             batch.give(carrier, self._now_s())
 
     def _cut(self) -> QueuedBatch:
-        """The next letters, as many as one frame should have."""
+        """The next messages, as many as one frame should have."""
         waiting = self._waiting
-        letters = [waiting.popleft()]
-        size = letters[0].size_bytes
+        messages = [waiting.popleft()]
+        size = messages[0].size_bytes
         while waiting and size + waiting[0].size_bytes <= bounds.LINK_FORWARD_FRAME_BYTES:
-            letter = waiting.popleft()
-            letters.append(letter)
-            size += letter.size_bytes
+            message = waiting.popleft()
+            messages.append(message)
+            size += message.size_bytes
         self.last_number += 1
-        return QueuedBatch(self.last_number, self.epoch, letters, size)
+        return QueuedBatch(self.last_number, self.epoch, messages, size)
 
     def _send_runs(self) -> None:
         runs, self._runs = self._runs, []
@@ -227,7 +229,7 @@ class BatchQueue(Sink):
         self.gauge()
 
     def accepted(self, number: int, view: int, stuck: dict[int, int]) -> list[Posted]:
-        """The core has the batches up to `number`, as far as it knew their epochs: the letters that are through. Not
+        """The core has the batches up to `number`, as far as it knew their epochs: the messages that are through. Not
         those for a slot that is stuck, from the batch on that is named.
         """
         self.view = max(self.view, view)
@@ -241,8 +243,8 @@ class BatchQueue(Sink):
             batch = under_way.popleft()
             self._under_way_bytes -= batch.size_bytes
             self.size_bytes -= batch.size_bytes
-            self.messages -= len(batch.letters)
-            released += batch.letters
+            self.messages -= len(batch.messages)
+            released += batch.messages
         return released
 
     def _accepted_apart(self, number: int, view: int, stuck: dict[int, int]) -> list[Posted]:
@@ -261,21 +263,21 @@ class BatchQueue(Sink):
                 self.size_bytes -= size_bytes - batch.size_bytes
                 self.messages -= len(through)
                 self.stuck_bytes += batch.size_bytes
-            if batch.letters:
+            if batch.messages:
                 kept.append(batch)
         self._under_way = kept
         return released
 
     def renew(self, epoch: int) -> list[Posted]:
-        """The letters that were not accepted, which are put again; what comes from now on was put under `epoch`."""
-        letters = [letter for batch in self._under_way for letter in batch.letters]
-        letters.extend(self._waiting)
+        """The messages that were not accepted, which are put again; what comes from now on was put under `epoch`."""
+        messages = [message for batch in self._under_way for message in batch.messages]
+        messages.extend(self._waiting)
         self._under_way.clear()
         self._waiting.clear()
         self._under_way_bytes = self.size_bytes = self.messages = self.stuck_bytes = 0
         self.stuck = {}
         self.epoch = epoch
-        return letters
+        return messages
 
     def gauge(self) -> None:
         """Does it flow?"""

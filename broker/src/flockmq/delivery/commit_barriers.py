@@ -1,4 +1,4 @@
-"""What follows when changes are durable: many barriers with one answer, and what is said only if it is True."""
+"""What follows when changes are committed: many barriers with one answer, and what is done only if it is True."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ class BySlot:
 
 
 def if_durable(then: Callable[[], None], durable: bool) -> None:
-    """Who never hears is kicked, or asks the slot's new home."""
+    """Who never hears is kicked, or asks the slot's new owner."""
     if durable:
         then()

@@ -1,9 +1,9 @@
 """What a slot has taken, so that a repeat is known: of each source the number of its last message. Pure.
 
-Messages of one source come in the order of their numbers, so one number is enough: nobody hears that one is accepted
-before it is durable here, so all that isn't is sent again. What always holds: a node's mark
-stays until the node is gone for good, for it repeats whatever it wasn't told to be accepted; of sessions, which repeat
-what their clients send again, those stay that were heard last.
+Messages of one source come in the order of their numbers, so one number is enough. A message is accepted when it is
+committed here; whatever isn't is sent again. What always holds: a node's mark stays until the node is gone for good,
+for it repeats what wasn't accepted. Sessions repeat what their clients send again; the marks of those stay that were
+heard last.
 """
 
 from __future__ import annotations

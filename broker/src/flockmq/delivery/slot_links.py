@@ -38,7 +38,7 @@ class ReceiverPort(Protocol):
         back: Callable[[int, int, dict[int, int]], None],
         number: int,
         epoch: int,
-        letters: Sequence[SlotMessage],
+        messages: Sequence[SlotMessage],
         size_bytes: int,
     ) -> None: ...
     def advance(self) -> None: ...
@@ -58,10 +58,10 @@ class _OnLink:
     def data_bytes(self) -> int:
         return self.link.data_bytes
 
-    def send(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
+    def send(self, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
         is_addressed = number and self._addresses()
         frame = frames.addressed_frame if is_addressed else frames.courier_frame
-        self.link.send_data(frame(number, epoch, letters, size_bytes), size_bytes)
+        self.link.send_data(frame(number, epoch, messages, size_bytes), size_bytes)
 
 
 class _Here:
@@ -145,8 +145,8 @@ class SlotLinks:
     def _addressed_came(self, link: Link, body: bytes) -> None:
         self._came(link, *frames.parse_addressed(body), len(body))
 
-    def _came(self, link: Link, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
-        """A batch, or runs, from another node's courier."""
+    def _came(self, link: Link, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
+        """A batch, or runs, from another node."""
         if self.latest.is_late(link, size_bytes):
             return
         receiver, sender = self.receiver, link.peer.incarnation
@@ -156,11 +156,11 @@ class SlotLinks:
         if receiver.held_bytes(sender) > bounds.INTAKE_SENDER_MAX_BYTES:
             link.close(f"it sent {receiver.held_bytes(sender)} bytes of messages that can't be taken yet")
             return
-        receiver.came(sender, partial(_answer, link), number, epoch, letters, size_bytes)
+        receiver.came(sender, partial(_answer, link), number, epoch, messages, size_bytes)
         self._watch()
 
     def _taken(self, link: Link, taken: Taken) -> None:
-        """Another node's intake accepts."""
+        """Another node's `SlotReceiver` accepts."""
         self._accepted(link.peer.incarnation, taken.number, taken.view, dict(taken.stuck))
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -177,9 +177,9 @@ class SlotLinks:
         link = self._cluster.mesh.link_of(core)
         return None if link is None else _OnLink(link, self._addresses)
 
-    def _take_here(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
+    def _take_here(self, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
         if self.receiver is not None:
-            self.receiver.came(self._me, partial(self._accepted, self._me), number, epoch, letters, size_bytes)
+            self.receiver.came(self._me, partial(self._accepted, self._me), number, epoch, messages, size_bytes)
             self._watch()
 
     def _drained(self, lane: Sink) -> None:

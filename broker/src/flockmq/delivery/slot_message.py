@@ -1,4 +1,4 @@
-"""A message on its way to the homes of sessions that last, with what they must know of it."""
+"""A message on its way to the owners of slots, with what they must know of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.routing.slots import aged_packet, grows_old
 
 UNADDRESSED: Final[list[int]] = []
-"""Of a letter that came from a node of the first release: for whatever slots its receiver finds."""
+"""Of a message from a node of the first release: for whatever slots its receiver finds."""
 
 
 @mypyc_attr(acyclic=True)

@@ -1,32 +1,32 @@
-"""Messages on their way to the homes of sessions that last: a lane for each core that owns slots, one for slots without
-an owner (parked, core ""). Pure: links, owners and the place in the log are passed in.
+"""Messages on their way to the owners of sessions that last: a lane for each core that owns slots, and one for slots
+without an owner (parked, core ""). Pure: links and the table of slots are passed in.
 
-A letter is put once, into the lanes of the cores that own its slots, and its publisher is told when each core has it
-durable at all of its slots. What always holds:
-- What is not accepted stays; nobody is told without.
-- A home sees the letters of a source for a slot in the order of their numbers, but for repeats, which it knows by its
-  mark: the last number that it took from that source for that slot.
+A message is put once, into the lanes of the cores that own its slots. Its publisher is told when each core has
+committed it for all of its slots. What always holds:
+- What isn't accepted stays here, and no publisher is told before.
+- An owner gets the messages of a source for a slot in the order of their numbers. It may get some again: it knows them
+  by its mark, the last number that it took from that source for that slot.
 
-Why. Let `epoch` be the place in the log of slots that a lane's letters were put under; every batch says it.
-1. A lane is a queue. Its batches are numbered, only ever upwards, and go in that order; after a lost link all that were
-   not accepted go again from the first on. The core takes none twice. So within a lane nothing is passed.
-2. A lane's epoch changes only in `_renew`: when the owners changed, all letters that are not accepted in any lane that
-   lost or gained slots are taken out and put again, in the order in which they first were, to those among these lanes
-   that own their slots now, under the new epoch, before anything newer is put. So whatever is in a lane under an epoch
-   comes behind all that is older, unaccepted, and meant for the same slots.
-3. The core gained slot N at g. It takes letters for N only from batches whose epoch is ≥ g: put by a sender that knew,
-   hence behind those that were put again when it learnt of it (2). Batches under older epochs count for other slots.
-   It holds batches whose epoch is ahead of what it knows itself. So it passes no letter for N that is still under way.
-4. What the former owner accepted is durable, and so are its marks, which the new owner reads before it takes anything.
-   What the former owner has not made durable, it never will: the slot is fenced.
-5. The core accepts with its `view`, the epoch at which its slots last changed. A batch under an older epoch may have
-   missed a slot: its acceptance means nothing, and once this node's own epoch has reached that view the lane is renewed
-   (2). So a letter that was accepted was taken for every slot that the core had.
-6. A slot may be *stuck*: its home can't make durable what it has for it, or hasn't the slot's sessions yet. The core
-   then accepts batches but for the letters for such slots, from the first on that isn't durable there: those stay in
-   their batches, in their order, as if these alone weren't accepted. It takes a slot's letters in their order, so no
-   number of a source is durable at a slot before a lower one. Where much is stuck, publishers to these slots pause, and
-   what they sent before (COURIER_STUCK_MAX_BYTES) takes no room of what is under way for others.
+Why this holds. `epoch`: the place in the log of slots under which the messages of a batch were put; each batch says it.
+1. A lane is a queue. Its batches have rising numbers, and go in that order. After a lost link all that weren't accepted
+   go again, from the first on. The core takes none twice. So within a lane no message passes another.
+2. A lane's epoch changes only in `_renew`. When owners changed, it takes all that isn't accepted out of the lanes that
+   lost or gained slots, and puts it again, in its first order, into those of these lanes that own its slots now, under
+   the new epoch, before anything newer. So what is in a lane under an epoch is behind all that is older, isn't
+   accepted, and is for the same slots.
+3. A core that gained a slot at place g takes messages for it only from batches with an epoch ≥ g. Their sender knew of
+   the move, so they are behind what it put again (2). Older batches count for the core's other slots. Batches with an
+   epoch that the core hasn't reached wait. So no message passes another one that is still under way.
+4. What the former owner accepted is committed, and so are its marks; the new owner reads them before it takes anything.
+   What the former owner didn't commit it never will: the slot is fenced.
+5. A core accepts with its `view`, the epoch at which its slots last changed. A batch under an older epoch may have
+   missed a slot, so its acceptance doesn't count. When this node has reached that view it renews the lane (2). So a
+   message that is accepted was taken for every slot that the core had.
+6. A slot may be *stuck*: its owner can't commit what it has for it, or hasn't loaded its sessions. The core then
+   accepts batches but for such slots, and names the first batch that has something for each. Messages for them stay in
+   their batches, in order. A core takes the messages of a slot in order, so it never commits a later number of a source
+   before a lower one. Where much is stuck publishers to these slots pause. What they sent before (up to
+   COURIER_STUCK_MAX_BYTES) takes no room from what is under way for others.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from collections.abc import Callable, Collection
 from typing import Final, cast
 
 from flockmq import bounds
-from flockmq.delivery.batch_queue import LETTER_BYTES, BatchQueue, Carrier, Posted
+from flockmq.delivery.batch_queue import MESSAGE_BYTES, BatchQueue, Carrier, Posted
 from flockmq.delivery.slot_leases import SlotLeases
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.membership.slot_table import SlotMove, SlotTable
@@ -49,8 +49,8 @@ PARKED: Final = ""
 
 
 class SlotSender(SlotDispatcher):
-    """The courier of one node. `find_carrier` gives the link to a core, if there is one; `on_drained` is told which
-    lane flows again, `on_congested` that one doesn't.
+    """One per node. `find_carrier` gives the link to a core, if there is one. `on_drained` is told which lane or slot
+    flows again, `on_congested` that one doesn't.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class SlotSender(SlotDispatcher):
         return self._have_room(slots, message)
 
     def _have_room(self, slots: SlotSet, message: Publish) -> bool:
-        size = LETTER_BYTES + len(message.publisher) + len(message.packet)
+        size = MESSAGE_BYTES + len(message.publisher) + len(message.packet)
         return all(lane.takes(size) for lane in self._lanes_of(slots))
 
     def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
@@ -111,7 +111,7 @@ class SlotSender(SlotDispatcher):
             source, number = self.source, self._next_number()
         since_s = self._now_s() if message.expiry_s != NO_EXPIRY and message.version == 5 else 0.0
         order = self._next_order()
-        letter = Posted(
+        posted = Posted(
             source,
             number,
             message.publisher,
@@ -123,7 +123,7 @@ class SlotSender(SlotDispatcher):
             since_s,
         )
         for lane in self._lanes_of(slots):
-            lane.post(letter)
+            lane.post(posted)
         return 1
 
     def _next_number(self) -> int:
@@ -155,7 +155,7 @@ class SlotSender(SlotDispatcher):
     def takes_shared(self, slot: int, chunk_bytes: int) -> bool:
         if self.is_short and not self.leases.members_take(slot):
             return False
-        return self._lane_to(slot).takes(LETTER_BYTES + chunk_bytes)
+        return self._lane_to(slot).takes(MESSAGE_BYTES + chunk_bytes)
 
     def put_shared(
         self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None], origin: bytes = b""
@@ -217,10 +217,10 @@ class SlotSender(SlotDispatcher):
         copies: list[Posted] = []
         for core in cores:
             copies += self._lane(core).renew(self._table.epoch)
-        for letter in sorted(dict.fromkeys(copies), key=_order):
-            for core in self._owners_of(letter.slots):
+        for message in sorted(dict.fromkeys(copies), key=_order):
+            for core in self._owners_of(message.slots):
                 if core in cores:
-                    self._lanes[core].post(letter)
+                    self._lanes[core].post(message)
         for core in cores:
             self._lanes[core].send()
             self._lanes[core].gauge()
@@ -259,8 +259,8 @@ class SlotSender(SlotDispatcher):
             lane.disconnected()
 
     def accepted(self, core: str, number: int, view: int, stuck: dict[int, int]) -> None:
-        """The core has all batches of this node up to `number`, durable at all slots that it had since `view`, but for
-        letters for slots that are `stuck`, from the batch on that is named.
+        """The core has committed all batches of this node up to `number`, for all slots that it had since `view`, but
+        for messages for slots that are `stuck`, from the batch on that is named.
         """
         lane = self._lanes.get(core)
         if lane is None:
@@ -271,15 +271,15 @@ class SlotSender(SlotDispatcher):
         lane.gauge()
         self._release(released)
 
-    def _release(self, letters: list[Posted]) -> None:
+    def _release(self, messages: list[Posted]) -> None:
         """One copy less of each; where it was the last, whoever waits is told, which may put more."""
         through: list[Posted] = []
-        for letter in letters:
-            letter.copies -= 1
-            if letter.copies == 0:
-                through.append(letter)
-        for letter in through:
-            letter.on_accepted()
+        for message in messages:
+            message.copies -= 1
+            if message.copies == 0:
+                through.append(message)
+        for message in through:
+            message.on_accepted()
 
     # --- how it flows -----------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ class SlotSender(SlotDispatcher):
 
     @property
     def waiting_messages(self) -> int:
-        """QoS ≥ 1 messages that some home has not accepted, a copy for each."""
+        """QoS ≥ 1 messages that some owner has not accepted, a copy for each owner."""
         return sum(lane.messages for lane in self._lanes.values())
 
     @property
@@ -322,7 +322,7 @@ class SlotSender(SlotDispatcher):
 
     @property
     def stuck_bytes(self) -> int:
-        """Those among them that some home has and can't make durable."""
+        """Those among them that some owner has and can't commit."""
         return sum(lane.stuck_bytes for lane in self._lanes.values())
 
     @property
@@ -336,5 +336,5 @@ class SlotSender(SlotDispatcher):
         return self._dropped_bytes + sum(lane.dropped_bytes for lane in self._lanes.values())
 
 
-def _order(letter: Posted) -> int:
-    return letter.order
+def _order(message: Posted) -> int:
+    return message.order
