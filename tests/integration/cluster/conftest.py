@@ -168,8 +168,10 @@ class Node:
                 target.task.cancel()
         for task in mesh._tasks:
             task.cancel()
-        if mesh._listening is not None:
-            mesh._listening.close()
+        if mesh.listener._task is not None:
+            mesh.listener._task.cancel()
+        if mesh.listener._socket is not None:
+            mesh.listener._socket.close()
         self.cut_links()
         if self.cluster.fencing.leading is not None:
             await self.cluster.fencing.leading.close()

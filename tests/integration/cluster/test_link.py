@@ -78,7 +78,7 @@ class End:
 async def ends(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[End, End, Link]]:
     certificates = LinkCertificates(Authority(tmp_path).files("node")) if request.param == "tls" else None
     listener = End("listener", certificates=certificates)
-    port = await listener.mesh.listen("127.0.0.1", 0)
+    port = await listener.mesh.listener.listen("127.0.0.1", 0)
     dialer = End("dialer", ("127.0.0.1", port), certificates=certificates)
     dialer.mesh.start()
     await until(lambda: bool(listener.mesh.links() and dialer.mesh.links()))
@@ -214,24 +214,24 @@ async def test_what_is_no_frame_ends_the_link_with_a_reason(ends: tuple[End, End
 @pytest.mark.parametrize("greeting", [b"GET / HTTP/1.1\r\n\r\n", frames.frame(frames.GREETING, bytes(513)), bytes(8)])
 async def test_strangers_are_closed_by_their_first_wrong_byte(ends: tuple[End, End, Link], greeting: bytes) -> None:
     _, listener, _ = ends
-    reader, writer = await asyncio.open_connection("127.0.0.1", listener.mesh.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.mesh.listener.port)
     writer.write(greeting)
     await asyncio.wait_for(reader.read(), 10)
     writer.close()
-    await until(lambda: not listener.mesh.unproven)
+    await until(lambda: not listener.mesh.listener.unproven)
 
 
 async def test_strangers_who_say_nothing_make_room_for_the_next(ends: tuple[End, End, Link]) -> None:
     _, listener, link = ends
-    address = ("127.0.0.1", listener.mesh.port)
+    address = ("127.0.0.1", listener.mesh.listener.port)
     silent = [await asyncio.open_connection(*address) for _ in range(bounds.LINK_HANDSHAKES_MAX)]
-    await until(lambda: listener.mesh.unproven == bounds.LINK_HANDSHAKES_MAX)
+    await until(lambda: len(listener.mesh.listener.unproven) == bounds.LINK_HANDSHAKES_MAX)
     honest = End("honest", address, certificates=listener.mesh._certificates)
     honest.mesh.start()
     await until(lambda: bool(honest.mesh.links()))
     (end,) = await asyncio.gather(silent[0][0].read(), return_exceptions=True)
     assert end == b"" or isinstance(end, ConnectionError)
-    await until(lambda: listener.mesh.unproven == 0)
+    await until(lambda: not listener.mesh.listener.unproven)
     assert link.up
     for _, writer in silent:
         writer.close()
@@ -243,7 +243,7 @@ async def test_a_handshake_that_began_as_another_incarnation_brings_no_link(
 ) -> None:
     _, listener, _ = ends
     former, listener.incarnation = listener.incarnation, "listener@fedcba9876543210"
-    late = End("late", ("127.0.0.1", listener.mesh.port), certificates=listener.mesh._certificates)
+    late = End("late", ("127.0.0.1", listener.mesh.listener.port), certificates=listener.mesh._certificates)
     late.mesh.start()
     await until(lambda: f"this node goes on as {listener.incarnation}" in caplog.text)
     listener.mesh.rename(Identity(listener.incarnation, "core"))
@@ -258,16 +258,15 @@ async def test_the_key_is_replaced_step_by_step_and_who_holds_the_old_one_is_ref
     file.write_text(old)
     listening = LinkKeys(old, file)
     listener = End("listener", keys=listening)
-    address = ("127.0.0.1", await listener.mesh.listen("127.0.0.1", 0))
+    address = ("127.0.0.1", await listener.mesh.listener.listen("127.0.0.1", 0))
 
     async def gets_in(name: str, key: str) -> bool:
         dialler = End(name, address, keys=LinkKeys(key))
-        turned_away = listener.mesh._refused, listener.mesh._refusal_logged_at
+        accepting = listener.mesh.listener
+        turned_away = accepting.refused, accepting._refusal_logged_at
         dialler.mesh.start()
         await until(
-            lambda: (
-                bool(dialler.mesh.links()) or (listener.mesh._refused, listener.mesh._refusal_logged_at) != turned_away
-            )
+            lambda: bool(dialler.mesh.links()) or (accepting.refused, accepting._refusal_logged_at) != turned_away
         )
         is_in = bool(dialler.mesh.links())
         await dialler.mesh.stop()

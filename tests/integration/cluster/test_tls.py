@@ -20,7 +20,7 @@ from .test_link import End
 
 async def listening(certificates: LinkCertificates | None) -> tuple[End, tuple[str, int]]:
     end = End("listener", certificates=certificates)
-    return end, ("127.0.0.1", await end.mesh.listen("127.0.0.1", 0))
+    return end, ("127.0.0.1", await end.mesh.listener.listen("127.0.0.1", 0))
 
 
 def shown_by_peer(link: Link) -> object:
@@ -63,7 +63,7 @@ async def test_strangers_are_refused_before_a_word_of_the_handshake(
     assert not dialer.mesh.links()
     assert "@0123456789abcdef" not in caplog.text
     await dialer.mesh.stop()
-    await until(lambda: not listener.mesh.unproven)
+    await until(lambda: not listener.mesh.listener.unproven)
     await listener.mesh.stop()
 
 
@@ -169,7 +169,7 @@ async def test_an_authority_is_replaced_without_losing_a_link(tmp_path: Path) ->
     await until(lambda: bool(dialer.mesh.links()))
     late = End("late", address, certificates=LinkCertificates(replace(old.files("late"), cacertfile=new.cacertfile)))
     late.mesh.start()
-    await until(lambda: listener.mesh._refused > 0 or listener.mesh._refusal_logged_at > 0)
+    await until(lambda: listener.mesh.listener.refused > 0 or listener.mesh.listener._refusal_logged_at > 0)
     assert not late.mesh.links()
     for end in (late, second, dialer, listener):
         await end.mesh.stop()

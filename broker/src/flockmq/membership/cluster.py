@@ -40,11 +40,12 @@ from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.leader import Leader
 from flockmq.membership.leader_duties import LeaderDuties
 from flockmq.membership.link import Link, LinkHandlers
+from flockmq.membership.link_listener import Bind
 from flockmq.membership.link_requests import LinkLost
 from flockmq.membership.log_client import LogClient
 from flockmq.membership.log_server import LogServer
 from flockmq.membership.members import Members
-from flockmq.membership.mesh import Bind, Mesh, Through
+from flockmq.membership.mesh import Mesh, Through
 from flockmq.membership.reachability import CORE_ROLES, Reachability, new_incarnation
 from flockmq.membership.readiness import Readiness
 from flockmq.membership.replicant_balance import ReplicantBalance
@@ -163,7 +164,7 @@ class Cluster:
     async def start(self) -> None:
         """Raises OSError when the link's port can't be bound."""
         if self.settings.listen is not None:
-            self.link_port = await self.mesh.listen(*self.settings.listen)
+            self.link_port = await self.mesh.listener.listen(*self.settings.listen)
         self.mesh.start()
         self._keep(tasks.vital(self.beats.run(), "cluster-beats"))
 

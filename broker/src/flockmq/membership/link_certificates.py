@@ -15,12 +15,15 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
+from flockmq import bounds
 from flockmq.pem_files import PemFiles, load_chain, load_trust
 
 SECTION: Final = "cluster"
 ROLE_URI: Final = "urn:flockmq:role:"
+SHUTDOWN_MAX_S: Final = 1.0
+"""How long a link that is closed in order waits for the other side's close_notify."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +75,20 @@ class LinkCertificates:
         load_chain(context, f"{SECTION}.certfile", self._files.certfile, self._files.keyfile)
         load_trust(context, f"{SECTION}.cacertfile", self._files.cacertfile)
         return context
+
+
+class _TlsOptions(TypedDict, total=False):
+    ssl: ssl.SSLContext
+    ssl_handshake_timeout: float
+    ssl_shutdown_timeout: float
+
+
+def tls_options(context: ssl.SSLContext | None) -> _TlsOptions:
+    """What the event loop is told of TLS for a connection; nothing where links have none."""
+    if context is None:
+        return {}
+    return {
+        "ssl": context,
+        "ssl_handshake_timeout": bounds.LINK_HANDSHAKE_MAX_S,
+        "ssl_shutdown_timeout": SHUTDOWN_MAX_S,
+    }

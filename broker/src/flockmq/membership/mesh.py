@@ -1,8 +1,8 @@
 """Keeps this node linked: listens, and dials the addresses it is told, again and again.
 
 Seeds are names of cores; each may resolve to many addresses and is resolved every SEED_RESOLVE_S. Other targets come
-and go with `want` and `release`. An address whose node is linked already, by whoever dialled, is left alone. Strangers
-on the listening port cost themselves only: at most LINK_HANDSHAKES_MAX unproven connections are kept, the oldest goes.
+and go with `want` and `release`. An address whose node is linked already, by whoever dialled, is left alone. Who dials
+this node comes in by its `link_listener`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, Literal, NamedTuple, TypedDict
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
 
 from flockmq import bounds, tasks
 from flockmq.entropy import SYSTEM, Entropy
@@ -20,15 +20,13 @@ from flockmq.logs import Retrying
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.membership.handshake import HandshakeDialer, HandshakeListener, Identity
 from flockmq.membership.link import PEER_CLOSED, Link, LinkOwner, because
-from flockmq.membership.link_certificates import LinkCertificates
+from flockmq.membership.link_certificates import LinkCertificates, tls_options
 from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.link_listener import Bind, LinkListener
 from flockmq.membership.reachability import CORE_ROLES
-from flockmq.membership.tunnel import Tunnel
 from flockmq.membership.tunnels import Tunnels
 
 log: Final = logging.getLogger(__name__)
-SHUTDOWN_MAX_S: Final = 1.0
-"""How long a link that is closed in order waits for the other side's close_notify."""
 
 Address = tuple[str, int]
 
@@ -40,16 +38,6 @@ class Through(NamedTuple):
 
 
 Way = Address | Through
-Bind = Callable[[str, int], Awaitable[socket.socket]]
-"""A listening socket at an address. Raises OSError."""
-
-
-class _Secured(TypedDict, total=False):
-    """What `create_connection` is told of TLS."""
-
-    ssl: ssl.SSLContext
-    ssl_handshake_timeout: float
-    ssl_shutdown_timeout: float
 
 
 class _NoLink(NamedTuple):
@@ -85,8 +73,6 @@ class Mesh:
         bind: Bind | None = None,
         entropy: Entropy = SYSTEM,
     ) -> None:
-        self.port = 0
-        """Where it listens; 0: nowhere."""
         self.is_leaving = False
         """Goodbye is said on every link: each of them drains, and ends by itself."""
         self._owner = owner
@@ -95,16 +81,14 @@ class Mesh:
         self._version = version
         self._seeds = seeds
         self._certificates = certificates
-        self._bind = bind or bound
         self._entropy = entropy
         self._links: dict[str, list[Link]] = {}
         self._targets: dict[Way, _Target] = {}
-        self._unproven: dict[Link, asyncio.Task[None]] = {}
-        self._listening: socket.socket | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._refused = 0
-        self._refusal_logged_at = -1.0
-        self.tunnels = Tunnels(lambda: self._me, self.links, self._welcome_tunnel, entropy.random)
+        self.listener = LinkListener(
+            owner, lambda: HandshakeListener(keys.all, self._me, version, entropy), certificates, bind
+        )
+        self.tunnels = Tunnels(lambda: self._me, self.links, self.listener.welcome, entropy.random)
         self.tunnels.listen(owner.handlers)
 
     # --- links ------------------------------------------------------------------------------------------------------
@@ -155,19 +139,7 @@ class Mesh:
         """Incarnation → the highest cluster version that it speaks, of everybody there is a link to."""
         return {incarnation: links[0].speaks for incarnation, links in self._links.items()}
 
-    @property
-    def unproven(self) -> int:
-        """Accepted connections whose handshake isn't over."""
-        return len(self._unproven)
-
     # --- coming and going -------------------------------------------------------------------------------------------
-
-    async def listen(self, host: str, port: int) -> int:
-        """Accept links; returns the port. Raises OSError when it can't be bound."""
-        self._listening = await self._bind(host, port)
-        self.port = int(self._listening.getsockname()[1])
-        self._tasks.append(tasks.vital(self._accept(self._listening), "cluster-accept"))
-        return self.port
 
     def start(self) -> None:
         if self._seeds:
@@ -182,10 +154,7 @@ class Mesh:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._listening is not None:
-            self._listening.close()
-        for link in list(self._unproven):
-            self._turn_away(link, "this node leaves")
+        await self.listener.stop()
         self.is_leaving = True
         await _leave([link for link in self.links() if link.through])  # while what carries them is read
         await _leave(self.links())
@@ -258,6 +227,7 @@ class Mesh:
 
     async def _dial(self, way: Way, target: _Target) -> Link | _NoLink:
         loop = asyncio.get_running_loop()
+        options = tls_options(None if self._certificates is None else self._certificates.dialling)
         done: asyncio.Future[Link] = loop.create_future()
         dialer = HandshakeDialer(self._keys.own, self._me, self._version, self._entropy)
 
@@ -272,9 +242,7 @@ class Mesh:
                     link = Link(self._owner, dialer, finish)
                     self.tunnels.dial(link, way.incarnation)
                 else:
-                    _, link = await loop.create_connection(
-                        lambda: Link(self._owner, dialer, finish), *way, **self._secured("dialling")
-                    )
+                    _, link = await loop.create_connection(lambda: Link(self._owner, dialer, finish), *way, **options)
                 await done
         except TimeoutError:
             return _NoLink(f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s", is_away=True)
@@ -289,16 +257,6 @@ class Mesh:
             return _NoLink(link.reason, is_away=link.reason == PEER_CLOSED or isinstance(way, Through))
         target.incarnation = link.peer.incarnation
         return link
-
-    def _secured(self, side: Literal["listening", "dialling"]) -> _Secured:
-        if self._certificates is None:
-            return {}
-        secured: _Secured = {
-            "ssl": self._certificates.listening if side == "listening" else self._certificates.dialling,
-            "ssl_handshake_timeout": bounds.LINK_HANDSHAKE_MAX_S,
-            "ssl_shutdown_timeout": SHUTDOWN_MAX_S,
-        }
-        return secured
 
     async def _refresh(self) -> None:
         while True:
@@ -331,61 +289,6 @@ class Mesh:
                     self._drop_unwanted(address, target)
             await asyncio.sleep(bounds.SEED_RESOLVE_S * self._entropy.random.uniform(0.8, 1.2))
 
-    # --- accepting --------------------------------------------------------------------------------------------------
-
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, address = await loop.sock_accept(listening)
-            except OSError as error:
-                log.warning("a cluster link couldn't be accepted: %s", error)
-                await asyncio.sleep(bounds.LINK_REDIAL_MIN_S)
-                continue
-            if len(self._unproven) >= bounds.LINK_HANDSHAKES_MAX:
-                oldest = next(iter(self._unproven))
-                self._turn_away(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
-            link = self._accepted()
-            link.address = f"{address[0]}:{address[1]}"
-            self._unproven[link] = asyncio.create_task(self._welcome(link, connection))
-
-    async def _welcome(self, link: Link, connection: socket.socket) -> None:
-        """TLS, if links have it, before anything else; what a stranger may cost is a place and its time."""
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: link, connection, **self._secured("listening")
-            )
-        except (OSError, asyncio.CancelledError) as error:
-            if not link.closed.done():
-                link.close(because(error))
-                link.connection_lost(None)
-
-    def _welcome_tunnel(self, tunnel: Tunnel) -> None:
-        """Through a node that is proven, which bounds how many there are."""
-        tunnel.start(self._accepted())
-
-    def _accepted(self) -> Link:
-        return Link(
-            self._owner, HandshakeListener(self._keys.all, self._me, self._version, self._entropy), self._handshake_over
-        )
-
-    def _turn_away(self, link: Link, reason: str) -> None:
-        link.close(reason)
-        self._unproven[link].cancel()
-
-    def _handshake_over(self, link: Link) -> None:
-        self._unproven.pop(link, None)
-        if link.up:
-            return
-        if link.reason == PEER_CLOSED or self.is_leaving:
-            log.info("no cluster link from %s: %s", link.address, link.reason)  # this node itself, or a probe
-            return
-        self._refused += 1
-        now = asyncio.get_running_loop().time()
-        if now - self._refusal_logged_at >= 1.0:
-            log.warning("refused %d cluster link(s), the last from %s: %s", self._refused, link.address, link.reason)
-            self._refused, self._refusal_logged_at = 0, now
-
 
 async def _leave(links: Collection[Link]) -> None:
     """Returns when their peers have read everything and closed them, or LINK_LEAVE_MAX_S later."""
@@ -403,17 +306,3 @@ def _disadvantages(link: Link) -> tuple[bool, bool]:
 
 def _named(way: Way) -> str:
     return f"{way.incarnation} through a core" if isinstance(way, Through) else f"{way[0]}:{way[1]}"
-
-
-async def bound(host: str, port: int) -> socket.socket:
-    """A listening socket; no host: on all addresses. Raises OSError."""
-    if host:
-        infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, _, _, _, address = infos[0]
-        listening = socket.create_server(address[:2], family=family)
-    elif socket.has_dualstack_ipv6():
-        listening = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    else:
-        listening = socket.create_server(("", port))
-    listening.setblocking(False)
-    return listening

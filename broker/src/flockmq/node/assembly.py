@@ -29,7 +29,7 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.cluster_version import NEWEST
 from flockmq.membership.link_certificates import LinkCertificates, LinkFiles
 from flockmq.membership.link_keys import LinkKeys
-from flockmq.membership.mesh import Bind
+from flockmq.membership.link_listener import Bind
 from flockmq.membership.readiness import OwnRedis
 from flockmq.membership.views import ClusterSettings
 from flockmq.node.node import Node
