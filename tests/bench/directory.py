@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -102,11 +103,11 @@ def cores(fd: int) -> list[ClientDirectory]:
             ask=ask,
             on_request=lambda method, handler, me=me: handlers.__setitem__((me, method), handler),
         )
-        homes: Any = SimpleNamespace(registry=registries[place], owner=slots.get)
+        owners: Any = SimpleNamespace(owner=slots.get)
+        clients: Any = SimpleNamespace(by_id=by_id[place])
         residents: Any = Residents()
-        made.append(
-            ClientDirectory(cluster, lambda me=me: me, homes, SimpleNamespace(by_id=by_id[place]), residents, SYSTEM)
-        )  # type: ignore[arg-type]
+        teller = partial(str, me)
+        made.append(ClientDirectory(cluster, teller, owners, registries[place], clients, residents, SYSTEM))
     return made
 
 

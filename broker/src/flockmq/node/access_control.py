@@ -275,12 +275,14 @@ class AccessControl(AccessPort):
     # What a client that is away may do, of whom names are known.
 
     def rules_by_name(self, client_id: bytes, user: bytes) -> bytes:
+        """As `Opening.rules`; b"": more must be known of the client."""
         return b"" if self._hooks.must_authorize() else self.auth.authorizer.fingerprint_by_name(client_id, user)
 
     def is_denied_by_name(self, client_id: bytes, user: bytes, filter: bytes, qos: int) -> bool:
         return self.auth.authorizer.is_denied_by_name(client_id, user, SUBSCRIBE, unwrap(filter)[1], qos)
 
     def is_gone(self, user: bytes) -> bool:
+        """Nobody is let in as this user any more."""
         return not self._hooks.must_authenticate() and self.auth.is_gone(user)
 
     # What is published when its client is gone.

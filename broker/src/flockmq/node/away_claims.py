@@ -11,33 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from flockmq.bounds import REJOIN_SLICE_FILTERS, STANDING_AGAIN_S
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_service import SessionService
 from flockmq.mqtt.topics import is_exclusive
+from flockmq.node.access_control import AccessControl
 
 log: Final = logging.getLogger(__name__)
-
-
-class KnownClients(Protocol):
-    """What is known of clients by their names."""
-
-    def rules_by_name(self, client_id: bytes, user: bytes) -> bytes:
-        """As `Opening.rules`; b"": more must be known."""
-        ...
-
-    def is_denied_by_name(self, client_id: bytes, user: bytes, filter: bytes, qos: int) -> bool: ...
-    def is_gone(self, user: bytes) -> bool:
-        """Nobody is let in as this user any more."""
-        ...
 
 
 class AwayClaims:
     """`claimants` are the client ids that have claims here."""
 
-    def __init__(self, residents: SessionService, access: KnownClients, claimants: Callable[[], list[bytes]]) -> None:
+    def __init__(self, residents: SessionService, access: AccessControl, claimants: Callable[[], list[bytes]]) -> None:
         self._residents = residents
         self._access = access
         self._claimants = claimants

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -28,13 +28,14 @@ from flockmq.management.view import Unavailable
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import name_of
+from flockmq.node.connections import Connections
 from flockmq.node.listing_order import START, Part, Placed, PlacedRow, in_order, merged, part_of, sliced
 from flockmq.node.listing_rows import asks_the_node, client_row, matching_clients, session_row, shown_session
-from flockmq.protocol.channel import Channel
 from flockmq.routing.slots import slot_of
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.admission import Admission, AttachError, Done
+from flockmq.session_rpc.admission import Admission, AttachError
+from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.client_registry import ClientRegistry, Holder
 
 A = TypeVar("A")
@@ -71,20 +72,6 @@ class HeldConnection(msgspec.Struct, frozen=True, array_like=True):
     token: bytes
 
 
-class DirectoryHomes(Protocol):
-    def owner(self, slot: int) -> str: ...
-    def attach(self, client_id: bytes, opening: None, done: Done) -> None: ...
-    def detach(self, client_id: bytes, token: int) -> None: ...
-
-
-class DirectoryClients(Protocol):
-    by_id: dict[bytes, Channel]
-
-    def send_away(self, client_id: bytes, token: int) -> bool:
-        """False: this connection isn't there any more."""
-        ...
-
-
 class _DirectoryQuestion:
     """One kind of question to another node, and how its answer is read."""
 
@@ -102,9 +89,9 @@ class ClientDirectory:
         self,
         cluster: Cluster,
         teller: Callable[[], str],
-        homes: DirectoryHomes,
+        homes: SessionRpcClient,
         registry: ClientRegistry,
-        clients: DirectoryClients,
+        clients: Connections,
         residents: SessionService | None,
         clock: Clock,
     ) -> None:

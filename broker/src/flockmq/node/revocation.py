@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from flockmq.node.access_control import AccessControl
 from flockmq.node.judging_turns import JudgingTurns
@@ -19,12 +18,6 @@ from flockmq.session.local_session import LocalSession
 from flockmq.session.revoked import drop_waiting
 from flockmq.session_rpc.ports import Held, Judge
 from flockmq.session_rpc.remote_sessions import RemoteSessions
-
-
-class EndSubscription(Protocol):
-    def __call__(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
-        """As by UNSUBSCRIBE."""
-        ...
 
 
 class Revocation:
@@ -37,7 +30,7 @@ class Revocation:
         judging: JudgingTurns,
         connections: Callable[[], Sequence[Channel | None]],
         find: Callable[[bytes], Channel | None],
-        unsubscribe: EndSubscription,
+        unsubscribe: Callable[[Channel, LocalSession, list[bytes]], list[int]],
         remote_sessions: RemoteSessions,
         homes_judge: Callable[[], bool],
         rewrites: Callable[[Channel, bytes], bool],
@@ -58,6 +51,7 @@ class Revocation:
         self._unsubscribe = unsubscribe
 
     def must_judge(self, channel: Channel) -> bool:
+        """Whether the client may have subscriptions, and rules hold for it."""
         session = channel.session
         if session is None:
             return False
@@ -65,6 +59,7 @@ class Revocation:
         return may_have_some and self._access.must_authorize(channel.principal)
 
     async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
+        """Have all its subscriptions judged, end those that are denied, and return them."""
         session = channel.session
         if not isinstance(session, LocalSession):
             assert isinstance(channel.token, int)

@@ -11,7 +11,8 @@ from functools import partial
 
 from flockmq.durable.session_service import SessionService
 from flockmq.mqtt.topics import exclusively, is_exclusive, matching
-from flockmq.node.away_claims import AwayClaims, KnownClients
+from flockmq.node.access_control import AccessControl
+from flockmq.node.away_claims import AwayClaims
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.routes.claims import Submit
 from flockmq.routes.durable_claims import DurableClaims
@@ -28,7 +29,7 @@ class SlotClaims:
         self,
         residents: SessionService,
         of_node: ExclusiveClaims,
-        access: KnownClients,
+        access: AccessControl,
         submit: Submit,
         reason_of: ReasonOf,
         by_slot: Callable[[], bool],

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from flockmq.auth.sources import CLIENTID, USERNAME
 from flockmq.bounds import (
@@ -27,9 +27,10 @@ from flockmq.bounds import (
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
+from flockmq.node.revocation import Revocation
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.verdicts import ASKED, DENIED, SUBSCRIBE
-from flockmq.session_rpc.ports import Held, Judge
+from flockmq.session_rpc.ports import Held
 
 log: Final = logging.getLogger(__name__)
 
@@ -37,37 +38,11 @@ Key = tuple[str, str]
 """(kind, name) of a row of rules."""
 
 
-class SubscriptionsNode(Protocol):
-    """What is asked of the node."""
-
-    def connections(self) -> Sequence[Channel | None]: ...
-    def find(self, client_id: bytes) -> Channel | None: ...
-    def must_judge(self, channel: Channel) -> bool:
-        """Rules hold for this client."""
-        ...
-
-    def authorize(
-        self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
-    ) -> int:
-        """As `JudgePort.authorize`."""
-        ...
-
-    async def rest(self) -> None:
-        """Wait for the turn in which more may be judged."""
-        ...
-
-    async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
-        """Have all its subscriptions judged, end those that are denied, and return them."""
-        ...
-
-    def flush_soon(self) -> None: ...
-
-
 class StandingSubscriptions:
     """One per node. `disconnects`: a client that lost a subscription is disconnected, too, and so hears of it."""
 
-    def __init__(self, node: SubscriptionsNode, disconnects: bool, clock: Clock) -> None:
-        self._node = node
+    def __init__(self, revocation: Revocation, disconnects: bool, clock: Clock) -> None:
+        self._revocation = revocation
         self._disconnects = disconnects
         self._said = Sparing(log, STANDING_LOGGED_PER_S, clock.monotonic)
         self._changed: dict[Key | None, None] = {}
@@ -106,7 +81,7 @@ class StandingSubscriptions:
                 again, self._again = self._again, {}
                 channels = self._concerned(changed, again)
                 await asyncio.gather(*(self._work(channels, again) for _ in range(STANDING_AT_ONCE)))
-                self._node.flush_soon()
+                self._revocation.flush_soon()
         finally:
             self._task = None
 
@@ -117,16 +92,16 @@ class StandingSubscriptions:
         ids = {name.encode() for kind, name in filter(None, changed) if kind == CLIENTID}
         is_for_all = any(key is None or key[0] not in (USERNAME, CLIENTID) for key in changed)
         if names or is_for_all:
-            for channel in list(self._node.connections()):
+            for channel in list(self._revocation.connections()):
                 is_one = channel is not None and (is_for_all or channel.principal.username in names)
                 yield channel if is_one else None
         if not is_for_all:
             for client_id in ids:
-                yield self._node.find(client_id)
+                yield self._revocation.find(client_id)
 
     async def _work(self, channels: Iterator[Channel | None], again: dict[Channel, int]) -> None:
         for place, channel in enumerate(channels, start=1):
-            if channel is not None and channel.state == CONNECTED and self._node.must_judge(channel):
+            if channel is not None and channel.state == CONNECTED and self._revocation.must_judge(channel):
                 judging = self._begin(channel, again.get(channel, STANDING_AGAIN_MAX))
                 await asyncio.wait([judging], timeout=STANDING_WAIT_S)
             elif place % STANDING_SLICE_CLIENTS == 0:
@@ -147,7 +122,7 @@ class StandingSubscriptions:
         if channel.state != CONNECTED:
             return  # it went since the turn before
         try:
-            ended = await self._node.judge(channel, self)
+            ended = await self._revocation.judge(channel, self)
         except Exception:  # others must not suffer from it, and its home may wait
             log.exception("the subscriptions of %r could not be judged", channel.client_id())
             self._look_again(channel, looks)
@@ -159,12 +134,12 @@ class StandingSubscriptions:
             self._said.info(told, channel.client_id().decode(), len(ended), ended[0].decode())
             if self._disconnects:
                 channel.close(Reason.NOT_AUTHORIZED)
-            self._node.flush_soon()
+            self._revocation.flush_soon()
 
     async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
         denied: list[bytes] = []
         for filter, (asked, qos) in held.items():
-            await self._node.rest()
+            await self._revocation.rest()
             if channel.has_ended():
                 break
             if await self._verdict(channel, asked, qos) == DENIED:
@@ -173,7 +148,7 @@ class StandingSubscriptions:
 
     async def _verdict(self, channel: Channel, asked: bytes, qos: int) -> int:
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        verdict = self._node.authorize(channel, SUBSCRIBE, asked, qos, False, partial(_answered, answer))
+        verdict = self._revocation.authorize(channel, SUBSCRIBE, asked, qos, False, partial(_answered, answer))
         return await answer if verdict == ASKED else verdict
 
 
