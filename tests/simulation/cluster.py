@@ -308,8 +308,10 @@ class SimulatedCluster:
             for client_id, session in made.node.hosting.residents.sessions.by_id.items():
                 assert isinstance(session, DurableSession)
                 bound = away if session.meta.left_ms else away + MQUEUE_AHEAD_MAX
-                if session.waiting() > bound:
-                    yield BoundPassed(now, node, f"what waits for {client_id.decode()}", session.waiting(), bound)
+                if session.messages.waiting() > bound:
+                    yield BoundPassed(
+                        now, node, f"what waits for {client_id.decode()}", session.messages.waiting(), bound
+                    )
 
     def _absent_owners(self) -> Counter[str]:
         """Incarnations that don't run, and how many slots a core says that they own; "": how many nobody owns."""

@@ -9,8 +9,8 @@ import pytest
 
 from conformance import wire
 from flockmq.bounds import LAGGING_MAX_S, SINK_CONGESTED_BYTES, SINK_CONGESTED_MAX_S, SWEEP_INTERVAL_S, SWEEP_TICKS
-from flockmq.durable.session_table import SessionTable
 from flockmq.mqtt.reason import Reason
+from flockmq.protocol.local_sessions import LocalSessions
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
@@ -35,7 +35,7 @@ class Served:
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
         self.port.router = self.router
-        self.port.sessions = SessionTable(self.router, self.port.session_ends)
+        self.port.sessions = LocalSessions(self.router, self.port.session_ends)
         self.defects: list[str] = []
         self.reactor = SimulatedReactor(self.router, self.limits, self.loop.time, self.defects.append)
         self.reactor.port = self.port

@@ -28,7 +28,7 @@ def counted_anew(residents: SessionService) -> Held:
     for session in residents.sessions.by_id.values():
         assert isinstance(session, DurableSession)
         filters = [subscription.filter for subscription in session.subscriptions.all()]
-        total = total.plus(Held(1, session.stored_bytes(), len(filters), sum(map(len, filters))))
+        total = total.plus(Held(1, session.quota.stored_bytes(), len(filters), sum(map(len, filters))))
     return total
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from flockmq.durable.session_record import META
+from flockmq.durable.session_fields import META
 from flockmq.durable.write_batch import SlotKeys
 from flockmq.routing.slots import slot_of
 from simulation.cluster import SimulatedCluster

@@ -9,7 +9,7 @@ from flockmq.durable import session_store
 from flockmq.durable.attach_limits import AttachLimits
 from flockmq.durable.connected_sessions import ConnectedSessions
 from flockmq.durable.session import DurableSession
-from flockmq.durable.session_record import MESSAGE
+from flockmq.durable.session_fields import MESSAGE
 from flockmq.durable.session_service import SessionService
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot import OwnedSlot
@@ -38,7 +38,7 @@ def store_too_little(
 @seeded(judge.DUPLICATED, "takeover", ConnectedSessions.attach)
 def forget_what_came(right: Function, connected: ConnectedSessions, session: DurableSession, token: int) -> Any:
     """A session whose client comes back doesn't know which QoS 2 messages that is amid."""
-    session.origins = session.awaiting_rel = None
+    session.incoming.clear()
     return right(connected, session, token)
 
 

@@ -6,13 +6,14 @@ import itertools
 from typing import Any, Final
 
 from flockmq.delivery.node_forwarding import NodeForwarding
-from flockmq.durable.session_record import MESSAGE, SUBSCRIPTION, message_parts, message_value
+from flockmq.durable.session_fields import MESSAGE, SUBSCRIPTION, message_parts, message_value
 from flockmq.durable.session_store import SessionStore
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.packets import NO_LOCAL
 from flockmq.publishing.retained_feed import of_row
 from flockmq.routing.router import Router
-from flockmq.session.local_session import LocalSession
+from flockmq.routing.subscriber import Subscriber
+from flockmq.session.limits import Limits
 from flockmq.session.placement import place
 from judges import judge
 from simulation.seeded.bug import EVERY, Function, seeded
@@ -72,19 +73,33 @@ def store_no_expiry(
 
 @seeded(judge.ECHOED, "flow", place)
 def hear_oneself(
-    right: Function, router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
+    right: Function,
+    router: Router,
+    session: Subscriber,
+    limits: Limits,
+    filter: bytes,
+    qos: int,
+    options: int,
+    identifiers: bytes,
 ) -> Any:
-    """The home of a session forgets No Local."""
-    return right(router, session, filter, qos, options & ~NO_LOCAL, identifiers)
+    """The owner of a session forgets No Local."""
+    return right(router, session, limits, filter, qos, options & ~NO_LOCAL, identifiers)
 
 
 @seeded(judge.FILTERS, "flow", place)
 def name_the_first(
-    right: Function, router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
+    right: Function,
+    router: Router,
+    session: Subscriber,
+    limits: Limits,
+    filter: bytes,
+    qos: int,
+    options: int,
+    identifiers: bytes,
 ) -> Any:
     """All subscriptions of a session have the identifier of its first."""
     others = session.subscriptions.all()
-    return right(router, session, filter, qos, options, others[0].identifiers if others else identifiers)
+    return right(router, session, limits, filter, qos, options, others[0].identifiers if others else identifiers)
 
 
 @seeded(judge.UNASKED, "base", SessionStore.delete, kinds=("kill core", "drain core"))

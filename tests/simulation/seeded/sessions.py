@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
-from flockmq.durable.session_record import META, decode_meta
+from flockmq.durable.session_fields import META, decode_meta
 from flockmq.durable.session_service import _will_of
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_manager import SlotManager

@@ -55,7 +55,7 @@ class AcceptingSessions:
         size_bytes = 0
         for client_id in slot.clients:
             session = self._manager.sessions.by_id.get(client_id)
-            if not isinstance(session, DurableSession) or session.takes_at_once():
+            if session is None or session.takes_at_once():
                 continue
             for subscription in session.subscriptions.all():
                 if subscription.qos and not is_shared(subscription.filter):

@@ -7,7 +7,6 @@ client acknowledges makes room.
 from __future__ import annotations
 
 from flockmq.durable.ports import HostPort
-from flockmq.durable.session import DurableSession
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
 from flockmq.quotas import ONE_SESSION, Usage
@@ -36,7 +35,7 @@ class AttachLimits:
 
     def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
         session = self._sessions.find(client_id)
-        return isinstance(session, DurableSession) and are_others(user, session.user)
+        return session is not None and are_others(user, session.record.user)
 
     def _has_room(self, attach: Attach) -> bool:
         """Redis has room for what is put at the least. A client whose session can't be read gets no other in its place,
@@ -65,7 +64,7 @@ class AttachLimits:
             return True
         known = self._sessions.by_id.get(client_id)
         will_bytes = 0 if opening.will is None else len(opening.will.packet)
-        if isinstance(known, DurableSession):
+        if known is not None:
             former = known.meta.will
             more_bytes = will_bytes - (0 if former is None else len(former.message.packet))
         elif not opening.expiry_s:

@@ -83,7 +83,7 @@ class ClientRequests:
                 self._host.flush_soon()
             case messages.UnsubscribeQuestion(filters, nonce):
                 reasons = self._manager.sessions.unsubscribe(session, filters)
-                told_before = session.unsubscribed(nonce)
+                told_before = session.record.unsubscribed(nonce)
                 if told_before is None:
                     session.note_unsubscribed(nonce, reasons)
                 else:

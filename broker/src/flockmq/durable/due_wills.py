@@ -22,7 +22,7 @@ from typing import Final
 
 from flockmq.durable.commit_queue import Ledger
 from flockmq.durable.journal import Journal
-from flockmq.durable.session_record import META
+from flockmq.durable.session_fields import META
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Will, parse_publish, waited

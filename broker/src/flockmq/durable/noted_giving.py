@@ -19,14 +19,14 @@ class NotedGiving(RetainedGiving):
         self._may_note = may_note
 
     def given(self, subscription: Subscription) -> bytes:
-        return _durable(subscription.session).given_up_to(subscription.filter)
+        return _durable(subscription.session).record.given_up_to(subscription.filter)
 
     def give(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
         session = _durable(subscription.session)
         if qos and self._may_note():
-            session.giving(subscription.filter, topic)
+            session.record.giving(subscription.filter, topic, session.usage)
         super().give(subscription, topic, message, qos)
-        session.gave_one()
+        session.record.gave_one()
 
     def gave_all(self, subscription: Subscription) -> None:
         _durable(subscription.session).gave(subscription)

@@ -8,7 +8,6 @@ from typing import Protocol
 from flockmq.quotas import Usage
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.clean_session_wills import Left
 
 
@@ -75,7 +74,7 @@ class HostPort(Desk, Protocol):
         nobody will."""
         ...
 
-    def session_ended(self, session: LocalSession) -> None: ...
+    def session_ended(self, client_id: bytes) -> None: ...
     def alarm(self, slot: int, text: str, *, is_ours: bool = True) -> None:
         """What of the slot can't be read; "": nothing. Not `is_ours`: it is another owner's to say."""
         ...

@@ -17,7 +17,6 @@ from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.durable.slot import OwnedSlot
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.mqtt.reason import Reason
-from flockmq.session.local_session import LocalSession
 from flockmq.session.revoked import drop_waiting
 from flockmq.session_rpc.clean_session_wills import Left
 
@@ -31,32 +30,29 @@ class SessionEndings(SessionEnds):
         self._router = router
         self._slots = slots
 
-    def publish(self, will: Will, session: LocalSession) -> None:
-        assert isinstance(session, DurableSession)
+    def publish(self, will: Will, session: DurableSession) -> None:
         slot = self._slots.get(session.journal.slot)
         if slot is not None and slot.runs(session):
             will.message.origin = session.will_origin()
-            slot.wills.publish(Left(session.client_id, session.user, will), self._router.now_s)
+            slot.wills.publish(Left(session.client_id, session.record.user, will), self._router.now_s)
 
-    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
-        assert isinstance(session, DurableSession)
+    def unrouted(self, session: DurableSession, filters: list[bytes]) -> None:
         slot = session.journal.slot
         unrouted = partial(self._host.unrouted_slot, slot, session.client_id, filters)
         self._store.barrier(slot, partial(if_durable, unrouted))
 
-    def session_ended(self, session: LocalSession) -> None:
-        assert isinstance(session, DurableSession)
+    def session_ended(self, session: DurableSession) -> None:
         slot = self._slots.get(session.journal.slot)
         if slot is not None:
             slot.clients.pop(session.client_id, None)
-        self._redispatch(session, session.unacknowledged_shared())
-        self._host.session_ended(session)
+        self._redispatch(session, session.messages.unacknowledged_shared())
+        self._host.session_ended(session.client_id)
 
     def revoke(self, sessions: SessionTable, session: DurableSession, filters: list[bytes]) -> list[int]:
         """End these subscriptions, and drop what waits by them alone. That is dropped first: it couldn't be judged once
         they are gone. Returns the reason codes of UNSUBACK.
         """
-        dropped, left = drop_waiting(session, filters)
+        dropped, left = drop_waiting(session.messages.queue, session.subscriptions, filters, session.take_out)
         self._router.counters.dropped_revoked += dropped
         reasons = sessions.unsubscribe(session, filters)
         self._router.counters.subscriptions_revoked += reasons.count(Reason.SUCCESS)

@@ -1,220 +1,276 @@
-"""What lasts of a session: the fields that its home keeps in memory and mirrors, one by one, in a store.
+"""What is stored of one session beside its messages: its state, subscriptions, and notes of exchanges.
 
-    field               value
-    m                   what CONNECT said of the session, and what must never be used twice (`Meta`)
-    q, sequence (8)     a message of QoS ≥ 1 on its way to the client, until its exchange is complete
-    r, packet id (2)    the origin (16) of a QoS 2 message from the client, until PUBREL; behind it to whom it goes of
-                        shared subscriptions (`routing.shared_deals`), from cluster version 2 on
-    s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), and whether it is owed what is
-                        retained; its encoded identifiers
-    o, filter           of what is retained and owed to that subscription: the topic up to which all was put
-    u, nonce            the reason codes that an UNSUBSCRIBE of this connection was answered with
-    z                   the zone whose limits it has, where that was ever another than "default"
-    a, filter           what the client asked for, where another filter was made of it
-    j                   what stands for the rules by which all its subscriptions are allowed (8); none: nobody knows
-    n                   the name of the user whose session it is, b"" for nobody's; none where client ids aren't bound
-    w                   the CONNECT (8, as in `m`) that a will came with, and why its client might publish it
-
-Integers are unsigned, big end first; times are the cluster's, in ms. Puts and deletes are absolute and reach the store
-in their order, so what it has is always the session as it was at some moment. Pure.
+What always holds: what changes here is put into the journal at once (`session_fields` has the form); when the session
+has ended nothing more is put. Pure.
 """
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import Final
-
 from mypy_extensions import mypyc_attr
 
-from flockmq.mqtt import frame
-from flockmq.mqtt.frame import remaining_length
-from flockmq.mqtt.message import Will, packet_id_offset, parse_publish
-from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED
-from flockmq.mqtt.properties import subscription_identifier
-from flockmq.mqtt.topics import check_filter
-from flockmq.routing.message_id import ORIGIN_BYTES
+from flockmq.bounds import QUEUED_MESSAGE_BYTES, SUBSCRIBES_WAITING_MAX
+from flockmq.durable.journal import Journal
+from flockmq.durable.session_fields import (
+    JUDGED,
+    META,
+    USER,
+    WARRANT,
+    ZONE,
+    Meta,
+    asked_field,
+    given_field,
+    sequence_field,
+    subscription_field,
+    subscription_value,
+    unsubscribed_field,
+)
+from flockmq.mqtt.reason import Reason
+from flockmq.quotas import Usage
 from flockmq.routing.subscriber import Subscription
-from flockmq.session.local_session import LocalSession
-
-META: Final = b"m"
-ZONE: Final = b"z"
-USER: Final = b"n"
-WARRANT: Final = b"w"
-JUDGED: Final = b"j"
-MESSAGE: Final = 0x71
-RECEIVED: Final = 0x72
-SUBSCRIPTION: Final = 0x73
-GIVEN: Final = 0x6F
-UNSUBSCRIBED: Final = 0x75
-ASKED: Final = 0x61
-"""The first byte of the other fields."""
-
-WAITS: Final = 0
-"""Sent or not: it is sent until it is acknowledged."""
-RELEASED: Final = 1
-"""PUBREC came, so what is left is PUBREL; the packet isn't kept."""
-
-OWED: Final = 0x80
-"""Among a subscription's options: not all that is retained was put for it yet."""
-_OPTIONS: Final = 3 | NO_LOCAL | RETAIN_AS_PUBLISHED | OWED
-
-IDENTITY_BYTES: Final = 16
-
-_MESSAGE: Final = Struct(">BBBQH")
-_META: Final = Struct(">B16s8sIBQQQQ")
-_WILL: Final = Struct(">IqB")
-_FORM: Final = 2
+from flockmq.session.limits import DEFAULT
 
 
 @mypyc_attr(acyclic=True)
-class Meta:
-    """The field `m`. `source`: the session's name; `sender`: its name in the origin of what its client publishes at
-    QoS 2 from now on; `will_source`: what the origin of its will is made of, anew with each CONNECT; `left_ms` 0: a
-    client is connected.
-
-    No sequence above `sequences`, and no number above `numbers`, was ever used; of a session whose client is away none
-    above `started` was ever sent.
+class SessionRecord:
+    """`has_ended`: it ended, or goes on elsewhere. `user`: whose it is; None: client ids aren't bound to users. `zone`
+    names its limits. `judged`: what stands for the rules by which its subscriptions are allowed; b"": nobody knows.
     """
 
     __slots__ = (
-        "expiry_s", "left_ms", "numbers", "sender", "sequences", "source", "started", "version", "will", "will_source",
+        "_giving", "_stored_user", "_stored_warrant", "_stored_zone", "client_id", "given", "has_ended", "journal",
+        "judged", "meta", "noted_bytes", "owed", "unsubscribes", "user", "zone",
     )  # fmt: skip
 
-    def __init__(self, identity: bytes, expiry_s: int, version: int, will: Will | None) -> None:
-        """`identity`: IDENTITY_BYTES random bytes."""
-        self.source: bytes = identity[:8]
-        self.sender: bytes = self.source
-        self.will_source: bytes = identity[8:IDENTITY_BYTES]
-        self.expiry_s: int = expiry_s
-        self.version: int = version
-        self.left_ms: int = 0
-        self.sequences: int = 0
-        self.numbers: int = 0
-        self.started: int = 0
-        self.will: Will | None = will
+    def __init__(self, journal: Journal, client_id: bytes, meta: Meta, user: bytes | None, zone: str) -> None:
+        self.journal = journal
+        self.client_id = client_id
+        self.meta = meta
+        self.user: bytes | None = user
+        self.zone = zone
+        self.judged: bytes = b""
+        self.has_ended: bool = False
+        self.owed: set[bytes] | None = None
+        """Filters of those that are owed what is retained."""
+        self.given: dict[bytes, bytes] | None = None
+        """Filter of those → topic up to which all was put."""
+        self.unsubscribes: dict[bytes, bytes] | None = None
+        """Nonce of an UNSUBSCRIBE → the reason codes with which it was answered."""
+        self.noted_bytes: int = 0
+        """Of `given` and `unsubscribes`."""
+        self._giving: bytes = b""
+        """The filter for which a retained message is put now."""
+        self._stored_zone: str = DEFAULT
+        self._stored_user: bytes | None = None
+        self._stored_warrant: bytes = b""
 
-    def encode(self) -> bytes:
-        head = _META.pack(
-            _FORM,
-            self.source + self.will_source,
-            self.sender,
-            self.expiry_s,
-            self.version,
-            self.left_ms,
-            self.sequences,
-            self.numbers,
-            self.started,
-        )
-        will = self.will
-        if will is None:
-            return head
-        message = will.message
-        return head + _WILL.pack(will.delay_s, message.expiry_s, message.version) + message.packet
+    def stored_bytes(self) -> int:
+        """What it takes of its user's quota."""
+        will = self.meta.will
+        names = len(self.client_id) + len(self.user or b"")
+        return names + (0 if will is None else len(will.message.packet)) + self.noted_bytes
+
+    # --- the session itself -------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Whatever the store has of the client id is another's: one that couldn't be restored."""
+        self.journal.drop(self.client_id)
+        self.write_meta()
+        self.write_judged()
+
+    def end(self) -> None:
+        if not self.has_ended:
+            self.has_ended = True
+            self.journal.drop(self.client_id)
+
+    def write_meta(self) -> None:
+        if self.has_ended:
+            return
+        self.journal.put(self.client_id, META, self.meta.encode())
+        if self._stored_zone != self.zone:
+            self._stored_zone = self.zone
+            self.journal.put(self.client_id, ZONE, self.zone.encode())
+        if self.user is not None and self._stored_user != self.user:
+            self._stored_user = self.user
+            self.journal.put(self.client_id, USER, self.user)
+        will = self.meta.will
+        if will is not None and will.warrant:
+            warrant = self.meta.will_source + will.warrant
+            if self._stored_warrant != warrant:
+                self._stored_warrant = warrant
+                self.journal.put(self.client_id, WARRANT, warrant)
+
+    def judged_by(self, rules: bytes) -> None:
+        """All its subscriptions are allowed by these."""
+        if rules != self.judged:
+            self.judged = rules
+            self.write_judged()
+            if not rules:
+                self.journal.delete(self.client_id, JUDGED)
+
+    def write_judged(self) -> None:
+        if self.judged:
+            self.journal.put(self.client_id, JUDGED, self.judged)
+
+    def write_again(self, subscriptions: list[Subscription], asked: dict[bytes, bytes] | None) -> None:
+        """The store lost something: put all of this anew."""
+        client_id, journal = self.client_id, self.journal
+        journal.drop(client_id)
+        self._stored_zone, self._stored_user, self._stored_warrant = DEFAULT, None, b""
+        self.write_meta()
+        for subscription in subscriptions:
+            self.write_subscription(subscription)
+        self.write_judged()
+        for filter, asked_for in (asked or {}).items():
+            journal.put(client_id, asked_field(filter), asked_for)
+        for filter, topic in (self.given or {}).items():
+            journal.put(client_id, given_field(filter), topic)
+        for nonce, reasons in (self.unsubscribes or {}).items():
+            journal.put(client_id, unsubscribed_field(nonce), reasons)
+
+    # --- subscriptions ------------------------------------------------------------------------------------------------
+
+    def write_subscription(self, subscription: Subscription) -> None:
+        filter = subscription.filter
+        value = subscription_value(subscription, self.is_owed(filter))
+        self.journal.put(self.client_id, subscription_field(filter), value)
+
+    def write_asked(self, filter: bytes, was: bytes, asked: bytes) -> None:
+        """The client asked for another filter than before."""
+        if asked == was:
+            return
+        if asked != filter:
+            self.journal.put(self.client_id, asked_field(filter), asked)
+        else:
+            self.journal.delete(self.client_id, asked_field(filter))
+
+    def drop_subscription(self, filter: bytes) -> None:
+        if self.owed is not None:
+            self.owed.discard(filter)
+        self._forget_given(filter)
+        self.journal.delete(self.client_id, subscription_field(filter))
+
+    def is_owed(self, filter: bytes) -> bool:
+        return self.owed is not None and filter in self.owed
+
+    def owe(self, subscription: Subscription) -> None:
+        """It is to get what is retained: here, or at the next owner."""
+        if self.owed is None:
+            self.owed = set()
+        self.owed.add(subscription.filter)
+        self._forget_given(subscription.filter)
+        self.write_subscription(subscription)
+
+    def gave(self, subscription: Subscription) -> None:
+        """All of that was put for it."""
+        owed = self.owed
+        if not self.has_ended and owed is not None and subscription.filter in owed:
+            owed.discard(subscription.filter)
+            self.write_subscription(subscription)
+            self._forget_given(subscription.filter)
+
+    def giving(self, filter: bytes, topic: bytes, usage: Usage | None) -> None:
+        """What is put next, if it is put in the journal, is what is retained for this topic, given for this filter."""
+        if self.given is None:
+            self.given = {}
+        former = self.given.get(filter)
+        more_bytes = len(topic) - len(former) if former is not None else _note_bytes(filter, topic)
+        if more_bytes > 0 and not may_note(usage, more_bytes):
+            return  # the next owner gives it again
+        self.noted_bytes += more_bytes
+        self.given[filter] = topic
+        self._giving = filter
+
+    def gave_one(self) -> None:
+        self._giving = b""
+
+    def given_up_to(self, filter: bytes) -> bytes:
+        return b"" if self.given is None else self.given.get(filter, b"")
+
+    def _forget_given(self, filter: bytes) -> None:
+        topic = None if self.given is None else self.given.pop(filter, None)
+        if topic:
+            self.noted_bytes -= _note_bytes(filter, topic)
+            self.journal.delete(self.client_id, given_field(filter))
+
+    # --- UNSUBSCRIBEs whose answers may be lost with an owner ---------------------------------------------------------
+
+    def unsubscribed(self, nonce: bytes) -> list[int] | None:
+        """The reason codes of one that was asked before."""
+        reasons = None if self.unsubscribes is None else self.unsubscribes.get(nonce)
+        return None if reasons is None else list(reasons)
+
+    def note_unsubscribed(self, nonce: bytes, reasons: list[int], usage: Usage | None) -> None:
+        """It removed something: whoever asks again is told so. The client has no more than these under way."""
+        if Reason.SUCCESS not in reasons:
+            return
+        known = self.unsubscribes
+        if known is None:
+            self.unsubscribes = known = {}
+        elif len(known) >= SUBSCRIBES_WAITING_MAX:
+            self._forget_unsubscribed(next(iter(known)))
+        noted = bytes(reasons)
+        if may_note(usage, _note_bytes(nonce, noted)):  # else whoever asks again is told that there was none
+            known[nonce] = noted
+            self.noted_bytes += _note_bytes(nonce, noted)
+            self.journal.put(self.client_id, unsubscribed_field(nonce), noted)
+
+    def forget_unsubscribed(self) -> None:
+        """The client has another connection, on which it asks for nothing of that again."""
+        for nonce in list(self.unsubscribes or ()):
+            self._forget_unsubscribed(nonce)
+        self.unsubscribes = None
+
+    def _forget_unsubscribed(self, nonce: bytes) -> None:
+        assert self.unsubscribes is not None
+        self.noted_bytes -= _note_bytes(nonce, self.unsubscribes.pop(nonce))
+        self.journal.delete(self.client_id, unsubscribed_field(nonce))
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    def put_message(self, sequence: int, value: bytes) -> None:
+        field, giving = sequence_field(sequence), self._giving
+        if giving:
+            self.journal.put_both(self.client_id, field, value, given_field(giving), self.given_up_to(giving))
+        else:
+            self.journal.put(self.client_id, field, value)
+
+    def delete_message(self, sequence: int) -> None:
+        self.journal.delete(self.client_id, sequence_field(sequence))
+
+    # --- restoring ----------------------------------------------------------------------------------------------------
+
+    def restore(self, fields: dict[bytes, bytes]) -> None:
+        """What there is once a session."""
+        self._stored_zone = fields.get(ZONE, DEFAULT.encode()).decode()
+        self.user = self._stored_user = fields.get(USER)
+        self.judged = fields.get(JUDGED, b"")
+        will, warrant = self.meta.will, fields.get(WARRANT, b"")
+        if will is not None and warrant.startswith(self.meta.will_source):  # an earlier release knows nothing of this
+            self._stored_warrant = warrant
+            will.warrant = warrant[len(self.meta.will_source) :]
+
+    def restore_owed(self, filter: bytes) -> None:
+        if self.owed is None:
+            self.owed = set()
+        self.owed.add(filter)
+
+    def restore_given(self, filter: bytes, topic: bytes) -> None:
+        if self.given is None:
+            self.given = {}
+        self.given[filter] = topic
+        self.noted_bytes += _note_bytes(filter, topic)
+
+    def restore_unsubscribed(self, nonce: bytes, reasons: bytes) -> None:
+        if self.unsubscribes is None:
+            self.unsubscribes = {}
+        self.unsubscribes[nonce] = reasons
+        self.noted_bytes += _note_bytes(nonce, reasons)
 
 
-def decode_meta(value: bytes) -> Meta:
-    """Raises ValueError for what no version of ours wrote."""
-    if len(value) < _META.size or value[0] != _FORM:
-        raise ValueError(f"a session's meta field of {len(value)} bytes and form {value[:1]!r}")
-    _, identity, sender, expiry_s, version, left_ms, sequences, numbers, started = _META.unpack_from(value, 0)
-    meta = Meta(identity, expiry_s, version, None)
-    meta.sender = sender
-    meta.left_ms, meta.sequences, meta.numbers, meta.started = left_ms, sequences, numbers, started
-    if len(value) > _META.size:
-        delay_s, message_expiry_s, will_version = _WILL.unpack_from(value, _META.size)
-        packet = value[_META.size + _WILL.size :]
-        _, body = remaining_length(packet, 1, 0)
-        message = parse_publish(packet, 0, body, len(packet), will_version)
-        message.expiry_s = message_expiry_s
-        meta.will = Will(message, delay_s)
-    return meta
+def may_note(usage: Usage | None, size_bytes: int) -> bool:
+    """The user's quota has room for it."""
+    return usage is None or usage.may_queue(size_bytes, is_away=False)
 
 
-def sequence_field(sequence: int) -> bytes:
-    return b"q" + sequence.to_bytes(8, "big")
-
-
-def sequence_of(field: bytes) -> int:
-    """Raises ValueError for what no version of ours wrote."""
-    if len(field) != 9:
-        raise ValueError(f"a message in a field of {len(field)} bytes")
-    return int.from_bytes(field[1:], "big")
-
-
-def message_value(state: int, qos: int, version: int, expires_ms: int, share: bytes, packet: bytes) -> bytes:
-    """`expires_ms` 0: never; `share`: the shared subscription that it came by, or b""."""
-    return _MESSAGE.pack(state, qos, version, expires_ms, len(share)) + share + packet
-
-
-def message_parts(value: bytes) -> tuple[int, int, int, int, bytes, bytes]:
-    """(state, QoS, version, expires_ms, share, packet). Raises ValueError for what no version of ours wrote."""
-    state, qos, version, expires_ms, share_bytes = _MESSAGE.unpack_from(value, 0)
-    packet_at = _MESSAGE.size + share_bytes
-    packet = value[packet_at:]
-    is_message = _is_whole(packet, qos) if state == WAITS else state == RELEASED and qos == 2 and not packet
-    if not is_message or version not in (frame.V311, frame.V5):
-        raise ValueError(f"a message of state {state}, QoS {qos}, version {version} and {len(packet)} bytes")
-    return state, qos, version, expires_ms, value[_MESSAGE.size : packet_at], packet
-
-
-def _is_whole(packet: bytes, qos: int) -> bool:
-    """A PUBLISH of this QoS, which has a packet id."""
-    if not packet or qos not in (1, 2) or packet[0] & 0xF6 != frame.PUBLISH << 4 | qos << 1:
-        return False
-    length, body = remaining_length(packet, 1, 0)
-    return body + length == len(packet) and packet_id_offset(packet) + 2 <= len(packet)
-
-
-def received_field(packet_id: int) -> bytes:
-    return b"r" + packet_id.to_bytes(2, "big")
-
-
-def received_of(field: bytes, origin: bytes) -> int:
-    """The packet id. Raises ValueError for what no version of ours wrote."""
-    if len(field) != 3 or len(origin) < ORIGIN_BYTES:
-        raise ValueError(f"a QoS 2 message in a field of {len(field)} bytes, of an origin of {len(origin)}")
-    return int.from_bytes(field[1:], "big")
-
-
-def unsubscribed_field(nonce: bytes) -> bytes:
-    return b"u" + nonce
-
-
-def given_field(filter: bytes) -> bytes:
-    return b"o" + filter
-
-
-def asked_field(filter: bytes) -> bytes:
-    return b"a" + filter
-
-
-def subscription_field(filter: bytes) -> bytes:
-    return b"s" + filter
-
-
-def subscription_value(subscription: Subscription, is_owed: bool) -> bytes:
-    options = subscription.qos
-    if is_owed:
-        options |= OWED
-    if subscription.no_local:
-        options |= NO_LOCAL
-    if subscription.retain_as_published:
-        options |= RETAIN_AS_PUBLISHED
-    return bytes((options,)) + subscription.identifiers
-
-
-def subscription_of(session: LocalSession, filter: bytes, value: bytes) -> Subscription:
-    """Raises ValueError or PacketError for what no version of ours wrote."""
-    check_filter(filter)
-    options, identifiers = value[0], value[1:]
-    if options & 3 == 3 or options & ~_OPTIONS:
-        raise ValueError(f"a subscription with options {options:#04x}")
-    if identifiers and not _is_identifier(identifiers):
-        raise ValueError(f"a subscription with identifiers {identifiers!r}")
-    no_local, as_published = options & NO_LOCAL != 0, options & RETAIN_AS_PUBLISHED != 0
-    return Subscription(session, filter, options & 3, no_local, as_published, identifiers)
-
-
-def _is_identifier(encoded: bytes) -> bool:
-    number, _ = remaining_length(encoded, 1)
-    return number > 0 and subscription_identifier(number) == encoded
+def _note_bytes(key: bytes, value: bytes) -> int:
+    return QUEUED_MESSAGE_BYTES + len(key) + len(value)

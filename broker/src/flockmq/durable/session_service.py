@@ -28,7 +28,7 @@ from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.returning_clients import ReturningClients
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession
-from flockmq.durable.session_record import Meta
+from flockmq.durable.session_fields import Meta
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
 from flockmq.durable.time_slices import TimeSlices
@@ -37,7 +37,6 @@ from flockmq.quotas import ONE_SESSION
 from flockmq.rlog.retained_authors import author_of
 from flockmq.routing.message_id import session_source
 from flockmq.routing.slots import slot_of
-from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import will_of
 from flockmq.session_rpc.messages import Answered
@@ -106,7 +105,7 @@ class SessionService:
     def _expected_at(self, client_id: bytes) -> DurableSession | None:
         """The session here whose former owner had a connection of it, and nobody has said yet how that ended."""
         absence = self.sessions.away.get(client_id) if client_id in self._expected else None
-        if absence is None or not isinstance(absence.session, DurableSession) or absence.session.meta.left_ms:
+        if absence is None or absence.session.meta.left_ms:
             return None
         return absence.session if self.manager.holds(absence.session) else None
 
@@ -115,7 +114,7 @@ class SessionService:
         del self._expected[session.client_id]
         self.manager.now()
         self.sessions.come_back(session)
-        session.expiry_s = expiry_s
+        session.meta.expiry_s = expiry_s
         self.sessions.leave(session, session.meta.will if with_will else None, self.router.now_s)
         self.manager.seal()
         self._let_in(session.client_id)
@@ -188,7 +187,7 @@ class SessionService:
 
     def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
         session, nonce = self.sessions.find(client_id), messages.nonce_of(opening)
-        return bool(nonce) and isinstance(session, DurableSession) and session.meta.will_source == nonce
+        return bool(nonce) and session is not None and session.meta.will_source == nonce
 
     def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
         return self._limits.is_anothers(client_id, user)
@@ -211,10 +210,9 @@ class SessionService:
             return
         source = session_source(opening.nonce)
         fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)
-        former_expiry_s = -1 if known is None else known.expiry_s
-        fresh.judged = opening.rules or b""
+        former_expiry_s = -1 if known is None else known.meta.expiry_s
+        fresh.record.judged = opening.rules or b""
         session, present = self.sessions.open(fresh, opening.clean_start and not asked_before)
-        assert isinstance(session, DurableSession)
         if present:
             session.came_by(opening.rules)
         if present and asked_before:
@@ -235,7 +233,7 @@ class SessionService:
         if attach is not None:
             attach.again()
 
-    def _without_connection(self, client_id: bytes, *, with_will: bool) -> LocalSession | None:
+    def _without_connection(self, client_id: bytes, *, with_will: bool) -> DurableSession | None:
         """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""
         known = self.sessions.find(client_id)
         if known is None or not isinstance(known.sink, ProxySink):
@@ -280,9 +278,9 @@ class SessionService:
         self.connected.detach(session)
         self.manager.now()
         if expiry_s >= 0:
-            session.expiry_s = expiry_s
+            session.meta.expiry_s = expiry_s
         elif not with_will and sink.former_expiry_s >= 0:
-            session.expiry_s = sink.former_expiry_s  # its CONNECT came to nothing
+            session.meta.expiry_s = sink.former_expiry_s  # its CONNECT came to nothing
         if not sink.is_told and session.meta.source == session_source(session.meta.will_source):
             self.sessions.end(session)  # it began with a CONNECT that was never answered
         else:
@@ -298,7 +296,7 @@ class SessionService:
         """
         self.manager.now()
         session = self.sessions.find(client_id)
-        if not isinstance(session, DurableSession) or self._cut_off.get(client_id) == token:
+        if session is None or self._cut_off.get(client_id) == token:
             return False
         fresh = self._made(session.journal, session.meta.source, opening, incarnation, client_id, token)
         is_attached = self.connected.of(token) is session
@@ -329,7 +327,7 @@ class SessionService:
         window, max_packet_bytes = opening.window, opening.max_packet_bytes
         ledger, user = self.manager.ledger, opening.user
         made = DurableSession(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes, user)
-        made.usage = self._host.usage(user)
+        made.uses(self._host.usage(user))
         return made
 
     def _overflowed(self, sink: ProxySink) -> None:

@@ -1,9 +1,10 @@
-"""The sessions of one node that outlive their connections: found again, left behind, expired; and wills that wait.
+"""The sessions of one core: found again, left behind, expired; and wills that wait.
 
-Pure: the clock is passed in, what follows is asked of the port. A session that ends with its connection is never kept
-here; it is only taken out of the router. What always holds: `by_id` has each lasting session once, with its connection
-or away; an away session is in the router, so that what is published for it waits; a will that waits belongs to an away
-session, and is published once: when its delay or its session ends, whichever comes first [MQTT-3.1.3-9].
+Pure: the clock is passed in, what follows is asked of the port. What always holds:
+- `by_id` has each session once, with its connection or away.
+- An away session is in the router, so that what is published for it waits.
+- A will that waits belongs to an away session, and is published once: when its delay or its session ends, whichever
+  comes first [MQTT-3.1.3-9].
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
+from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import NEVER_EXPIRES, Will
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
-from flockmq.routing.subscriber import Subscription
-from flockmq.session.local_session import LocalSession
+from flockmq.session.placement import displace
 
 _NEVER_S: Final = float("inf")
 
@@ -29,7 +30,7 @@ class Absence:
 
     __slots__ = ("expires_s", "session", "will", "will_s")
 
-    def __init__(self, session: LocalSession, expires_s: float, will: Will | None, will_s: float) -> None:
+    def __init__(self, session: DurableSession, expires_s: float, will: Will | None, will_s: float) -> None:
         self.session = session
         self.expires_s = expires_s
         self.will = will
@@ -42,26 +43,26 @@ class Absence:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SessionEnds:
-    """Who hears what becomes of sessions."""
+    """Hears what ends, and what is due."""
 
-    def publish(self, will: Will, session: LocalSession) -> None:
-        """No connection waits for the will of this session's client, which is due."""
-        raise NotImplementedError
+    def publish(self, will: Will, session: DurableSession) -> None:
+        """A will is due."""
+        raise NotImplementedError(type(self).__name__)
 
-    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
-        """Nobody wants these filters any more but other nodes' clients; the session was the last."""
-        raise NotImplementedError
+    def unrouted(self, session: DurableSession, filters: list[bytes]) -> None:
+        """The session was the last here to want these."""
+        raise NotImplementedError(type(self).__name__)
 
-    def session_ended(self, session: LocalSession) -> None:
-        """A session is gone for good, its subscriptions are out of the router."""
-        raise NotImplementedError
+    def session_ended(self, session: DurableSession) -> None:
+        """It still has what it had, but its subscriptions."""
+        raise NotImplementedError(type(self).__name__)
 
 
 class SessionTable:
-    """One per node; `away_max` sessions may be without their clients."""
+    """One per core; `away_max` sessions may be without their clients."""
 
     def __init__(self, router: Router, port: SessionEnds, away_max: int = AWAY_SESSIONS_MAX) -> None:
-        self.by_id: dict[bytes, LocalSession] = {}
+        self.by_id: dict[bytes, DurableSession] = {}
         self.away: dict[bytes, Absence] = {}
         self._router = router
         self._port = port
@@ -69,7 +70,7 @@ class SessionTable:
         self._due: list[tuple[float, int, bytes, Absence]] = []
         self._count = 0
 
-    def open(self, fresh: LocalSession, clean_start: bool) -> tuple[LocalSession, bool]:
+    def open(self, fresh: DurableSession, clean_start: bool) -> tuple[DurableSession, bool]:
         """The session of a new connection, and whether it was present: the one that is here, or `fresh`, which the
         CONNECT made [MQTT-3.1.2-4, MQTT-3.1.2-5]. Nobody else is connected to it any more.
         """
@@ -78,7 +79,7 @@ class SessionTable:
         if known is None or clean_start:
             if known is not None:
                 self.end(known)
-            if fresh.expiry_s:
+            if fresh.meta.expiry_s:
                 self.by_id[client_id] = fresh
                 fresh.opened()
             return fresh, False
@@ -88,25 +89,25 @@ class SessionTable:
         self._router.counters.sessions_resumed += 1
         return known, True
 
-    def find(self, client_id: bytes) -> LocalSession | None:
+    def find(self, client_id: bytes) -> DurableSession | None:
         """For who comes back: what is due is done first, whether a tick came to it or not."""
         absence = self.away.get(client_id)
         if absence is not None and absence.next_s() <= self._router.now_s:
             self._act(absence, self._router.now_s)
         return self.by_id.get(client_id)
 
-    def come_back(self, session: LocalSession) -> None:
+    def come_back(self, session: DurableSession) -> None:
         """It isn't away any more; a will that waits is not published."""
         if self.away.pop(session.client_id, None) is not None:
             self._router.counters.sessions_away -= 1
 
-    def leave(self, session: LocalSession, will: Will | None, now_s: float) -> bool:
-        """Its connection ended; True if the session lasts. A will without a delay is published at once."""
-        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+    def leave(self, session: DurableSession, will: Will | None, now_s: float) -> bool:
+        """Its connection ended; True if the session goes on. A will without a delay is published at once."""
+        delay_s = 0 if will is None else min(will.delay_s, session.meta.expiry_s)
         if will is not None and delay_s == 0:
             self._port.publish(will, session)
             will = None
-        if session.expiry_s == 0:
+        if session.meta.expiry_s == 0:
             self.end(session)
             return False
         session.leave(self._router.away5 if session.sink.protocol_version == 5 else self._router.away4, will)
@@ -115,8 +116,8 @@ class SessionTable:
         self._keep_away(session, will, now_s, now_s + delay_s)
         return True
 
-    def _keep_away(self, session: LocalSession, will: Will | None, left_s: float, will_s: float) -> None:
-        expires_s = _NEVER_S if session.expiry_s == NEVER_EXPIRES else left_s + session.expiry_s
+    def _keep_away(self, session: DurableSession, will: Will | None, left_s: float, will_s: float) -> None:
+        expires_s = _NEVER_S if session.meta.expiry_s == NEVER_EXPIRES else left_s + session.meta.expiry_s
         absence = Absence(session, expires_s, will, will_s)
         self.away[session.client_id] = absence
         self._router.counters.sessions_away += 1
@@ -124,7 +125,7 @@ class SessionTable:
         if len(self.away) > self._away_max:
             self.end(self._first_due().session)
 
-    def restore(self, session: LocalSession, will: Will | None, left_s: float) -> None:
+    def restore(self, session: DurableSession, will: Will | None, left_s: float) -> None:
         """A session that ran elsewhere, and waits for its connection. Its client left at `left_s`, or will have by then
         if it hasn't come back.
         """
@@ -132,10 +133,10 @@ class SessionTable:
             self._router.add(subscription)
             self._router.began(subscription)
         self.by_id[session.client_id] = session
-        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+        delay_s = 0 if will is None else min(will.delay_s, session.meta.expiry_s)
         self._keep_away(session, will, left_s, left_s + delay_s)
 
-    def depart(self, session: LocalSession) -> None:
+    def depart(self, session: DurableSession) -> None:
         """It goes on elsewhere: nothing of it is kept here, and no will is published."""
         client_id = session.client_id
         if self.by_id.get(client_id) is session:
@@ -147,7 +148,7 @@ class SessionTable:
             self._router.ended(subscription)
         session.abandon()
 
-    def end(self, session: LocalSession) -> None:
+    def end(self, session: DurableSession) -> None:
         """For good: its subscriptions go; a will that waits is published now."""
         if self.by_id.get(session.client_id) is session:
             del self.by_id[session.client_id]
@@ -157,29 +158,20 @@ class SessionTable:
                 if absence.will is not None:
                     self._port.publish(absence.will, session)
                     absence.will = None
-        unrouted: list[bytes] = []
-        for subscription in session.subscriptions.all():
-            self._drop(subscription, unrouted)
+        unrouted = displace(self._router, session.subscriptions.all())
         session.subscriptions.clear()
         self._port.session_ended(session)
         session.erase()
         if unrouted:  # behind its end: a session that a crash brings back still has its routes
             self._port.unrouted(session, unrouted)
 
-    def unsubscribe(self, session: LocalSession, filters: list[bytes]) -> list[int]:
+    def unsubscribe(self, session: DurableSession, filters: list[bytes]) -> list[int]:
         """For each filter the reason code of UNSUBACK."""
-        reasons: list[int] = []
-        unrouted: list[bytes] = []
-        for filter in filters:
-            subscription = session.remove_subscription(filter)
-            if subscription is None:
-                reasons.append(Reason.NO_SUBSCRIPTION_EXISTED)
-            else:
-                reasons.append(Reason.SUCCESS)
-                self._drop(subscription, unrouted)
+        removed = [session.remove_subscription(filter) for filter in filters]
+        unrouted = displace(self._router, [subscription for subscription in removed if subscription is not None])
         if unrouted:
             self._port.unrouted(session, unrouted)
-        return reasons
+        return [Reason.NO_SUBSCRIPTION_EXISTED if each is None else Reason.SUCCESS for each in removed]
 
     def tick(self, now_s: float) -> None:
         """Publish wills that are due, end sessions that expired, so many a tick."""
@@ -203,13 +195,6 @@ class SessionTable:
             absence.will = None
             absence.session.will_published()
         return False
-
-    def _drop(self, subscription: Subscription, unrouted: list[bytes]) -> None:
-        router = self._router
-        router.remove(subscription)
-        router.ended(subscription)
-        if router.is_unwanted(subscription):
-            unrouted.append(subscription.filter)
 
     def _first_due(self) -> Absence:
         """Of the sessions that are away the one with which something is to be done first, or which left first."""

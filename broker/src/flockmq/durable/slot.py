@@ -7,7 +7,7 @@ from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
 from flockmq.durable.journal import SlotJournal
 from flockmq.durable.session import DurableSession
-from flockmq.durable.session_record import USER
+from flockmq.durable.session_fields import USER
 
 
 class OwnedSlot:

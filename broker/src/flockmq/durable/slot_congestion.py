@@ -57,7 +57,7 @@ class SlotCongestion:
             if session is None:
                 self.gone(sink)
             else:
-                sink.judge(session.is_held_up())
+                sink.judge(session.outgoing.is_held_up())
         if now_s - self._said_s >= CROWDED_KEPT_S / 4:
             self._said_s = now_s
             for slot in self._slots:

@@ -264,15 +264,15 @@ class SlotManager:
         left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
         if meta.will is not None:  # of a connection of before
             meta.will.message.author = author_of(client_id, self._host.floor(slot.number), is_will=True)
-        session.usage = self._host.usage(session.user)
+        session.uses(self._host.usage(session.record.user))
         self.sessions.restore(session, meta.will, left_s)
-        session.count_in()
+        session.quota.begin()
         slot.clients[client_id] = None
         if not meta.left_ms:
             self._connections.came(session, left_s)
         subscriptions = session.subscriptions.all()
         self._host.came_with(slot.number, client_id, [subscription.filter for subscription in subscriptions])
-        if owed := [subscription for subscription in subscriptions if session.is_owed(subscription.filter)]:
+        if owed := [subscription for subscription in subscriptions if session.record.is_owed(subscription.filter)]:
             self._host.owe(owed, saw_all=False)
 
     # --- letting go ---------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class SlotManager:
     def _departures(self, slot: OwnedSlot) -> Iterator[Callable[[], None]]:
         while slot.clients:
             session = self.sessions.by_id.get(slot.clients.popitem()[0])
-            if isinstance(session, DurableSession):
+            if session is not None:
                 yield partial(self.depart, session)
         del self._leaving[slot.number]
         self._loading.look()

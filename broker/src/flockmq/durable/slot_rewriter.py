@@ -14,7 +14,6 @@ from typing import Final
 from flockmq import bounds
 from flockmq.clock import Clock
 from flockmq.delivery.deduplicator import number_bytes
-from flockmq.durable.session import DurableSession
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.session_table import SessionTable
 from flockmq.durable.slot import OwnedSlot
@@ -100,7 +99,7 @@ class SlotRewriter:
     def _write_again(self, slot: OwnedSlot, taken: SlotContents) -> None:
         self._store.begin_anew(slot.number)
         here = [self._sessions.by_id.get(client_id) for client_id in slot.clients]
-        sessions = [session for session in here if isinstance(session, DurableSession)]
+        sessions = [session for session in here if session is not None]
         known = {session.client_id for session in sessions} | slot.unread.keys()
         for client_id in [client_id for client_id in (*taken.sessions, *taken.unread) if client_id not in known]:
             self._store.drop(slot.number, client_id)

@@ -98,23 +98,26 @@ class SubscribeFlow:
             else:
                 self._settle(release)
 
+    def _place_one(self, wanted: messages.WantedSubscription) -> Subscription | int:
+        session, filter, options = self._session, wanted.filter, wanted.options
+        return place(self._router, session, session.limits, filter, options & 3, options, self._question.identifiers)
+
     def _place(self, refused: dict[bytes, int]) -> None:
         session = self._session
         for position, wanted in enumerate(self._question.wanted):
             older = session.subscriptions.find(wanted.filter)
-            placed = refused.get(wanted.filter) or place(
-                self._router, session, wanted.filter, wanted.options & 3, wanted.options, self._question.identifiers
-            )
+            placed = refused.get(wanted.filter) or self._place_one(wanted)
             if isinstance(placed, int):
                 self._reasons[position] = placed
                 continue
+            session.record.write_subscription(placed)
             session.note_asked(wanted.filter, wanted.asked or wanted.filter)
             self._reasons[position] = placed.qos
             self._made.append(placed)
             is_new = older is None
             if is_new:
                 self._new.add(wanted.filter)
-            if is_owed(wanted.filter, wanted.options >> RETAIN_HANDLING_SHIFT & 3, is_new) or session.is_owed(
+            if is_owed(wanted.filter, wanted.options >> RETAIN_HANDLING_SHIFT & 3, is_new) or session.record.is_owed(
                 wanted.filter
             ):
                 self._owed.append(placed)

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from flockmq.auth.warrants import Said, encode
-from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Connect
@@ -25,6 +24,7 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.sys_topics import SysTopics
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.inbound import Inbound
+from flockmq.protocol.local_sessions import LocalSessions, LocalSessionsPort
 from flockmq.protocol.ports import NodePort, PendingSubscribe
 from flockmq.publishing.retained_feed import Feeds
 from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
@@ -40,7 +40,7 @@ from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.telemetry.metrics import Reasons
 
 
-class LocalSessionEnds(SessionEnds):
+class LocalSessionEnds(LocalSessionsPort):
     """Of sessions that end with their connections."""
 
     def __init__(self, router: Router, hooking: PluginHooks, filters: OwnFilters, left: LeftMessages) -> None:
@@ -96,7 +96,7 @@ class ClientPort(NodePort):
     def __init__(
         self,
         clients: Connections,
-        sessions: SessionTable,
+        sessions: LocalSessions,
         remote_sessions: RemoteSessions,
         access: AccessControl,
         judging: JudgingQueue,
@@ -205,7 +205,7 @@ def said_by(message: Publish) -> Said:
 
 
 def unsubscribe(
-    sessions: SessionTable, hooking: PluginHooks, channel: Channel, session: LocalSession, filters: list[bytes]
+    sessions: LocalSessions, hooking: PluginHooks, channel: Channel, session: LocalSession, filters: list[bytes]
 ) -> list[int]:
     """Of a session that ends with its connection; as `NodePort.unsubscribe`."""
     reasons = sessions.unsubscribe(session, filters)

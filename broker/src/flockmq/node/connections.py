@@ -17,7 +17,6 @@ from typing import Final, Protocol
 
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
-from flockmq.durable.session_table import SessionTable
 from flockmq.logs import Sparing
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
@@ -27,6 +26,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.openings import Openings
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
+from flockmq.protocol.local_sessions import LocalSessions
 from flockmq.protocol.principal import Principal
 from flockmq.protocol.verdicts import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.publishing.delayed import check_publishable
@@ -71,7 +71,7 @@ class Connections:
 
     def __init__(
         self,
-        sessions: SessionTable,
+        sessions: LocalSessions,
         remote_sessions: RemoteSessions,
         counters: Counters,
         flush: Callable[[], None],
@@ -186,7 +186,7 @@ class Connections:
             if isinstance(session, LocalSession):
                 if will is not None and isinstance(token, int):
                     will.message.author = author_of(client_id, token, is_will=True)
-                self._sessions.leave(session, will, self._clock.monotonic())
+                self._sessions.leave(session, will)
             self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
             if self.watcher is not None:
                 self.watcher.disconnected(channel, session)

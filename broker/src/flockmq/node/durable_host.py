@@ -40,7 +40,6 @@ from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.clean_session_wills import Left
 from flockmq.session_rpc.server import SessionRpcServer
 
@@ -147,8 +146,8 @@ class DurableHost:
     def limits(self, zone: str) -> Limits:
         return self._zones.get(zone) or self._zones["default"]
 
-    def session_ended(self, session: LocalSession) -> None:
-        self._hooking.session_ended(session.client_id)
+    def session_ended(self, client_id: bytes) -> None:
+        self._hooking.session_ended(client_id)
 
     def changed(self) -> None:
         self.intake.advance()

@@ -6,7 +6,6 @@ from functools import partial
 
 from flockmq.auth.authorizer import Authorizer
 from flockmq.clock import Clock
-from flockmq.durable.session_table import SessionTable
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.node.access_control import AccessControl
 from flockmq.node.away_claims import AwayClaims
@@ -18,6 +17,7 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.reauthorization import Reauthorization
 from flockmq.node.revocation import Revocation
 from flockmq.node.standing_subscriptions import StandingSubscriptions
+from flockmq.protocol.local_sessions import LocalSessions
 from flockmq.routing.router import Router
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.transport.reactor import Reactor
@@ -34,7 +34,7 @@ class Judging:
         router: Router,
         reactor: Reactor,
         clients: Connections,
-        sessions: SessionTable,
+        sessions: LocalSessions,
         remote_sessions: RemoteSessions,
         version: ClusterVersion,
         clock: Clock,

@@ -72,11 +72,11 @@ def _is_in(network: ipaddress.IPv4Network | ipaddress.IPv6Network, host: str) ->
         return False
 
 
-def session_row(session: LocalSession, home: str) -> SessionRow:
+def session_row(session: DurableSession, home: str) -> SessionRow:
     return SessionRow(**_numbers(session, home))
 
 
-def shown_session(session: LocalSession, home: str, after: int, limit: int) -> ShownSession:
+def shown_session(session: LocalSession | DurableSession, home: str, after: int, limit: int) -> ShownSession:
     """With at most `limit` of its subscriptions, behind the first `after`."""
     shown = []
     size_bytes = 0
@@ -89,21 +89,36 @@ def shown_session(session: LocalSession, home: str, after: int, limit: int) -> S
     return ShownSession(**_numbers(session, home), filters=shown, next=after + len(shown) if goes_on else None)
 
 
-def _numbers(session: LocalSession, home: str) -> dict[str, Any]:
-    never, left_ms = session.expiry_s == NEVER_EXPIRES, 0
-    node: str | None = home
-    user: bytes | None = None
-    if isinstance(session, DurableSession):
-        left_ms, user = session.meta.left_ms, session.user
-        node = name_of(session.sink.node.incarnation) if isinstance(session.sink, ProxySink) else None
+def _numbers(session: LocalSession | DurableSession, home: str) -> dict[str, Any]:
     return {
         "client_id": session.client_id.decode(),
         "home": home,
-        "node": node,
-        "username": None if user is None else user.decode(errors="replace")[:DIRECTORY_NAME_MAX_CHARS],
-        "expiry_s": None if never else session.expiry_s,
-        "left_at": datetime.fromtimestamp(left_ms / 1000, UTC) if left_ms else None,
         "subscriptions": len(session.subscriptions),
+        **(_of_durable(session) if isinstance(session, DurableSession) else _of_local(session, home)),
+    }
+
+
+def _of_durable(session: DurableSession) -> dict[str, Any]:
+    meta, user, messages = session.meta, session.record.user, session.messages
+    return {
+        "node": name_of(session.sink.node.incarnation) if isinstance(session.sink, ProxySink) else None,
+        "username": None if user is None else user.decode(errors="replace")[:DIRECTORY_NAME_MAX_CHARS],
+        "expiry_s": None if meta.expiry_s == NEVER_EXPIRES else meta.expiry_s,
+        "left_at": datetime.fromtimestamp(meta.left_ms / 1000, UTC) if meta.left_ms else None,
+        "queued": messages.waiting(),
+        "queued_bytes": messages.waiting_bytes(),
+        "inflight": len(messages.inflight),
+        "awaiting_rel": len(session.incoming),
+    }
+
+
+def _of_local(session: LocalSession, node: str) -> dict[str, Any]:
+    """It ends with its connection."""
+    return {
+        "node": node,
+        "username": None,
+        "expiry_s": session.expiry_s,
+        "left_at": None,
         "queued": session.waiting(),
         "queued_bytes": session.waiting_bytes(),
         "inflight": len(session.inflight or ()),

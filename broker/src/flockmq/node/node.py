@@ -18,7 +18,6 @@ from flockmq.config.plugin_settings import SysTopicsSettings
 from flockmq.config.schema import QuotasSettings
 from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
-from flockmq.durable.session_table import SessionTable
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
 from flockmq.management.view import Views
@@ -42,6 +41,7 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.user_quotas import DelayedBytes, UserQuotas
+from flockmq.protocol.local_sessions import LocalSessions
 from flockmq.publishing.retained_feed import Feeds, RetainedFeed
 from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.publishing.retained_log import RetainedLog
@@ -178,7 +178,7 @@ class Node:
         cluster, hooking, soon, lanes = self.cluster, self.hooking, self.reactor.soon, self.delivery.slots.lanes
         has_wills = cluster.version.gate(2)
         ends = LocalSessionEnds(self.router, hooking, self.filters, self.left)
-        self.sessions = SessionTable(self.router, ends)
+        self.sessions = LocalSessions(self.router, ends)
         self.remote_sessions = RemoteSessions(self.router.turn, soon, hooking.unsubscribed, self._token_bytes)
         self.clients = Connections(
             self.sessions,

@@ -71,7 +71,7 @@ class Revocation:
         ended = [filter for filter in denied if session.subscriptions.find(filter) is stand[filter]]
         if not ended or channel.has_ended():
             return []
-        dropped, left = drop_waiting(session, ended)
+        dropped, left = drop_waiting(session.queue, session.subscriptions, ended, session.take_out)
         self._unsubscribe(channel, session, ended)
         self._router.counters.dropped_revoked += dropped
         self._router.counters.subscriptions_revoked += len(ended)

@@ -238,10 +238,10 @@ class SubscribeRequest(PendingSubscribe):
     def _subscribe(self, request: Request, filter: bytes, identifiers: bytes) -> int:
         session = self._local()
         older = session.subscriptions.find(filter)
-        placed = place(self.channel.router, session, filter, request.qos, request.options, identifiers)
+        placed = place(self.channel.router, session, session.limits, filter, request.qos, request.options, identifiers)
         if isinstance(placed, int):
             return placed
-        session.note_asked(filter, request.filter)
+        session.subscriptions.note_asked(filter, request.filter)
         if not self._port.filters.is_routed(filter):
             self.filters.append(filter)
             self._made.append(placed)

@@ -159,6 +159,7 @@ class SubscriptionSet:
             self._held = {held.filter: held, filter: subscription}
 
     def remove(self, filter: bytes) -> Subscription | None:
+        self.note_asked(filter, filter)
         held, removed = self._held, self.find(filter)
         if removed is None:
             return None

@@ -12,7 +12,6 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.mqtt.message import Will, in_version
 from flockmq.routing.sink import Sink
-from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import DONE, UNKNOWN, ClientSession, SubscribeChange, UnsubscribeChange
 from flockmq.session.limits import Limits
 from flockmq.session.send_window import SendWindow
@@ -30,18 +29,7 @@ class LocalSession(SendWindow, ClientSession):
         super().__init__(sink, client_id, limits, window, max_packet_bytes, expiry_s)
         self.awaiting_rel: dict[int, float] | None = None
 
-    # Subscriptions; a session that is stored notes each change.
-
-    def add_subscription(self, subscription: Subscription) -> None:
-        self.subscriptions.add(subscription)
-
-    def remove_subscription(self, filter: bytes) -> Subscription | None:
-        self.note_asked(filter, filter)
-        return self.subscriptions.remove(filter)
-
-    def note_asked(self, filter: bytes, asked: bytes) -> None:
-        """The client asked for this one, of which `filter` was made: so rules are to be asked about it."""
-        self.subscriptions.note_asked(filter, asked)
+    # Subscriptions.
 
     def subscribe(self, change: SubscribeChange) -> None:
         change.subscribe_here()

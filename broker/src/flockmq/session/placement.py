@@ -1,4 +1,4 @@
-"""Whether a session may have a subscription, and its place in the router."""
+"""Whether a session may have a subscription, and the places of its subscriptions in the router."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.filter_index import has_wildcard, shape_of
 from flockmq.routing.router import Router
-from flockmq.routing.subscriber import Subscription
-from flockmq.session.local_session import LocalSession
+from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.session.limits import Limits
 
 
 def place(
-    router: Router, session: LocalSession, filter: bytes, qos: int, options: int, identifiers: bytes
+    router: Router, session: Subscriber, limits: Limits, filter: bytes, qos: int, options: int, identifiers: bytes
 ) -> Subscription | int:
     """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]: what was put,
-    or the reason code with which it is refused. `options` as in SUBSCRIBE (section 3.8.3.1).
+    or the reason code with which it is refused. `limits`: the session's; `options` as in SUBSCRIBE (section 3.8.3.1).
     """
-    limits = session.limits
     if is_shared(filter) and not limits.shared_subscription:
         return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
     if is_exclusive(filter) and not limits.exclusive_subscription:
@@ -32,7 +31,7 @@ def place(
     granted = min(qos, limits.max_qos_allowed)
     subscription = Subscription(session, filter, granted, no_local, as_published, identifiers)
     older = session.subscriptions.find(filter)
-    if older is None and not _has_room(session, filter):
+    if older is None and not _has_room(session, limits, filter):
         return Reason.QUOTA_EXCEEDED
     if wild and not session.subscriptions.may_have_shape(shape_of(filter), limits.max_wildcard_shapes):
         return Reason.QUOTA_EXCEEDED
@@ -41,13 +40,24 @@ def place(
         router.remove(older)
     else:
         router.began(subscription)
-    session.add_subscription(subscription)
+    session.subscriptions.add(subscription)
     return subscription
 
 
-def _has_room(session: LocalSession, filter: bytes) -> bool:
+def displace(router: Router, subscriptions: list[Subscription]) -> list[bytes]:
+    """Take subscriptions out of the router that their session doesn't have any more; filters that nobody wants now."""
+    unrouted: list[bytes] = []
+    for subscription in subscriptions:
+        router.remove(subscription)
+        router.ended(subscription)
+        if router.is_unwanted(subscription):
+            unrouted.append(subscription.filter)
+    return unrouted
+
+
+def _has_room(session: Subscriber, limits: Limits, filter: bytes) -> bool:
     """By the client's own limits, and its user's quota."""
-    if len(session.subscriptions) >= session.limits.max_subscriptions:
+    if len(session.subscriptions) >= limits.max_subscriptions:
         return False
     if session.subscriptions.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
         return False

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from flockmq.mqtt.message import StoredMessage, packet_of, topic_of
 from flockmq.mqtt.topics import is_shared, matching
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.session.local_session import LocalSession
+from flockmq.routing.subscriber import SubscriptionSet
 
 
-def drop_waiting(session: LocalSession, ended: list[bytes]) -> tuple[int, list[StoredMessage]]:
-    """Take out what waits by the filters that are about to end and by no other of the session: how many messages that
-    were, and those of shared subscriptions, which are for other members. What is in flight finishes.
+def drop_waiting(
+    queue: Collection[StoredMessage | bytes] | None,
+    subscriptions: SubscriptionSet,
+    ended: list[bytes],
+    take_out: Callable[[list[StoredMessage | bytes], list[StoredMessage | bytes]], None],
+) -> tuple[int, list[StoredMessage]]:
+    """Take out of a session's queue what waits by the filters that are about to end and by no other of the session: how
+    many messages that were, and those of shared subscriptions, which are for other members. What is in flight finishes.
+    `take_out` gets what goes, and what stays.
     """
-    queue = session.queue
     if not queue:
         return 0, []
     were, are = FilterIndex(), FilterIndex()
@@ -20,7 +27,7 @@ def drop_waiting(session: LocalSession, ended: list[bytes]) -> tuple[int, list[S
         if not is_shared(filter):
             were.add(matching(filter), filter)
     ending = frozenset(ended)
-    for subscription in session.subscriptions.all():
+    for subscription in subscriptions.all():
         if subscription.filter not in ending and not is_shared(subscription.filter):
             are.add(matching(subscription.filter), subscription)
     stay: list[StoredMessage | bytes] = []
@@ -39,5 +46,5 @@ def drop_waiting(session: LocalSession, ended: list[bytes]) -> tuple[int, list[S
         else:
             stay.append(entry)
     if gone or left:
-        session.take_out([*gone, *left], stay)
+        take_out([*gone, *left], stay)
     return len(gone), left

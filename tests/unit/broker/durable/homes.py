@@ -8,7 +8,7 @@ from flockmq.durable.commit_queue import Ledger
 from flockmq.durable.journal import Journal
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession, restored
-from flockmq.durable.session_record import Meta
+from flockmq.durable.session_fields import Meta
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
@@ -130,10 +130,11 @@ class Home:
         expiry_s: int = 100,
         will: Will | None = None,
         identity: bytes = IDENTITY,
+        client_id: bytes = CLIENT,
     ) -> DurableSession:
         meta = Meta(identity, expiry_s, version, will)
         sink = ToProxy(self.router, version)
-        return DurableSession(self.disk, self.ledger, meta, sink, CLIENT, self.limits, window, max_packet_bytes)
+        return DurableSession(self.disk, self.ledger, meta, sink, client_id, self.limits, window, max_packet_bytes)
 
     def opened(self, version: int = 4, *, window: int = 32, will: Will | None = None) -> DurableSession:
         session = self.fresh(version, window=window, will=will)

@@ -20,7 +20,6 @@ from flockmq.routing.slots import SlotPeers, slot_of
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
 from flockmq.session.limits import Limits
-from flockmq.session.local_session import LocalSession
 from flockmq.session.settlement import SETTLED
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import Left
@@ -144,7 +143,7 @@ class Home:
         self.published.append(left.will.message)
         self.accepted.append(accepted)
 
-    def session_ended(self, session: LocalSession) -> None: ...
+    def session_ended(self, client_id: bytes) -> None: ...
 
     def alarm(self, slot: int, text: str, *, is_ours: bool = True) -> None:
         self.alarms[slot] = text

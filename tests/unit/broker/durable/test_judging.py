@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from flockmq import bounds
-from flockmq.durable.session_record import JUDGED, asked_field
+from flockmq.durable.session_fields import JUDGED, asked_field
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import LASTS, PRESENT, UNJUDGED
 from unit.broker.durable.redis import Redis

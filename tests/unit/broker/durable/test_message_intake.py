@@ -10,7 +10,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.delivery.slot_message import SlotMessage
-from flockmq.durable.session_record import message_parts
+from flockmq.durable.session_fields import message_parts
 from flockmq.mqtt.message import NO_EXPIRY, publication
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages

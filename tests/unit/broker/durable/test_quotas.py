@@ -57,7 +57,7 @@ def send(home: Home, number: int, payload: str, topic: str = "a") -> None:
 def waiting(home: Home, client_id: bytes) -> list[bytes]:
     session = home.residents.sessions.by_id[client_id]
     assert isinstance(session, DurableSession)
-    return [packet_of(entry) for entry in session.queue or ()]
+    return [packet_of(entry) for entry in session.messages.queue or ()]
 
 
 async def test_a_user_begins_so_many_sessions_and_others_begin_theirs(home: Home) -> None:

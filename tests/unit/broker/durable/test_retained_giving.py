@@ -14,7 +14,7 @@ from flockmq.publishing.retained_feed import Feeds, RetainedFeed
 from flockmq.rlog.shards import RetainedMessage
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
-from unit.broker.durable.homes import Disk, Home
+from unit.broker.durable.homes import Disk, Home, to_proxy
 
 TOPICS = [b"a/%d" % number for number in range(9)]
 PATIENCE_S = 5
@@ -75,12 +75,12 @@ async def test_the_next_home_goes_on_where_the_former_one_was(put: int) -> None:
     restored = later.restored()
     again = restored.subscriptions.find(b"a/#")
     assert again is not None
-    assert restored.is_owed(b"a/#")
+    assert restored.record.is_owed(b"a/#")
     restored.resume(later.fresh())
     await given(later, again)
     later.settle()
     assert topics_on(home.disk) == TOPICS
-    assert not later.restored().is_owed(b"a/#")
+    assert not later.restored().record.is_owed(b"a/#")
 
 
 @pytest.mark.parametrize(("qos", "may_note"), [(0, True), (2, False)])
@@ -92,3 +92,19 @@ async def test_nothing_is_noted_of_what_is_not_durable_or_where_a_node_would_not
     await given(home, subscription, may_note=may_note)
     ops = [op for op in home.disk.waiting if not callable(op)]
     assert not any(field[:1] == b"o" for op in ops for field in op[1])
+
+
+async def test_a_client_that_is_away_gets_the_rest_when_it_is_back() -> None:
+    home = Home()
+    session = home.opened()
+    subscription = subscribed(session, 0)
+    session.leave(home.router.away4)
+    giving = asyncio.ensure_future(given(home, subscription))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not session.messages.queue
+    session.resume(home.fresh())
+    home.settle()
+    session.send_again()
+    await giving
+    assert len(to_proxy(session).packets()) == len(TOPICS)

@@ -13,13 +13,13 @@ from flockmq.bounds import (
     SINK_HELD_MAX_S,
 )
 from flockmq.durable.commit_queue import Ledger
-from flockmq.durable.session import PACKET_IDS, DurableSession
-from flockmq.durable.session_record import META, Meta, decode_meta, sequence_field
+from flockmq.durable.message_queue import PACKET_IDS
+from flockmq.durable.session import DurableSession
+from flockmq.durable.session_fields import META, Meta, decode_meta, sequence_field
 from flockmq.mqtt.message import Will, publication
 from flockmq.routing.message_id import Origins, number_of, origin_of, session_source, source_of
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING
-from flockmq.routing.subscriber import Subscription
-from flockmq.session.client_session import LATER, UNKNOWN
+from flockmq.routing.subscriber import UNWANTED, Subscription
 from flockmq.session.limits import Limits
 from flockmq.session.settlement import (
     DROPPED,
@@ -164,7 +164,7 @@ def test_a_packet_id_that_is_still_in_use_blocks_what_would_get_it(home: Home) -
     session = home.opened()
     home.send(session, "old")
     home.settle()
-    session._last = session._durable = PACKET_IDS - 1
+    session.messages.last = session.outgoing.committed = PACKET_IDS - 1
     session.meta.sequences = PACKET_IDS + 100
     for payload in ("last id", "again 1", "2"):
         home.send(session, payload)
@@ -180,9 +180,9 @@ def test_a_packet_id_that_is_still_in_use_blocks_what_would_get_it(home: Home) -
 def test_what_a_front_reports_of_another_home_blocks_its_packet_id_until_it_is_settled(home: Home, ends: int) -> None:
     session = home.opened()
     session.reported(pair(ends, 1))
-    session._durable = 1
+    session.outgoing.committed = 1
     home.send(session, "1")
-    session._send_waiting(session.inflight or {})
+    session.outgoing.send_waiting()
     assert heard(session) == []
     home.settle()
     assert heard(session) == [(QOS1, 1, b"1")]
@@ -211,7 +211,7 @@ def test_a_client_that_reads_gets_all_that_comes_before_its_publishers_pause(hom
         if is_durable:
             home.settle()
     home.router.now_s += SINK_CONGESTED_MAX_S / 2 if is_durable else 60.0
-    to_proxy(session).judge(session.is_held_up())
+    to_proxy(session).judge(session.outgoing.is_held_up())
     home.send(session, "last")
     home.settle()
     assert all_read(home, session) == [*sent, b"last"]
@@ -235,7 +235,7 @@ def test_of_what_is_beyond_the_queue_of_a_client_that_goes_the_oldest_goes(home:
     home.settle()
     session.leave(home.router.away4)
     home.settle()
-    assert (session.waiting(), len(messages_on(home.disk))) == (5, 8)
+    assert (session.messages.waiting(), len(messages_on(home.disk))) == (5, 8)
     assert home.router.counters.dropped_queue_full == 12
     back(home, session, window=3)
     assert all_read(home, session) == [b"0", b"1", b"2", b"15", b"16", b"17", b"18", b"19"]
@@ -246,7 +246,7 @@ def lag(home: Home, session: DurableSession) -> None:
     front = to_proxy(session)
     assert front.flow == CONGESTED
     home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    front.judge(session.is_held_up())
+    front.judge(session.outgoing.is_held_up())
     assert front.flow == LAGGING
 
 
@@ -288,7 +288,7 @@ def test_publishers_go_on_when_a_client_acknowledges_nothing_or_too_little(home:
             home.router.now_s += 0.25
             if acknowledges:
                 front.progressed(True)
-            front.judge(session.is_held_up())
+            front.judge(session.outgoing.is_held_up())
         assert front.flow == LAGGING
         assert home.router.now_s - began_s == pytest.approx(after_s, abs=0.5)
         session.reported(pair(PUBACK, 1) + pair(PUBACK, 2))
@@ -304,11 +304,11 @@ def test_publishers_wait_as_long_as_it_is_the_store_that_must_go_on(home: Home) 
     home.ledger.seal()
     front = to_proxy(session)
     home.router.now_s += 60.0
-    front.judge(session.is_held_up())
+    front.judge(session.outgoing.is_held_up())
     assert front.flow == CONGESTED, "nothing is durable, so nothing was sent"
     home.settle()
     home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    front.judge(session.is_held_up())
+    front.judge(session.outgoing.is_held_up())
     assert front.flow == LAGGING, "what was sent is the client's to acknowledge"
 
 
@@ -317,11 +317,11 @@ def test_publishers_wait_for_PUBREL_to_be_durable(home: Home) -> None:
     for number in range(5):
         home.send(session, str(number), 2)
     home.settle()
-    assert not session.is_held_up()
+    assert not session.outgoing.is_held_up()
     session.reported(pair(PUBREC, 1))
-    assert session.is_held_up()
+    assert session.outgoing.is_held_up()
     home.settle()
-    assert not session.is_held_up()
+    assert not session.outgoing.is_held_up()
 
 
 def test_publishers_pause_for_a_client_that_comes_back_to_a_full_queue(home: Home) -> None:
@@ -513,7 +513,7 @@ def test_MQTT_4_6_0_6_what_waited_at_QoS_0_is_not_overtaken_where_the_window_is_
     assert heard(session) == [(QOS1, 1, b"A"), (0x30, 0, b"old"), (0x30, 0, b"new")]
     session.reported(pair(PUBACK, 1))
     assert heard(session) == [(QOS1, 2, b"B")]
-    assert (session.waiting(), session.waiting_bytes()) == (0, 0)
+    assert (session.messages.waiting(), session.messages.waiting_bytes()) == (0, 0)
 
 
 def test_MQTT_4_6_0_6_nor_where_the_return_of_the_client_is_not_durable_yet(home: Home) -> None:
@@ -533,7 +533,7 @@ def test_without_QoS_0_in_the_queue_none_of_it_is_put_there() -> None:
     session = home.opened()
     session.leave(home.router.away4)
     home.send(session, "0", 0)
-    assert (session.queue, home.router.counters.dropped_away) == (None, 1)
+    assert (session.messages.queue, home.router.counters.dropped_away) == (None, 1)
 
 
 def test_the_queue_is_bounded_in_bytes(home: Home) -> None:
@@ -543,7 +543,7 @@ def test_the_queue_is_bounded_in_bytes(home: Home) -> None:
     home.send(session, "y" * 200)
     home.settle()
     assert messages_on(home.disk) == [sequence_field(2)]
-    assert session.queue_bytes < 300
+    assert session.messages.queue_bytes < 300
 
 
 def test_a_message_that_expired_is_not_sent_unless_it_was_before(home: Home) -> None:
@@ -581,12 +581,12 @@ def test_what_expired_is_gone_by_one_commit_and_what_expires_meanwhile_is_sent(h
     home.settle()
     session.send_again()
     assert to_proxy(session).packets() == []
-    assert session.is_held_up()
+    assert session.outgoing.is_held_up()
     home.router.now_s += GIVEN_UP_WAIT_MAX_S
     home.disk.commit()
     assert [packet[-4:] for packet in to_proxy(session).packets()] == [b"tays", b"tays", b"late"]
     assert not home.disk.waiting
-    assert not session.is_held_up()
+    assert not session.outgoing.is_held_up()
 
 
 def test_what_expired_long_before_that_was_durable_is_not_sent(home: Home) -> None:
@@ -686,9 +686,9 @@ def owed(home: Home, *given: str) -> DurableSession:
     session.owe(subscription)
     home.settle()
     for topic in given:
-        session.giving(b"a/#", topic.encode())
+        session.record.giving(b"a/#", topic.encode(), session.usage)
         home.send(session, topic)
-        session.gave_one()
+        session.record.gave_one()
     return session
 
 
@@ -700,14 +700,14 @@ def test_how_far_what_is_retained_was_given_is_durable_with_each_message(home: H
     home.disk.commit(durable)
     later = home.restored()
     assert len(messages_on(home.disk)) == durable
-    assert later.given_up_to(b"a/#") == [b"", b"a/1", b"a/2", b"a/3"][durable]
+    assert later.record.given_up_to(b"a/#") == [b"", b"a/1", b"a/2", b"a/3"][durable]
 
 
 def test_a_message_beside_what_is_retained_says_nothing_of_it(home: Home) -> None:
     session = owed(home, "a/1")
     home.send(session, "live")
     home.settle()
-    assert home.restored().given_up_to(b"a/#") == b"a/1"
+    assert home.restored().record.given_up_to(b"a/#") == b"a/1"
 
 
 def test_how_far_it_was_given_is_written_again(home: Home) -> None:
@@ -716,7 +716,7 @@ def test_how_far_it_was_given_is_written_again(home: Home) -> None:
     home.disk.sessions.clear()
     session.write_again()
     home.settle()
-    assert home.restored().given_up_to(b"a/#") == b"a/1"
+    assert home.restored().record.given_up_to(b"a/#") == b"a/1"
 
 
 @pytest.mark.parametrize("how", ["all given", "subscribed anew", "unsubscribed"])
@@ -731,7 +731,7 @@ def test_nothing_is_noted_any_more_when_it_is_not_owed_or_is_owed_anew(home: Hom
     else:
         session.remove_subscription(b"a/#")
     home.settle()
-    assert session.given_up_to(b"a/#") == home.restored().given_up_to(b"a/#") == b""
+    assert session.record.given_up_to(b"a/#") == home.restored().record.given_up_to(b"a/#") == b""
     assert [field for field in home.disk.fields() if field[:1] == b"o"] == []
 
 
@@ -760,7 +760,7 @@ def test_a_clean_start_begins_anew_behind_the_end_of_the_older_session(home: Hom
     home.settle()
     assert heard(fresh) == [(QOS1, 1, b"2")]
     assert messages_on(home.disk) == [sequence_field(1)]
-    assert home.restored().kept is not None
+    assert home.restored().messages.kept is not None
 
 
 # What the client publishes.
@@ -934,12 +934,12 @@ def test_no_packet_id_is_used_for_another_message_soon(home: Home) -> None:
 def test_sequences_are_put_down_before_they_are_used(home: Home) -> None:
     session = home.opened()
     for _ in range(2):
-        session._last = session.meta.sequences
+        session.messages.last = session.meta.sequences
         home.send(session, "x")
         (op, *_) = [op for op in home.disk.waiting if not callable(op)]
         meta = op[1][b"m"]
         assert meta is not None
-        assert decode_meta(meta).sequences == session._last + NUMBERS_RESERVED
+        assert decode_meta(meta).sequences == session.messages.last + NUMBERS_RESERVED
         home.settle()
 
 
@@ -985,7 +985,7 @@ def test_what_CONNECT_said_and_the_subscriptions_are_known_to_the_next_home(home
         (held.filter, held.qos, held.no_local, held.retain_as_published, held.identifiers)
         for held in session.subscriptions.all()
     ] == [(b"a/+", 2, True, True, b"\x0b\x07"), (b"c", 0, False, False, b"")]
-    assert (session.expiry_s, session.meta.left_ms, session.sink) == (100, 0, other.router.away5)
+    assert (session.meta.expiry_s, session.meta.left_ms, session.sink) == (100, 0, other.router.away5)
     kept = session.meta.will
     assert kept is not None
     message = kept.message
@@ -1052,12 +1052,13 @@ def test_a_repeated_PUBREC_is_answered_again_once_it_is_durable(home: Home) -> N
     session = home.opened()
     home.send(session, "x", 2)
     home.settle()
-    assert session.pubrec(1, False) == LATER
-    home.settle()
     heard(session)
-    session.pubrec(1, False)
+    session.reported(pair(PUBREC, 1))
+    assert heard(session) == []
+    home.settle()
     assert heard(session) == [(0x62, 1, b"")]
-    assert session.pubrec(1, True) == UNKNOWN
+    session.reported(pair(PUBREC, 1))
+    assert heard(session) == [(0x62, 1, b"")]
 
 
 def test_what_no_home_of_ours_wrote_is_refused() -> None:
@@ -1074,7 +1075,7 @@ def test_members_of_a_shared_subscription_get_what_a_session_that_ended_left(hom
         home.send(session, payload, share=b"$share/g/t")
     home.settle()
     other, session = elsewhere(home)
-    other.router.shared.redispatch(session.unacknowledged_shared())
+    other.router.shared.redispatch(session.messages.unacknowledged_shared())
     assert other.router.counters.dropped_no_member == 2
 
 
@@ -1084,3 +1085,11 @@ def test_the_way_to_a_front_counts_what_is_not_sent(home: Home) -> None:
     sink.unsendable(10)
     counters = home.router.counters
     assert (counters.dropped_expired, counters.dropped_too_large) == (1, 1)
+
+
+def test_QoS_0_does_not_wait_where_the_zone_says_so() -> None:
+    home = Home(limits=Limits(mqueue_store_qos0=False))
+    session = home.opened()
+    session.leave(home.router.away4)
+    assert session.offer_qos0(b"0\4\0\1ax") == UNWANTED
+    assert not session.messages.queue

@@ -18,8 +18,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from flockmq.durable.session import PACKET_IDS, DurableSession
-from flockmq.durable.session_record import RELEASED, WAITS
+from flockmq.durable.message_queue import PACKET_IDS
+from flockmq.durable.session import DurableSession
+from flockmq.durable.session_fields import RELEASED, WAITS
 from flockmq.mqtt.frame import remaining_length
 from flockmq.routing.sink import Sink
 from flockmq.session.client_session import DONE, UNKNOWN
@@ -306,8 +307,8 @@ class DurableMachine(RuleBasedStateMachine):
         assert not [field for field in self.disk.fields() if field[:1] == b"q"], "not forgotten on disk"
         assert not connection.front._states, "not forgotten by the front"
         assert not self.client.stored
-        assert not self.session.inflight
-        assert not self.session.queue
+        assert not self.session.messages.inflight
+        assert not self.session.messages.queue
 
 
 TestDurableMachine = DurableMachine.TestCase

@@ -9,7 +9,7 @@ from flockmq import bounds
 from flockmq.bounds import SINK_CONGESTED_MAX_S
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.session import DurableSession
-from flockmq.durable.session_record import META, USER
+from flockmq.durable.session_fields import META, USER
 from flockmq.mqtt.message import Will, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.session.limits import Limits
@@ -444,7 +444,7 @@ async def test_a_client_that_left_in_order_while_its_slot_moved_left_so(
     later.residents.tick()
     later.residents.tick()
     assert later.published == []
-    assert later.residents.sessions.away[ID].session.expiry_s == 5
+    assert later.residents.sessions.away[ID].session.meta.expiry_s == 5
     assert later.router.counters.sessions_away == 1
 
 

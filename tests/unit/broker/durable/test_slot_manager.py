@@ -10,7 +10,7 @@ import pytest
 from flockmq import bounds
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.session import DurableSession
-from flockmq.durable.session_record import WAITS, message_value
+from flockmq.durable.session_fields import WAITS, message_value
 from flockmq.routing.message_id import ORIGIN_BYTES, node_source
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits

@@ -120,8 +120,7 @@ class Gate(Port):
         channel.principal = principal
         channel.must_be_asked_about(self.access.must_authorize(principal))
         assert channel.session is not None
-        session, present = self.sessions.open(channel.session, connect.clean_start)
-        channel.admitted(connect, 7, session, present, extra)
+        channel.admitted(connect, 7, channel.session, False, extra)
         self.channels.append(channel)
         self.access.connected(channel)
 

@@ -232,7 +232,6 @@ def test_a_session_that_ends_with_its_connection_is_opened_nowhere_else(admittin
     client = admitting.connecting()
     assert admitting.home.asked[0][1] is None, "whatever is there ends"
     admitting.answer(client, 7)
-    assert list(admitting.sessions.by_id) == []
     assert not isinstance(client.session, RemoteSession)
 
 
@@ -257,7 +256,6 @@ def test_a_session_that_lasts_has_a_front_here(admitting: Admitting) -> None:
     connack = admitting.answer(client, 7, lasts=True, present=True)
     assert connack[2:4] == b"\1\0", "session present"
     assert isinstance(client.session, RemoteSession)
-    assert not admitting.sessions.by_id
     (connection,) = admitting.clients.connections()
     assert connection.opening is not None
     assert (connection.client_id, connection.token, connection.opening.expiry_s) == (b"c", 7, 60)

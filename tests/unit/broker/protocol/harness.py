@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
@@ -12,6 +11,7 @@ from flockmq.mqtt.packets import Auth, Connect, SubscribeEntry
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.conversation import Conversation
 from flockmq.protocol.inbound import Inbound
+from flockmq.protocol.local_sessions import LocalSessions, LocalSessionsPort
 from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort, PendingSubscribe
 from flockmq.protocol.verdicts import ALLOWED
 from flockmq.routing.back_pressure import PausablePublisher
@@ -93,7 +93,7 @@ class _Filters(FiltersPort):
         self.port.dropped += filters
 
 
-class _Ends(SessionEnds):
+class _Ends(LocalSessionsPort):
     def __init__(self, port: Port) -> None:
         self.port = port
 
@@ -116,7 +116,7 @@ class Port(NodePort):
         super().__init__(_Access(self), _Judge(self), _Hooks(self), _Filters(self))
         self.session_ends = _Ends(self)
         self.router: Router
-        self.sessions: SessionTable
+        self.sessions: LocalSessions
         self.hold = False
         self.asked: list[tuple[int, bytes, Callable[[int], None]]] = []
         self.verdicts: dict[bytes, int] = {}
@@ -143,13 +143,12 @@ class Port(NodePort):
         assert isinstance(made, LocalSession)
         if not connect.client_id:
             made.client_id = b"assigned"
-        session, present = self.sessions.open(made, connect.clean_start)
-        channel.admitted(connect, 7, session, present)
+        channel.admitted(connect, 7, made, False)
 
     def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         self.ended.append(channel)
         if channel.admitted_once and isinstance(session, LocalSession):
-            self.sessions.leave(session, will, self.router.now_s)
+            self.sessions.leave(session, will)
 
     def session_ended(self, session: LocalSession) -> None:
         self.sessions_gone.append(session.client_id)
@@ -242,7 +241,7 @@ class Node:
     def serving(self, port: Port) -> Port:
         """The port knows the router and has the sessions."""
         port.router = self.router
-        port.sessions = SessionTable(self.router, port.session_ends)
+        port.sessions = LocalSessions(self.router, port.session_ends)
         return port
 
     def turn(self) -> None:

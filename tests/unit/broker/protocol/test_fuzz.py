@@ -82,7 +82,6 @@ def answer_some(seed: random.Random, node: Node) -> None:
 def check_gone(node: Node, clients: list[Client]) -> None:
     for client in clients:
         client.lost()
-    node.port.sessions.tick(node.router.now_s + EVER_S)  # a changed byte may have asked for a session that lasts
     while node.port.inbound:
         node.port.inbound.pop(0).logged(Reason.SUCCESS)
     while node.port.unanswered:

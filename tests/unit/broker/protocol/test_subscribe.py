@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
 from flockmq.mqtt import encode
-from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Node, publish
@@ -34,17 +33,6 @@ def test_a_filter_twice_in_one_packet_is_one_subscription() -> None:
     assert node.router.counters.subscriptions == 1
     client.lost()
     assert len(node.router.local) == 0
-
-
-def test_a_refused_filter_is_out_of_a_session_that_lasts_though_its_client_is_gone() -> None:
-    node = Node()
-    client = node.client("c", connect=Connect(4, b"c", clean_start=False))
-    node.port.hold = True
-    node.subscribe(client, ("a", 1))
-    client.lost()
-    node.port.unanswered[0].finish(Reason.UNSPECIFIED_ERROR)
-    assert len(node.port.sessions.by_id[b"c"].subscriptions) == 0
-    assert not node.router.has_local(b"a")
 
 
 def test_a_shape_whose_last_subscription_is_gone_makes_room_for_another() -> None:

@@ -9,7 +9,6 @@ import pytest
 from flockmq.bounds import SINK_CONGESTED_BYTES
 from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
-from flockmq.mqtt.packets import Connect
 from flockmq.protocol.channel import CONNECTED
 from flockmq.publishing.retained_feed import Feeds, RetainedFeed, of_row
 from flockmq.publishing.retained_giving import RetainedGiving
@@ -256,20 +255,6 @@ async def test_many_subscribes_of_one_client_are_one_task(fed: Fed) -> None:
     assert len(fed.feeds) == 1
     fed.caught_up.set()
     await fed.read(client)
-
-
-async def test_a_client_that_goes_away_meanwhile_gets_the_rest_when_it_is_back(fed: Fed) -> None:
-    fed.retain_many(50, b"x" * 100_000, qos=0)
-    client = fed.node.client("c", connect=Connect(4, b"c", clean_start=False))
-    client.stuck = True
-    fed.node.subscribe(client, ("r/#", 0))
-    await turns(100)
-    client.lost()
-    await turns(100)
-    session = fed.sessions.away[b"c"].session
-    assert not session.queue
-    assert len(fed.feeds) == 1
-    fed.sessions.end(session)
 
 
 def test_a_retained_message_tells_what_is_left_of_its_expiry_until_it_expires() -> None:

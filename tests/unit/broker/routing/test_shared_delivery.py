@@ -14,7 +14,7 @@ from flockmq.bounds import SHARED_DEALS_MAX
 from flockmq.mqtt import encode
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, publication
-from flockmq.mqtt.packets import Connect, SubscribeEntry
+from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.properties import Properties, subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.shards import SharedMembers
@@ -545,27 +545,6 @@ def test_an_heir_gets_its_own_subscription_identifier() -> None:
     node.turn()
     (inherited,) = heir.packets()
     assert inherited.endswith(b"\x02\x0b\x07" + inherited[-1:])
-
-
-def test_who_is_away_gets_what_nobody_else_is_there_for() -> None:
-    node = Node()
-    session_lasts = Properties()
-    session_lasts.session_expiry_interval = 100
-    member = node.client("m", 5, Connect(5, b"m", clean_start=False, properties=session_lasts))
-    node.subscribe(member, (GROUP, 1))
-    other = node.client("other", 5)
-    node.subscribe(other, (GROUP, 1))
-    member.lost()
-    publisher = node.client("p", 5)
-    for number in range(4):
-        node.feed(publisher, publish(5, "t/0", str(number), qos=1, packet_id=number + 1))
-    assert payloads(other) == ["0", "1", "2", "3"]
-    other.lost()
-    node.feed(publisher, publish(5, "t/0", "4", qos=1, packet_id=5))
-    back = node.opened()
-    answer = node.feed(back, encode.connect(Connect(5, b"m", clean_start=False, properties=session_lasts)))
-    waited = [packet[-1:] for packet in answer if packet[0] >> 4 == 3]
-    assert waited == [b"0", b"1", b"2", b"3", b"4"], "what the other never acknowledged too"
 
 
 def test_members_that_cannot_keep_up_do_not_take_the_process_with_them() -> None:

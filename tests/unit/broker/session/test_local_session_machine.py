@@ -1,8 +1,8 @@
-"""A session against a simple model: publishes, acknowledgements, lost connections, coming back, clean starts.
+"""A session against a simple model: publishes, acknowledgements, lost connections.
 
-One subscriber ("device"), whose session lasts, and a publisher. The model keeps what the specification speaks of: what
-is under way, in order, with its packet id and how far it is; what waits; which QoS 2 identifiers of the device are
-open. After each step the device has heard exactly what the model says.
+One subscriber ("device"), whose session ends with its connection, and a publisher. The model keeps what the
+specification speaks of: what is under way, in order, with its packet id and how far it is; what waits; which QoS 2
+identifiers of the device are open. After each step the device has heard exactly what the model says.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from conformance.wire import (
     PUBLISH,
     PUBREC,
     PUBREL,
-    SESSION_EXPIRY,
     SUBACK,
     UNSUBACK,
     V5,
@@ -60,16 +59,9 @@ class Model:
     open_ids: set[int] = field(default_factory=set)
 
     def moves_up(self) -> list[tuple[bytes, int]]:
-        """What waits and has room now, out of the queue. QoS 0 messages, which waited for a client that was away, go in
-        their turn; where there is no room they need none."""
-        sent = []
+        """What waits and has room now, out of the queue."""
         room = WINDOW - len(self.under_way)
-        while self.waiting and room > 0:
-            payload, qos = self.waiting.pop(0)
-            room -= qos > 0
-            sent.append((payload, qos))
-        sent += [(payload, qos) for payload, qos in self.waiting if not qos]
-        self.waiting = [(payload, qos) for payload, qos in self.waiting if qos]
+        sent, self.waiting = self.waiting[:room], self.waiting[room:]
         return sent
 
 
@@ -89,27 +81,12 @@ class SessionMachine(RuleBasedStateMachine):
     # What the device does.
 
     @precondition(lambda self: self.device is None)
-    @rule(clean=st.booleans())
-    def connects(self, clean: bool) -> None:
-        entries = [(SESSION_EXPIRY, 3600)] if self.version == V5 else None
+    @rule()
+    def connects(self) -> None:
         self.device = self.node.opened()
-        present = self.model is not None and not clean
-        if not present:
-            # before 5.0 a clean session ends with its connection
-            self.model = Model()
-        self.lasts = self.version == V5 or not clean
-        heard = self.says(connect(self.version, "device", clean=clean, properties=entries))
-        connack = heard.pop(0)
-        assert (connack.kind, connack.reason, connack.session_present) == (CONNACK, 0, int(present))
-        assert self.model is not None
-        for known in self.model.under_way:
-            again = heard.pop(0)
-            assert again.packet_id == known.packet_id
-            if known.released:
-                assert again.kind == PUBREL
-            else:
-                assert (again.kind, again.payload, again.qos, again.dup) == (PUBLISH, known.payload, known.qos, True)
-        self.gets_new(heard)
+        self.model = Model()
+        (connack,) = self.says(connect(self.version, "device", clean=True))
+        assert (connack.kind, connack.reason, connack.session_present) == (CONNACK, 0, 0)
 
     @precondition(lambda self: self.device is not None)
     @rule(politely=st.booleans())
@@ -119,9 +96,7 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.says(disconnect(self.version)) == []
         self.device.lost()
         self.node.turn()
-        self.device = None
-        if not self.lasts:
-            self.model = None
+        self.device = self.model = None
 
     @precondition(lambda self: self.device is not None)
     @rule(qos=st.integers(0, 2))
@@ -198,9 +173,7 @@ class SessionMachine(RuleBasedStateMachine):
             assert self.device is None or self.hears() == []
             return
         granted = min(qos, model.subscribed)
-        if self.device is None:
-            model.waiting.append((payload, granted))
-        elif granted == 0:
+        if granted == 0:
             (message,) = self.hears()
             assert (message.kind, message.payload, message.qos) == (PUBLISH, payload, 0)
         else:
@@ -215,8 +188,8 @@ class SessionMachine(RuleBasedStateMachine):
     # How it is driven.
 
     def takes(self) -> int:
-        """How many messages may wait: a device that is there and half of whose queue is full pauses its publishers."""
-        return QUEUE if self.device is None else QUEUE // 2
+        """How many messages may wait: a device half of whose queue is full pauses its publishers."""
+        return QUEUE // 2
 
     def gets_new(self, heard: list[Packet]) -> None:
         """New messages, in the order in which they waited, under identifiers that nothing else has."""

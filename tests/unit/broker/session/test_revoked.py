@@ -21,10 +21,10 @@ def lost(node: Node, client: Client, *filters: str) -> tuple[int, list[bytes]]:
     assert isinstance(session, LocalSession)
     names = [filter.encode() for filter in filters]
     for filter in names:
-        subscription = session.remove_subscription(filter)
+        subscription = session.subscriptions.remove(filter)
         assert subscription is not None
         node.router.remove(subscription)
-    dropped, left = drop_waiting(session, names)
+    dropped, left = drop_waiting(session.queue, session.subscriptions, names, session.take_out)
     return dropped, [entry.share for entry in left]
 
 

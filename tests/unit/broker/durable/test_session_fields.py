@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.durable.session_record import (
+from flockmq.durable.session_fields import (
     OWED,
     RELEASED,
     WAITS,

@@ -1,0 +1,329 @@
+"""Messages on their way to one client, in their order: those that wait, and those that are in flight. Pure.
+
+What always holds: a message of QoS ≥ 1 has a *sequence* that its session never uses again, and its packet id comes from
+that. It is stored until its exchange is complete, or there is no room for it. QoS 0 messages that wait for a client
+that is away wait in memory: a crash loses them, as the specification allows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import MQUEUE_MAX_BYTES, NUMBERS_RESERVED, QUEUED_MESSAGE_BYTES
+from flockmq.durable.commit_queue import Ledger
+from flockmq.durable.session_fields import RELEASED, WAITS, message_parts, message_value
+from flockmq.durable.session_record import SessionRecord
+from flockmq.mqtt.message import StoredMessage
+from flockmq.session.limits import Limits
+from flockmq.session.send_window import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
+
+PACKET_IDS: Final = 65_535
+
+AWAITS_COMMIT: Final = 4
+"""Beside the states of `send_window`: PUBREC came; PUBREL is sent when that is committed."""
+
+
+@mypyc_attr(acyclic=True)
+class Entry(StoredMessage):
+    """A message with its sequence. `packet` has the publisher's packet id; b"": PUBREC came."""
+
+    __slots__ = ("sequence",)
+
+    def __init__(self, packet: bytes, version: int, expires_s: float, share: bytes, sequence: int) -> None:
+        super().__init__(packet, version, expires_s, share)
+        self.sequence = sequence
+
+    def packet_id(self) -> int:
+        return (self.sequence - 1) % PACKET_IDS + 1
+
+    def has_expired(self, now_s: float) -> bool:
+        return 0.0 < self.expires_s <= now_s
+
+
+@mypyc_attr(acyclic=True)
+class MessageQueue:
+    """`window`: how many the client takes at once, 0 while it is away. Containers that are empty are None: an idle
+    session is small.
+    """
+
+    __slots__ = (
+        "_ledger", "_queued_qos0", "_record", "inflight", "kept", "kept_bytes", "last", "limits", "queue",
+        "queue_bytes", "unsent", "window",
+    )  # fmt: skip
+
+    def __init__(self, record: SessionRecord, ledger: Ledger, limits: Limits, window: int) -> None:
+        self.limits = limits
+        self.window = window
+        self.queue: deque[StoredMessage] | None = None
+        self.queue_bytes: int = 0
+        self.inflight: dict[int, int] = {}
+        """Packet id → state of what was sent and isn't complete, in the order of the sequences."""
+        self.kept: dict[int, Entry] | None = None
+        """Packet id → the message."""
+        self.kept_bytes: int = 0
+        self.unsent: dict[int, None] | None = None
+        """Packet ids of what is to be sent again, the first of them last."""
+        self.last: int = 0
+        """The last sequence that was used."""
+        self._record = record
+        self._ledger = ledger
+        self._queued_qos0: int = 0
+
+    def clear(self) -> None:
+        self.inflight.clear()
+        self.kept = self.queue = self.unsent = None
+        self.queue_bytes = self.kept_bytes = self._queued_qos0 = 0
+
+    # --- how much there is --------------------------------------------------------------------------------------------
+
+    def waiting(self) -> int:
+        """Messages for which the window has no place. A crash of the owner makes messages in flight, sent or not: so
+        many of them count as are beyond the window.
+        """
+        queue = self.queue
+        return (0 if queue is None else len(queue)) + self._beyond_window()
+
+    def waiting_bytes(self) -> int:
+        return self.queue_bytes + (self.kept_bytes if self._beyond_window() else 0)
+
+    def _beyond_window(self) -> int:
+        return max(0, len(self.inflight) - max(self.window, self.limits.max_inflight))
+
+    def stored_bytes(self) -> int:
+        """What they take of their user's quota."""
+        waiting = len(self.queue or ()) + len(self.inflight)
+        return self.queue_bytes + self.kept_bytes + QUEUED_MESSAGE_BYTES * waiting
+
+    def has_place(self) -> bool:
+        """One more could be sent at once."""
+        return not self.queue and len(self.inflight) < self.window
+
+    def has_room(self, packet_bytes: int) -> bool:
+        """One more leaves most of the queue to what is published."""
+        return self.has_place() or (
+            self.waiting() * 4 < self.limits.max_mqueue_len
+            and self.waiting_bytes() + packet_bytes <= MQUEUE_MAX_BYTES // 4
+        )
+
+    def is_full(self, packet_bytes: int, ahead: int) -> bool:
+        """No place for one more, where so many may wait `ahead` of the client's limit."""
+        is_long = self.waiting() >= self.limits.max_mqueue_len + ahead
+        return is_long or self.waiting_bytes() + packet_bytes > MQUEUE_MAX_BYTES
+
+    def is_congested(self) -> bool:
+        return self.waiting() * 2 > self.limits.max_mqueue_len or self.waiting_bytes() * 2 > MQUEUE_MAX_BYTES
+
+    # --- what waits ---------------------------------------------------------------------------------------------------
+
+    def append(self, entry: StoredMessage) -> None:
+        """Behind all that wait; what is of QoS ≥ 1 is stored."""
+        queue = self.queue
+        if queue is None:
+            self.queue = queue = deque()
+        packet = entry.packet
+        self.queue_bytes += len(packet)
+        if packet[0] & 6 == 0:
+            self._queued_qos0 += 1
+            queue.append(entry)
+            return
+        self.last = sequence = self.last + 1
+        meta = self._record.meta
+        if sequence > meta.sequences:
+            meta.sequences = sequence + NUMBERS_RESERVED
+            self._record.write_meta()
+        stored = Entry(packet, entry.version, entry.expires_s, entry.share, sequence)
+        queue.append(stored)
+        self.write(stored)
+
+    def pop_first(self, queue: deque[StoredMessage]) -> StoredMessage:
+        entry = queue.popleft()
+        self.queue_bytes -= len(entry.packet)
+        if not isinstance(entry, Entry):
+            self._queued_qos0 -= 1
+        return entry
+
+    def take_expired(self, queue: deque[StoredMessage], now_s: float, room: int) -> int:
+        """Take out what expired of the first `room` that stay; how many that were."""
+        stay: list[StoredMessage] = []
+        taken = 0
+        while queue and len(stay) < room:
+            entry = queue.popleft()
+            if not isinstance(entry, Entry) or not entry.has_expired(now_s):
+                stay.append(entry)
+                continue
+            self.queue_bytes -= len(entry.packet)
+            self._record.delete_message(entry.sequence)
+            taken += 1
+        queue.extendleft(reversed(stay))
+        return taken
+
+    def take_qos0(self) -> list[StoredMessage]:
+        """What finds no room in the window needs none: it goes before what comes from now on [MQTT-4.6.0-6]."""
+        if not self._queued_qos0 or not self.queue:
+            return []
+        self._queued_qos0 = 0
+        waiting = [entry for entry in self.queue if entry.packet[0] & 6 == 0]
+        self._replace([entry for entry in self.queue if entry.packet[0] & 6])
+        return waiting
+
+    def take_out(self, gone: list[StoredMessage | bytes], stay: list[StoredMessage | bytes]) -> None:
+        """Of what waits only this is to stay."""
+        self._replace([entry for entry in stay if isinstance(entry, StoredMessage)])
+        for entry in gone:
+            if isinstance(entry, Entry):
+                self._record.delete_message(entry.sequence)
+            else:
+                self._queued_qos0 -= 1
+
+    def _replace(self, entries: list[StoredMessage]) -> None:
+        self.queue = deque(entries)
+        self.queue_bytes = 0
+        for entry in entries:
+            self.queue_bytes += len(entry.packet)
+
+    def make_room(self, packet_bytes: int) -> bool:
+        """Drop as much of what waits, the oldest first, as comes: the user's other sessions keep what they have. False:
+        so much doesn't wait here.
+        """
+        if self.queue_bytes < packet_bytes or not self.queue:
+            return False
+        wanted = self.queue_bytes - packet_bytes
+        while self.queue_bytes > wanted:
+            if not self.drop_oldest():
+                return False
+        return True
+
+    def drop_what_is_ahead(self) -> int:
+        """Its client went: drop what is beyond the limit for one that is away; how many that were."""
+        dropped = 0
+        while self.waiting() > self.limits.max_mqueue_len and self.drop_oldest():
+            dropped += 1
+        return dropped
+
+    def drop_oldest(self) -> bool:
+        """Of QoS 0 first. False: there is none."""
+        queue = self.queue
+        if not self._queued_qos0 and self._beyond_window() and self._drop_in_flight():
+            return True
+        if not queue:
+            return False
+        at = 0
+        if self._queued_qos0:
+            self._queued_qos0 -= 1
+            for position, entry in enumerate(queue):
+                if entry.packet[0] & 6 == 0:
+                    at = position
+                    break
+        dropped = queue[at]
+        del queue[at]
+        self.queue_bytes -= len(dropped.packet)
+        if isinstance(dropped, Entry):
+            self._record.delete_message(dropped.sequence)
+        return True
+
+    def _drop_in_flight(self) -> bool:
+        """The last of it, which is the least likely to have been sent. False: all of it was, on this connection."""
+        for packet_id in reversed(self.kept or {}):
+            is_sent = self.unsent is not None and packet_id not in self.unsent
+            if not is_sent and self.inflight[packet_id] in (AWAITS_PUBACK, AWAITS_PUBREC):
+                self.complete(packet_id)
+                return True
+        return False
+
+    def unacknowledged_shared(self) -> list[StoredMessage]:
+        """QoS 1 messages that weren't acknowledged, and of QoS 2 those that were never sent, which are for other
+        members of shared subscriptions [MQTT-4.8.2-5].
+        """
+        left: list[StoredMessage] = []
+        for packet_id, entry in (self.kept or {}).items():
+            if entry.share and self.inflight.get(packet_id) == AWAITS_PUBACK:
+                left.append(entry)
+        left += [waiting for waiting in self.queue or () if waiting.share]
+        return left
+
+    # --- what is in flight --------------------------------------------------------------------------------------------
+
+    def keep(self, packet_id: int, entry: Entry) -> None:
+        kept = self.kept
+        if kept is None:
+            self.kept = kept = {}
+        kept[packet_id] = entry
+        self.kept_bytes += len(entry.packet)
+
+    def entry(self, packet_id: int) -> Entry:
+        assert self.kept is not None
+        return self.kept[packet_id]
+
+    def complete(self, packet_id: int) -> None:
+        """The exchange is over."""
+        assert self.kept is not None
+        entry = self.kept.pop(packet_id)
+        self._record.delete_message(entry.sequence)
+        self.kept_bytes -= len(entry.packet)
+        del self.inflight[packet_id]
+        self.need_not_send(packet_id)
+
+    def received(self, packet_id: int) -> None:
+        """PUBREC came for a QoS 2 message: its packet isn't kept."""
+        entry = self.entry(packet_id)
+        self.kept_bytes -= len(entry.packet)
+        entry.packet = b""
+        self.need_not_send(packet_id)
+        del self.inflight[packet_id]
+        self.inflight[packet_id] = AWAITS_COMMIT  # behind those that were received before [MQTT-4.6.0-4]
+        self.write(entry)
+
+    def need_not_send(self, packet_id: int) -> None:
+        """The client answered already, on a connection that another owner had."""
+        if self.unsent is not None:
+            self.unsent.pop(packet_id, None)
+
+    # --- what the store has -------------------------------------------------------------------------------------------
+
+    def write(self, entry: Entry) -> None:
+        packet = entry.packet
+        state = WAITS if packet else RELEASED
+        qos = packet[0] >> 1 & 3 if packet else 2
+        expires_ms = 0 if entry.expires_s == 0.0 else self._ledger.wall_ms(entry.expires_s)
+        value = message_value(state, qos, entry.version, expires_ms, entry.share, packet)
+        self._record.put_message(entry.sequence, value)
+
+    def write_again(self) -> None:
+        for kept in (self.kept or {}).values():
+            self.write(kept)
+        for entry in self.queue or ():
+            if isinstance(entry, Entry):
+                self.write(entry)
+
+    def restore(self, messages: list[tuple[int, bytes]], now_s: float) -> None:
+        """By sequence. Whatever could have been sent before is sent again, as what it may be: a duplicate."""
+        messages.sort()
+        meta = self._record.meta
+        started = meta.started if meta.left_ms else meta.sequences
+        for sequence, value in messages:
+            self._restore_one(sequence, value, sequence <= started, now_s)
+        self.last = meta.sequences
+
+    def _restore_one(self, sequence: int, value: bytes, may_be_sent: bool, now_s: float) -> None:
+        state, qos, version, expires_ms, share, packet = message_parts(value)
+        expires_s = 0.0 if expires_ms == 0 else self._ledger.expires_s(expires_ms)
+        entry = Entry(packet, version, expires_s, share, sequence)
+        packet_id = entry.packet_id()
+        if state == RELEASED:
+            self.inflight[packet_id] = AWAITS_PUBCOMP
+            self.keep(packet_id, entry)
+        elif may_be_sent and not self.queue and packet_id not in self.inflight:
+            if qos == 1 and not entry.now(now_s):
+                self._record.delete_message(sequence)  # sent or not, nobody misses it
+                return
+            self._record.meta.started = sequence
+            self.inflight[packet_id] = qos
+            self.keep(packet_id, entry)
+        else:
+            if self.queue is None:
+                self.queue = deque()
+            self.queue.append(entry)
+            self.queue_bytes += len(packet)

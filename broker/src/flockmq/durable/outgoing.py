@@ -1,0 +1,304 @@
+"""How messages reach the client of a session: sent when they are committed, in order, until each exchange is complete.
+
+    publisher ──▶ owner: put in the journal ── committed ──▶ sent ──▶ session proxy ──▶ client
+                  owner: deleted ◀───────────────────── reported ◀── session proxy ◀── acknowledged
+                         └── committed ──▶ settled: the session proxy forgets the packet id
+
+What always holds:
+- A message is sent when its put is committed, in the order of the sequences, when its packet id is free, for the
+  session proxy too, and the window has room. Nothing must be written before, and after a crash it is sent under the
+  packet id that the client may know it by.
+- Behind a QoS 2 message that expired nothing is sent before it is committed that it is gone. Else the next owner would
+  take it for sent, and send it behind what came after it [MQTT-4.6.0-6].
+- PUBREL is sent when it is committed that PUBREC came, in the order of the PUBRECs. What a client answered is settled
+  when that is committed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import GIVEN_UP_WAIT_MAX_S, MQUEUE_AHEAD_MAX
+from flockmq.durable.commit_queue import CommitQueue
+from flockmq.durable.message_queue import AWAITS_COMMIT, Entry, MessageQueue
+from flockmq.durable.proxy_sink import ProxySink
+from flockmq.durable.session_record import SessionRecord
+from flockmq.durable.session_usage import SessionUsage
+from flockmq.mqtt import encode, frame
+from flockmq.mqtt.message import StoredMessage, as_duplicate, transcode, with_packet_id
+from flockmq.mqtt.reason import Reason
+from flockmq.routing.sink import LAGGING, Sink
+from flockmq.routing.subscriber import QUEUED, REFUSED, REPLACED
+from flockmq.session.send_window import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
+from flockmq.session.settlement import AGAIN, PUBACK, PUBCOMP, PUBREC, PUBREC_REFUSED
+
+_ENDS: Final = (PUBACK, PUBCOMP, PUBREC_REFUSED)
+
+
+@mypyc_attr(acyclic=True)
+class Outgoing:
+    """`sink`: the way to the client; `proxy`: the same, while it is connected. `committed`: the sequence up to which
+    all messages are. `is_held`: a client that came back may be sent nothing yet.
+    """
+
+    __slots__ = (
+        "_commits", "_given_up_s", "_record", "_settling", "_usage", "committed", "is_held", "is_returning",
+        "max_packet_bytes", "messages", "proxy", "sink",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        record: SessionRecord,
+        commits: CommitQueue,
+        messages: MessageQueue,
+        usage: SessionUsage,
+        sink: Sink,
+        max_packet_bytes: int,
+    ) -> None:
+        self.messages = messages
+        self.sink = sink
+        self.proxy: ProxySink | None = sink if isinstance(sink, ProxySink) else None
+        self.max_packet_bytes = max_packet_bytes
+        self.committed: int = 0
+        self.is_held: bool = False
+        self.is_returning: bool = False
+        """A client that came back has as much to read yet as would have its publishers paused. To cut it off for that
+        would be to never let it in."""
+        self._record = record
+        self._commits = commits
+        self._usage = usage
+        self._given_up_s: float = 0.0
+        """Since when it is awaited that messages that expired are gone; 0.0: there are none."""
+        self._settling: set[int] | None = None
+        """Packet ids whose exchanges are over, and the session proxy hasn't heard of it: it would take their next for a
+        repeat."""
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def attach(self, proxy: ProxySink, max_packet_bytes: int) -> None:
+        """Nothing is sent before `send_again`."""
+        self.sink = self.proxy = proxy
+        self.max_packet_bytes = max_packet_bytes
+        self.is_held = self.is_returning = True
+        self.messages.unsent = None
+
+    def leave(self, away: Sink) -> None:
+        self.sink = away
+        self.proxy = None
+        self.max_packet_bytes = 0
+        self.is_held = self.is_returning = False
+        self.messages.window = 0
+        self.messages.unsent = None
+
+    def send_again(self) -> None:
+        """What was not acknowledged under its packet ids, PUBRELs first [MQTT-4.4.0-1], then what waits."""
+        inflight = self.messages.inflight
+        self.is_held = False
+        self.sink.put(AGAIN)
+        # what was received has a place in the client's window, where what comes behind it may never have been
+        again = [packet_id for packet_id, state in inflight.items() if state == AWAITS_PUBCOMP]
+        again += [i for i, state in inflight.items() if state not in (AWAITS_PUBCOMP, AWAITS_COMMIT)]
+        self.messages.unsent = dict.fromkeys(reversed(again))
+        self.send_waiting()
+        self.send_qos0()
+        self._usage.count()
+
+    # --- what is published --------------------------------------------------------------------------------------------
+
+    def is_behind(self) -> bool:
+        """The client is away, or comes back to what waited for it: where there is no room, the oldest of that goes."""
+        return self.is_returning or self.messages.window == 0
+
+    def takes(self, packet_bytes: int) -> bool:
+        return self.messages.has_place() or self.is_behind() or not self._is_full(packet_bytes)
+
+    def put(self, entry: StoredMessage) -> int:
+        """It is sent when it is committed: QUEUED, REPLACED or REFUSED. A client that is away can't be told that there
+        is no room: it loses the oldest messages, as it would lose all of them if the session ended.
+        """
+        answer = QUEUED
+        if self._record.has_ended:
+            return answer
+        messages, size = self.messages, len(entry.packet)
+        if self._usage.usage is not None and self.is_behind() and self._usage.is_over(size, is_away=True):
+            if not messages.make_room(size):
+                return REFUSED
+            answer = REPLACED
+        while self._is_full(size):
+            if not self.is_behind() or not messages.drop_oldest():
+                self._usage.count()
+                return REFUSED
+            answer = REPLACED
+        messages.append(entry)
+        self._usage.count()
+        return answer
+
+    def _is_full(self, packet_bytes: int) -> bool:
+        """That nodes pause who publishes to it takes its time, and all that waited for the store comes at once: a
+        client that reads, or is expected back since the last owner, loses nothing for that.
+        """
+        if self._usage.usage is not None and not self.is_behind() and self._usage.is_over(packet_bytes, is_away=False):
+            return True
+        is_slow = self._record.meta.left_ms != 0 or self.sink.flow == LAGGING
+        return self.messages.is_full(packet_bytes, 0 if is_slow else MQUEUE_AHEAD_MAX)
+
+    # --- what is sent -------------------------------------------------------------------------------------------------
+
+    def send_waiting(self) -> None:
+        if not self.is_held and self.proxy is not None:
+            self._send_as_of(self.sink.now_s())
+
+    def _send_as_of(self, now_s: float) -> None:
+        """There is room in the window: first what a returned client must get again, then what is committed, unless it
+        had expired by then.
+        """
+        messages = self.messages
+        inflight = messages.inflight
+        if self.is_returning and not messages.is_congested():
+            self.is_returning = False
+        unsent = messages.unsent
+        if unsent is not None:
+            while unsent and len(inflight) - len(unsent) < messages.window:
+                packet_id = unsent.popitem()[0]
+                self._send_again(packet_id, inflight[packet_id])
+            if not unsent:
+                messages.unsent = None
+        queue = messages.queue
+        while queue and len(inflight) < messages.window and self._given_up_s == 0.0:
+            entry = queue[0]
+            if isinstance(entry, Entry):
+                packet_id = entry.packet_id()
+                if entry.sequence > self.committed or packet_id in inflight or self._is_settling(packet_id):
+                    return
+                if entry.packet[0] & 4 and entry.has_expired(now_s):
+                    self._give_up(now_s)
+                    return
+                messages.pop_first(queue)
+                self._send_first(packet_id, entry, now_s)
+            else:
+                messages.pop_first(queue)
+                self._send_now(entry)
+
+    def _give_up(self, now_s: float) -> None:
+        """What expired of that which would be sent next, and go on when that is committed."""
+        messages = self.messages
+        assert messages.queue is not None
+        room = messages.window - len(messages.inflight)
+        for _ in range(messages.take_expired(messages.queue, now_s, room)):
+            self.sink.unsendable(0)
+        self._given_up_s = now_s
+        self._record.journal.barrier(self._gave_up)
+
+    def _gave_up(self, is_committed: bool) -> None:
+        since_s, self._given_up_s = self._given_up_s, 0.0
+        if not is_committed or self._record.has_ended:
+            return
+        if not self.is_held and self.proxy is not None:
+            self._send_as_of(max(since_s, self.sink.now_s() - GIVEN_UP_WAIT_MAX_S))
+        self._usage.count()
+
+    def _send_first(self, packet_id: int, entry: Entry, now_s: float) -> None:
+        packet = b"" if entry.has_expired(now_s) else entry.started(self.sink.now_s())
+        packet = self._in_its_version(entry, packet)
+        if not packet:
+            self._record.delete_message(entry.sequence)
+            return
+        self.messages.inflight[packet_id] = packet[0] >> 1 & 3
+        self.messages.keep(packet_id, entry)
+        self._record.meta.started = entry.sequence
+        self.sink.put(with_packet_id(packet, packet_id))
+
+    def _send_again(self, packet_id: int, state: int) -> None:
+        if state == AWAITS_PUBCOMP:
+            self.sink.put(encode.pub_ack(frame.PUBREL, self.sink.protocol_version, packet_id))
+            return
+        entry = self.messages.entry(packet_id)
+        packet = self._in_its_version(entry, entry.started(self.sink.now_s()))
+        if packet:
+            self.sink.put(as_duplicate(with_packet_id(packet, packet_id)))
+        else:  # it needs no answer [MQTT-3.1.2-25]
+            self.messages.complete(packet_id)
+
+    def send_qos0(self) -> None:
+        for entry in self.messages.take_qos0():
+            self._send_now(entry)
+
+    def _send_now(self, entry: StoredMessage) -> None:
+        packet = self._in_its_version(entry, entry.now(self.sink.now_s()))
+        if packet:
+            self.sink.put(packet)
+
+    def _in_its_version(self, entry: StoredMessage, packet: bytes) -> bytes:
+        """In the version that the client came back with; b"": it takes no packet so large, or it has expired."""
+        version = self.sink.protocol_version
+        if packet and entry.version != version:
+            packet = transcode(packet, entry.version, version)
+        if not packet or 0 < self.max_packet_bytes < len(packet):
+            self.sink.unsendable(len(packet))
+            return b""
+        return packet
+
+    def _is_settling(self, packet_id: int) -> bool:
+        return self._settling is not None and packet_id in self._settling
+
+    def is_held_up(self) -> bool:
+        """What is to be said next isn't committed: the client can't go on before that."""
+        if self.is_held or self._given_up_s:
+            return True
+        queue = self.messages.queue
+        if not queue or self.messages.unsent is not None:
+            return False
+        entry = queue[0]
+        if isinstance(entry, Entry) and (entry.sequence > self.committed or self._is_settling(entry.packet_id())):
+            return True
+        return AWAITS_COMMIT in self.messages.inflight.values()
+
+    # --- what the client answered, as its session proxy reports -------------------------------------------------------
+
+    def puback(self, packet_id: int) -> None:
+        self._ends(packet_id, AWAITS_PUBACK, PUBACK)
+
+    def pubcomp(self, packet_id: int) -> None:
+        self._ends(packet_id, AWAITS_PUBCOMP, PUBCOMP)
+
+    def pubrec_refused(self, packet_id: int) -> None:
+        self._ends(packet_id, AWAITS_PUBREC, PUBREC_REFUSED)
+
+    def _ends(self, packet_id: int, state: int, kind: int) -> None:
+        """Unknown ones are settled all the same: the answer to an earlier report was lost."""
+        if self.messages.inflight.get(packet_id) == state:
+            self.messages.complete(packet_id)
+        if self._settling is None:
+            self._settling = set()
+        self._settling.add(packet_id)
+        self._commits.say(kind, packet_id)
+        self.send_waiting()
+
+    def pubrec(self, packet_id: int) -> None:
+        """PUBREL follows when it is committed; at once where nothing is known, or was known before."""
+        state = self.messages.inflight.get(packet_id)
+        if state == AWAITS_PUBREC:
+            self.messages.received(packet_id)
+            self._commits.say(PUBREC, packet_id)
+        elif state != AWAITS_COMMIT:
+            reason: int = Reason.SUCCESS if state == AWAITS_PUBCOMP else Reason.PACKET_IDENTIFIER_NOT_FOUND
+            self._put_pubrel(packet_id, reason)
+
+    def say(self, kind: int, packet_id: int) -> None:
+        """What it waited for is committed."""
+        if kind in _ENDS and self._settling is not None:
+            self._settling.discard(packet_id)
+            if not self._settling:
+                self._settling = None
+        if kind != PUBREC:
+            if self.proxy is not None:
+                self.proxy.settled(kind, packet_id)
+        elif self.messages.inflight.get(packet_id) == AWAITS_COMMIT:
+            self.messages.inflight[packet_id] = AWAITS_PUBCOMP
+            self._put_pubrel(packet_id, Reason.SUCCESS)
+
+    def _put_pubrel(self, packet_id: int, reason: int) -> None:
+        if self.proxy is not None and not self.is_held:
+            self.sink.put(encode.pub_ack(frame.PUBREL, self.sink.protocol_version, packet_id, reason))

@@ -1,0 +1,59 @@
+"""What one session takes of its user's quota: counted when it stands, and again whenever more or less waits. Pure."""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.bounds import QUEUED_MESSAGE_BYTES
+from flockmq.durable.incoming import Incoming
+from flockmq.durable.message_queue import MessageQueue
+from flockmq.durable.session_record import SessionRecord
+from flockmq.quotas import Usage
+
+
+@mypyc_attr(acyclic=True)
+class SessionUsage:
+    """`usage`: of its user; None: it has no quota."""
+
+    __slots__ = ("_counted_bytes", "_incoming", "_is_counted", "_messages", "_record", "usage")
+
+    def __init__(self, record: SessionRecord, messages: MessageQueue, incoming: Incoming) -> None:
+        self.usage: Usage | None = None
+        self._record = record
+        self._messages = messages
+        self._incoming = incoming
+        self._is_counted: bool = False
+        self._counted_bytes: int = 0
+
+    def begin(self) -> None:
+        """The session stands."""
+        if self.usage is not None and not self._is_counted:
+            self._is_counted = True
+            self.usage.began()
+            self.count()
+
+    def count(self) -> None:
+        """More waits than before, or less."""
+        if self._is_counted and self.usage is not None:
+            held = self.stored_bytes()
+            if held != self._counted_bytes:
+                self.usage.queued(held - self._counted_bytes)
+                self._counted_bytes = held
+
+    def end(self) -> None:
+        if self._is_counted and self.usage is not None:
+            self._is_counted = False
+            self.usage.queued(-self._counted_bytes)
+            self._counted_bytes = 0
+            self.usage.ended()
+
+    def stored_bytes(self) -> int:
+        """Messages, its will, its names, and what is noted of exchanges."""
+        return self._record.stored_bytes() + self._messages.stored_bytes() + self._incoming.stored_bytes()
+
+    def is_over(self, packet_bytes: int, *, is_away: bool) -> bool:
+        """All that waits for its user's sessions, with one packet more."""
+        if self.usage is None:
+            return False
+        self.count()
+        return not self.usage.may_queue(packet_bytes + QUEUED_MESSAGE_BYTES, is_away=is_away)
