@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from flockmq import bounds
 from flockmq.delivery import frames
 from flockmq.delivery.latest_links import LatestLinks
-from flockmq.delivery.node_sender import NodeReceiver, NodeSender
+from flockmq.delivery.node_receiver import NodeReceiver
+from flockmq.delivery.node_sender import NodeSender
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.link import Link

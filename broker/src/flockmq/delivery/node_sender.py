@@ -1,12 +1,12 @@
-"""Messages on their way to one other node, and what came in from it.
+"""Messages on their way to one other node.
 
-`NodeSender` is the outgoing side. QoS 0 runs are flushed once a turn and may be lost with the link. QoS ≥ 1 packets are
-gathered into numbered batches, one a turn and MQTT version. What always holds:
+QoS 0 runs are flushed once a turn, and may be lost with the link. QoS ≥ 1 packets are gathered into numbered batches,
+one a turn and MQTT version. What always holds:
 - Batches are numbered without a gap from this node's incarnation to that one, and sent in that order.
 - A batch stays in memory until the peer accepted its number or was purged; each time a link comes up all that is left
-  goes again, in order. The peer takes each number once: `NodeReceiver`.
-- `on_accepted` is called once for each packet that was taken: on acceptance, or when the peer is purged; where a
-  publisher waits, after FORWARD_WAIT_S in the buffer of a node that isn't fenced.
+  goes again, in order. The peer takes each number once (`node_receiver`).
+- `on_accepted` is called once for each packet that was taken: when the peer accepts it, or is purged. Where a publisher
+  waits it is called after FORWARD_WAIT_S, unless this node is fenced: then others may have moved on.
 - What waits is bounded in bytes and messages: above it QoS 0 is dropped and counted, QoS ≥ 1 refused to the caller.
 - Shared deliveries that a purged peer never accepted are given back (`on_returned`): another member gets them.
 """
@@ -21,7 +21,6 @@ from typing import Final, Protocol
 from flockmq import bounds
 from flockmq.delivery.frames import forward_header, numbered_header
 from flockmq.delivery.link_gauge import is_congested
-from flockmq.routing.message_id import process_of
 from flockmq.routing.shared_items import SHARED
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.targets import NodeTarget
@@ -293,46 +292,3 @@ class NodeSender(NodeTarget):
         if self._waiting:
             delay = self._waiting[0].sealed_at - horizon
             self._timer = self._loop.call_later(max(delay, 0.01), self._overdue)
-
-
-class NodeReceiver:
-    """The last number accepted from each node: by its process, because a node that was purged wrongly goes on with its
-    numbers as another incarnation, which may be here before the purge is."""
-
-    def __init__(self) -> None:
-        self._accepted: dict[str, int] = {}
-        self._former: dict[str, int] = {}
-
-    def accepted(self, incarnation: str) -> int:
-        """The last number, before it was purged as well."""
-        return self._last(incarnation) or 0
-
-    def accept(self, incarnation: str, number: int) -> bool:
-        """True: new, deliver it. False: a repeat. Raises ValueError on a gap: the peer always resends from the first
-        number that isn't accepted, so a gap means that one of the two is wrong about the other."""
-        last = self._last(incarnation)
-        if last is not None and number <= last:
-            return False
-        if last is not None and number != last + 1:
-            raise ValueError(f"batch {number} from {incarnation} came after {last}")
-        self._accepted[process_of(incarnation)] = number
-        return True
-
-    def forget(self, incarnation: str) -> None:
-        """It was purged; it may come back."""
-        process = process_of(incarnation)
-        if (last := self._accepted.pop(process, None)) is not None:
-            self._former[process] = last
-            if len(self._former) > bounds.PEERS_FORMER_MAX:
-                del self._former[next(iter(self._former))]
-
-    def begin_anew(self) -> None:
-        """This node is another incarnation: everybody numbers from 1 for it."""
-        self._accepted.clear()
-        self._former.clear()
-
-    def _last(self, incarnation: str) -> int | None:
-        process = process_of(incarnation)
-        if (former := self._former.pop(process, None)) is not None:
-            self._accepted[process] = former
-        return self._accepted.get(process)
