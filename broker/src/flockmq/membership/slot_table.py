@@ -2,9 +2,9 @@
 
 It listens to the table `slots`. Rows are noted amid an entry, when neither the place in the log nor the other rows are
 what they will be. When the whole entry is applied, or a bootstrap's tables are in the place of the former ones, the
-slots that moved are published, before anybody else hears of the entry. Listeners hear in this order: the former owner
-lets go, the registry of client ids changes, the new owner takes, senders put again what isn't accepted, clients
-register.
+slots that moved are published, before anybody else hears of the entry. The slots of a purged core are published when
+their rows are swept, a moment later. Listeners hear in this order: the former owner lets go, the registry of client ids
+changes, the new owner takes, senders put again what isn't accepted, clients register.
 
 What always holds: `owners` is what the log says at `epoch`, which rises with every entry.
 """
@@ -71,7 +71,7 @@ class SlotTable:
         self._noted = {slot: fresh._noted.get(slot, "") for slot in range(SLOTS)}
 
     def entry_applied(self, place: StreamId) -> None:
-        """The whole entry, or a swap, is applied."""
+        """The whole entry, or a swap, is applied; or rows of a purged core were swept, which its purge had ended."""
         self.epoch = (place.generation << 48) + place.sequence
         if not self._noted:
             return

@@ -67,7 +67,8 @@ class Replica:
         self.tables = Tables()
         self.bootstraps = 0
         self.on_entry: dict[str, list[Callable[[StreamId], None]]] = {shard: [] for shard in SHARDS}
-        """Called after each entry, or bootstrap, before anybody else hears of it: the shard's tables are there."""
+        """Called after each entry, or bootstrap, before anybody else hears of it: its tables are there. And when
+        rows of purged nodes were swept."""
         self.filling: dict[str, Filling] = {shard: Filling() for shard in SHARDS}
         self._votes = votes
         self._source = source
@@ -79,7 +80,7 @@ class Replica:
         self._side_links = RedisLinks(config)
         self._bootstrapping: dict[str, asyncio.Task[None]] = {}
         self._tails: list[asyncio.Task[None]] = []
-        self._sweeper = Sweeper(self.tables)
+        self._sweeper = Sweeper(self.tables, self._entry_applied)
         self._ends: dict[str, StreamId] = {}
         """How far the log behind the tail's connection is known to reach."""
         self._heard_at: dict[str, float] = {}

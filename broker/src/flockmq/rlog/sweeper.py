@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from flockmq import bounds
@@ -17,8 +17,11 @@ _DONE: Final = object()
 
 
 class Sweeper:
-    def __init__(self, tables: Tables) -> None:
+    """`swept` is told of each shard of which rows may have gone: listeners have heard of them."""
+
+    def __init__(self, tables: Tables, swept: Callable[[Shard], None]) -> None:
         self._tables = tables
+        self._swept = swept
         self._retiring: list[Iterator[None]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -50,5 +53,8 @@ class Sweeper:
         """Free a bucket of what was purged, and one of what was replaced. Returns whether there is more to do."""
         if self._retiring and next(self._retiring[0], _DONE) is _DONE:
             self._retiring.pop(0)
-        swept = [shard.sweep() for shard in self._tables.shards.values()]
-        return any(swept) or bool(self._retiring)
+        shards = list(self._tables.shards.values())
+        has_more = [shard.sweep() for shard in shards]
+        for shard in shards:
+            self._swept(shard)
+        return any(has_more) or bool(self._retiring)

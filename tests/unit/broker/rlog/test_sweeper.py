@@ -46,7 +46,8 @@ async def test_an_error_does_not_end_the_sweeping_for_good(caplog: pytest.LogCap
     filters = [b"f/%d" % number for number in range(1000)]
     shard = tables.shards[ROUTE]
     shard.apply_runs([(ROUTES.number, PUT, "a@1", filters, [b""] * 1000), (0, PURGE, "a@1", [], [])])
-    sweeper = Sweeper(tables)
+    swept: list[int] = []
+    sweeper = Sweeper(tables, lambda _: swept.append(len(told.gone)))
     sweeper.sweep_if_needed()
     async with asyncio.timeout(10):
         await done(sweeper)
@@ -54,4 +55,5 @@ async def test_an_error_does_not_end_the_sweeping_for_good(caplog: pytest.LogCap
         sweeper.sweep_if_needed()
         await done(sweeper)
     assert told.gone == set(filters)
+    assert swept[-1] == len(filters), "who looks after the last step finds all gone"
     assert not shard.sweep()
