@@ -17,7 +17,7 @@ from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
-from flockmq.durable.subscribe_flow import SubscribeFlow
+from flockmq.durable.subscribe_port import DurableSubscribePort
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.sink import Sink
 from flockmq.session_rpc import messages
@@ -98,7 +98,7 @@ class ClientRequests:
                 sink.waiting = waiting = list[Callable[[], None]]()
                 placed = partial(self._placed, session, waiting)
                 router = self._manager.router
-                SubscribeFlow(self._host, router, session, is_there, question, settle, answer, placed).start()
+                DurableSubscribePort(self._host, router, session, is_there, settle, answer, placed).subscribe(question)
                 self._manager.seal()
 
     def _is_there(self, session: DurableSession, token: int) -> bool:

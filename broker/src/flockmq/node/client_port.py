@@ -25,7 +25,7 @@ from flockmq.node.sys_topics import SysTopics
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.inbound import Inbound
 from flockmq.protocol.local_sessions import LocalSessions, LocalSessionsPort
-from flockmq.protocol.ports import NodePort, PendingSubscribe
+from flockmq.protocol.ports import NodePort
 from flockmq.publishing.retained_feed import Feeds
 from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
 from flockmq.rlog.retained_authors import author_of
@@ -150,21 +150,20 @@ class ClientPort(NodePort):
 
     # Subscriptions.
 
-    def routed(self, subscribing: PendingSubscribe) -> None:
-        self._filters.route(subscribing.filters, partial(self._routed, subscribing))
+    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+        self._filters.route(filters, partial(self._routed, len(filters) > 0, has_owed, done))
 
-    def _routed(self, subscribing: PendingSubscribe, reason: int) -> None:
+    def _routed(self, is_written: bool, has_owed: bool, done: Callable[[int, bool], None], reason: int) -> None:
         """A route that was written for it came behind all that was retained before the SUBSCRIBE."""
-        subscribing.saw_retained = bool(subscribing.filters) and self._rlog.has_all(RETAINED, when=ROUTE)
-        if reason < 0x80 and subscribing.retained and not subscribing.saw_retained:
-            self._spawn(self._see_retained(subscribing))
+        saw_all = is_written and self._rlog.has_all(RETAINED, when=ROUTE)
+        if reason < 0x80 and has_owed and not saw_all:
+            self._spawn(self._see_retained(done))
         else:
-            subscribing.finish(reason)
+            done(reason, saw_all)
             self._flush()
 
-    async def _see_retained(self, subscribing: PendingSubscribe) -> None:
-        subscribing.saw_retained = await self._retaining.seen()
-        subscribing.finish(Reason.SUCCESS)
+    async def _see_retained(self, done: Callable[[int, bool], None]) -> None:
+        done(Reason.SUCCESS, await self._retaining.seen())
         self._flush()
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:

@@ -22,8 +22,7 @@ from flockmq.session.local_session import LocalSession
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PendingSubscribe(SubscribeChange):
-    """One SUBSCRIBE on its way. `filters` are those that need a route; `retained` the subscriptions that are owed
-    retained messages; `saw_retained`: the node has all that was retained when the routes were written.
+    """One SUBSCRIBE on its way.
 
     A `packet` with packet id 0 is the node's own: it is authorized, but neither changed nor answered.
     """
@@ -32,9 +31,6 @@ class PendingSubscribe(SubscribeChange):
         self.channel = channel
         self.session = session
         self.packet = packet
-        self.filters: list[bytes] = []
-        self.retained: list[Subscription] = []
-        self.saw_retained: bool = False
 
     def judge(self) -> None:
         """Judge filter by filter: all of them, or until enough was judged in this turn."""
@@ -42,10 +38,6 @@ class PendingSubscribe(SubscribeChange):
 
     def leave_off(self) -> None:
         """The client has left: what isn't judged yet isn't granted."""
-        raise NotImplementedError(type(self).__name__)
-
-    def finish(self, reason: int) -> None:
-        """The cluster routes by the filters, or refused them with a reason ≥ 0x80."""
         raise NotImplementedError(type(self).__name__)
 
 
@@ -150,9 +142,9 @@ class NodePort:
         """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
         raise NotImplementedError
 
-    def routed(self, subscribing: PendingSubscribe) -> None:
-        """Have the cluster route `subscribing.filters` to this node, and, where `subscribing.retained` are owed
-        something, see all that is retained by then (`saw_retained`); then `subscribing.finish`.
+    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+        """Have the cluster route these filters to this node, and, where something is owed, see all that is retained by
+        then: `done` gets the worst reason code, and whether all was seen.
         """
         raise NotImplementedError
 

@@ -1,17 +1,14 @@
-"""One SUBSCRIBE, or UNSUBSCRIBE, on its way. A SUBSCRIBE is authorized, and goes to its session: one that runs here is
-put into the router, routed by the cluster, answered, and given what is retained.
+"""One SUBSCRIBE, or UNSUBSCRIBE, on its way: a SUBSCRIBE is judged, rewritten, and goes to its session; one that runs
+here goes on as `session.subscribe_flow` says.
 
 What always holds: nothing behind a SUBSCRIBE is read before it is judged, by this node, perhaps in several turns, or by
-somebody else who is asked; SUBACK is sent when this node's own table routes by the filters [MQTT-3.8.4-1], and has all
-that was retained before: so what is published behind the SUBACK comes once, live, and not as a retained message too; a
-filter that the cluster did not take is out of the router again, and its reason code says so: unless a later SUBSCRIBE
-of the same filter took its place, which gets an answer of its own. An exclusive filter is claimed in the log before it
-is put into the router. While other nodes are to hear of what the user has here, nothing behind the SUBSCRIBE is read
-either.
+somebody else who is asked. While the log decides on exclusive filters, or other nodes are to hear of what the user has
+here, nothing behind the SUBSCRIBE is read either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from flockmq.mqtt import encode
@@ -19,15 +16,13 @@ from flockmq.mqtt.packets import Subscribe
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import is_exclusive
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.ports import NodePort, PendingSubscribe
 from flockmq.protocol.verdicts import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
-from flockmq.quotas import FilterRoom
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import ClientSession, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
-from flockmq.session.placement import is_owed, place
+from flockmq.session.subscribe_flow import SubscribeFlow, SubscribePort
 
 _UNDECIDED: Final = -1
 
@@ -52,10 +47,8 @@ class SubscribeRequest(PendingSubscribe):
         super().__init__(channel, session, packet)
         self._port = port
         self._reasons: list[int] = []
-        self._made: list[Subscription] = []
         self._filters: list[bytes] = []
         self._asked: int = 0
-        self._granted: list[bytes] = []
         self._pauses: bool = False
 
     def judge(self) -> None:
@@ -134,22 +127,11 @@ class SubscribeRequest(PendingSubscribe):
             self._answer()
 
     def subscribe_here(self) -> None:
-        channel = self.channel
-        claimed: dict[bytes, None] = {}
-        if self.session.limits.exclusive_subscription:
-            for position, filter in enumerate(self._filters):
-                if is_exclusive(filter) and self._reasons[position] == _UNDECIDED:
-                    claimed[filter] = None
-        if claimed:
-            channel.pause()
-            self._port.filters.claim(self.session.client_id, list(claimed), self._claimed)
-        else:
-            self._make_room()
-
-    def _local(self) -> LocalSession:
         session = self.session
         assert isinstance(session, LocalSession), "the owners of others subscribe them"
-        return session
+        port = _NodeSide(self, self._port, session)
+        wanted = [(filter, request.options, request.filter) for filter, request in self.wanted()]
+        SubscribeFlow(port, self.channel.router, session, session.limits, wanted, self.identifiers()).start()
 
     def _rewrite(self) -> None:
         """What the filters that the client may have really are."""
@@ -160,49 +142,6 @@ class SubscribeRequest(PendingSubscribe):
                     self._filters[position] = filter
                 else:
                     self._reasons[position] = Reason.NOT_AUTHORIZED
-
-    def _claimed(self, refused: dict[bytes, int]) -> None:
-        """The exclusive filters are this client's, but those refused, each for its reason."""
-        channel = self.channel
-        for position, filter in enumerate(self._filters):
-            if self._reasons[position] == _UNDECIDED and is_exclusive(filter):
-                if filter in refused:
-                    self._reasons[position] = refused[filter]
-                else:
-                    self._granted.append(filter)
-        if channel.has_ended():
-            self._release_unused()
-        else:
-            channel.unpause()
-            self._make_room()
-
-    def _make_room(self) -> None:
-        """What the user has here may have to be told to others first."""
-        session = self._local()
-        if session.usage is None:
-            self._has_room()
-            return
-        wanted = [filter for filter, _ in self.wanted() if session.subscriptions.find(filter) is None]
-        self.channel.pause()
-        FilterRoom(session.usage, wanted, self._may_go_on).make()
-
-    def _may_go_on(self) -> None:
-        if not self.channel.has_ended():
-            self.channel.unpause()
-        self._has_room()
-
-    def _has_room(self) -> None:
-        channel = self.channel
-        if not channel.has_ended():
-            self._subscribe_all()
-            channel.flush_soon()
-        self._release_unused()
-
-    def _release_unused(self) -> None:
-        session = self._local()
-        unused = [filter for filter in self._granted if session.subscriptions.find(filter) is None]
-        if unused:
-            self._port.filters.unrouted(unused)
 
     def wanted(self) -> list[tuple[bytes, Request]]:
         return [
@@ -225,48 +164,6 @@ class SubscribeRequest(PendingSubscribe):
         ]
         self._answer()
 
-    def _subscribe_all(self) -> None:
-        identifiers = self.identifiers()
-        for position, request in enumerate(self.packet.subscriptions):
-            if self._reasons[position] == _UNDECIDED:
-                self._reasons[position] = self._subscribe(request, self._filters[position], identifiers)
-        if self.filters or self.retained:
-            self._port.routed(self)
-        else:
-            self.finish(Reason.SUCCESS)
-
-    def _subscribe(self, request: Request, filter: bytes, identifiers: bytes) -> int:
-        session = self._local()
-        older = session.subscriptions.find(filter)
-        placed = place(self.channel.router, session, session.limits, filter, request.qos, request.options, identifiers)
-        if isinstance(placed, int):
-            return placed
-        session.subscriptions.note_asked(filter, request.filter)
-        if not self._port.filters.is_routed(filter):
-            self.filters.append(filter)
-            self._made.append(placed)
-        if is_owed(filter, request.retain_handling, older is None):
-            self.retained.append(placed)
-        return placed.qos
-
-    def finish(self, reason: int) -> None:
-        channel = self.channel
-        if reason >= 0x80:
-            session = self._local()
-            gone = [made.filter for made in self._made if session.subscriptions.find(made.filter) is made]
-            self._port.unsubscribe(channel, session, gone)
-        if channel.has_ended():
-            return
-        if reason >= 0x80:
-            refused = set(self.filters)
-            for position, filter in enumerate(self._filters):
-                if filter in refused:
-                    self._reasons[position] = reason
-            self.retained = [subscription for subscription in self.retained if subscription.filter not in refused]
-        self._answer()
-        if self.retained:
-            self._port.send_retained(self.retained, self.saw_retained)
-
     def _answer(self) -> None:
         channel = self.channel
         channel.subscribe_answered()
@@ -276,6 +173,54 @@ class SubscribeRequest(PendingSubscribe):
                     self._port.hooks.subscribed(channel, filter, self._reasons[position])
         if self.packet.packet_id:
             channel.answer(encode.suback(channel.protocol_version, self.packet.packet_id, self._reasons))
+
+
+class _NodeSide(SubscribePort):
+    """Of a SUBSCRIBE whose session runs here."""
+
+    def __init__(self, request: SubscribeRequest, port: NodePort, session: LocalSession) -> None:
+        self._request = request
+        self._channel = request.channel
+        self._port = port
+        self._session = session
+        self._holds: bool = False
+
+    def is_there(self) -> bool:
+        return not self._channel.has_ended()
+
+    def hold(self) -> None:
+        self._holds = True
+        self._channel.pause()
+
+    def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        self._port.filters.claim(self._session.client_id, filters, done)
+
+    def release(self, filters: list[bytes]) -> None:
+        self._port.filters.unrouted(filters)
+
+    def added(self, subscription: Subscription, asked: bytes, is_owed: bool) -> bool:
+        self._session.subscriptions.note_asked(subscription.filter, asked)
+        return is_owed
+
+    def placed(self) -> None:
+        if self._holds:
+            self._channel.unpause()
+        self._channel.flush_soon()
+
+    def needs_route(self, filter: bytes) -> bool:
+        return not self._port.filters.is_routed(filter)
+
+    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+        self._port.route(filters, has_owed, done)
+
+    def take_back(self, subscriptions: list[Subscription], new: set[bytes]) -> None:
+        self._port.unsubscribe(self._channel, self._session, [taken.filter for taken in subscriptions])
+
+    def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:
+        if not self._channel.has_ended():
+            self._request.told(reasons)
+            if owed:
+                self._port.send_retained(owed, saw_all)
 
 
 class UnsubscribeRequest(UnsubscribeChange):

@@ -126,7 +126,8 @@ class Port(NodePort):
         self.replaces: Callable[[Publish], Publish | int] = lambda message: message
         self.continuations: list[Auth] = []
         self.sessions_gone: list[bytes] = []
-        self.unanswered: list[PendingSubscribe] = []
+        self.routing: list[bytes] = []
+        self.unanswered: list[Callable[[int, bool], None]] = []
         self.claims: list[list[bytes]] = []
         self.claiming: list[Callable[[dict[bytes, int]], None]] = []
         self.taken: dict[bytes, int] = {}
@@ -185,11 +186,12 @@ class Port(NodePort):
         else:
             done({filter: self.taken[filter] for filter in filters if filter in self.taken})
 
-    def routed(self, subscribing: PendingSubscribe) -> None:
+    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
         if self.hold:
-            self.unanswered.append(subscribing)
+            self.unanswered.append(done)
+            self.routing += filters
         else:
-            subscribing.finish(0)
+            done(0, False)
 
     def remember(self, inbound: Inbound) -> None:
         if self.hold:

@@ -283,9 +283,9 @@ def test_suback_waits_until_the_cluster_routes(node: Node) -> None:
     subscriber = node.client("s")
     node.port.hold = True
     assert node.subscribe(subscriber, ("a", 1), ("b", 0)) == []
-    (subscribing,) = node.port.unanswered
-    assert subscribing.filters == [b"a", b"b"]
-    subscribing.finish(0)
+    (routed,) = node.port.unanswered
+    assert node.port.routing == [b"a", b"b"]
+    routed(0, False)
     node.turn()
     assert subscriber.packets() == [b"\x90\x04\x00\x01\x01\x00"]
 
@@ -294,7 +294,7 @@ def test_a_filter_that_the_cluster_refuses_is_gone_and_its_code_says_why(node: N
     subscriber, publisher = node.client("s", 5), node.client("p")
     node.port.hold = True
     node.subscribe(subscriber, ("a", 1))
-    node.port.unanswered[0].finish(Reason.QUOTA_EXCEEDED)
+    node.port.unanswered[0](Reason.QUOTA_EXCEEDED, False)
     node.turn()
     assert subscriber.packets() == [encode.suback(5, 1, [Reason.QUOTA_EXCEEDED])]
     node.feed(publisher, publish(4, "a", "x"))

@@ -76,7 +76,7 @@ def answer_some(seed: random.Random, node: Node) -> None:
     while node.port.inbound and seed.random() < 0.7:
         node.port.inbound.pop(0).logged(seed.choice((Reason.SUCCESS, Reason.SUCCESS, Reason.QUOTA_EXCEEDED)))
     while node.port.unanswered and seed.random() < 0.7:
-        node.port.unanswered.pop(0).finish(seed.choice((Reason.SUCCESS, Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)))
+        node.port.unanswered.pop(0)(seed.choice((Reason.SUCCESS, Reason.SUCCESS, Reason.UNSPECIFIED_ERROR)), False)
 
 
 def check_gone(node: Node, clients: list[Client]) -> None:
@@ -85,7 +85,7 @@ def check_gone(node: Node, clients: list[Client]) -> None:
     while node.port.inbound:
         node.port.inbound.pop(0).logged(Reason.SUCCESS)
     while node.port.unanswered:
-        node.port.unanswered.pop(0).finish(Reason.SUCCESS)
+        node.port.unanswered.pop(0)(Reason.SUCCESS, False)
     node.turn()
     router = node.router
     assert (len(router.pauses.slow), router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)

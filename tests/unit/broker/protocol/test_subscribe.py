@@ -16,8 +16,8 @@ def test_a_late_refusal_leaves_a_later_subscription_of_the_filter_alone() -> Non
     node.subscribe(client, ("a", 0))
     node.subscribe(client, ("a", 1))
     first, second = node.port.unanswered
-    first.finish(Reason.UNSPECIFIED_ERROR)
-    second.finish(Reason.SUCCESS)
+    first(Reason.UNSPECIFIED_ERROR, False)
+    second(Reason.SUCCESS, False)
     node.turn()
     assert [packet[-1] for packet in client.packets()] == [Reason.UNSPECIFIED_ERROR, 1]
     node.feed(publisher, publish(4, "a", "x"))

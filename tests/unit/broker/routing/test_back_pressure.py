@@ -141,7 +141,7 @@ def test_subscribes_that_wait_for_the_log_are_bounded(node: Node) -> None:
         node.subscribe(client, (f"f/{number}", 0))
     assert len(node.port.unanswered) == 64
     for _ in range(100):
-        node.port.unanswered.pop(0).finish(0)
+        node.port.unanswered.pop(0)(0, False)
         node.turn()
     assert client.paused == 0
     assert len(client.packets()) == 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -19,7 +20,6 @@ from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.ports import PendingSubscribe
 from flockmq.routing.sink import Sink
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
@@ -79,10 +79,10 @@ def test_a_client_whose_packets_take_long_is_read_in_smaller_pieces() -> None:
 class Defective(Port):
     """Meets a defect with one client's subscriptions, and with the end of another."""
 
-    def routed(self, subscribing: PendingSubscribe) -> None:
-        if subscribing.filters == [b"defect"]:
+    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+        if filters == [b"defect"]:
             raise RuntimeError("a defect")
-        super().routed(subscribing)
+        super().route(filters, has_owed, done)
 
     def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
         if channel.client_id() == b"cursed":

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from flockmq.durable.router import DurableRouter
-from flockmq.durable.subscribe_flow import SubscribeFlow
+from flockmq.durable.subscribe_port import DurableSubscribePort
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers
@@ -71,9 +71,9 @@ class Asked:
 
     def subscribe(self, *wanted: tuple[bytes, int]) -> None:
         question = messages.SubscribeQuestion([messages.WantedSubscription(*one) for one in wanted], b"")
-        SubscribeFlow(
-            self.desk, self.router, self.session, self.is_there, question, self.settle, self.answer, self.placed
-        ).start()
+        DurableSubscribePort(
+            self.desk, self.router, self.session, self.is_there, self.settle, self.answer, self.placed
+        ).subscribe(question)
 
     def is_there(self) -> bool:
         return self.is_connected and not self.session.has_ended()

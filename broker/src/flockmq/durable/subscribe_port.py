@@ -1,0 +1,112 @@
+"""One SUBSCRIBE at the owner of its session, as the connection's node allowed it.
+
+What always holds: it is answered when the subscription is committed, too; a filter that the session had before stays in
+it when the cluster doesn't take it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from flockmq.durable.ports import Desk
+from flockmq.durable.session import DurableSession
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_exclusive
+from flockmq.routing.router import Router
+from flockmq.routing.subscriber import Subscription
+from flockmq.session.subscribe_flow import SubscribeFlow, SubscribePort
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.messages import Answered
+
+
+class DurableSubscribePort(SubscribePort):
+    """`is_there`: the connection that asks has the session; `settle(then)` calls when all that was put for the session
+    is committed; `placed` is called when the session has the filters, or won't.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        router: Router,
+        session: DurableSession,
+        is_there: Callable[[], bool],
+        settle: Callable[[Callable[[], None]], None],
+        answer: Answered,
+        placed: Callable[[], None],
+    ) -> None:
+        self._desk = desk
+        self._router = router
+        self._session = session
+        self._is_there = is_there
+        self._settle = settle
+        self._answer = answer
+        self._placed = placed
+
+    def subscribe(self, question: messages.SubscribeQuestion) -> None:
+        session = self._session
+        wanted = [(row.filter, row.options, row.asked or row.filter) for row in question.wanted]
+        SubscribeFlow(self, self._router, session, session.limits, wanted, question.identifiers).start()
+
+    def is_there(self) -> bool:
+        return self._is_there()
+
+    def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        """What an UNSUBSCRIBE before it gave up is released when that is committed: later it would be this claim."""
+        self._settle(partial(self._desk.claim, self._session.client_id, filters, done))
+
+    def release(self, filters: list[bytes]) -> None:
+        release = partial(self._desk.release, self._session.client_id, filters)
+        if self._session.has_ended():
+            release()
+        else:
+            self._settle(release)
+
+    def added(self, subscription: Subscription, asked: bytes, is_owed: bool) -> bool:
+        session, filter = self._session, subscription.filter
+        session.record.write_subscription(subscription)
+        session.note_asked(filter, asked)
+        if not is_owed and not session.record.is_owed(filter):
+            return False
+        session.owe(subscription)
+        return True
+
+    def placed(self) -> None:
+        self._placed()
+
+    def needs_route(self, filter: bytes) -> bool:
+        return True
+
+    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+        self._desk.route_slot(self._session.journal.slot, filters, partial(self._routed, has_owed, done))
+
+    def _routed(self, has_owed: bool, done: Callable[[int, bool], None], reason: int) -> None:
+        if reason >= 0x80:
+            done(reason, False)
+        elif has_owed:
+            self._desk.see_retained(partial(self._saw, done))
+        else:
+            self._saw(done, False)
+
+    def _saw(self, done: Callable[[int, bool], None], saw_all: bool) -> None:
+        self._settle(partial(done, Reason.SUCCESS, saw_all))
+
+    def take_back(self, subscriptions: list[Subscription], new: set[bytes]) -> None:
+        session = self._session
+        unused: list[bytes] = []
+        for made in subscriptions:
+            if made.filter in new:
+                self._router.remove(made)
+                self._router.ended(made)
+                session.remove_subscription(made.filter)
+                if is_exclusive(made.filter):
+                    unused.append(made.filter)
+        if unused:
+            self._settle(partial(self._desk.release, session.client_id, unused))
+
+    def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:
+        if self._session.has_ended():
+            return
+        self._answer(messages.encode(reasons))
+        if owed:
+            self._desk.owe(owed, saw_all)

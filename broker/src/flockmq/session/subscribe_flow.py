@@ -1,0 +1,170 @@
+"""One SUBSCRIBE of a session, as its client may have it, where the session runs.
+
+    exclusive filters claimed ─▶ others told of what its user has ─▶ put into the router ─▶ routed ─▶ answered
+    ─▶ given what is retained
+
+What always holds: it is answered when this node's own tables route by the filters [MQTT-3.8.4-1], and all that was
+retained before is here: so what is published behind the SUBACK comes once, live, and not as a retained message too. A
+filter that the cluster did not take is out of the router again, and its reason code says so: unless a later SUBSCRIBE
+of the same filter took its place, which gets an answer of its own. Where its connection is gone before the filters are
+placed, none is: what a later connection asked, an UNSUBSCRIBE too, was done meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mypy_extensions import mypyc_attr
+
+from flockmq.mqtt.packets import RETAIN_HANDLING_SHIFT
+from flockmq.mqtt.topics import is_exclusive
+from flockmq.quotas import FilterRoom
+from flockmq.routing.router import Router
+from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.session.limits import Limits
+from flockmq.session.placement import is_owed, place
+
+_UNDECIDED: Final = -1
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SubscribePort:
+    """The node, or the owner, that has the session of one SUBSCRIBE."""
+
+    def is_there(self) -> bool:
+        """The connection that asks still has the session."""
+        raise NotImplementedError(type(self).__name__)
+
+    def hold(self) -> None:
+        """What comes behind the SUBSCRIBE waits until `placed`."""
+
+    def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        """Have the cluster say whether the client may have these exclusive filters, alone: `done` gets those that are
+        refused, with their reasons.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+    def release(self, filters: list[bytes]) -> None:
+        """Exclusive filters that were claimed, and are not used."""
+        raise NotImplementedError(type(self).__name__)
+
+    def added(self, subscription: Subscription, asked: bytes, is_owed: bool) -> bool:
+        """The session has it now; `asked`: the filter that its client asked for. Whether it is owed what is retained;
+        `is_owed`: by this SUBSCRIBE it is.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+    def placed(self) -> None:
+        """The session has the filters, or won't have them."""
+        raise NotImplementedError(type(self).__name__)
+
+    def needs_route(self, filter: bytes) -> bool:
+        raise NotImplementedError(type(self).__name__)
+
+    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+        """Have the cluster route by these filters, and, if something is owed, see all that is retained by then: `done`
+        gets the worst reason code, and whether all was seen.
+        """
+        raise NotImplementedError(type(self).__name__)
+
+    def take_back(self, subscriptions: list[Subscription], new: set[bytes]) -> None:
+        """The cluster didn't take their filters; the session had those that aren't `new` before."""
+        raise NotImplementedError(type(self).__name__)
+
+    def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:
+        """For each filter the reason code of SUBACK; then give what is retained to those that are owed it."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class SubscribeFlow:
+    """`wanted`: (filter, options as in SUBSCRIBE, the filter that the client asked for) of all that it may have."""
+
+    def __init__(
+        self,
+        port: SubscribePort,
+        router: Router,
+        session: Subscriber,
+        limits: Limits,
+        wanted: list[tuple[bytes, int, bytes]],
+        identifiers: bytes,
+    ) -> None:
+        self._port = port
+        self._router = router
+        self._session = session
+        self._limits = limits
+        self._wanted = wanted
+        self._identifiers = identifiers
+        self._reasons: list[int] = [_UNDECIDED] * len(wanted)
+        self._claims: list[bytes] = []
+        self._refused: dict[bytes, int] = {}
+        self._made: list[Subscription] = []
+        """Those whose filters need a route."""
+        self._new: set[bytes] = set()
+        self._owed: list[Subscription] = []
+
+    def start(self) -> None:
+        if self._limits.exclusive_subscription:
+            self._claims = list(dict.fromkeys([filter for filter, _, _ in self._wanted if is_exclusive(filter)]))
+        if self._claims or self._session.usage is not None:
+            self._port.hold()
+        if self._claims:
+            self._port.claim(self._claims, self._claimed)
+        else:
+            self._make_room()
+
+    def _claimed(self, refused: dict[bytes, int]) -> None:
+        self._refused = refused
+        self._make_room()
+
+    def _make_room(self) -> None:
+        """What its user has here may have to be told to others first."""
+        session = self._session
+        if session.usage is None or not self._port.is_there():
+            self._has_room()
+            return
+        filters = [filter for filter, _, _ in self._wanted if filter not in self._refused]
+        new = [filter for filter in filters if session.subscriptions.find(filter) is None]
+        FilterRoom(session.usage, new, self._has_room).make()
+
+    def _has_room(self) -> None:
+        if self._port.is_there():
+            self._place()
+        find = self._session.subscriptions.find
+        unused = [filter for filter in self._claims if filter not in self._refused and find(filter) is None]
+        if unused:
+            self._port.release(unused)
+        self._port.placed()
+
+    def _place(self) -> None:
+        for position, (filter, options, asked) in enumerate(self._wanted):
+            self._reasons[position] = self._refused.get(filter) or self._place_one(filter, options, asked)
+        if self._made or self._owed:
+            self._port.route([made.filter for made in self._made], len(self._owed) > 0, self._routed)
+        else:
+            self._port.tell(self._reasons, [], False)
+
+    def _place_one(self, filter: bytes, options: int, asked: bytes) -> int:
+        session = self._session
+        is_new = session.subscriptions.find(filter) is None
+        placed = place(self._router, session, self._limits, filter, options & 3, options, self._identifiers)
+        if isinstance(placed, int):
+            return placed
+        if self._port.added(placed, asked, is_owed(filter, options >> RETAIN_HANDLING_SHIFT & 3, is_new)):
+            self._owed.append(placed)
+        if self._port.needs_route(filter):
+            self._made.append(placed)
+            if is_new:
+                self._new.add(filter)
+        return placed.qos
+
+    def _routed(self, reason: int, saw_all: bool) -> None:
+        if reason >= 0x80:
+            find = self._session.subscriptions.find
+            self._port.take_back([made for made in self._made if find(made.filter) is made], self._new)
+            refused = {made.filter for made in self._made}
+            for position, (filter, _, _) in enumerate(self._wanted):
+                if filter in refused and self._reasons[position] < 0x80:
+                    self._reasons[position] = reason
+            self._owed = [owed for owed in self._owed if owed.filter not in refused]
+        self._port.tell(self._reasons, self._owed, saw_all)
