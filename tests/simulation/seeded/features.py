@@ -66,7 +66,7 @@ def trust_everybody(right: Function, claims: Claims, filter: bytes, client_id: b
 @seeded(judge.REFUSED_ITS_OWN, "exclusive", DurableClaims.claim)
 def refuse_its_own(right: Function, claims: DurableClaims, filter: bytes, client_id: bytes, done: Function) -> None:
     """A client that has a filter, and asks for it again, is taken for another one."""
-    if claims._home.has_exclusively(client_id, filter):
+    if claims._sessions.has_exclusively(client_id, filter):
         done(Reason.QUOTA_EXCEEDED)
     else:
         right(claims, filter, client_id, done)

@@ -148,9 +148,9 @@ class Goodbye(msgspec.Struct, array_like=True, frozen=True, tag=11):
 
 
 class Taken(msgspec.Struct, array_like=True, frozen=True, tag=13):
-    """All batches of letters up to `number` are durable, at all slots that this core has had since epoch `view`; but
-    for what is for slots that are `stuck`: (slot, the first batch that isn't durable there), of letters that were
-    addressed.
+    """All batches of messages up to `number` are committed, for all slots that this core has had since epoch `view`.
+    Not for slots that are `stuck`: (slot, the first batch that isn't committed there). Only messages that say for which
+    slots they are can be stuck.
     """
 
     number: int

@@ -141,11 +141,10 @@ class LeaderDuties:
     async def _assign_slots(self, now: float, purged: set[str]) -> None:
         """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment. So does one
         that Redis is away for, for a while; if it is so for all that are there, it is no matter who has them. While
-        homes write anew what Redis lost, no slot leaves one that can: the next one would find nothing."""
+        owners write anew what Redis lost, no slot leaves one that can: the next one would find nothing."""
         owners = set(self._slots.owners)
-        there = [
-            core for core in self._other_cores() if core not in purged and (core in owners or self._is_linked(core))
-        ]
+        alive = [core for core in self._other_cores() if core not in purged]
+        there = [core for core in alive if core in owners or self._members.is_linked(core)]
         draining = {core for core in there if self._beats.of(core).draining}
         if self._rlog.incarnation in self._nodes:
             there.append(self._rlog.incarnation)
@@ -189,7 +188,7 @@ class LeaderDuties:
 
     async def _trim(self, now: float, fence: int) -> None:
         """Up to what a majority of the cores has on disk, and no bootstrap under way needs."""
-        there_last = sorted(self._other_cores(), key=self._is_linked)
+        there_last = sorted(self._other_cores(), key=self._members.is_linked)
         others = {name_of(core): self._beats.of(core) for core in there_last}
         cores = self.voices(now)[1]
         for shard in SHARDS:
@@ -209,6 +208,3 @@ class LeaderDuties:
     def _other_cores(self) -> list[str]:
         """The other cores that are members."""
         return [core for core in self._nodes.cores if core != self._rlog.incarnation]
-
-    def _is_linked(self, incarnation: str) -> bool:
-        return self._members.is_linked(incarnation)

@@ -1,7 +1,7 @@
 """How a session is given what is retained for its new subscriptions, and what is noted of that.
 
 What a session that ends with its connection is owed ends with it. Of one that lasts it is noted, with each message of
-QoS 1 and 2, up to which topic all was put; so its next home goes on from there, and gives nothing twice.
+QoS 1 and 2, up to which topic all was put. So its next owner goes on from there, and gives nothing twice.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ SLOTS: Final[TableSpec[int, str]] = TableSpec(
     join=lambda _, raw: _int_key(raw),
     encode=str.encode, decode=bytes.decode,
 )  # fmt: skip
-"""slot of client ids → incarnation of the core that is their home; owned by that incarnation."""
+"""slot of client ids → incarnation of the core that owns it; the row is that incarnation's, too."""
 
 ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
     30, "alarms", CLUSTER,

@@ -5,8 +5,8 @@ A claim stands for a session that ends with its connection, or for one that last
     (filter, incarnation)                       → client id    goes with that incarnation
     (filter NUL client id, epoch; `#slot`)      → client id    outlives nodes, as the session does
 
-The epoch is the place in the cluster's log at which the home that wrote the claim had the slot. So what two homes of a
-slot write or delete, however late, are different rows, and the home with the higher epoch is the later one.
+The epoch is the place in the cluster's log at which the owner that wrote the claim got the slot. So two owners of a
+slot write and delete different rows, however late, and the owner with the higher epoch is the later one.
 
 What always holds: of all clients one at most is granted a filter. The log's order decides: who bids for a filter has it
 if no other client had a claim when the bid came to the table; whoever is refused takes the bid back.
@@ -38,7 +38,7 @@ K = TypeVar("K")
 
 
 def lasting_key(filter: bytes, client_id: bytes, epoch: int) -> Key:
-    """Of a claim of a session that lasts, by a home that has had its slot since then."""
+    """Of a claim of a session that lasts, by an owner that has had its slot since then."""
     return filter + _NUL + client_id + epoch.to_bytes(_EPOCH_BYTES, "big"), slot_owner(slot_of(client_id))
 
 

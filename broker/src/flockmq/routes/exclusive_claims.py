@@ -1,11 +1,11 @@
 """Exclusive subscriptions, `$exclusive/filter`, of the clients of this node whose sessions end with their connections.
 
-The node's claims go with it: a purge takes them away. Sessions that last have claims of their own (`lasting_claims`),
-but while a node of version 1 is a member: then their homes claim here, too.
+The node's claims go with it: a purge takes them away. Sessions that last have claims of their own (`durable_claims`).
+While a node of version 1 is a member their owners claim here, too.
 
-What always holds: one client of this node at most has a claim of a filter here; the same client may have one on two
-nodes. What no session here uses is given back, whyever nobody said so: when its session, which moved, has claimed it at
-its new home; else when two looks in a row saw that, by which time it would have.
+What always holds: at most one client of this node has a claim of a filter here; the same client may have one on two
+nodes. A claim that no session here uses is given back, though nobody said so. If the session moved, that is when it has
+claimed the filter at its new owner; else when two looks in a row found the claim unused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flockmq.routes.claims import Bids, Done, Key, Submit, filter_of
 InUse = Callable[[bytes, bytes], bool]
 """The client (its id) has a session here that has the filter by a claim of this node."""
 IsHere = Callable[[bytes], bool]
-"""The client (its id) has a session here, or this is the home of one that lasts."""
+"""The client (its id) has a session here, or this core owns the slot of one that lasts."""
 
 
 class ExclusiveClaims:

@@ -1,8 +1,8 @@
 """Shared subscriptions in the log: how many members each node and each slot has, and the counts of those here.
 
-A row is owned by an incarnation, or by `#N`, slot N, whoever is its home, so that a slot that moves changes nothing
-here. What always holds: `RemoteShares` has what the `shares` table has of others; a group counts as routed only while
-the table has the owner's row and no delete of it may still come; counts follow within SHARED_COUNTS_S and a write.
+A row is owned by an incarnation, or by `#N`: slot N, whoever owns that. So a slot that moves changes nothing here.
+What always holds: `RemoteShares` has what the `shares` table has of others; a group counts as routed only while the
+table has the owner's row and no delete of it may still come; counts follow within SHARED_COUNTS_S and a write.
 """
 
 from __future__ import annotations

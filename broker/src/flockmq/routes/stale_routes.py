@@ -1,4 +1,4 @@
-"""Routes of this home's slots that no session wants: left by a former home that crashed before it deleted them.
+"""Routes of this core's slots that no session wants: a former owner crashed before it deleted them.
 
 What always holds: a route is deleted only while its slot runs here, all of its sessions are known, and none of them
 wants it. A slot is suspected by its number of rows, at two looks in a row, since what is being written shows as well;
