@@ -15,9 +15,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from redis.exceptions import ResponseError
 
@@ -25,29 +23,16 @@ from flockmq import bounds
 from flockmq.logs import Retrying
 from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks, Reply
-from flockmq.rlog import bootstrap
 from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogLost
 from flockmq.rlog.reading import Looks, NotNext, apply_entry, check_next, entries_between, entries_of, log_key
 from flockmq.rlog.shards import SHARDS
 from flockmq.rlog.sweeper import Sweeper
+from flockmq.rlog.table_filler import Filling, Source, TableFiller
 from flockmq.rlog.tables import Shard, Tables
 
 log = logging.getLogger(__name__)
-
-Source = Callable[[str], AsyncGenerator[bytes]]
-
-
-@dataclass(slots=True)
-class Filling:
-    """A shard's bootstraps on this node: how many, and the last one's duration and rows; how many entries of the log
-    one that is under way has still to replay."""
-
-    bootstraps: int = 0
-    seconds: float = 0.0
-    rows: int = 0
-    replaying: int = 0
 
 
 class Replica:
@@ -71,7 +56,7 @@ class Replica:
         rows of purged nodes were swept."""
         self.filling: dict[str, Filling] = {shard: Filling() for shard in SHARDS}
         self._votes = votes
-        self._source = source
+        self._filler = None if source is None else TableFiller(source, self.read, votes=votes)
         self._on_applied = on_applied
         self._head = head
         self._tail_links = [
@@ -169,7 +154,7 @@ class Replica:
 
     def bootstrap(self, shard: str) -> None:
         """Bootstrap the shard in the background, again and again until it worked. Raises LogLost without a source."""
-        if self._source is None:
+        if self._filler is None:
             raise LogLost(
                 f"shard {shard}: the log in Redis does not go on from {self.tables.shards[shard].applied}, where this "
                 "core's tables are, and no other core can be asked for newer ones"
@@ -359,50 +344,15 @@ class Replica:
         del self._bootstrapping[shard]
 
     async def _bootstrap_once(self, shard: str) -> None:
-        """Fill fresh tables from a core, then from the log up to where the core ended, and put them in the live ones'
-        place. Raises StorageError."""
-        assert self._source is not None
+        """Raises StorageError."""
+        assert self._filler is not None
         filling, began_s = self.filling[shard], asyncio.get_running_loop().time()
-        fresh = self.tables.shards[shard].fresh()
-        receiver, framer = bootstrap.BootstrapReceiver(fresh), bootstrap.Framer()
-        async with aclosing(self._source(shard)) as frames:
-            async for frame in frames:
-                receiver.take(framer.message(frame), apply_entry)
-                await asyncio.sleep(0)
-        if receiver.trailer is None:
-            receiver.check()
-        else:
-            await self._replay(fresh, receiver.trailer.end)
-        receiver.check()
-        if self._votes:
-            await self._go_no_further_back(fresh)
+        live = self.tables.shards[shard]
+        fresh = await self._filler.fill(live, filling, lambda: self._barred.get(shard, 0))
         self._swap(fresh)
         filling.bootstraps += 1
         filling.seconds = asyncio.get_running_loop().time() - began_s
         filling.rows = sum(len(table) for table in fresh.tables.values())
-
-    async def _go_no_further_back(self, fresh: Shard) -> None:
-        """Bring fresh tables to where the live ones are, which stand still meanwhile. Raises StorageUnavailable."""
-        live = self.tables.shards[fresh.name]
-        await self._replay(fresh, live.applied)
-        if fresh.applied < live.applied or fresh.applied.generation < self._barred.get(fresh.name, 0):
-            raise StorageUnavailable(
-                f"shard {fresh.name} is at {fresh.applied} there, which is older than what is known here"
-            )
-
-    async def _replay(self, fresh: Shard, end: StreamId) -> None:
-        loop = asyncio.get_running_loop()
-        turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
-        filling = self.filling[fresh.name]
-        try:
-            async for entry in self.read(fresh.name, fresh.applied, end):
-                filling.replaying = entries_between(fresh.applied, end)
-                apply_entry(fresh, entry)
-                if loop.time() >= turn_ends:
-                    await asyncio.sleep(0)
-                    turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
-        finally:
-            filling.replaying = 0
 
     def adopt(self, fresh: Shard) -> None:
         """Put tables in the live ones' place, before `start`: a core's snapshot."""
