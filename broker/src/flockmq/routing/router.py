@@ -216,7 +216,9 @@ class Router(SinkHost):
         if known is not None:
             assert isinstance(known, Route)
             return known
-        matched = self.local.match(topic) + self.remote.match(topic) + self.shared.match(topic)
+        matched = self.local.match(topic) + self.remote.match(topic)
+        if self.shared.groups or self.shared.elsewhere:
+            matched += self.shared.match(topic)
         key = tuple(matched)
         fan = self._fanouts.get(key)
         targets = 1

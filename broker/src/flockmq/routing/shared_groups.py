@@ -62,7 +62,7 @@ class SharedGroups:
         self._random = Random(seed)  # noqa: S311 (it spreads load)
         self._local = FilterIndex()
         self._remote = FilterIndex()
-        self._elsewhere: dict[bytes, Elsewhere] = {}
+        self.elsewhere: dict[bytes, Elsewhere] = {}
         self._changes: int = 0
         self._turns: dict[tuple[bytes, bytes], int] = {}
         self._sticky: dict[tuple[bytes, bytes], PickedMember] = {}
@@ -88,7 +88,7 @@ class SharedGroups:
         if group.is_empty():
             del self.groups[member.filter]
             self._local.remove(group.topic_filter, group)
-            others = self._elsewhere.get(member.filter)
+            others = self.elsewhere.get(member.filter)
             if others is not None:
                 others.group = group
             self._on_filter(group.topic_filter)
@@ -127,7 +127,7 @@ class SharedGroups:
     def replace_remote(self, index: FilterIndex, elsewhere: dict[bytes, Elsewhere]) -> None:
         """Other nodes' members, as a whole: after a bootstrap. `index` has them by topic filter. Constant time."""
         self._remote = index
-        self._elsewhere = elsewhere
+        self.elsewhere = elsewhere
         self._changes += 1
 
     def others_changed(self) -> None:
@@ -139,7 +139,7 @@ class SharedGroups:
         group = self.groups.get(share_filter)
         if group is not None:
             return group
-        others = self._elsewhere.get(share_filter)
+        others = self.elsewhere.get(share_filter)
         if others is None:
             return None
         if others.group is None:
@@ -148,22 +148,21 @@ class SharedGroups:
 
     def is_used(self) -> bool:
         """There is any group at all."""
-        return bool(self.groups or self._elsewhere)
+        return bool(self.groups or self.elsewhere)
 
     def match(self, topic: bytes) -> list[object]:
         """The groups that want this topic, each once."""
-        matched = self._local.match(topic) if self.groups else []
-        if self._elsewhere:
-            for others in self._remote.match(topic):
-                assert isinstance(others, Elsewhere)
-                group = self.group(others.filter)
-                if group is not None and group not in matched:
-                    matched.append(group)
+        matched = self._local.match(topic)
+        for others in self._remote.match(topic):
+            assert isinstance(others, Elsewhere)
+            group = self.group(others.filter)
+            if group is not None and group not in matched:
+                matched.append(group)
         return matched
 
     def is_elsewhere(self, groups: list[Group]) -> bool:
         """Some member of one of the groups is on another node."""
-        return any(group.filter in self._elsewhere for group in groups)
+        return any(group.filter in self.elsewhere for group in groups)
 
     def owner(self, group: Group, target: PickedMember) -> str:
         """Whose member was picked: by its incarnation, or its slot."""
@@ -175,7 +174,7 @@ class SharedGroups:
         """Give out the numbers, if anything changed; how many there are."""
         if group.laid_out == self._changes:
             return group.total()
-        others = self._elsewhere.get(group.filter)
+        others = self.elsewhere.get(group.filter)
         nodes = {} if others is None else others.nodes
         complete = self._number_those(group, nodes, False)
         if not group.ends:

@@ -49,7 +49,7 @@ _RELEASED: Final = 3
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class SessionProxies:
+class RemoteSessionPort:
     """Brings to the owners what the connections of this node say; each is known by its token."""
 
     def report(self, token: int) -> None:
@@ -68,11 +68,11 @@ class RemoteSession(ClientSession):
     """Stands in the place of the `session` that CONNECT made."""
 
     __slots__ = (
-        "_aliases", "_dropping", "_held", "_is_resumed", "_open", "_proxies", "_releasing", "_reports",
+        "_aliases", "_dropping", "_held", "_is_resumed", "_open", "_port", "_releasing", "_reports",
         "_states", "_token", "_window", "awaiting_rel", "client_id", "expiry_s", "limits", "max_packet_bytes", "sink",
     )  # fmt: skip
 
-    def __init__(self, session: LocalSession, proxies: SessionProxies, token: int) -> None:
+    def __init__(self, session: LocalSession, port: RemoteSessionPort, token: int) -> None:
         self.client_id: bytes = session.client_id
         self.limits: Limits = session.limits
         self.max_packet_bytes: int = session.max_packet_bytes
@@ -81,7 +81,7 @@ class RemoteSession(ClientSession):
         self.sink: Sink = session.sink
         self._window: int = session.window
         self._aliases: OutgoingAliases | None = session.aliases
-        self._proxies = proxies
+        self._port = port
         self._token = token
         self._states: dict[int, int] = {}
         self._open: int = 0
@@ -104,10 +104,10 @@ class RemoteSession(ClientSession):
         self._is_resumed = True
 
     def subscribe(self, change: SubscribeChange) -> None:
-        self._proxies.subscribe(self._token, change)
+        self._port.subscribe(self._token, change)
 
     def unsubscribe(self, change: UnsubscribeChange) -> None:
-        self._proxies.unsubscribe(self._token, change)
+        self._port.unsubscribe(self._token, change)
 
     # From the owner.
 
@@ -297,7 +297,7 @@ class RemoteSession(ClientSession):
         reports = self._reports
         if reports is None:
             self._reports = [pair(kind, packet_id)]
-            self._proxies.report(self._token)
+            self._port.report(self._token)
         else:
             reports.append(pair(kind, packet_id))
 

@@ -26,7 +26,7 @@ from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.slots import slot_of
 from flockmq.session.client_session import SubscribeChange, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession, SessionProxies, without_qos0
+from flockmq.session.remote_session import RemoteSession, RemoteSessionPort, without_qos0
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import Judge
@@ -66,7 +66,7 @@ class _Reporter(Sink):
         self._report()
 
 
-class RemoteSessions(SessionProxies):
+class RemoteSessions(RemoteSessionPort):
     """`turn` is the node's list of dirty sinks; `flush` has what was put written; `unsubscribed` is told of each filter
     that a client gave up. `owners` is set before use.
     """

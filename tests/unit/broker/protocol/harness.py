@@ -21,7 +21,7 @@ from flockmq.routing.subscriber import Subscription as Held
 from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession, SessionProxies
+from flockmq.session.remote_session import RemoteSession, RemoteSessionPort
 from flockmq.telemetry.counters import Counters
 
 
@@ -215,7 +215,7 @@ class Port(NodePort):
         self.violations.append(error)
 
 
-class Owners(SessionProxies):
+class Owners(RemoteSessionPort):
     """Of sessions that run elsewhere: how often they were told that there is something to report."""
 
     def __init__(self) -> None:
