@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from flockmq.membership.slot_table import LET_GO, REGISTER, REGISTRY, SEND, TAKE, SlotMove, SlotTable
-from flockmq.rlog.entry import StreamId
+from flockmq.rlog.entry import PURGE, PUT, StreamId
+from flockmq.rlog.shards import CLUSTER, SLOTS
+from flockmq.rlog.sweeper import Sweeper
+from flockmq.rlog.tables import Tables
 
 ME, OTHER = "a@1", "b@1"
 
@@ -55,6 +58,20 @@ def test_a_bootstrap_is_published_by_what_is_different() -> None:
     heard.table.swap(fresh)
     heard.table.entry_applied(StreamId(0, 9))
     assert heard.came[-1] == (REGISTER, 9, [SlotMove(1, ME, OTHER), SlotMove(2, ME, "")])
+
+
+async def test_a_purged_core_owns_nothing_once_its_rows_are_swept() -> None:
+    heard, tables = Heard(), Tables()
+    tables.slots.listeners.append(heard.table)
+    shard = tables.shards[CLUSTER]
+    sweeper = Sweeper(tables, lambda swept: heard.table.entry_applied(swept.applied))
+    shard.apply(StreamId(0, 1), [(ME, 1, [(SLOTS.number, PUT, ME, [b"\0\7"], [ME.encode()])])])
+    heard.table.entry_applied(shard.applied)
+    shard.apply(StreamId(0, 2), [("", 0, [(0, PURGE, ME, [], [])])])
+    heard.table.entry_applied(shard.applied)
+    sweeper.sweep_if_needed()
+    assert heard.came[-1] == (REGISTER, 2, [SlotMove(7, ME, "")])
+    await sweeper.stop()
 
 
 def test_a_listener_that_fails_keeps_the_move_from_no_other(caplog: pytest.LogCaptureFixture) -> None:
