@@ -155,7 +155,7 @@ class SimulatedCluster:
         version = min(node.speaks for node in self.nodes.values())
         if any(each.cluster.version.current < version for each in made):
             return False
-        hostings = [each.node.hosting for each in made if each.node.hosting is not None]
+        hostings = [each.node.durable_host for each in made if each.node.durable_host is not None]
         return all("" not in each.cluster.slots.owners for each in made) and not any(
             hosting.residents.manager.is_loading() for hosting in hostings
         )
@@ -304,8 +304,8 @@ class SimulatedCluster:
     def _queues_passed(self, now: float, node: str, made: Assembly) -> Iterator[BoundPassed]:
         """What waits in a session is no metric; so it is looked at here. While its client reads, more may."""
         away = int(self._settings.get("MQTT__MAX_MQUEUE_LEN", Limits().max_mqueue_len))
-        if made.node.hosting is not None:
-            for client_id, session in made.node.hosting.residents.sessions.by_id.items():
+        if made.node.durable_host is not None:
+            for client_id, session in made.node.durable_host.residents.sessions.by_id.items():
                 assert isinstance(session, DurableSession)
                 bound = away if session.meta.left_ms else away + MQUEUE_AHEAD_MAX
                 if session.messages.waiting() > bound:

@@ -38,9 +38,9 @@ def check(cluster: SimulatedCluster) -> Held:
     for core in cluster.cores:
         if core.is_ready:
             node = core.running.node
-            assert node.hosting is not None
+            assert node.durable_host is not None
             here = node.quotas.quotas.of(ANONYMOUS).here()
-            assert here == counted_anew(node.hosting.residents), core.name
+            assert here == counted_anew(node.durable_host.residents), core.name
             total = total.plus(here)
     return total
 

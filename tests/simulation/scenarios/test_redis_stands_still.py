@@ -45,7 +45,9 @@ async def test_all_that_waited_for_redis_comes_to_a_client_that_is_connected(clu
 def sessions(cluster: SimulatedCluster) -> set[bytes]:
     """Those that last, at all homes."""
     nodes = [core.running.node for core in cluster.cores]
-    return {client_id for node in nodes if node.hosting for client_id in node.hosting.residents.sessions.by_id}
+    return {
+        client_id for node in nodes if node.durable_host for client_id in node.durable_host.residents.sessions.by_id
+    }
 
 
 async def until_there_are(cluster: SimulatedCluster, *names: bytes) -> None:

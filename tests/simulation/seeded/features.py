@@ -51,7 +51,7 @@ def deal_anew(right: Function, fronts: RemoteSessions, inbound: Inbound, answer:
 @seeded(judge.SHARED_LOST, "shared", LocalSessionEnds.session_ended, kinds=("kill redis",))
 def keep_from_others(right: Function, ends: LocalSessionEnds, session: Any) -> None:
     """What a member didn't acknowledge when its session ended goes to nobody."""
-    ends._hooking.session_ended(session.client_id)
+    ends._plugin_hooks.session_ended(session.client_id)
 
 
 # --- exclusive --------------------------------------------------------------------------------------------------------

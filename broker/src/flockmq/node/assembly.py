@@ -86,8 +86,10 @@ class Assembly:
         """A member of the cluster with complete tables, while the block runs. Raises UserError."""
         node, cluster, rlog = self.node, self.cluster, self.rlog
         async with contextlib.AsyncExitStack() as stack:
-            stack.callback(node.hooking.plugins.stop)
-            node.hooking.plugins.start(self.config.node.name, self.config.plugins.settings, node.left.send_as_plugin)
+            stack.callback(node.plugin_hooks.plugins.stop)
+            node.plugin_hooks.plugins.start(
+                self.config.node.name, self.config.plugins.settings, node.left.send_as_plugin
+            )
             stack.push_async_callback(rlog.stop)
             stack.callback(node.delivery.stop)
             stack.push_async_callback(cluster.stop)  # before the log: a leader that leaves purges its own rows
@@ -106,11 +108,11 @@ class Assembly:
                 log.warning("%s: this node was purged before it was a member", error)
                 is_refused = True
             # before the node gets slots, or what comes for them would be accepted and lost
-            if node.hosting is not None:
-                await node.hosting.start()
-                stack.push_async_callback(node.hosting.stop)
-            node.homes.start()
-            stack.push_async_callback(node.homes.stop)
+            if node.durable_host is not None:
+                await node.durable_host.start()
+                stack.push_async_callback(node.durable_host.stop)
+            node.session_rpc.start()
+            stack.push_async_callback(node.session_rpc.stop)
             await come_in(self.purged, node, is_refused=is_refused)
             await node.access.auth.start()
             stack.push_async_callback(node.access.auth.stop)
@@ -157,7 +159,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         min(zone.max_topic_levels for zone in zones.values()),
         entropy.random.getrandbits(64),
     )
-    hooking = PluginHooks(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
+    plugin_hooks = PluginHooks(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
     purged = asyncio.Event()
     settings = _cluster_settings(config, mqtt_port, machine.speaks, entropy)
@@ -189,7 +191,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         cluster,
         delivery,
         rlog,
-        hooking,
+        plugin_hooks,
         auth,
         config.sys_topics,
         limits,

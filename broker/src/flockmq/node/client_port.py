@@ -43,9 +43,9 @@ from flockmq.telemetry.metrics import Reasons
 class LocalSessionEnds(LocalSessionsPort):
     """Of sessions that end with their connections."""
 
-    def __init__(self, router: Router, hooking: PluginHooks, filters: OwnFilters, left: LeftMessages) -> None:
+    def __init__(self, router: Router, plugin_hooks: PluginHooks, filters: OwnFilters, left: LeftMessages) -> None:
         self._router = router
-        self._hooking = hooking
+        self._plugin_hooks = plugin_hooks
         self._filters = filters
         self._left = left
 
@@ -58,31 +58,31 @@ class LocalSessionEnds(LocalSessionsPort):
     def session_ended(self, session: LocalSession) -> None:
         shared = self._router.shared
         shared.redispatch(session.unacknowledged_shared())
-        self._hooking.session_ended(session.client_id)
+        self._plugin_hooks.session_ended(session.client_id)
 
 
 class ConnectionWatcher:
     """A `node.connections.Watcher`. `ends` counts the reason codes with which connections end."""
 
-    def __init__(self, access: AccessControl, hooking: PluginHooks, sys_topics: SysTopics, ends: Reasons) -> None:
+    def __init__(self, access: AccessControl, plugin_hooks: PluginHooks, sys_topics: SysTopics, ends: Reasons) -> None:
         self._access = access
-        self._hooking = hooking
+        self._plugin_hooks = plugin_hooks
         self._sys_topics = sys_topics
         self._ends = ends
-        self.taken_over = hooking.taken_over
+        self.taken_over = plugin_hooks.taken_over
 
     def connected(self, channel: Channel, connect: Connect, session: ClientSession, is_present: bool) -> None:
         self._sys_topics.connected(channel, connect, session)
-        self._hooking.connected(channel, session, is_present)
+        self._plugin_hooks.connected(channel, session, is_present)
         self._access.connected(channel)
 
     def disconnected(self, channel: Channel, session: ClientSession) -> None:
         self._ends.note(channel.close_reason)
         self._sys_topics.disconnected(channel)
-        self._hooking.disconnected(channel)
+        self._plugin_hooks.disconnected(channel)
 
     def will_of(self, channel: Channel) -> Will | None:
-        return self._hooking.leaving(channel, channel.will)
+        return self._plugin_hooks.leaving(channel, channel.will)
 
     def warrant(self, channel: Channel, message: Publish) -> bytes:
         """Why the client might have this will, as `Will` has it."""
@@ -100,7 +100,7 @@ class ClientPort(NodePort):
         remote_sessions: RemoteSessions,
         access: AccessControl,
         judging: JudgingQueue,
-        hooking: PluginHooks,
+        plugin_hooks: PluginHooks,
         filters: OwnFilters,
         left: LeftMessages,
         rlog: Rlog,
@@ -111,12 +111,12 @@ class ClientPort(NodePort):
         spawn: Callable[[Awaitable[None]], None],
         flush: Callable[[], None],
     ) -> None:
-        super().__init__(access, judging, hooking, filters)
+        super().__init__(access, judging, plugin_hooks, filters)
         self._clients = clients
         self._sessions = sessions
         self._remote_sessions = remote_sessions
         self._access = access
-        self._hooking = hooking
+        self._plugin_hooks = plugin_hooks
         self._filters = filters
         self._left = left
         self._rlog = rlog
@@ -134,7 +134,7 @@ class ClientPort(NodePort):
 
     def refused(self, channel: Channel, reason: int) -> None:
         self._refusals.note(reason)
-        self._hooking.refused(channel, reason)
+        self._plugin_hooks.refused(channel, reason)
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         self._clients.violated(channel, error)
@@ -145,7 +145,7 @@ class ClientPort(NodePort):
             will = None
         self._access.gone(channel, session.client_id)
         if not session.is_remote() and not self._clients.openings.has_will(channel.token):
-            will = self._hooking.leaving(channel, will)
+            will = self._plugin_hooks.leaving(channel, will)
         self._clients.gone(channel, session, will)
 
     # Subscriptions.
@@ -171,7 +171,7 @@ class ClientPort(NodePort):
         self._feeds.owe(subscriptions, saw_all)
 
     def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
-        return unsubscribe(self._sessions, self._hooking, channel, session, filters)
+        return unsubscribe(self._sessions, self._plugin_hooks, channel, session, filters)
 
     # Messages that must be known elsewhere first.
 
@@ -204,11 +204,11 @@ def said_by(message: Publish) -> Said:
 
 
 def unsubscribe(
-    sessions: LocalSessions, hooking: PluginHooks, channel: Channel, session: LocalSession, filters: list[bytes]
+    sessions: LocalSessions, plugin_hooks: PluginHooks, channel: Channel, session: LocalSession, filters: list[bytes]
 ) -> list[int]:
     """Of a session that ends with its connection; as `NodePort.unsubscribe`."""
     reasons = sessions.unsubscribe(session, filters)
     for filter, reason in zip(filters, reasons, strict=True):
         if reason == Reason.SUCCESS and not channel.has_ended():
-            hooking.unsubscribed(channel, filter)
+            plugin_hooks.unsubscribed(channel, filter)
     return reasons

@@ -65,7 +65,7 @@ class DurableHost:
         remote: RemoteRoutes,
         shares: RemoteShares,
         access: AccessControl,
-        hooking: PluginHooks,
+        plugin_hooks: PluginHooks,
         quotas: UserQuotas,
         sys_topics: SysTopics,
         retained: RetainedFeed,
@@ -85,7 +85,7 @@ class DurableHost:
         self.store = store
         self._cluster = cluster
         self._zones = zones
-        self._hooking = hooking
+        self._plugin_hooks = plugin_hooks
         self._sys_topics = sys_topics
         self._retaining = retaining
         self._spawn = spawn
@@ -147,7 +147,7 @@ class DurableHost:
         return self._zones.get(zone) or self._zones["default"]
 
     def session_ended(self, client_id: bytes) -> None:
-        self._hooking.session_ended(client_id)
+        self._plugin_hooks.session_ended(client_id)
 
     def changed(self) -> None:
         self.intake.advance()

@@ -30,7 +30,7 @@ class Judging:
         self,
         authorizer: Authorizer,
         access: AccessControl,
-        hooking: PluginHooks,
+        plugin_hooks: PluginHooks,
         router: Router,
         reactor: Reactor,
         clients: Connections,
@@ -48,10 +48,10 @@ class Judging:
             JudgingTurns(access),
             reactor.channels,
             clients.by_id.get,
-            partial(unsubscribe, sessions, hooking),
+            partial(unsubscribe, sessions, plugin_hooks),
             remote_sessions,
             version.gate(2),
-            hooking.rewrites,
+            plugin_hooks.rewrites,
             reactor.soon,
         )
         self._standing = StandingSubscriptions(revoking, authorizer.revoking_disconnects, clock)
@@ -60,7 +60,7 @@ class Judging:
         authorizer.on_change = self._reauthorizing.rules_changed
         authorizer.on_rules = self._rules_changed
         authorizer.in_turn = turns.in_turn
-        hooking.on_change = self._hooks_changed
+        plugin_hooks.on_change = self._hooks_changed
         access.on_principal = clients.on_unjudged = self._standing.judge_now
         version.when(2, partial(self._standing.rules_changed, None))
 

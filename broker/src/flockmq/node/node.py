@@ -72,7 +72,7 @@ class Node:
         cluster: Cluster,
         delivery: Delivery,
         rlog: Rlog,
-        hooking: PluginHooks,
+        plugin_hooks: PluginHooks,
         auth: AuthService,
         sys_topics: SysTopicsSettings,
         zones: Mapping[str, Limits],
@@ -88,7 +88,7 @@ class Node:
         self.cluster = cluster
         self.delivery = delivery
         self.rlog = rlog
-        self.hooking = hooking
+        self.plugin_hooks = plugin_hooks
         self.reactor = reactor
         self.loop_watch = LoopWatch()
         self.refusals = Reasons("connects_refused", "before_connect")
@@ -123,7 +123,7 @@ class Node:
         cluster, rlog, router, soon = self.cluster, self.rlog, self.router, self.reactor.soon
         cluster_clock, has_authors = cluster.time.clock, cluster.version.gate(2)
         binds = any(limits.client_id_binding == TO_USER for limits in zones.values())
-        have_users = (lambda: True) if binds else partial(identifies, self._auth, self.hooking)
+        have_users = (lambda: True) if binds else partial(identifies, self._auth, self.plugin_hooks)
         self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, self._clock.monotonic)
         self.shortage = RedisShortage(cluster, self.delivery.slots.lanes, rlog, store)
         self.retained = RetainedFeed(self.quotas.quotas.retained)
@@ -175,11 +175,16 @@ class Node:
 
     def _take_clients(self) -> None:
         """Connections, their sessions, and who of the cluster has their client ids."""
-        cluster, hooking, soon, lanes = self.cluster, self.hooking, self.reactor.soon, self.delivery.slots.lanes
+        cluster, plugin_hooks, soon, lanes = (
+            self.cluster,
+            self.plugin_hooks,
+            self.reactor.soon,
+            self.delivery.slots.lanes,
+        )
         has_wills = cluster.version.gate(2)
-        ends = LocalSessionEnds(self.router, hooking, self.filters, self.left)
+        ends = LocalSessionEnds(self.router, plugin_hooks, self.filters, self.left)
         self.sessions = LocalSessions(self.router, ends)
-        self.remote_sessions = RemoteSessions(self.router.turn, soon, hooking.unsubscribed, self._token_bytes)
+        self.remote_sessions = RemoteSessions(self.router.turn, soon, plugin_hooks.unsubscribed, self._token_bytes)
         self.clients = Connections(
             self.sessions,
             self.remote_sessions,
@@ -189,22 +194,22 @@ class Node:
             self._clock,
             self._token_bytes,
         )
-        self.homes = SessionRpc(cluster, self.delivery.packets, self.clients, self.remote_sessions)
-        self.homes.client.on_congestion = lanes.leases.congest
-        self.homes.client.on_takers = lanes.leases.take
-        self.homes.server.on_will = partial(self.left.publish_left, accepted=nobody_waits)
-        cluster.version.when(2, self.homes.client.register_wills)
+        self.session_rpc = SessionRpc(cluster, self.delivery.packets, self.clients, self.remote_sessions)
+        self.session_rpc.client.on_congestion = lanes.leases.congest
+        self.session_rpc.client.on_takers = lanes.leases.take
+        self.session_rpc.server.on_will = partial(self.left.publish_left, accepted=nobody_waits)
+        cluster.version.when(2, self.session_rpc.client.register_wills)
         self.access = AccessControl(
             self._auth,
-            hooking,
+            plugin_hooks,
             self.clients.authenticated,
             self.clients.by_id.get,
             self.reactor.channels,
             soon,
             self._clock,
         )
-        watcher = ConnectionWatcher(self.access, hooking, self.system, self.ends)
-        self.clients.homes = self.remote_sessions.owners = self.homes.client
+        watcher = ConnectionWatcher(self.access, plugin_hooks, self.system, self.ends)
+        self.clients.homes = self.remote_sessions.owners = self.session_rpc.client
         self.clients.watcher = watcher
         self.clients.warrant = watcher.warrant
         self.clients.openings.homes_keep_wills = has_wills
@@ -220,7 +225,7 @@ class Node:
         self._judging = Judging(
             self._auth.authorizer,
             self.access,
-            self.hooking,
+            self.plugin_hooks,
             self.router,
             self.reactor,
             self.clients,
@@ -235,7 +240,7 @@ class Node:
             self.remote_sessions,
             self.access,
             self._judging.queue,
-            self.hooking,
+            self.plugin_hooks,
             self.filters,
             self.left,
             self.rlog,
@@ -249,10 +254,10 @@ class Node:
 
     def _own_slots(self, zones: Mapping[str, Limits], store: SessionStore | None) -> None:
         """The sessions that last and run here, where this is a core."""
-        self.hosting = None
+        self.durable_host = None
         residents = None
         if store is not None:
-            self.hosting = DurableHost(
+            self.durable_host = DurableHost(
                 store,
                 zones,
                 self.cluster.time.clock,
@@ -260,14 +265,14 @@ class Node:
                 delivery=self.delivery,
                 rlog=self.rlog,
                 reason_of=self._reason_of,
-                homes=self.homes.server,
+                homes=self.session_rpc.server,
                 router=self.router,
                 slot_peers=self._slot_peers,
                 filters=self.filters,
                 remote=self.remote,
                 shares=self.remote_shares,
                 access=self.access,
-                hooking=self.hooking,
+                plugin_hooks=self.plugin_hooks,
                 quotas=self.quotas,
                 sys_topics=self.system,
                 retained=self.retained,
@@ -276,10 +281,10 @@ class Node:
                 flush=self.reactor.soon,
                 spawn=self._spawned.spawn,
             )
-            residents = self.hosting.residents
+            residents = self.durable_host.residents
             self.shortage.takers = residents.accepting
-            self._judging.away_claims = self.hosting.claims.away
-        owners, registry = self.homes.client, self.homes.server.registry
+            self._judging.away_claims = self.durable_host.claims.away
+        owners, registry = self.session_rpc.client, self.session_rpc.server.registry
         self.directory = ClientDirectory(
             self.cluster, self.overview.teller, owners, registry, self.clients, residents, self._clock
         )
@@ -306,15 +311,15 @@ class Node:
             partial(self.refusals.samples, counters),
             partial(self.ends.samples, counters),
             self.loop_watch.samples,
-            self.hooking.samples,
+            self.plugin_hooks.samples,
             self._auth.samples,
             partial(metrics.client_samples, self.reactor, counters),
-            partial(metrics.subscription_samples, self.router, self.filters, self.hosting),
+            partial(metrics.subscription_samples, self.router, self.filters, self.durable_host),
             partial(metrics.message_samples, rlog, self.router, self.retained, delayed, self.left.unattended),
-            partial(metrics.client_id_samples, self.homes),
+            partial(metrics.client_id_samples, self.session_rpc),
             partial(metrics.delivery_samples, self.delivery),
             partial(metrics.slot_message_samples, self.delivery.slots.lanes, self.shortage),
-            partial(metrics.session_samples, self.hosting),
+            partial(metrics.session_samples, self.durable_host),
             self.quotas.samples,
             partial(metrics.log_samples, rlog, cluster),
             partial(metrics.cluster_samples, cluster),
@@ -326,7 +331,7 @@ class Node:
         return Views(
             self.view,
             self.metrics.samples,
-            plugins=self.hooking,
+            plugins=self.plugin_hooks,
             alarms=self.alarms,
             quotas=self.quotas,
             clients=self.directory,
@@ -349,12 +354,12 @@ class Node:
         session = self._local_session(client_id)
         if session is not None and session.subscriptions.find(exclusively(filter)):
             return True
-        return self.hosting is not None and self.hosting.claims.has_by_node(client_id, filter)
+        return self.durable_host is not None and self.durable_host.claims.has_by_node(client_id, filter)
 
     def _is_here(self, client_id: bytes) -> bool:
         if self._local_session(client_id) is not None:
             return True
-        return self.hosting is not None and self.hosting.claims.is_home_of(client_id)
+        return self.durable_host is not None and self.durable_host.claims.is_home_of(client_id)
 
     def _local_session(self, client_id: bytes) -> LocalSession | None:
         """Of a client of this node, that ends with its connection."""
@@ -381,8 +386,8 @@ class Node:
         """Publish wills that are due and end sessions whose clients stayed away, for as long as the node lives."""
         while True:
             await asyncio.sleep(SESSIONS_TICK_S)
-            if self.hosting is not None:
-                self.hosting.residents.tick()
+            if self.durable_host is not None:
+                self.durable_host.residents.tick()
                 self.reactor.soon()
 
     async def sample_lag(self) -> None:
@@ -393,8 +398,8 @@ class Node:
             self.filters.try_again()
             self._clock_alarm.look()
             self._spawned.spawn(self.filters.exclusive.look())
-            if self.hosting is not None:
-                self.hosting.try_again()
+            if self.durable_host is not None:
+                self.durable_host.try_again()
             name, at_ms = self.cluster.settings.name, self._clock.wall_ms()
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             self.cluster.hand_events("lag", [(at_ms, name, shard, entries, round(ms)) for shard, entries, ms in lags])

@@ -74,7 +74,7 @@ async def rejoin(node: Node) -> None:
     claims = filters.exclusive.rename(me)
     try:
         await node.rlog.rejoin(me)
-        node.homes.rename(me)  # before the node gets slots, or what comes for them would be accepted and lost
+        node.session_rpc.rename(me)  # before the node gets slots, or what comes for them would be accepted and lost
         await _until_logged(node.cluster.join)
     finally:  # a claim that can't be written any more closes its client, too
         for filter, client_id in claims:

@@ -58,8 +58,8 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
     node: Any = SimpleNamespace(
         access=SimpleNamespace(auth=part("auth.start", "auth.stop"), watch=works),
         delivery=SimpleNamespace(stop=lambda: None),
-        hosting=part("hosting.start", "hosting.stop"),
-        homes=SimpleNamespace(start=lambda: done.append("homes.start"), stop=works),
+        durable_host=part("durable_host.start", "durable_host.stop"),
+        session_rpc=SimpleNamespace(start=lambda: done.append("session_rpc.start"), stop=works),
         reactor=SimpleNamespace(start=lambda loop: done.append("reactor.start"), stop=lambda: None),
         loop_watch=SimpleNamespace(run=works),
         system=SimpleNamespace(run=works),
@@ -70,11 +70,11 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
         sample_lag=works,
         watch_sessions=works,
         close_clients=works,
-        hooking=SimpleNamespace(plugins=SimpleNamespace(start=lambda *_: None, stop=lambda: None)),
+        plugin_hooks=SimpleNamespace(plugins=SimpleNamespace(start=lambda *_: None, stop=lambda: None)),
     )
     node.cluster = cluster = part("cluster.start", "cluster.join", "cluster.stop")
     rlog: Any = part("rlog.start", "rlog.stop")
     config: Any = SimpleNamespace(node=SimpleNamespace(name="core"), plugins=SimpleNamespace(settings={}))
     async with Assembly(config, {}, node, cluster, rlog, asyncio.Event()).running():
-        assert done.index("hosting.start") < done.index("homes.start") < done.index("cluster.join")
+        assert done.index("durable_host.start") < done.index("session_rpc.start") < done.index("cluster.join")
         assert done.index("cluster.join") < done.index("reactor.start")

@@ -39,47 +39,47 @@ class Hooked(Port):
         self.node = Node()
         self.node.port = self.node.serving(self)
         self.router = self.node.router
-        self.hooking = self.hooks = PluginHooks(self.router, Plugins(()), rewrite, auto)
-        self.plugin = self.hooking.hooks.plugins["p"] = Record("p", "1")
+        self.plugin_hooks = self.hooks = PluginHooks(self.router, Plugins(()), rewrite, auto)
+        self.plugin = self.plugin_hooks.hooks.plugins["p"] = Record("p", "1")
 
     def hook(
         self, point: Point[E, A], call: Callable[[E], A], *, priority: int = 0, filters: tuple[bytes, ...] = ()
     ) -> None:
-        self.hooking.hooks.add(self.plugin, point, call, priority, point.required, filters)
+        self.plugin_hooks.hooks.add(self.plugin, point, call, priority, point.required, filters)
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        refusal = self.hooking.connecting(channel, connect)
-        known = self.hooking.authenticate(channel, connect) if refusal == Reason.SUCCESS else refusal
+        refusal = self.plugin_hooks.connecting(channel, connect)
+        known = self.plugin_hooks.authenticate(channel, connect) if refusal == Reason.SUCCESS else refusal
         if isinstance(known, int):
             channel.refuse(known)
             return
         channel.principal = ANONYMOUS if known is None else known
-        channel.must_be_asked_about(self.hooking.must_authorize())
+        channel.must_be_asked_about(self.plugin_hooks.must_authorize())
         assert channel.session is not None
         channel.admitted(connect, 7, channel.session, False)
-        self.hooking.connected(channel, channel.session, False)
+        self.plugin_hooks.connected(channel, channel.session, False)
 
     def refused(self, channel: Channel, reason: int) -> None:
-        self.hooking.refused(channel, reason)
+        self.plugin_hooks.refused(channel, reason)
 
     def gone(self, channel: Channel, session: LocalSession, will: opening.Will | None) -> None:
-        super().gone(channel, session, self.hooking.leaving(channel, will))
-        self.hooking.disconnected(channel)
+        super().gone(channel, session, self.plugin_hooks.leaving(channel, will))
+        self.plugin_hooks.disconnected(channel)
 
     def session_ended(self, session: LocalSession) -> None:
-        self.hooking.session_ended(session.client_id)
+        self.plugin_hooks.session_ended(session.client_id)
 
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        verdict = self.hooking.authorize(channel, action, *unwrap(topic), qos, retain)
+        verdict = self.plugin_hooks.authorize(channel, action, *unwrap(topic), qos, retain)
         return super().authorize(channel, action, topic, qos, retain, done) if verdict is None else verdict
 
     def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
         reasons = super().unsubscribe(channel, session, filters)
         for filter, reason in zip(filters, reasons, strict=True):
             if reason == Reason.SUCCESS:
-                self.hooking.unsubscribed(channel, filter)
+                self.plugin_hooks.unsubscribed(channel, filter)
         return reasons
 
     def received(self, client: Client) -> list[bytes]:
@@ -445,7 +445,7 @@ def test_the_life_of_a_session_is_told_in_its_order() -> None:
     session = client.session
     assert session is not None
     hooked.node.feed(client, encode.disconnect(4))
-    hooked.hooking.connected(client, session, True)
+    hooked.plugin_hooks.connected(client, session, True)
     assert told == [
         *("session.created", "client.connected", "session.terminated", "client.disconnected"),
         *("session.resumed", "client.connected"),
@@ -456,8 +456,8 @@ def test_plugins_are_told_of_as_rows_and_samples() -> None:
     hooked = Hooked()
     hooked.hook(api.CLIENT_CONNECTED, lambda event: None)
     a_client(hooked, "c")
-    (row,) = hooked.hooking.rows()
+    (row,) = hooked.plugin_hooks.rows()
     assert (row.name, row.version, row.state, row.points, row.calls) == ("p", "1", "running", ["client.connected"], 1)
-    assert {sample.name: sample.value for sample in hooked.hooking.samples()}["flockmq_plugin_calls"] == 1
-    assert hooked.hooking.enable("p") == row
-    assert hooked.hooking.enable("nobody") is None
+    assert {sample.name: sample.value for sample in hooked.plugin_hooks.samples()}["flockmq_plugin_calls"] == 1
+    assert hooked.plugin_hooks.enable("p") == row
+    assert hooked.plugin_hooks.enable("nobody") is None

@@ -32,7 +32,7 @@ class Purged:
             fitness=Readiness(),
         )
         self.rlog = SimpleNamespace(rejoin=AsyncMock(), write=AsyncMock())
-        self.homes = MagicMock()
+        self.session_rpc = MagicMock()
         filters = MagicMock(exclusive=self.exclusive)
         self.node = cast(
             Node,
@@ -41,7 +41,7 @@ class Purged:
                 cluster=self.cluster,
                 rlog=self.rlog,
                 filters=filters,
-                homes=self.homes,
+                session_rpc=self.session_rpc,
             ),
         )
 
@@ -52,12 +52,12 @@ async def test_a_node_that_comes_back_waits_for_the_log(monkeypatch: pytest.Monk
     await rejoin(purged.node)
     assert purged.cluster.join.await_count == 3
     purged.cluster.begin_anew.assert_awaited_once()
-    purged.homes.rename.assert_called_once_with("a@00000001")
+    purged.session_rpc.rename.assert_called_once_with("a@00000001")
 
 
 async def test_homes_know_who_they_are_before_they_may_be_given_slots() -> None:
     purged = Purged(joins=[None])
-    purged.cluster.join.side_effect = lambda: purged.homes.rename.assert_called_once_with("a@00000001")
+    purged.cluster.join.side_effect = lambda: purged.session_rpc.rename.assert_called_once_with("a@00000001")
     await rejoin(purged.node)
     purged.cluster.join.assert_awaited_once()
 
@@ -66,7 +66,7 @@ async def test_a_node_that_is_purged_before_it_is_back_comes_back_as_yet_another
     purged = Purged(joins=[LogRefused("a@00000001 is purged in the log"), None])
     await come_back(asyncio.Event(), purged.node)
     assert purged.cluster.begin_anew.await_count == 2
-    assert [call.args for call in purged.homes.rename.call_args_list] == [("a@00000001",), ("a@00000002",)]
+    assert [call.args for call in purged.session_rpc.rename.call_args_list] == [("a@00000001",), ("a@00000002",)]
 
 
 async def test_no_exclusive_claim_is_forgotten_by_a_node_that_is_purged_before_it_is_back() -> None:

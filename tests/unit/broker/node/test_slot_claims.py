@@ -22,16 +22,16 @@ async def test_the_claim_of_a_filter_that_a_session_came_with_is_tried_until_it_
 ) -> None:
     hosted.version.raised(version)
     session, filter = hosted.session, b"$exclusive/e"
-    hosted.hosting.residents.manager.slots[slot_of(session.client_id)] = hosted.slot
-    hosted.hosting.residents.sessions.by_id[session.client_id] = session
+    hosted.durable_host.residents.manager.slots[slot_of(session.client_id)] = hosted.slot
+    hosted.durable_host.residents.sessions.by_id[session.client_id] = session
     session.add_subscription(Subscription(session, filter, 1))
     hosted.log.rows[b"e"] = {OWNER}
-    hosted.hosting.came_with(SLOT, session.client_id, [filter])
+    hosted.durable_host.came_with(SLOT, session.client_id, [filter])
     for applied in (False,) if gives_up else (False, False, True):
         assert await _claims(hosted, applied) == 1
         if gives_up:
             session.remove_subscription(filter)
-        hosted.hosting.try_again()
+        hosted.durable_host.try_again()
     assert await _claims(hosted, applied=True) == 0
 
 

@@ -67,7 +67,7 @@ class Hosted:
             "quotas": SimpleNamespace(usage=None),
             "retaining": SimpleNamespace(caught_up=lambda: None),
         }
-        self.hosting = DurableHost(
+        self.durable_host = DurableHost(
             Disk(Redis()),
             {"default": Limits()},
             SYSTEM,
@@ -77,7 +77,7 @@ class Hosted:
             remote=self.routes,
             shares=self.shares,
             access=cast(Any, None),
-            hooking=cast(Any, None),
+            plugin_hooks=cast(Any, None),
             sys_topics=cast(Any, None),
             retained=cast(Any, SimpleNamespace()),
             publish=lambda left, accepted: None,
@@ -89,20 +89,20 @@ class Hosted:
         self.session = Home().opened()
         self.slot = OwnedSlot(SLOT, 0, "", cast(SlotJournal, self.session.journal), cast(DueWills, SimpleNamespace()))
         self.slot.loaded = True
-        self.hosting.residents.manager.slots[SLOT] = self.slot
+        self.durable_host.residents.manager.slots[SLOT] = self.slot
         self.answers: list[int] = []
 
     async def subscribe(self, filter: bytes) -> Subscription:
         subscription = Subscription(self.session, filter, 1)
-        self.hosting.router.add(subscription)
-        self.hosting.route_slot(SLOT, [filter], self.answers.append)
+        self.durable_host.router.add(subscription)
+        self.durable_host.route_slot(SLOT, [filter], self.answers.append)
         while self.log.waiting():
             await self.log.answer()
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        self.hosting.router.remove(subscription)
-        self.hosting.unrouted_slot(SLOT, b"c", [subscription.filter])
+        self.durable_host.router.remove(subscription)
+        self.durable_host.unrouted_slot(SLOT, b"c", [subscription.filter])
 
 
 @pytest.fixture
@@ -113,14 +113,14 @@ async def hosted() -> Hosted:
 async def test_a_filter_is_routed_to_the_slot_once(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     assert hosted.log.rows == {b"a/#": {OWNER}}
-    hosted.hosting.route_slot(SLOT, [b"a/#"], hosted.answers.append)
+    hosted.durable_host.route_slot(SLOT, [b"a/#"], hosted.answers.append)
     assert hosted.log.waiting() == 0
     assert hosted.answers == [Reason.SUCCESS, Reason.SUCCESS]
 
 
 async def test_a_route_goes_with_the_last_who_wants_it(hosted: Hosted) -> None:
     first, second = await hosted.subscribe(b"a/#"), Subscription(Home().opened(), b"a/#", 1)
-    hosted.hosting.router.add(second)
+    hosted.durable_host.router.add(second)
     hosted.unsubscribe(first)
     assert hosted.log.waiting() == 0
     hosted.unsubscribe(second)
@@ -131,7 +131,7 @@ async def test_a_route_goes_with_the_last_who_wants_it(hosted: Hosted) -> None:
 async def test_a_route_that_a_former_home_deletes_late_is_written_again(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     hosted.log.rows[b"a/#"].discard(OWNER)
-    hosted.hosting.routes.route_deleted(SLOT, b"a/#")
+    hosted.durable_host.routes.route_deleted(SLOT, b"a/#")
     await asyncio.sleep(0)
     await hosted.log.answer()
     assert hosted.log.holders(b"a/#") == {OWNER}
@@ -139,9 +139,9 @@ async def test_a_route_that_a_former_home_deletes_late_is_written_again(hosted: 
 
 async def test_a_route_that_nobody_wants_stays_deleted(hosted: Hosted) -> None:
     subscription = await hosted.subscribe(b"a/#")
-    hosted.hosting.routes.route_deleted(SLOT, b"b/#")
-    hosted.hosting.routes.route_deleted(SLOT + 1, b"a/#")
-    hosted.hosting.routes.route_deleted(SLOT, b"a/#")
+    hosted.durable_host.routes.route_deleted(SLOT, b"b/#")
+    hosted.durable_host.routes.route_deleted(SLOT + 1, b"a/#")
+    hosted.durable_host.routes.route_deleted(SLOT, b"a/#")
     hosted.unsubscribe(subscription)
     await hosted.log.answer()
     await asyncio.sleep(0)
@@ -151,9 +151,9 @@ async def test_a_route_that_nobody_wants_stays_deleted(hosted: Hosted) -> None:
 
 async def test_a_slot_that_went_has_its_routes_written_by_its_next_home(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
-    hosted.hosting.slot_gone(SLOT)
-    hosted.hosting.routes.route_deleted(SLOT, b"a/#")
-    hosted.hosting.unrouted_slot(SLOT, b"c", [])
+    hosted.durable_host.slot_gone(SLOT)
+    hosted.durable_host.routes.route_deleted(SLOT, b"a/#")
+    hosted.durable_host.unrouted_slot(SLOT, b"c", [])
     await asyncio.sleep(0)
     assert hosted.log.waiting() == 0
 
@@ -195,7 +195,7 @@ async def test_members_are_counted_by_slot(shared: Shared) -> None:
     first = await shared.subscribe(GROUP)
     assert (shared.row(), shared.answers) == ((1, 0), [Reason.SUCCESS])
     second = Subscription(Home().opened(), GROUP, 1)
-    shared.hosting.router.add(second)
+    shared.durable_host.router.add(second)
     await shared.write()
     assert shared.row() == (2, 0)
     shared.unsubscribe(first)
@@ -220,7 +220,7 @@ async def test_what_a_former_home_writes_late_of_its_members_is_corrected(
 
 async def test_a_row_without_members_goes_when_it_is_noticed(shared: Shared) -> None:
     shared.shares.put((GROUP, OWNER), SharedMembers(1, 0), None)
-    shared.hosting.router.on_missing(SLOT, GROUP)
+    shared.durable_host.router.on_missing(SLOT, GROUP)
     await shared.write()
     assert shared.row() == (0, 0)
 
@@ -234,10 +234,10 @@ async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_h
     if is_held:
         shared.slot.loaded = False
     else:
-        del shared.hosting.residents.manager.slots[SLOT]
+        del shared.durable_host.residents.manager.slots[SLOT]
     packet = publication(4, 0, False, b"a/b", b"late", b"").packet
     letter = SlotMessage(b"", 0, b"", 4 | SHARED, SLOT.to_bytes(2, "big") + wrap(GROUP, 0, 2, packet))
-    shared.hosting.residents.intake.take_runs([letter])
+    shared.durable_host.residents.intake.take_runs([letter])
     await asyncio.sleep(0.01)
     assert (shared.log.waiting(), shared.row()) == (0, (1, 0))
 
@@ -245,16 +245,16 @@ async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_h
 async def test_members_that_a_bootstrap_did_not_bring_are_written_again(shared: Shared) -> None:
     await shared.subscribe(GROUP)
     shared.shares.swap(shared.shares.fresh())
-    shared.hosting.routes.swapped()
+    shared.durable_host.routes.swapped()
     await shared.write()
     assert shared.row() == (1, 0)
 
 
 async def test_who_let_go_of_a_slot_counts_its_members_no_more(shared: Shared) -> None:
     await shared.subscribe(GROUP)
-    shared.hosting.slot_gone(SLOT)
+    shared.durable_host.slot_gone(SLOT)
     shared.shares.put((GROUP, OWNER), SharedMembers(3, 0), SharedMembers(1, 0))
-    shared.hosting.router.give_up_shared(SLOT)
+    shared.durable_host.router.give_up_shared(SLOT)
     await asyncio.sleep(0.01)
     assert (shared.log.waiting(), shared.row()) == (0, (3, 0))
 
@@ -278,23 +278,23 @@ async def test_a_route_that_a_bootstrap_did_not_bring_is_written_again(hosted: H
 async def test_a_route_that_could_not_be_written_is_tried_again(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     hosted.log.rows.clear()
-    hosted.hosting.routes.route_deleted(SLOT, b"a/#")
+    hosted.durable_host.routes.route_deleted(SLOT, b"a/#")
     await rest()
     await hosted.log.answer(applied=False)
-    hosted.hosting.try_again()
+    hosted.durable_host.try_again()
     await rest()
     await hosted.log.answer()
     assert hosted.log.holders(b"a/#") == {OWNER}
-    hosted.hosting.try_again()
+    hosted.durable_host.try_again()
     await rest()
     assert hosted.log.waiting() == 0
 
 
 async def test_routes_of_a_session_that_came_are_tried_again(hosted: Hosted) -> None:
-    hosted.hosting.router.add(Subscription(hosted.session, b"a/#", 1))
-    hosted.hosting.came_with(SLOT, b"c", [b"a/#"])
+    hosted.durable_host.router.add(Subscription(hosted.session, b"a/#", 1))
+    hosted.durable_host.came_with(SLOT, b"c", [b"a/#"])
     await hosted.log.answer(applied=False)
-    hosted.hosting.try_again()
+    hosted.durable_host.try_again()
     await rest()
     await hosted.log.answer()
     assert hosted.log.holders(b"a/#") == {OWNER}
