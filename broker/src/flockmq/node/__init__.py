@@ -1,1 +1,1 @@
-"""A node: the log, the cluster, the homes, the router and the listeners, put together."""
+"""A node: the log, the cluster, sessions and their RPC, the router and the listeners, put together."""

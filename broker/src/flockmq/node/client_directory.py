@@ -1,9 +1,9 @@
 """The clients and sessions of the whole cluster, as any of its nodes can show and end them.
 
-    this node ─▶ a core ─▶ all homes ─▶ nodes of the connections    a page
-    this node ─▶ the home of its client id ─▶ its node              one of them
+    this node ─▶ a core ─▶ all owners ─▶ nodes of the connections    a page
+    this node ─▶ the owner of its client id ─▶ its node              one of them
 
-Homes know who is connected where, and have the sessions that last. All else of a connection is known to its node. Rows
+Owners know who is connected where, and have the sessions that last. All else of a connection is known to its node. Rows
 travel as the JSON that is shown. What always holds: a long list doesn't hold the event loop, because it is made in
 slices. A list that lacks something says so.
 """
@@ -89,7 +89,7 @@ class ClientDirectory:
         self,
         cluster: Cluster,
         teller: Callable[[], str],
-        homes: SessionRpcClient,
+        owners: SessionRpcClient,
         registry: ClientRegistry,
         clients: Connections,
         residents: SessionService | None,
@@ -97,18 +97,18 @@ class ClientDirectory:
     ) -> None:
         self._cluster = cluster
         self._teller = teller
-        self._homes = homes
+        self._owners = owners
         self._registry = registry
         self._clients = clients
         self._residents = residents
         self._clock = clock
         self._clients_page = self._question("clients", ClientsWanted, bytes, self._tell_clients)
         self._sessions_page = self._question("sessions", SessionsWanted, bytes, self._tell_sessions)
-        self._home_clients = self._question("home_clients", ClientsWanted, Part, self._clients_of_home)
-        self._home_sessions = self._question("home_sessions", SessionsWanted, Part, self._sessions_of_home)
-        self._one_client = self._question("client", bytes, bytes, self._client_of_home)
-        self._one_session = self._question("session", OneSession, bytes, self._session_of_home)
-        self._kick = self._question("kick", bytes, bool, self._kick_of_home)
+        self._owner_clients = self._question("home_clients", ClientsWanted, Part, self._clients_of_owner)
+        self._owner_sessions = self._question("home_sessions", SessionsWanted, Part, self._sessions_of_owner)
+        self._one_client = self._question("client", bytes, bytes, self._client_of_owner)
+        self._one_session = self._question("session", OneSession, bytes, self._session_of_owner)
+        self._kick = self._question("kick", bytes, bool, self._kick_of_owner)
         self._node_clients = self._question("node_clients", ConnectionsPage, list[Shown], self._clients_of_node)
         self._node_session = self._question("node_session", OneSession, bytes, self._session_of_node)
         self._close = self._question("close", HeldConnection, bool, self._close_of_node)
@@ -129,17 +129,17 @@ class ClientDirectory:
     async def client(self, client_id: str) -> bytes:
         """Empty: it isn't connected."""
         raw = client_id.encode()
-        return bytes(await self._of_home(raw, self._one_client, raw))
+        return bytes(await self._of_owner(raw, self._one_client, raw))
 
     async def session(self, client_id: str, after: int, limit: int) -> bytes:
         """Of those that end with their connections, too. Empty: there is none."""
         raw = client_id.encode()
-        return bytes(await self._of_home(raw, self._one_session, OneSession(raw, after, limit)))
+        return bytes(await self._of_owner(raw, self._one_session, OneSession(raw, after, limit)))
 
     async def kick(self, client_id: str) -> bool:
         """End its connection; False: there is none."""
         raw = client_id.encode()
-        return bool(await self._of_home(raw, self._kick, raw))
+        return bool(await self._of_owner(raw, self._kick, raw))
 
     async def end_session(self, client_id: str) -> bool:
         """End the client's connection first: it hears why. Then end the session as a CONNECT does that wants none, by a
@@ -148,12 +148,12 @@ class ClientDirectory:
         with contextlib.suppress(Unavailable):
             was_connected = await self.kick(client_id)
         answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._homes.attach(client_id.encode(), None, partial(self._ended, client_id.encode(), answered))
+        self._owners.attach(client_id.encode(), None, partial(self._ended, client_id.encode(), answered))
         return await answered or was_connected
 
     def _ended(self, client_id: bytes, answered: asyncio.Future[bool], answer: Admission | AttachError) -> None:
         if isinstance(answer, Admission):
-            self._homes.detach(client_id, answer.token)
+            self._owners.detach(client_id, answer.token)
         if answered.done():
             return
         if isinstance(answer, Admission):
@@ -161,11 +161,11 @@ class ClientDirectory:
         else:
             answered.set_exception(Unavailable(str(answer)))
 
-    async def _of_home(self, client_id: bytes, question: _DirectoryQuestion, asked: object) -> Any:
-        home = self._homes.owner(slot_of(client_id))
-        if not home:
+    async def _of_owner(self, client_id: bytes, question: _DirectoryQuestion, asked: object) -> Any:
+        owner = self._owners.owner(slot_of(client_id))
+        if not owner:
             raise Unavailable("the client id has no home at the moment")
-        return await self._surely(home, question, asked)
+        return await self._surely(owner, question, asked)
 
     async def _surely(self, node: str, question: _DirectoryQuestion, asked: object) -> Any:
         try:
@@ -178,20 +178,22 @@ class ClientDirectory:
     # As the core that tells.
 
     async def _tell_clients(self, wanted: ClientsWanted) -> bytes:
-        page = await self._page(self._home_clients, wanted)
+        page = await self._page(self._owner_clients, wanted)
         shown = await self._of_nodes(page, wanted)
         fitting = [row._replace(told=shown[row.client_id]) for row in page.rows if row.client_id in shown]
         return _json(page.listing(fitting, wanted.limit))
 
     async def _tell_sessions(self, wanted: SessionsWanted) -> bytes:
-        page = await self._page(self._home_sessions, wanted)
+        page = await self._page(self._owner_sessions, wanted)
         return _json(page.listing(page.rows, wanted.limit))
 
     async def _page(self, question: _DirectoryQuestion, wanted: ClientsWanted | SessionsWanted) -> _Page:
         slots = self._cluster.slots.count()
-        homes = list(slots)
-        parts = await asyncio.gather(*(self._or_none(home, question, wanted) for home in homes))
-        missing = [f"{name_of(home)} doesn't answer" for home, part in zip(homes, parts, strict=True) if part is None]
+        owners = list(slots)
+        parts = await asyncio.gather(*(self._or_none(owner, question, wanted) for owner in owners))
+        missing = [
+            f"{name_of(owner)} doesn't answer" for owner, part in zip(owners, parts, strict=True) if part is None
+        ]
         if homeless := SLOTS - sum(slots.values()):
             missing.append(f"{homeless} of {SLOTS} slots of client ids have no home at the moment")
         heard = [part for part in parts if part is not None]
@@ -216,9 +218,9 @@ class ClientDirectory:
         unheard = (ClientRow(client_id=one.decode(), node=name_of(node), heard=False) for one in client_ids)
         return [(row.client_id.encode(), _json(row)) for row in unheard]
 
-    # As the home of client ids. What is asked of one of them raises Refusal.
+    # As the owner of client ids. What is asked of one of them raises Refusal.
 
-    async def _clients_of_home(self, wanted: ClientsWanted) -> Part:
+    async def _clients_of_owner(self, wanted: ClientsWanted) -> Part:
         registry, fits = self._registry, _fitting(wanted.clientid)
 
         async def rows_of(some: list[Placed]) -> AsyncIterator[PlacedRow]:
@@ -230,7 +232,7 @@ class ClientDirectory:
         ids = in_order(registry.slots(), registry.client_ids, _after(wanted), DIRECTORY_SLICE_ROWS)
         return await part_of(ids, rows_of, _most(wanted), len(registry))
 
-    async def _sessions_of_home(self, wanted: SessionsWanted) -> Part:
+    async def _sessions_of_owner(self, wanted: SessionsWanted) -> Part:
         residents, fits = self._residents, _fitting(wanted.clientid)
         if residents is None:
             return Part([], None, 0)
@@ -249,28 +251,28 @@ class ClientDirectory:
         return await part_of(ids, rows_of, wanted.limit, len(residents))
 
     def _session_row(self, residents: SessionService, client_id: bytes) -> SessionRow | None:
-        session, home = residents.sessions.by_id.get(client_id), self._cluster.settings.name
+        session, owner = residents.sessions.by_id.get(client_id), self._cluster.settings.name
         if session is not None:
-            return session_row(session, home)
+            return session_row(session, owner)
         why = residents.manager.why_unread(client_id)
-        return SessionRow(client_id=client_id.decode(), home=home, unreadable=why) if why else None
+        return SessionRow(client_id=client_id.decode(), home=owner, unreadable=why) if why else None
 
-    async def _client_of_home(self, client_id: bytes) -> bytes:
+    async def _client_of_owner(self, client_id: bytes) -> bytes:
         holder = self._holder(client_id)
         rows = [] if holder is None else await self._of_node(holder[0], [client_id], ClientsWanted())
         return rows[0][1] if rows else b""
 
-    async def _session_of_home(self, asked: OneSession) -> bytes:
-        holder, residents, home = self._holder(asked.client_id), self._residents, self._cluster.settings.name
+    async def _session_of_owner(self, asked: OneSession) -> bytes:
+        holder, residents, owner = self._holder(asked.client_id), self._residents, self._cluster.settings.name
         if residents is not None:
             session = residents.sessions.by_id.get(asked.client_id)
             if session is not None:
-                return _json(shown_session(session, home, asked.after, asked.limit))
+                return _json(shown_session(session, owner, asked.after, asked.limit))
             if why := residents.manager.why_unread(asked.client_id):
-                return _json(ShownSession(client_id=asked.client_id.decode(), home=home, unreadable=why))
+                return _json(ShownSession(client_id=asked.client_id.decode(), home=owner, unreadable=why))
         return b"" if holder is None else bytes(await self._of_holder(holder, self._node_session, asked))
 
-    async def _kick_of_home(self, client_id: bytes) -> bool:
+    async def _kick_of_owner(self, client_id: bytes) -> bool:
         holder = self._holder(client_id)
         if holder is None:
             return False
@@ -356,7 +358,7 @@ class _Page:
 
 
 def _most(wanted: ClientsWanted | SessionsWanted) -> int:
-    """How many rows to ask homes for: more, if only nodes can tell which of them are wanted."""
+    """How many rows to ask owners for: more, if only nodes can tell which of them are wanted."""
     asks_nodes = isinstance(wanted, ClientsWanted) and asks_the_node(wanted)
     return max(wanted.limit, TOGETHER) if asks_nodes else wanted.limit
 

@@ -1,8 +1,8 @@
 """This node's connections by client id: admission, takeover, the end. One connection per client id, cluster-wide.
 
-    CONNECT ─▶ authenticated ─▶ the client id's home (closes an older connection, wherever it is) ─▶ CONNACK
+    CONNECT ─▶ authenticated ─▶ the client id's owner (closes an older connection, wherever it is) ─▶ CONNACK
 
-A session that ends with its connection runs here. One that lasts runs at its home; here is only its proxy
+A session that ends with its connection runs here. One that lasts runs at its owner; here is only its proxy
 (`remote_sessions`). Client ids that the broker assigns are like any other [MQTT-3.1.3-7].
 
 What always holds: `by_id` has exactly the connections that hold a token.
@@ -47,7 +47,7 @@ OnEvent = Callable[[str, bytes, int, int], None]
 """(kind, client id, reason code, protocol version) of a connection event."""
 
 
-class ConnectionHomes(Protocol):
+class ConnectionOwners(Protocol):
     def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None: ...
     def detach(
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
@@ -80,7 +80,7 @@ class Connections:
         token_bytes: Callable[[int], bytes],
     ) -> None:
         self.by_id: dict[bytes, Channel] = {}
-        self.homes: ConnectionHomes | None = None
+        self.owners: ConnectionOwners | None = None
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
@@ -106,7 +106,7 @@ class Connections:
     def authenticated(
         self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None = None
     ) -> None:
-        """The client is who it says, or may be anonymous. Attach it at its home."""
+        """The client is who it says, or may be anonymous. Attach it at its owner."""
         if channel.state != ADMITTING:
             return
         session = channel.session
@@ -165,7 +165,7 @@ class Connections:
             return
         opening = self.openings.make(channel, connect, session)
         answered = partial(self._answered, channel, session, connect, opening, extra)
-        self._home().attach(session.client_id, opening, answered)
+        self._owner().attach(session.client_id, opening, answered)
 
     def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         client_id = session.client_id
@@ -176,12 +176,12 @@ class Connections:
             if session.is_remote():
                 nonce = nonce_of(self._remote_sessions.opening(token))
                 self._remote_sessions.remove(token)
-                self._home().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
+                self._owner().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
                 guest = self.openings.gone(token, session)
                 if guest is not None and will is not None:
                     will.message.origin = will_origin(guest.nonce)
-                self._home().detach(client_id, token)
+                self._owner().detach(client_id, token)
         if channel.admitted_once:
             if isinstance(session, LocalSession):
                 if will is not None and isinstance(token, int):
@@ -200,7 +200,7 @@ class Connections:
         else:
             self._violations.warning("before CONNECT, from %s: %s; closed with 0x%02X", address, error, error.reason)
 
-    # What homes ask of this node.
+    # What owners ask of this node.
 
     def kick(self, client_id: bytes, token: int) -> bool:
         channel = self._holder(client_id, token)
@@ -222,8 +222,8 @@ class Connections:
                 opening = self._remote_sessions.opening(channel.token) or self.openings.of(channel, channel.token)
                 yield Registration(client_id, channel.token, opening)
 
-    def has_will_at_home(self, client_id: bytes) -> bool:
-        """Whether its home publishes its will when this node is purged."""
+    def has_will_at_owner(self, client_id: bytes) -> bool:
+        """Whether its owner publishes its will when this node is purged."""
         channel = self.by_id.get(client_id)
         if channel is None:
             return False
@@ -286,10 +286,10 @@ class Connections:
         elif channel.state != ADMITTING:
             expiry_s = 0 if answer.begins else session.expiry_s
             nonce = nonce_of(opening)
-            self._home().detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
+            self._owner().detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
         else:
             older = self.by_id.get(session.client_id)
-            if older is not None:  # its home is new and hasn't heard of it yet
+            if older is not None:  # its owner is new and hasn't heard of it yet
                 self._take_over(session.client_id, older)
             self.by_id[session.client_id] = channel
             channel.token = answer.token
@@ -316,17 +316,17 @@ class Connections:
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)
-        if opening is not None and admission.lasts and self.openings.homes_keep_wills():
+        if opening is not None and admission.lasts and self.openings.owners_keep_wills():
             self._have_judged(channel, opening, admission)
 
     def _have_judged(self, channel: Channel, opening: Opening, admission: Admission) -> None:
-        """If the home waits for that, or the rules changed since it was asked."""
+        """If the owner waits for that, or the rules changed since it was asked."""
         if admission.unjudged or opening.rules != self.openings.rules_of(channel):
             self.on_unjudged(channel)
 
-    def _home(self) -> ConnectionHomes:
-        assert self.homes is not None, "clients come after the homes are there"
-        return self.homes
+    def _owner(self) -> ConnectionOwners:
+        assert self.owners is not None, "clients come after the owners are known"
+        return self.owners
 
 
 def _reason_of(error: AttachError) -> int:

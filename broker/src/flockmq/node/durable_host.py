@@ -58,7 +58,7 @@ class DurableHost:
         delivery: Delivery,
         rlog: Rlog,
         reason_of: ReasonOf,
-        homes: SessionRpcServer,
+        session_rpc: SessionRpcServer,
         router: Router,
         slot_peers: SlotPeers,
         filters: OwnFilters,
@@ -80,7 +80,7 @@ class DurableHost:
         self.publish = publish
         self.flush_soon = flush
         self.usage = quotas.usage
-        self.floor = homes.floor
+        self.floor = session_rpc.floor
         self.has_authors = has_authors
         self.store = store
         self._cluster = cluster
@@ -90,7 +90,7 @@ class DurableHost:
         self._retaining = retaining
         self._spawn = spawn
         self.router = DurableRouter(router, slot_peers)
-        self.residents = SessionService(self, homes, store, self.router, clock)
+        self.residents = SessionService(self, session_rpc, store, self.router, clock)
         submit, runs_here = partial(rlog.submit, ROUTE), self.residents.has_loaded
         self.routes = SlotRoutes(
             self.router, runs_here, submit, reason_of, lambda: rlog.tables.routes, shares.count, spawn
@@ -112,7 +112,7 @@ class DurableHost:
         self._feeds = Feeds(retained, giving, retaining.caught_up, flush, clock)
         self.intake = SlotReceiver(self.residents.intake, cluster.nodes_table.__contains__, self.soon, loop.time)
         delivery.slots.receiver = self.intake
-        homes.sessions = self.residents
+        session_rpc.sessions = self.residents
 
     async def start(self) -> None:
         await self.store.start()

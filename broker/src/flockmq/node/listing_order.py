@@ -86,7 +86,7 @@ async def _first_of(slot: int, ids: list[bytes], after: bytes) -> list[Placed]:
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """What one home has of a page, in order. `reached`: up to where it looked; None: to the end. `count`: how many it
+    """What one owner has of a page, in order. `reached`: up to where it looked; None: to the end. `count`: how many it
     has, whichever are asked for.
     """
 
@@ -114,7 +114,7 @@ async def part_of(
 
 
 def merged(parts: Sequence[Part], most: int) -> tuple[list[PlacedRow], bytes | None]:
-    """The page of all homes, and the place behind which to go on: no further than the home that looked least far."""
+    """The page of all owners, and the place behind which to go on: no further than the owner that looked least far."""
     reached = min((part.reached for part in parts if part.reached is not None), default=None)
     in_order = merge(*(part.rows for part in parts))
     within = in_order if reached is None else takewhile(lambda row: row.place <= reached, in_order)

@@ -70,13 +70,13 @@ def message_samples(
     yield Sample("flockmq_queue_length", router.held.bytes, ("held_bytes",))
 
 
-def client_id_samples(homes: SessionRpc) -> Iterator[Sample]:
+def client_id_samples(session_rpc: SessionRpc) -> Iterator[Sample]:
     """What this node, and the owners of client ids, have to say to one another."""
-    yield Sample("flockmq_queue_length", len(homes.client), ("attaches",))
-    yield Sample("flockmq_queue_length", len(homes.server.wills), ("home_wills",))
-    yield Sample("flockmq_queue_length", homes.server.wills.waiting_bytes, ("home_wills_bytes",))
-    yield Sample("flockmq_home_wills_dropped", homes.server.wills.dropped)
-    for why, notes in homes.dropped():
+    yield Sample("flockmq_queue_length", len(session_rpc.client), ("attaches",))
+    yield Sample("flockmq_queue_length", len(session_rpc.server.wills), ("home_wills",))
+    yield Sample("flockmq_queue_length", session_rpc.server.wills.waiting_bytes, ("home_wills_bytes",))
+    yield Sample("flockmq_home_wills_dropped", session_rpc.server.wills.dropped)
+    for why, notes in session_rpc.dropped():
         yield Sample("flockmq_home_notes_dropped", notes, (why,))
 
 

@@ -175,16 +175,11 @@ class Node:
 
     def _take_clients(self) -> None:
         """Connections, their sessions, and who of the cluster has their client ids."""
-        cluster, plugin_hooks, soon, lanes = (
-            self.cluster,
-            self.plugin_hooks,
-            self.reactor.soon,
-            self.delivery.slots.lanes,
-        )
+        cluster, soon, lanes = self.cluster, self.reactor.soon, self.delivery.slots.lanes
         has_wills = cluster.version.gate(2)
-        ends = LocalSessionEnds(self.router, plugin_hooks, self.filters, self.left)
+        ends = LocalSessionEnds(self.router, self.plugin_hooks, self.filters, self.left)
         self.sessions = LocalSessions(self.router, ends)
-        self.remote_sessions = RemoteSessions(self.router.turn, soon, plugin_hooks.unsubscribed, self._token_bytes)
+        self.remote_sessions = RemoteSessions(self.router.turn, soon, self.plugin_hooks.unsubscribed, self._token_bytes)
         self.clients = Connections(
             self.sessions,
             self.remote_sessions,
@@ -201,18 +196,18 @@ class Node:
         cluster.version.when(2, self.session_rpc.client.register_wills)
         self.access = AccessControl(
             self._auth,
-            plugin_hooks,
+            self.plugin_hooks,
             self.clients.authenticated,
             self.clients.by_id.get,
             self.reactor.channels,
             soon,
             self._clock,
         )
-        watcher = ConnectionWatcher(self.access, plugin_hooks, self.system, self.ends)
-        self.clients.homes = self.remote_sessions.owners = self.session_rpc.client
+        watcher = ConnectionWatcher(self.access, self.plugin_hooks, self.system, self.ends)
+        self.clients.owners = self.remote_sessions.owners = self.session_rpc.client
         self.clients.watcher = watcher
         self.clients.warrant = watcher.warrant
-        self.clients.openings.homes_keep_wills = has_wills
+        self.clients.openings.owners_keep_wills = has_wills
         self.clients.openings.identifies = self.access.identifies
         self.clients.openings.rules_of = self.access.fingerprint
         self.clients.openings.will_of = watcher.will_of
@@ -265,7 +260,7 @@ class Node:
                 delivery=self.delivery,
                 rlog=self.rlog,
                 reason_of=self._reason_of,
-                homes=self.session_rpc.server,
+                session_rpc=self.session_rpc.server,
                 router=self.router,
                 slot_peers=self._slot_peers,
                 filters=self.filters,
@@ -359,7 +354,7 @@ class Node:
     def _is_here(self, client_id: bytes) -> bool:
         if self._local_session(client_id) is not None:
             return True
-        return self.durable_host is not None and self.durable_host.claims.is_home_of(client_id)
+        return self.durable_host is not None and self.durable_host.claims.is_owner_of(client_id)
 
     def _local_session(self, client_id: bytes) -> LocalSession | None:
         """Of a client of this node, that ends with its connection."""

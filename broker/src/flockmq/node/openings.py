@@ -29,7 +29,7 @@ class Openings:
         """Clients are asked who they are."""
         self.rules_of: Callable[[Channel], bytes | None] = _no_rules_hold
         """What stands for the rules that hold for a client, as in `Opening`."""
-        self.homes_keep_wills: Callable[[], bool] = _no
+        self.owners_keep_wills: Callable[[], bool] = _no
         """All nodes know that owners keep the wills of sessions that are here, and whose these are."""
         self._token_bytes = token_bytes
         self._guests: dict[int, Opening] = {}
@@ -39,7 +39,7 @@ class Openings:
         """For a connection that is to be admitted. None: the session starts and ends with it, has no will, and is
         nobody's."""
         is_guest = connect.clean_start and not session.expiry_s
-        if is_guest and not self.homes_keep_wills():
+        if is_guest and not self.owners_keep_wills():
             return None
         if is_guest and channel.will is None:
             return self._owned(channel, session)
@@ -54,18 +54,18 @@ class Openings:
             self._token_bytes(8),
             None if will is None else _row(will),
             self._user(channel, session),
-            self.rules_of(channel) if not is_guest and self.homes_keep_wills() else None,
+            self.rules_of(channel) if not is_guest and self.owners_keep_wills() else None,
         )
 
     def admitted(self, token: int, session: LocalSession, opening: Opening | None) -> None:
         """The session ends with its connection."""
-        if opening is not None and opening.will is not None and self.homes_keep_wills():
+        if opening is not None and opening.will is not None and self.owners_keep_wills():
             self._keep(token, session, msgspec.structs.replace(opening, clean_start=True, expiry_s=0))
 
     def of(self, channel: Channel, token: int) -> Opening | None:
         """For a connection that is here; of one that came before owners kept wills, too."""
         session = channel.session
-        if not isinstance(session, LocalSession) or not self.homes_keep_wills():
+        if not isinstance(session, LocalSession) or not self.owners_keep_wills():
             return None
         guest = self._guests.get(token)
         if guest is None and channel.will is not None:

@@ -2,7 +2,7 @@
 room, and all goes on that keeps nothing.
 
     a core's look at its servers ─▶ alarm `redis-memory/ADDRESS` in the log ─▶ every node: `is_on`
-    a home's look at its sessions (`durable/accepting_sessions.py`) ─▶ every node: what would wait
+    an owner's look at its sessions (`durable/accepting_sessions.py`) ─▶ every node: what would wait
 
 What always holds: while such an alarm stands, no message of QoS 1 or 2 is taken that would wait in a session that
 lasts, be retained, or be delayed. Its publisher hears 0x97. Clients that acknowledge, unsubscribe, clear or end

@@ -3,9 +3,9 @@
 What always holds: a client that stays connected has missed no message of QoS 1 or 2.
 - A client that may have missed one is closed, and its session ends: what others had for it went with the former
   incarnation.
-- A client stays if it subscribed at QoS 0 only, or not at all, or if its session runs at its home.
-- A client with a will is closed as well, for its home published the will with the purge. A session that runs at its
-  home goes on.
+- A client stays if it subscribed at QoS 0 only, or not at all, or if its session runs at its owner.
+- A client with a will is closed as well, for its owner published the will with the purge. A session that runs at its
+  owner goes on.
 - Nothing is written until a majority of the cores is linked again. What waited in this node for other nodes goes on
   with its numbers.
 """
@@ -92,7 +92,7 @@ def _sessions(node: Node) -> Iterator[ClientSession]:
 async def _close_who_may_have_missed(node: Node) -> int:
     closed = 0
     for count, session in enumerate(list(_sessions(node))):
-        has_will = node.clients.has_will_at_home(session.client_id)
+        has_will = node.clients.has_will_at_owner(session.client_id)
         local = session if isinstance(session, LocalSession) else None
         if has_will or (local is not None and any(subscription.qos for subscription in local.subscriptions.all())):
             closed += 1

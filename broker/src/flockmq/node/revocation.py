@@ -1,5 +1,5 @@
-"""Ends subscriptions that rules no longer allow: here those of sessions that end with their connections, at their homes
-those of sessions that last.
+"""Ends subscriptions that rules no longer allow: here those of sessions that end with their connections, and at their
+owners those of sessions that last.
 
 What always holds: a subscription that was made anew since it was judged stays. Messages that waited by the subscription
 that ended, and by no other of the session, are dropped; those of a shared subscription go to another member.
@@ -32,12 +32,12 @@ class Revocation:
         find: Callable[[bytes], Channel | None],
         unsubscribe: Callable[[Channel, LocalSession, list[bytes]], list[int]],
         remote_sessions: RemoteSessions,
-        homes_judge: Callable[[], bool],
+        owners_judge: Callable[[], bool],
         rewrites: Callable[[Channel, bytes], bool],
         flush_soon: Callable[[], None],
     ) -> None:
-        """`homes_judge`: all nodes know what this asks of homes. `rewrites`: whether a client that asks for this filter
-        gets another."""
+        """`owners_judge`: all nodes know what this asks of owners. `rewrites`: a client that asks for this filter gets
+        another."""
         self.connections = connections
         self.find = find
         self.authorize = judging.authorize
@@ -46,7 +46,7 @@ class Revocation:
         self._router = router
         self._access = access
         self._remote_sessions = remote_sessions
-        self._homes_judge = homes_judge
+        self._owners_judge = owners_judge
         self._rewrites = rewrites
         self._unsubscribe = unsubscribe
 
@@ -55,7 +55,7 @@ class Revocation:
         session = channel.session
         if session is None:
             return False
-        may_have_some = len(session.subscriptions) > 0 if isinstance(session, LocalSession) else self._homes_judge()
+        may_have_some = len(session.subscriptions) > 0 if isinstance(session, LocalSession) else self._owners_judge()
         return may_have_some and self._access.must_authorize(channel.principal)
 
     async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
@@ -84,7 +84,7 @@ class Revocation:
 
 
 class _OfKnown(Judge):
-    """Doesn't judge filters of which nobody knows what was asked for: their home had them before it was told."""
+    """Doesn't judge filters of which nobody knows what was asked for: their owner had them before it was told."""
 
     def __init__(self, judge: Judge, rewrites: Callable[[Channel, bytes], bool]) -> None:
         self._judge = judge

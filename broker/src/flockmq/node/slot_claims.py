@@ -81,7 +81,7 @@ class SlotClaims:
         """A session that runs here has `$exclusive/FILTER`, and no claim that outlives this node."""
         return self._sessions.has_exclusively(client_id, filter) and not self._durable.stands(filter, client_id)
 
-    def is_home_of(self, client_id: bytes) -> bool:
+    def is_owner_of(self, client_id: bytes) -> bool:
         """Its session runs here, if it has one that lasts."""
         return self._sessions.gained_at(slot_of(client_id)) >= 0
 

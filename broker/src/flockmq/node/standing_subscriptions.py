@@ -50,7 +50,7 @@ class StandingSubscriptions:
         self.changes = 0
         """How often rules changed."""
         self._slow: set[asyncio.Task[None]] = set()
-        """Judgements that wait for a home or a service."""
+        """Judgements that wait for an owner or a service."""
         self._again: dict[Channel, int] = {}
         """Clients that had a SUBSCRIBE under way when they were judged, and how often they are still looked at."""
 
@@ -61,7 +61,7 @@ class StandingSubscriptions:
         self._go()
 
     def judge_now(self, channel: Channel) -> None:
-        """Judge this client alone: it may do other things now, or its home waits for that."""
+        """Judge this client alone: it may do other things now, or its owner waits for that."""
         self._begin(channel, STANDING_AGAIN_MAX)
 
     async def done(self) -> None:
@@ -123,7 +123,7 @@ class StandingSubscriptions:
             return  # it went since the turn before
         try:
             ended = await self._revocation.judge(channel, self)
-        except Exception:  # others must not suffer from it, and its home may wait
+        except Exception:  # others must not suffer from it, and its owner may wait
             log.exception("the subscriptions of %r could not be judged", channel.client_id())
             self._look_again(channel, looks)
             return

@@ -87,7 +87,7 @@ class Admitting(Port):
             SYSTEM,
             SYSTEM_ENTROPY.token_bytes,
         )
-        self.clients.homes = self.fronts.owners = self.home
+        self.clients.owners = self.fronts.owners = self.home
         self.clients.watcher = self
 
     def admit(self, channel: Channel, connect: Connect) -> None:
@@ -360,7 +360,7 @@ WILL = ConnectWill(b"w", b"gone", 1, False, None)
 def test_the_will_of_a_session_that_ends_with_its_connection_is_of_its_users_quota(admitting: Admitting) -> None:
     quotas = Quotas(UNLIMITED._replace(queued_bytes=100))
     admitting.clients.usage, admitting.user = quotas.of, b"eve"
-    admitting.clients.openings.homes_keep_wills = lambda: True
+    admitting.clients.openings.owners_keep_wills = lambda: True
     large = ConnectWill(b"w", b"x" * 60, 1, False, None)
     first = admitting.connecting(b"first", will=large)
     assert admitting.answer(first, 7)[3] == 0
@@ -381,7 +381,7 @@ def will_of_a_guest(admitting: Admitting) -> Opening:
 
 
 def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admitting) -> None:
-    admitting.clients.openings.homes_keep_wills = lambda: True
+    admitting.clients.openings.owners_keep_wills = lambda: True
     client = admitting.connecting(will=WILL)
     _, opening, _ = admitting.home.asked[0]
     assert opening is not None
@@ -394,17 +394,17 @@ def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admi
     assert not admitting.clients.openings.has_will(7)
 
 
-def test_as_long_as_a_node_does_not_know_that_homes_keep_wills_none_is_told(admitting: Admitting) -> None:
+def test_as_long_as_a_node_does_not_know_that_owners_keep_wills_none_is_told(admitting: Admitting) -> None:
     client = admitting.connecting(will=WILL)
     assert admitting.home.asked[0][1] is None
     admitting.answer(client, 7)
     assert [connection.opening for connection in admitting.clients.connections()] == [None]
-    admitting.clients.openings.homes_keep_wills = lambda: True
+    admitting.clients.openings.owners_keep_wills = lambda: True
     assert is_guest(will_of_a_guest(admitting)), "from then on"
 
 
 def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_home(admitting: Admitting) -> None:
-    admitting.clients.openings.homes_keep_wills = lambda: True
+    admitting.clients.openings.owners_keep_wills = lambda: True
     client = admitting.connecting(clean=False, will=WILL)
     admitting.answer(client, 7, lasts=False)
     assert is_guest(will_of_a_guest(admitting))
@@ -426,7 +426,7 @@ def test_a_home_is_told_whose_a_client_id_is(
 ) -> None:
     admitting.node.limits.client_id_binding = binding
     admitting.clients.openings.identifies = lambda: identifies
-    admitting.clients.openings.homes_keep_wills = lambda: True
+    admitting.clients.openings.owners_keep_wills = lambda: True
     admitting.user = user
     client = admitting.connecting(clean=not lasts, expiry_s=60 if lasts else 0)
     [(_, opening, _)] = admitting.home.asked
