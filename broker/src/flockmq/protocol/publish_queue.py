@@ -1,15 +1,20 @@
 """Publishes of one client that can't be answered at once, in the order in which they came [MQTT-4.6.0].
 
-A message may wait for its authorization; one of QoS 2 until the owner of its session remembers it, and says under which
-origin it is; a retained or delayed one waits until the log has it; a QoS ≥ 1 message that other nodes want waits until
-they accepted it. While the node's tables are stale no QoS ≥ 1 message is matched by them: it waits until they are new
-enough. What comes behind waits too, so that messages and acknowledgements keep their order. What a client left behind
-is given up meanwhile if its session lasts, for it sends it again, or if too much waits.
+What a message may wait for (its steps are in `inbound`):
+- its authorization;
+- at QoS 2 the owner of its session, which remembers it and says its origin;
+- the log, if it is retained or delayed;
+- at QoS ≥ 1 other nodes that want it: they accept it;
+- at QoS ≥ 1, while this node's tables are stale, newer tables.
 
-The steps of a message are in `inbound`. Answers may come in any order; no message passes another: it is given to the
-log, and delivered, when all before it were. Where one is refused whose client will send it again, because it is gone or
-is told so by the end of its connection, none behind it is delivered either, nor is any before its client was told: of
-those that have an origin subscribers take none below the last that they took.
+What comes behind it waits too, so that messages and acknowledgements keep their order. What a client left behind is
+given up if its session lasts, because the client sends it again, or if too much waits.
+
+What always holds: answers may come in any order, but no message passes another: the log gets it, and it is delivered,
+when all before it were. Where a message is refused that its client will send again, because it is gone, or hears of it
+by the end of its connection, nothing behind it is delivered. Where an acknowledgement says so, nothing behind it is
+delivered before the client was told: of messages that have an origin, subscribers take none below the last that they
+took.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
        ▲                             │  its publishers are paused                  │  QoS 0 to it is dropped
        └────────── drained ──────────┴─────────────────────────────────────────────┘
 
-What always holds: each pause has its unpause; while the bytes that wait are above the bound, nothing more is read from
-the client itself, so that its own requests can't add answers without end; the time for which it wasn't read doesn't
-count against its keep-alive.
+What always holds: each pause has its unpause. While more bytes wait for a client than may, it isn't read itself: its
+own requests can't add answers without end. That time doesn't count against its keep-alive.
 """
 
 from __future__ import annotations

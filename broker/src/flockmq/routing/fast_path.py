@@ -1,11 +1,11 @@
 """The fast road: runs of QoS 0, or of QoS 1, PUBLISH packets without RETAIN, DUP and properties.
 
-Bytes are read once, by offset. A packet whose head is known costs one slice and one look-up; consecutive QoS 0 packets
-with the same fan-out leave as one chunk, verbatim. Whatever isn't plain is left for the caller's ordinary road, which
-also names what is wrong with it.
+Bytes are read once, by offset. A packet whose head is known costs one slice and one look-up. Consecutive QoS 0 packets
+with the same fan-out leave as one chunk, as they came. The caller takes whatever isn't plain on its ordinary road, and
+says there what is wrong with it.
 
-What always holds: only whole, valid packets are emitted, in the order in which they came; and of a client that must be
-authorized only those whose head it was allowed before.
+What always holds: only whole, valid packets are delivered, in the order in which they came; of a client that must be
+authorized only those whose head was allowed before.
 """
 
 from __future__ import annotations

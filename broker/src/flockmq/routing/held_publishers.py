@@ -1,7 +1,7 @@
-"""Lines of clients that wait for newer tables: nothing of theirs at QoS ≥ 1 may be matched now. One per router.
+"""Lines of clients that wait for newer tables: nothing of theirs at QoS ≥ 1 may be matched by these. One per router.
 
-What always holds: `bytes` is what all lines here have, within HELD_MAX_BYTES (`is_too_much`: whoever adds to it is cut
-off); what clients left behind takes no more than half of that, the oldest is given up.
+What always holds: `bytes` is the sum of all lines here, within HELD_MAX_BYTES: who adds more is cut off
+(`is_too_much`). What clients left behind takes no more than half of that; the oldest of it is given up.
 """
 
 from __future__ import annotations

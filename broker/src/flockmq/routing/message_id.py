@@ -1,10 +1,12 @@
 """The 128-bit id of a message: who numbers it (a source, 8 bytes) and its number there (u64), which only grows.
 
-A source is a node, from its start to its end, or a session whose QoS 2 messages keep their numbers when they are sent
-again from another node; what its client publishes on a new connection has another source, for it may come before what
-is still on its way from the former one, or sent again. Messages of one source are sent in the order of their numbers,
-and come to slots in it (`delivery.deduplicator`). To a node one that is sent again from another node may come before
-those that were acknowledged before it, and are still on their way from the former one. Pure.
+A source is a node, from its start to its end, or a session: its QoS 2 messages keep their numbers when another node
+sends them again. What its client publishes on a new connection has another source, because it may come before what is
+still on its way from the former connection.
+
+Messages of one source are sent in the order of their numbers, and come to slots in that order
+(`delivery.deduplicator`). A node may get them in another order: one that another node sends again may come before
+earlier ones that are still on their way from the former node. Pure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Who is a member of which shared subscription, and how one of them is picked.
 
-A node knows its own members one by one, and of every other node, and of every slot of sessions that last, how many it
-has. To pick is to choose one of the numbers from 0 on, all members of the cluster counted node by node, and slot by
-slot, in the order of their names: so a member is as likely as any other, wherever it is, and two nodes that hash the
-same key choose the same member.
+A node knows its own members one by one. Of every other node, and of every slot, it knows how many they have. All
+members of the cluster are numbered from 0 on: node by node and slot by slot, in the order of their names. To pick is to
+choose a number. So every member is as likely as any other, wherever it is, and two nodes that hash the same key choose
+the same member.
 
 What always holds: a group whose last member anywhere is gone is not kept. Pure; chance comes from a seed.
 """
