@@ -74,13 +74,6 @@ class StoredMessage:
         return with_expiry(self.packet, max(0.0, self.expires_s - now_s))
 
 
-def in_version(entry: StoredMessage | bytes, from_version: int, to_version: int) -> StoredMessage | bytes:
-    """The same for a session whose client came back with another protocol version."""
-    if not isinstance(entry, StoredMessage):
-        return transcode(entry, from_version, to_version)
-    return StoredMessage(transcode(entry.packet, from_version, to_version), to_version, entry.expires_s, entry.share)
-
-
 def packet_of(entry: StoredMessage | bytes) -> bytes:
     return entry.packet if isinstance(entry, StoredMessage) else entry
 

@@ -120,7 +120,7 @@ def _of_local(session: LocalSession, node: str) -> dict[str, Any]:
         "expiry_s": session.expiry_s,
         "left_at": None,
         "queued": session.waiting(),
-        "queued_bytes": session.waiting_bytes(),
+        "queued_bytes": session.queue_bytes,
         "inflight": len(session.inflight or ()),
         "awaiting_rel": len(session.awaiting_rel or ()),
     }

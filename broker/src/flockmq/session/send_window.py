@@ -1,10 +1,10 @@
 """What is sent to one client at QoS ≥ 1: the packet ids that are in flight, and what waits [MQTT-4.1].
 
-Pure: no descriptor, no clock but its sink's, no event loop. A session that ends with its connection keeps no content of
-what is in flight; one that lasts does, to send it again under the same packet ids when its client is back.
+Pure: no descriptor, no clock but its sink's, no event loop. It ends with the connection, so nothing is sent again, and
+of what is in flight it keeps only what other members of a shared subscription may still get.
 
-What always holds: at most `window` packet ids are in use on the connection (none while the client is away); what
-doesn't fit waits in order in `queue`, within its bounds in messages and bytes.
+What always holds: at most `window` packet ids are in use on the connection; what doesn't fit waits in order in `queue`,
+within its bounds in messages and bytes.
 
     QoS 1   sent → PUBACK → done
     QoS 2   sent → PUBREC → released → PUBCOMP → done
@@ -18,10 +18,10 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import MQUEUE_MAX_BYTES
-from flockmq.mqtt import encode, frame
-from flockmq.mqtt.message import StoredMessage, as_duplicate, packet_of, with_packet_id
+from flockmq.mqtt import frame
+from flockmq.mqtt.message import StoredMessage, packet_of, with_packet_id
 from flockmq.routing.sink import Sink
-from flockmq.routing.subscriber import QUEUED, REFUSED, REPLACED, SENT, UNWANTED, Subscriber
+from flockmq.routing.subscriber import QUEUED, REFUSED, SENT, Subscriber
 from flockmq.session.client_session import DONE, UNKNOWN
 from flockmq.session.limits import Limits
 
@@ -32,28 +32,21 @@ AWAITS_PUBCOMP: Final = 3
 
 @mypyc_attr(acyclic=True)
 class SendWindow(Subscriber):
-    """Containers that are empty are None: an idle session is small. `expiry_s`: for how long the session outlives its
-    connection; 0: it doesn't.
-    """
+    """Containers that are empty are None: an idle session is small."""
 
     __slots__ = (
-        "_next_id", "_unsent", "expiry_s", "inflight", "kept", "limits", "queue", "queue_bytes", "window",
+        "_next_id", "inflight", "kept", "limits", "queue", "queue_bytes", "window",
     )  # fmt: skip
 
-    def __init__(
-        self, sink: Sink, client_id: bytes, limits: Limits, window: int, max_packet_bytes: int, expiry_s: int
-    ) -> None:
+    def __init__(self, sink: Sink, client_id: bytes, limits: Limits, window: int, max_packet_bytes: int) -> None:
         super().__init__(sink, client_id, max_packet_bytes)
         self.limits = limits
         self.window = window
-        self.expiry_s = expiry_s
         self.inflight: dict[int, int] | None = None
-        self.kept: dict[int, StoredMessage | bytes] | None = None
+        self.kept: dict[int, StoredMessage] | None = None
         self.queue: deque[StoredMessage | bytes] | None = None
         self.queue_bytes: int = 0
         self._next_id: int = 0
-        self._unsent: dict[int, None] | None = None
-        """Packet ids of what is to be sent again, the first of them last."""
 
     # What is published for the client.
 
@@ -65,96 +58,63 @@ class SendWindow(Subscriber):
         if inflight is None:
             self.inflight = inflight = {}
         if self.queue or len(inflight) >= self.window:
-            return self.enqueue(packet if stored is None else stored)
+            return self._enqueue(packet if stored is None else stored)
         if packet_id in inflight:
             packet_id = self._free_id(inflight)
             packet = with_packet_id(packet, packet_id)
         inflight[packet_id] = qos
-        if self.expiry_s or stored is not None:
-            self._keep(packet_id, packet, stored)
+        if stored is not None:
+            self._keep(packet_id, stored.under(packet))
         self._put(packet)
         return SENT
 
-    def offer_qos0(self, entry: StoredMessage | bytes) -> int:
-        return self.enqueue(entry) if self.limits.mqueue_store_qos0 else UNWANTED
-
     def is_connected(self) -> bool:
-        return self.window > 0
-
-    def is_behind(self) -> bool:
-        """The client is away, or comes back to what waited for it: where there is no room, the oldest of that goes."""
-        return self.window == 0
+        return True
 
     def is_congested(self) -> bool:
-        return self.waiting() * 2 > self.limits.max_mqueue_len or self.waiting_bytes() * 2 > MQUEUE_MAX_BYTES
+        return self.waiting() * 2 > self.limits.max_mqueue_len or self.queue_bytes * 2 > MQUEUE_MAX_BYTES
 
     def cut_off(self) -> bool:
         self.sink.overflow()
-        return not self.is_connected()
+        return False
 
     def waiting(self) -> int:
         """Messages for which the window has no place."""
         queue = self.queue
         return 0 if queue is None else len(queue)
 
-    def waiting_bytes(self) -> int:
-        return self.queue_bytes
-
     def takes(self, packet_bytes: int) -> bool:
         if not self.queue and (self.inflight is None or len(self.inflight) < self.window):
             return True
-        return self.is_behind() or not self._is_full(packet_bytes)
+        return not self._is_full(packet_bytes)
 
     def has_room(self, packet_bytes: int) -> bool:
         queue = self.queue
         if not queue and (self.inflight is None or len(self.inflight) < self.window):
             return True
-        return (
-            self.waiting() * 4 < self.limits.max_mqueue_len
-            and self.waiting_bytes() + packet_bytes <= MQUEUE_MAX_BYTES // 4
-        )
+        is_long = self.waiting() * 4 >= self.limits.max_mqueue_len
+        return not is_long and self.queue_bytes + packet_bytes <= MQUEUE_MAX_BYTES // 4
 
-    def enqueue(self, entry: StoredMessage | bytes) -> int:
-        """Let a packet of any QoS wait: QUEUED, REPLACED or REFUSED.
-
-        A client that is connected and finds no room is cut off. One that is away can't be told: it loses the oldest
-        messages, QoS 0 first, as it would lose all of them if the session ended.
-        """
+    def _enqueue(self, entry: StoredMessage | bytes) -> int:
+        """Let a packet wait: QUEUED, or REFUSED for want of room, and then the client is cut off."""
         queue = self.queue
         if queue is None:
             self.queue = queue = deque()
         size = len(packet_of(entry))
-        answer = QUEUED
-        while self._is_full(size):
-            if not self.is_behind() or not self._forget_oldest(queue):
-                return REFUSED
-            answer = REPLACED
+        if self._is_full(size):
+            return REFUSED
         queue.append(entry)
         self.queue_bytes += size
-        return answer
+        return QUEUED
 
     def _is_full(self, packet_bytes: int) -> bool:
         """The queue has no room for one more packet."""
-        return self.waiting() >= self.limits.max_mqueue_len or self.waiting_bytes() + packet_bytes > MQUEUE_MAX_BYTES
-
-    def deliver(self, entry: StoredMessage | bytes) -> int:
-        """A message that waited elsewhere: behind those that wait here, or to the client at once; as `enqueue`."""
-        if self.inflight is None:
-            self.inflight = {}
-        answer = self.enqueue(entry)
-        self._send_waiting(self.inflight)
-        return answer
-
-    def replace_queue(self, entries: list[StoredMessage | bytes]) -> None:
-        """The same messages in other forms."""
-        self.queue = deque(entries)
-        self.queue_bytes = 0
-        for entry in entries:
-            self.queue_bytes += len(packet_of(entry))
+        return self.waiting() >= self.limits.max_mqueue_len or self.queue_bytes + packet_bytes > MQUEUE_MAX_BYTES
 
     def take_out(self, gone: list[StoredMessage | bytes], stay: list[StoredMessage | bytes]) -> None:
         """Of what waits only this is to stay."""
-        self.replace_queue(stay)
+        self.queue = deque(stay)
+        self.queue_bytes = sum([len(packet_of(entry)) for entry in stay])
 
     def unacknowledged_shared(self) -> list[StoredMessage]:
         """The session is ending: its QoS 1 messages that weren't acknowledged, and of QoS 2 those that were never sent,
@@ -164,25 +124,12 @@ class SendWindow(Subscriber):
         inflight = self.inflight
         if self.kept is not None and inflight is not None:
             for packet_id, entry in self.kept.items():
-                if inflight.get(packet_id) == AWAITS_PUBACK and isinstance(entry, StoredMessage) and entry.share:
+                if inflight.get(packet_id) == AWAITS_PUBACK and entry.share:
                     left.append(entry)
-        for entry in self.queue or ():
-            if isinstance(entry, StoredMessage) and entry.share:
-                left.append(entry)
+        for waiting in self.queue or ():
+            if isinstance(waiting, StoredMessage) and waiting.share:
+                left.append(waiting)
         return left
-
-    def _forget_oldest(self, queue: deque[StoredMessage | bytes]) -> bool:
-        """False: there is none."""
-        if not queue:
-            return False
-        at = 0
-        for position, entry in enumerate(queue):
-            if packet_of(entry)[0] & 6 == 0:
-                at = position
-                break
-        self.queue_bytes -= len(packet_of(queue[at]))
-        del queue[at]
-        return True
 
     def _free_id(self, inflight: dict[int, int]) -> int:
         packet_id = self._next_id
@@ -192,26 +139,18 @@ class SendWindow(Subscriber):
                 self._next_id = packet_id
                 return packet_id
 
-    def _keep(self, packet_id: int, packet: bytes, stored: StoredMessage | None) -> None:
+    def _keep(self, packet_id: int, stored: StoredMessage) -> None:
         kept = self.kept
         if kept is None:
             self.kept = kept = {}
-        kept[packet_id] = packet if stored is None else stored.under(packet)
+        kept[packet_id] = stored
 
     def _put(self, packet: bytes) -> None:
         aliases = self.aliases
         self.sink.put(packet if aliases is None else aliases.shorten(packet))
 
     def _send_waiting(self, inflight: dict[int, int]) -> None:
-        """There is room in the window: first what a returned client must get again, then the queue."""
-        unsent = self._unsent
-        if unsent is not None:
-            while unsent and len(inflight) - len(unsent) < self.window:
-                packet_id = unsent.popitem()[0]
-                if packet_id in inflight:
-                    self._send_again(packet_id, inflight[packet_id])
-            if not unsent:
-                self._unsent = None
+        """There is room in the window."""
         queue = self.queue
         while queue and len(inflight) < self.window:
             entry = queue.popleft()
@@ -219,15 +158,11 @@ class SendWindow(Subscriber):
             packet = self._sendable(entry)
             if not packet:
                 continue
-            qos = packet[0] >> 1 & 3
-            if qos == 0:
-                self._put(packet)
-                continue
             packet_id = self._free_id(inflight)
             packet = with_packet_id(packet, packet_id)
-            inflight[packet_id] = qos
-            if self.expiry_s or isinstance(entry, StoredMessage):
-                self._keep(packet_id, packet, entry if isinstance(entry, StoredMessage) else None)
+            inflight[packet_id] = packet[0] >> 1 & 3
+            if isinstance(entry, StoredMessage):
+                self._keep(packet_id, entry.under(packet))
             self._put(packet)
 
     def _sendable(self, entry: StoredMessage | bytes) -> bytes:
@@ -237,19 +172,6 @@ class SendWindow(Subscriber):
             self.sink.unsendable(len(packet))
             return b""
         return packet
-
-    def _send_qos0(self) -> None:
-        """What finds no room in the window needs none: it goes before what comes from now on [MQTT-4.6.0-6]."""
-        queue = self.queue
-        if not queue:
-            return
-        waiting = [entry for entry in queue if packet_of(entry)[0] & 6 == 0]
-        if waiting:
-            self.replace_queue([entry for entry in queue if packet_of(entry)[0] & 6])
-        for entry in waiting:
-            packet = self._sendable(entry)
-            if packet:
-                self._put(packet)
 
     # What the client answers.
 
@@ -261,7 +183,7 @@ class SendWindow(Subscriber):
         del inflight[packet_id]
         if self.kept is not None:
             self.kept.pop(packet_id, None)
-        if self.queue or self._unsent is not None:
+        if self.queue:
             self._send_waiting(inflight)
         return True
 
@@ -299,30 +221,3 @@ class SendWindow(Subscriber):
         if kind == frame.PUBACK:
             return state in (AWAITS_PUBREC, AWAITS_PUBCOMP)
         return state in (AWAITS_PUBACK, AWAITS_PUBREC)
-
-    # Back on a connection.
-
-    def send_again(self) -> None:
-        """Send what was not acknowledged, in its order and under its packet ids [MQTT-4.4.0-1], then what waits."""
-        inflight = self.inflight
-        if inflight is None:
-            return
-        self._unsent = dict.fromkeys(reversed(inflight))
-        self._send_waiting(inflight)
-        self._send_qos0()
-
-    def _send_again(self, packet_id: int, state: int) -> None:
-        if state == AWAITS_PUBCOMP:
-            self.sink.put(encode.pub_ack(frame.PUBREL, self.sink.protocol_version, packet_id))
-            return
-        entry = None if self.kept is None else self.kept.get(packet_id)
-        if entry is None:
-            return
-        packet = entry.started(self.sink.now_s()) if isinstance(entry, StoredMessage) else entry
-        if 0 < self.max_packet_bytes < len(packet):  # it can't be sent, and needs no answer [MQTT-3.1.2-25]
-            assert self.inflight is not None
-            assert self.kept is not None
-            del self.inflight[packet_id], self.kept[packet_id]
-            self.sink.unsendable(len(packet))
-            return
-        self._put(as_duplicate(packet))

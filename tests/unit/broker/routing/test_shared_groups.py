@@ -9,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.bounds import SHARED_TURNS_MAX
+from flockmq.durable.session import DurableSession
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import Elsewhere, Group, PickedMember, Roster
 from flockmq.routing.shared_groups import STRATEGIES, SharedGroups
 from flockmq.routing.sink import CONGESTED, Sink
-from flockmq.routing.subscriber import Subscription
+from flockmq.routing.subscriber import Subscriber, Subscription
 from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
+from unit.broker.durable.homes import Home
 
 NAME = b"$share/g/a/+"
 SPREADING = ["random", "round_robin", "round_robin_per_group"]
@@ -38,8 +40,8 @@ class World:
         self.groups.strategy = STRATEGIES[strategy]
         self.groups.me = me
         self.groups.find_peer = self.peers.get
-        self.members = [self.join(turn, window=32) for _ in range(here)]
-        self.away = [self.join(turn, window=0) for _ in range(away)]
+        self.members = [self.join(LocalSession(Client(turn, 5), b"c", Limits(), 32)) for _ in range(here)]
+        self.away = [self.join(Home().opened(window=0)) for _ in range(away)]
         index = FilterIndex()
         others = Elsewhere(NAME)
         others.nodes.update(counts)
@@ -47,8 +49,8 @@ class World:
             index.add(b"a/+", others)
         self.groups.replace_remote(index, {NAME: others} if counts else {})
 
-    def join(self, turn: list[Sink], window: int) -> Subscription:
-        member = Subscription(LocalSession(Client(turn, 5), b"c", Limits(), window), NAME, 1)
+    def join(self, session: Subscriber) -> Subscription:
+        member = Subscription(session, NAME, 1)
         self.groups.add(member)
         return member
 
@@ -154,7 +156,9 @@ def test_who_is_connected_comes_before_who_is_away(strategy: str) -> None:
     assert elsewhere.pick().peer is elsewhere.peers["b@0"]
     nobody = World(strategy, 0, {"b@0": (0, 0)}, away=1)
     assert nobody.pick().subscription is nobody.away[0]
-    nobody.away[0].session.window = 32
+    session = nobody.away[0].session
+    assert isinstance(session, DurableSession)
+    session.messages.window = 32
     nobody.groups.moved(nobody.away[0])
     assert nobody.groups.count(NAME) == (1, 0)
     assert nobody.pick().subscription is nobody.away[0]
