@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 
 from flockmq.transport.address_filter import AddressFilter
 
-networks = st.ip_addresses().flatmap(
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+MAPPED = ipaddress.ip_network("::ffff:0:0/96")
+"""IPv4 as a dual-stack socket shows it: it is judged as IPv4, not as ipaddress has it."""
+
+addresses = st.ip_addresses().filter(lambda address: address not in MAPPED)
+networks = addresses.flatmap(
     lambda address: st.integers(0, address.max_prefixlen).map(
         lambda length: ipaddress.ip_network((address, length), strict=False)
     )
-)
+).filter(lambda network: network.version == 4 or not network.subnet_of(MAPPED))
 
 
-@given(st.ip_addresses(), st.lists(networks, max_size=3), st.lists(networks, max_size=3))
+@given(addresses, st.lists(networks, max_size=3), st.lists(networks, max_size=3))
 def test_deny_beats_allow_and_no_allow_allows_all(
-    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
-    allow: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
-    deny: list[ipaddress.IPv4Network | ipaddress.IPv6Network],
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address, allow: list[Network], deny: list[Network]
 ) -> None:
-    mapped = getattr(address, "ipv4_mapped", None)
-    if mapped is None:
-        expected = not any(address in network for network in deny) and (
-            not allow or any(address in network for network in allow)
-        )
-        assert AddressFilter(allow, deny).admits(str(address)) == expected
+    is_denied = any(address in network for network in deny)
+    is_allowed = not allow or any(address in network for network in allow)
+    assert AddressFilter(allow, deny).admits(str(address)) == (is_allowed and not is_denied)
 
 
 @pytest.mark.parametrize("host", ["10.1.2.3", "::ffff:10.1.2.3"])
