@@ -33,7 +33,8 @@ def test_the_api_key_opens_the_management_of_users(demo: MqttCluster) -> None:
 
 
 def test_no_secret_stands_in_the_nodes_configuration(demo: MqttCluster) -> None:
-    config = demo.namespace.kubectl("get", "configmap", "demo-config", "--output=yaml")
+    settings = "--selector=app.kubernetes.io/instance=demo"
+    config = demo.namespace.kubectl("get", "configmaps", settings, "--output=yaml")
     assert "bootstrap_file" in config
     for name in ("demo-mqtt-user", "demo-cluster-key", "demo-redis"):
         assert not [value for value in demo.namespace.secret(name).values() if len(value) > 16 and value in config]
