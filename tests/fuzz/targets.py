@@ -144,7 +144,6 @@ def connection(data: bytes) -> None:
             client.lost()
         if control & 0x20:
             node.router.now_s += 1.0
-            node.port.sessions.tick(node.router.now_s)
         if control & 0x40:
             clients[control % 3] = node.opened()
             everybody.append(clients[control % 3])
@@ -165,7 +164,7 @@ def _answer(node: Node) -> None:
     while port.claiming:
         port.claiming.pop(0)({})
     while port.unanswered:
-        port.unanswered.pop(0).finish(0)
+        port.unanswered.pop(0)(0, False)
     while port.inbound:
         port.inbound.pop(0).logged(0)
 
@@ -183,14 +182,12 @@ def _check_answers(client: Client) -> None:
 
 
 def _check_gone(node: Node, everybody: list[Client]) -> None:
-    """Nothing of them is left once they are gone and their sessions expired."""
+    """Nothing of them is left once they are gone."""
     for client in everybody:
         client.lost()
     node.port.hold = True
     _answer(node)
     node.turn()
-    node.router.now_s += 2.0**33
-    node.port.sessions.tick(node.router.now_s)
     router = node.router
     assert (len(router.pauses.slow), router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)
     assert len(router.local) == 0
