@@ -178,7 +178,7 @@ def one_client(key: Key) -> bytes | None:
 def _client(who: str) -> Client:
     try:
         username, client_id, host = msgspec.json.decode(who, type=Client)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise ValueError('must be ["USER NAME", "CLIENT ID", "ADDRESS"], as JSON') from None
     return username, client_id, host
 

@@ -172,6 +172,6 @@ def _csv_rows(content: bytes, kind: Kind, file: Path) -> Iterator[tuple[str, dic
 def _json_rows(content: bytes, file: Path) -> Iterable[tuple[str, dict[str, object]]]:
     try:
         rows = msgspec.json.decode(content, type=list[dict[str, object]])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: not a JSON list of users: {error}") from None
     return [(f"{file}: user {place}", row) for place, row in enumerate(rows, start=1)]

@@ -76,7 +76,7 @@ def decoded(raw: bytes, client_id: bytes, user: bytes | None) -> Warrant:
     if raw:
         try:
             return _decode(raw)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             log.error("why client %r was allowed something can't be read: %s", client_id.decode(), error)
     return Warrant(client_id, user or b"")
 

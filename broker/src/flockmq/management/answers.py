@@ -45,7 +45,7 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
         raise RequestRefused(400, f"the body can't be read to its end: {type(error).__name__}") from None
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestRefused(400, f"the body can't be used: {error}") from None
 
 

@@ -220,7 +220,7 @@ def parse_control(body: bytes) -> Control:
     """Raises FrameError."""
     try:
         return _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise FrameError(f"control frame of {len(body)} bytes: {error}") from None
 
 

@@ -162,7 +162,7 @@ def check_role(peer: Identity, roles: frozenset[str]) -> None:
 def _parse(body: bytes) -> _Greeting:
     try:
         greeting = _decoder.decode(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         raise HandshakeError("it doesn't speak the cluster protocol") from None
     if isinstance(greeting, HandshakeRefused):
         raise HandshakeError(f"it refused this node: {greeting.reason[:200]!r}")

@@ -360,7 +360,7 @@ class Link(asyncio.Protocol):
             return
         try:
             handler(self.peer.incarnation, body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             self.close(f"its note {method} isn't well-formed: {error}")
 
     async def _serve(self, method: str, body: bytes) -> bytes:

@@ -69,7 +69,7 @@ class LogServer:
             raise Refusal(error.code if self._is_untried_known() else StorageUnavailable.code, str(error)) from None
         except StorageError as error:
             raise Refusal(error.code, str(error)) from None
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Refusal("corrupt", str(error)) from None
 
     async def _ballot(self, peer: Identity, body: bytes) -> bytes:

@@ -76,6 +76,6 @@ async def serve(core: Core, body: bytes) -> bytes:
         report = await core.report(ask.shard, ask.generation)
     except StorageError as error:
         raise Refusal(error.code, str(error)) from None
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Refusal("corrupt", str(error)) from None
     return _encode(BallotAnswer(report.place, report.promised, report.granted))

@@ -72,7 +72,7 @@ class Framer:
             raise LogCorrupt(f"frame {self._index} of {len(frame)} bytes has the wrong checksum")
         try:
             return _decoder.decode(body)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise LogCorrupt(f"frame {self._index} of {len(frame)} bytes: {error}") from None
 
 

@@ -86,5 +86,5 @@ def decode_batch(data: bytes) -> list[Transaction]:
     """Raises LogCorrupt, with what msgpack found."""
     try:
         return _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise LogCorrupt(f"log entry of {len(data)} bytes: {error}") from None

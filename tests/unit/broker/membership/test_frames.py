@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flockmq.membership import frames
@@ -58,6 +58,7 @@ def test_fields_that_a_later_version_appends_are_passed_over() -> None:
 
 
 @given(st.binary(max_size=60))
+@example(b"\x94\x02\x00\xa2\x00\x80")  # a text that is no UTF-8
 def test_any_bytes_are_a_control_frame_or_a_frame_error(body: bytes) -> None:
     try:
         message = frames.parse_control(body)

@@ -209,3 +209,11 @@ def test_strangers_get_no_further_than_an_error(greetings: list[bytes]) -> None:
         with pytest.raises(HandshakeError):
             listener.receive(greeting)
     assert listener.peer is None
+
+
+def test_a_name_that_is_no_utf_8_is_an_error() -> None:
+    hello = body(HandshakeDialer(KEY, CORE, ClusterVersion()).hello())
+    name = CORE.incarnation.encode()
+    assert name in hello
+    with pytest.raises(HandshakeError, match="doesn't speak the cluster protocol"):
+        HandshakeListener([KEY], CORE, ClusterVersion()).receive(hello.replace(name, b"\x80" + name[1:]))
