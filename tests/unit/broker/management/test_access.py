@@ -115,6 +115,7 @@ async def test_a_user_is_made_shown_changed_and_removed(site: Site) -> None:
     ("body", "why"),
     [
         (b"{", "the body can't be used: Input data was truncated"),
+        (b'{"user_id": "\x80"}', "the body can't be used: 'utf-8' codec can't decode"),
         ({}, "the body can't be used: Object missing required field `user_id`"),
         ({"user_id": "", "password": "x"}, "`str` of length >= 1 - at `$.user_id`"),
         ({"user_id": "jo", "pasword": "x"}, "unknown field `pasword`"),
