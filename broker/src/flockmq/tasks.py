@@ -74,10 +74,15 @@ async def _begin_anew(work: Callable[[], Awaitable[None]], name: str) -> None:
 def _tell_failure(task: asyncio.Task[None]) -> None:
     if task.cancelled() or (error := task.exception()) is None:
         return
-    failed = VitalTaskFailed(task.get_name())
+    vital_failed(task.get_name(), error)
+
+
+def vital_failed(what: str, error: BaseException) -> None:
+    """The same for vital work that is no task of its own: say it to the loop's exception handler."""
+    failed = VitalTaskFailed(what)
     failed.__cause__ = error
-    message = f"{task.get_name()} failed, and the node can't go on without it"
-    task.get_loop().call_exception_handler({"message": message, "exception": failed, "task": task})
+    message = f"{what} failed, and the node can't go on without it"
+    asyncio.get_running_loop().call_exception_handler({"message": message, "exception": failed})
 
 
 def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -94,7 +94,7 @@ class ConnectedSessions:
         if node is None or not node.tokens:
             return
         if self._proxies.is_linked(incarnation):
-            sessions = [self._sessions[token] for token in node.tokens]
+            sessions = [session for token in node.tokens if (session := self._sessions.get(token)) is not None]
             self._slices.add(partial(self._send_again, session) for session in sessions)
         else:
             self._send_again_later(incarnation)

@@ -45,8 +45,8 @@ class Entry(StoredMessage):
 
 @mypyc_attr(acyclic=True)
 class MessageQueue:
-    """`window`: how many the client takes at once, 0 while it is away. Containers that are empty are None: an idle
-    session is small.
+    """`window`: how many the client takes at once, 0 while it is away. Most containers are None while they are
+    empty: an idle session is small.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The router of a home: of the sessions that run there, and of nobody else. Messages reach it as letters.
+"""The router of an owner of slots: of the sessions that run there, and of nobody else. Slot messages come to it.
 
 What always holds: `wanted` counts, slot by slot, the subscriptions of sessions of that slot by filter: what the log
 routes to the slot. Members of shared subscriptions stand slot by slot, for the log has their number by slot.
@@ -115,7 +115,7 @@ class DurableRouter(Router):
             self.shared.pass_on(item, version, self._slots.peer(slot))
 
     def give_up_shared(self, slot: int) -> None:
-        """The slot is another home's: its members of shared subscriptions get nothing more here."""
+        """The slot is another owner's: its members of shared subscriptions get nothing more here."""
         self.groups.pop(slot, None)
 
     def _group(self, slot: int, share_filter: bytes) -> Group | None:
@@ -158,10 +158,10 @@ def slot_of(subscription: Subscription) -> int:
     return session.journal.slot
 
 
-def message_of(letter: SlotMessage) -> Publish:
+def message_of(sent: SlotMessage) -> Publish:
     """Raises PacketError for what no node of ours sends."""
-    packet = letter.packet
-    _, body = remaining_length(packet, 1, letter.version)
-    message = parse_publish(packet, 0, body, len(packet), letter.version)
-    message.publisher = letter.publisher
+    packet = sent.packet
+    _, body = remaining_length(packet, 1, sent.version)
+    message = parse_publish(packet, 0, body, len(packet), sent.version)
+    message.publisher = sent.publisher
     return message

@@ -1,4 +1,4 @@
-"""What lasts of a session: the fields that its home keeps in memory and mirrors, one by one, in a store.
+"""What lasts of a session: the fields that its owner keeps in memory and mirrors, one by one, in a store.
 
     field               value
     m                   what CONNECT said of the session, and what must never be used twice (`Meta`)

@@ -1,7 +1,7 @@
 """What is stored of one session beside its messages: its state, subscriptions, and notes of exchanges.
 
-What always holds: what changes here is put into the journal at once (`session_fields` has the form); when the session
-has ended nothing more is put. Pure.
+What always holds: what changes here is put into the journal at once (`session_fields` has the form). Whoever ends the
+session changes nothing of it any more. Pure.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class LinkHandlers:
         self.controls: dict[type[frames.Control], Callable[[Link, Any], None]] = {}
         """By class of control message."""
         self.notes: dict[str, Callable[[str, bytes], None]] = {}
-        """By method; the handler gets the sender's incarnation. It may raise msgspec.MsgspecError."""
+        """By method; the handler gets the sender's incarnation. It may raise MsgspecError or UnicodeDecodeError."""
         self.requests: dict[str, Callable[[Identity, bytes], Awaitable[bytes]]] = {}
         """By method. They raise Refusal."""
         self.streams: dict[str, Callable[[bytes], AsyncGenerator[bytes, None]]] = {}

@@ -131,10 +131,6 @@ class Mesh:
     def core_links(self) -> list[Link]:
         return [link for link in self.links() if link.peer.role in CORE_ROLES]
 
-    def linked(self) -> dict[str, Identity]:
-        """Incarnation → identity of everybody there is a link to."""
-        return {incarnation: links[0].peer for incarnation, links in self._links.items()}
-
     def spoken(self) -> dict[str, int]:
         """Incarnation → the highest cluster version that it speaks, of everybody there is a link to."""
         return {incarnation: links[0].speaks for incarnation, links in self._links.items()}

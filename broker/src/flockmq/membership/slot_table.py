@@ -6,19 +6,18 @@ slots that moved are published, before anybody else hears of the entry. The slot
 their rows are swept, a moment later. Listeners hear in this order: the former owner lets go, the registry of client ids
 changes, the new owner takes, senders put again what isn't accepted, clients register.
 
-What always holds: `owners` is what the log says at `epoch`, which rises with every entry.
+What always holds: `owners` is what the log says at `epoch`, which rises with every entry; only slots of a core that was
+just purged have no owner in the log before they have none here.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
 from flockmq.bounds import SLOTS
 from flockmq.rlog.entry import StreamId
-
-log: Final = logging.getLogger(__name__)
+from flockmq.tasks import vital_failed
 
 LET_GO: Final = 0
 REGISTRY: Final = 1
@@ -59,10 +58,12 @@ class SlotTable:
     # --- from the log -----------------------------------------------------------------------------------------------
 
     def put(self, slot: int, owner: str, old: str | None) -> None:
-        self._noted[slot] = owner
+        if slot < SLOTS:  # a row is what a core wrote
+            self._noted[slot] = owner
 
     def delete(self, slot: int, old: str) -> None:
-        self._noted[slot] = ""
+        if slot < SLOTS:
+            self._noted[slot] = ""
 
     def fresh(self) -> Self:
         return type(self)()
@@ -88,5 +89,5 @@ class SlotTable:
             for listener in listeners:
                 try:
                     listener(moves)
-                except Exception:  # the log, and those who hear later, have no part in it
-                    log.exception("%d slots moved, and not everybody could follow", len(moves))
+                except Exception as error:  # nobody says these moves again, and parts would differ for ever
+                    vital_failed(f"following {len(moves)} slots that moved", error)

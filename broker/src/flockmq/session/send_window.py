@@ -63,7 +63,7 @@ class SendWindow(Subscriber):
             packet_id = self._free_id(inflight)
             packet = with_packet_id(packet, packet_id)
         inflight[packet_id] = qos
-        if stored is not None:
+        if stored is not None and stored.share:
             self._keep(packet_id, stored.under(packet))
         self._put(packet)
         return SENT
@@ -161,7 +161,7 @@ class SendWindow(Subscriber):
             packet_id = self._free_id(inflight)
             packet = with_packet_id(packet, packet_id)
             inflight[packet_id] = packet[0] >> 1 & 3
-            if isinstance(entry, StoredMessage):
+            if isinstance(entry, StoredMessage) and entry.share:
                 self._keep(packet_id, entry.under(packet))
             self._put(packet)
 
@@ -188,7 +188,7 @@ class SendWindow(Subscriber):
         return True
 
     def pubrec(self, packet_id: int, refused: bool) -> int:
-        """`refused`: with a reason code ≥ 0x80 it ends the exchange [MQTT-4.4.0-2]. UNKNOWN, DONE or LATER."""
+        """`refused`: with a reason code ≥ 0x80 it ends the exchange [MQTT-4.4.0-2]. UNKNOWN or DONE."""
         inflight = self.inflight
         if inflight is None:
             return UNKNOWN

@@ -111,9 +111,6 @@ class SessionRpcServer:
             if self.is_linked(incarnation):
                 self._early.miss(slot, incarnation)
 
-    def owner(self, slot: int) -> str:
-        return self._notes.owner(slot)
-
     def is_linked(self, incarnation: str) -> bool:
         return self._notes.is_linked(incarnation)
 
@@ -314,7 +311,7 @@ class SessionRpcServer:
     def let_go(self, moves: list[SlotMove]) -> None:
         for slot, _, owner in moves:
             if owner != self._notes.me and self.registry.owns(slot):
-                self._let_go(slot)
+                self._alone(self._let_go, slot)
 
     def own(self, moves: list[SlotMove]) -> None:
         for slot, _, owner in moves:
@@ -324,12 +321,19 @@ class SessionRpcServer:
     def take(self, moves: list[SlotMove]) -> None:
         for slot, _, owner in moves:
             if owner == self._notes.me:
-                self.sessions.own(slot)
+                self._alone(self.sessions.own, slot)
 
     def let_go_of_all(self) -> None:
         """This node is another incarnation, so no slot is its own."""
         for slot in self.registry.slots():
-            self._let_go(slot)
+            self._alone(self._let_go, slot)
+
+    def _alone(self, follow: Callable[[int], None], slot: int) -> None:
+        """A slot that can't follow its move keeps no other from it."""
+        try:
+            follow(slot)
+        except Exception:
+            log.exception("slot %d moved, and this node can't follow", slot)
 
     def _let_go(self, slot: int) -> None:
         tokens = [token for _, (_, token, _) in self.registry.disown(slot)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
+from flockmq import bounds
 from flockmq.membership.slot_table import LET_GO, REGISTER, REGISTRY, SEND, TAKE, SlotMove, SlotTable
 from flockmq.rlog.entry import PURGE, PUT, StreamId
 from flockmq.rlog.shards import CLUSTER, SLOTS
 from flockmq.rlog.sweeper import Sweeper
 from flockmq.rlog.tables import Tables
+from flockmq.tasks import VitalTaskFailed
 
 ME, OTHER = "a@1", "b@1"
 
@@ -74,7 +76,10 @@ async def test_a_purged_core_owns_nothing_once_its_rows_are_swept() -> None:
     await sweeper.stop()
 
 
-def test_a_listener_that_fails_keeps_the_move_from_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_that_fails_keeps_the_move_from_no_other_and_ends_the_node() -> None:
+    failed: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context["exception"]))
+
     def fail(moves: list[SlotMove]) -> None:
         raise ValueError("it can't")
 
@@ -83,4 +88,15 @@ def test_a_listener_that_fails_keeps_the_move_from_no_other(caplog: pytest.LogCa
     heard.table.put(0, ME, None)
     heard.table.entry_applied(StreamId(0, 1))
     assert len(heard.came) == 5
-    assert "not everybody could follow" in caplog.text
+    assert [type(error) for error in failed] == [VitalTaskFailed]
+
+
+def test_a_row_of_a_slot_that_this_release_does_not_have_moves_nothing() -> None:
+    heard = Heard()
+    heard.table.put(bounds.SLOTS, ME, None)
+    heard.table.put(0, ME, None)
+    heard.table.entry_applied(StreamId(0, 1))
+    heard.table.delete(bounds.SLOTS, ME)
+    heard.table.entry_applied(StreamId(0, 2))
+    assert heard.came[0] == (LET_GO, 1, [SlotMove(0, "", ME)])
+    assert len(heard.came) == 5

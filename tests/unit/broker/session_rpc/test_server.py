@@ -940,3 +940,23 @@ async def test_a_connection_goes_whose_client_id_another_users_session_has(netwo
     network.move([slot_of(ID)], heir)
     await network.settle()
     assert len(edge.clients.kicked) == 1
+
+
+@pytest.mark.parametrize("fails", ["own", "disown"])
+async def test_a_slot_that_cannot_follow_its_move_keeps_no_other_from_it(
+    network: Network, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    one, other = await network.start("core-0", "core-1")
+    slots = [slot for slot, owner in enumerate(network.owners) if owner == one.incarnation][:3]
+    breaks = other if fails == "own" else one
+    right = getattr(breaks.sessions, fails)
+
+    def broken(slot: int) -> None:
+        if slot == slots[0]:
+            raise ValueError("it can't")
+        right(slot)
+
+    monkeypatch.setattr(breaks.sessions, fails, broken)
+    network.move(slots, other)
+    assert set(slots) & one.sessions.loaded == ({slots[0]} if fails == "disown" else set())
+    assert set(slots) & other.sessions.loaded == set(slots) - ({slots[0]} if fails == "own" else set())
