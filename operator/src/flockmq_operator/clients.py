@@ -14,13 +14,6 @@ from flockmq_operator.spec import pods_digest
 from flockmq_operator.status.workload import rolled_out
 
 
-def served_by(context: Context, observed: Observed) -> str:
-    """To whose pods the Service leads; where there is none, to whose it is to lead."""
-    service = observed.objects.get(Ref("Service", context.name), {})
-    found: str = service.get("spec", {}).get("selector", {}).get(COMPONENT, context.clients)
-    return found
-
-
 def next_are_ready(context: Context, observed: Observed, now: datetime) -> bool:
     if context.clients == "replicant":
         replicants = observed.objects.get(Ref("Deployment", context.replicant))

@@ -6,9 +6,8 @@ from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import PODS_DIGEST
-from flockmq_operator.restarts import outdated_pods, template_seen
 from flockmq_operator.spec import pods_digest
-from flockmq_operator.status.workload import ordinal, pod_ready
+from flockmq_operator.status.workload import ordinal, outdated_pods, pod_ready, pod_there, template_seen
 
 
 def core_to_wait_for(context: Context, observed: Observed) -> str:
@@ -40,8 +39,7 @@ def core_to_restart_before_others_go(context: Context, observed: Observed) -> st
 
 def unready_cores(context: Context, observed: Observed) -> set[int]:
     """Of those that the spec asks for."""
-    there = [pod for pod in observed.core_pods if pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
-    return set(range(context.spec.cores.replicas)) - {ordinal(pod) for pod in there}
+    return set(range(context.spec.cores.replicas)) - {ordinal(pod) for pod in observed.core_pods if pod_there(pod)}
 
 
 def is_begun(context: Context, live: Manifest) -> bool:

@@ -13,8 +13,14 @@ from flockmq_operator.manifest import Manifest
 from flockmq_operator.observe import Observed
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
-from flockmq_operator.restarts import outdated_pods, template_seen
-from flockmq_operator.status.workload import ordinal, pod_there, unready_since
+from flockmq_operator.status.workload import (
+    is_unchanged_for,
+    is_unready_for,
+    ordinal,
+    outdated_pods,
+    pod_there,
+    template_seen,
+)
 from flockmq_operator.workloads import workload
 
 ORDER: tuple[Component, ...] = ("core", "replicant", "redis")
@@ -36,6 +42,11 @@ class State(NamedTuple):
     @property
     def whole(self) -> bool:
         return not self.rolling and not self.awaited
+
+    @property
+    def given_up(self) -> bool:
+        """Whether what isn't ready isn't waited for any more."""
+        return self.broken and not self.awaited
 
 
 class Turn(NamedTuple):
@@ -79,7 +90,9 @@ def state_of(context: Context, observed: Observed, component: Component, now: da
     absent = len(pods) < replicas
     unready = [pod for pod in pods if not pod_there(pod)]
     broken = absent or any(is_unready_for(BROKEN, pod, now) for pod in unready)
-    return State(bool(outdated), broken, absent or any(not is_unready_for(PATIENCE, pod, now) for pod in unready))
+    awaited = any(not is_unready_for(PATIENCE, pod, now) for pod in unready)
+    comes = absent and not is_unchanged_for(PATIENCE, live, now)  # else something refuses it, such as a quota
+    return State(bool(outdated), broken, awaited or comes)
 
 
 def state_of_replicants(live: Manifest, pods: list[Manifest], now: datetime) -> State:
@@ -89,10 +102,8 @@ def state_of_replicants(live: Manifest, pods: list[Manifest], now: datetime) -> 
     unready = status.get("readyReplicas", 0) < replicas
     missing = [pod for pod in pods if not pod_there(pod)]
     waits = there < replicas or not missing or any(not is_unready_for(PATIENCE, pod, now) for pod in missing)
-    # Those that come and go, as an autoscaler asks, are no broken part, unless a rollout of them is stuck.
-    return State(rolling, rolling and unready, unready and waits)
-
-
-def is_unready_for(span: timedelta, pod: Manifest, now: datetime) -> bool:
-    since = unready_since(pod)
-    return since is not None and now > since + span
+    halted = is_unchanged_for(PATIENCE, live, now)  # something refuses pods; or one of very many isn't ready
+    # Those that come and go, as an autoscaler asks, are no broken part, unless a rollout of them is stuck. Those of
+    # before stay ready beside it.
+    stuck = halted or any(is_unready_for(BROKEN, pod, now) for pod in missing)
+    return State(rolling, rolling and stuck, unready and waits and not halted)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from flockmq_operator.clients import keep_clients, next_are_ready, served_by
+from flockmq_operator.clients import keep_clients, next_are_ready
 from flockmq_operator.drift import drift
 from flockmq_operator.events import SIZES, Event, created, describe_change
 from flockmq_operator.fewer_cores import (
@@ -22,6 +22,7 @@ from flockmq_operator.fewer_cores import (
 )
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.observe import Observed
+from flockmq_operator.order import state_of
 from flockmq_operator.problems import NODES, Problem, find_problems
 from flockmq_operator.redis_tls import as_made
 from flockmq_operator.renewal import Renewal, describe_step, encoded, next_steps
@@ -31,7 +32,7 @@ from flockmq_operator.resources.labels import Component
 from flockmq_operator.restarts import next_restart, redis_to_wait_for
 from flockmq_operator.templates import hold_templates, settings_in_use, settings_needed, without_unmade
 from flockmq_operator.volumes import keep_claim_templates, requested, resized_claims, shrinking
-from flockmq_operator.workloads import workload
+from flockmq_operator.workloads import served_by, workload
 
 KEPT_KINDS = ("Secret", "PersistentVolumeClaim")
 """Never deleted by a plan: they hold what can't be made again."""
@@ -100,7 +101,7 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     if context.served_by != context.clients and not next_are_ready(context, observed, now):
         keep_clients(context, observed, desired)
         waiting_for = waiting_for or f"{context.clients}s to be ready for clients"
-        if context.clients == "replicant":
+        if context.clients == "replicant" and not state_of(context, observed, "core", now).broken:
             kept_parts |= {"core"}
     held = hold_templates(context, observed, desired, kept_parts, now)
     keep_claim_templates(observed, desired)

@@ -15,7 +15,7 @@ from flockmq_operator.redis_tls import contradiction
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, Component, selector
 from flockmq_operator.resources.secret_files import SecretFile, named, node_files
-from flockmq_operator.workloads import needs, template_of
+from flockmq_operator.workloads import needs, sources, template_of
 
 NODES: frozenset[Component] = frozenset({"core", "replicant"})
 
@@ -171,5 +171,4 @@ def mounts(live: Manifest, secret: str) -> bool:
 
 def mounted(pod: Manifest) -> list[Manifest]:
     """What a PodSpec takes from Secrets by projected volumes: the Secret's name, and `items`."""
-    sources = [source for volume in pod["volumes"] for source in volume.get("projected", {}).get("sources", ())]
-    return [source["secret"] for source in sources if "secret" in source]
+    return [source["secret"] for source in sources(pod) if "name" in (source.get("secret") or {})]

@@ -139,13 +139,13 @@ class Reconciler:
         plan = make_plan(context, observed, datetime.now(UTC), wrong)
         refusals = await carry_out(self._kube, plan)
         events = without_refused(plan.events, {refusal.what for refusal in refusals})
-        changed, refused = plan.changes, refusal_problems(refusals, context.namespace)
+        changed, refused = plan.changes, refusal_problems(refusals, observed, context.namespace)
         if any(plan.rolls & problem.blocks for problem in refused):  # others needn't wait for what isn't rolled out
             observed = await observe(self._kube, context, wanted, body.get("status") or {})
             plan = make_plan(context, observed, datetime.now(UTC), [*wrong, *refused])
             refusals = await carry_out(self._kube, plan)
             events += without_refused(plan.events, {refusal.what for refusal in refusals})
-            refused = refusal_problems(refusals, context.namespace)
+            refused = refusal_problems(refusals, observed, context.namespace)
         situation = Situation(
             generation=context.cluster.generation,
             context=context,

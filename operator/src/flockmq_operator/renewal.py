@@ -65,4 +65,4 @@ def nodes_there(context: Context, observed: Observed) -> Iterator[Manifest]:
 def shows_no_role(context: Context, pod: Manifest) -> bool:
     """Whether an earlier operator gave it the certificate that says no role."""
     links = [secret for secret in mounted(pod) if secret["name"] == context.links]
-    return any(item["key"] == f"{WITHOUT_ROLE}.crt" for secret in links for item in secret["items"])
+    return any(item["key"] == f"{WITHOUT_ROLE}.crt" for secret in links for item in secret.get("items") or ())

@@ -2,21 +2,28 @@
 
 One at a time, of cores and Redis together, for no StatefulSet's controller knows when a core has caught up with the
 log, or what goes on with the other part. One that isn't ready goes first, for nothing is lost with it; a ready one only
-while all of its kind are ready, and of the other kind too.
+while all of its kind are ready, and of the other kind too, or haven't been for ten minutes.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from flockmq_operator.events import Event
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.observe import Observed
+from flockmq_operator.order import PATIENCE, state_of
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
-from flockmq_operator.status.workload import ordinal, pod_there, pod_waits, rolled_out, unready_since
-
-STUCK = timedelta(minutes=10)
-"""After which a pod of Redis with replicas, beside one that is ready, isn't believed to become ready any more."""
+from flockmq_operator.status.workload import (
+    is_unready_for,
+    ordinal,
+    outdated_pods,
+    pod_there,
+    pod_waits,
+    rolled_out,
+    template_seen,
+)
+from flockmq_operator.workloads import settings_of, workload
 
 
 class Restart(NamedTuple):
@@ -28,22 +35,33 @@ def next_restart(
     context: Context, observed: Observed, applied: set[Ref], blocked: frozenset[Component], now: datetime
 ) -> Restart | None:
     """Not while the template is only being applied, and not where somebody has to act first."""
-    redis, core = Ref("StatefulSet", context.redis), Ref("StatefulSet", context.core)
-    may_redis = "redis" not in blocked and redis not in applied
-    may_core = "core" not in blocked and core not in applied
+
+    def may_restart(component: Component) -> bool:
+        name = workload(context, component)
+        return component not in blocked and name not in applied and can_start(observed, name)
+
+    may_redis, may_core = may_restart("redis"), may_restart("core")
     if may_redis and (pod := broken_redis(context, observed, now)):
         sentence = f"Restarting {pod['metadata']['name']}, which isn't ready, for its new pod template"
         return Restart(pod, Event("Normal", "RestartingRedis", sentence, (ref(pod),)))
     if may_core and (pod := broken_core(context, observed)):
         return Restart(pod, describe_restart(context, observed, pod))
-    if not all_there(observed, core, observed.core_pods) or not all_there(observed, redis, observed.redis_pods):
-        return None
+    cores_there = all_there(observed, workload(context, "core"), observed.core_pods)
+    redis_there = all_there(observed, workload(context, "redis"), observed.redis_pods)
+    may_core = may_core and cores_there and (redis_there or state_of(context, observed, "redis", now).given_up)
+    may_redis = may_redis and redis_there and (cores_there or state_of(context, observed, "core", now).given_up)
     if may_core and (pod := outdated_core(context, observed)):
         return Restart(pod, describe_restart(context, observed, pod))
     if may_redis and (pod := outdated_redis(context, observed)):
         sentence = f"Restarting {pod['metadata']['name']} for its new pod template"
         return Restart(pod, Event("Normal", "RestartingRedis", sentence, (ref(pod),)))
     return None
+
+
+def can_start(observed: Observed, name: Ref) -> bool:
+    """Whether the settings are there that a StatefulSet's pods name."""
+    live = observed.objects.get(name)
+    return live is not None and settings_of(live["spec"]["template"]) <= observed.objects.keys()
 
 
 def all_there(observed: Observed, name: Ref, pods: list[Manifest]) -> bool:
@@ -77,8 +95,7 @@ def broken_redis(context: Context, observed: Observed, now: datetime) -> Manifes
     for pod in outdated_pods(live, observed.redis_pods):
         if pod_there(pod) or "deletionTimestamp" in pod["metadata"]:
             continue
-        since = unready_since(pod)
-        is_stuck = one_is_ready and since is not None and now > since + STUCK
+        is_stuck = one_is_ready and is_unready_for(PATIENCE, pod, now)
         if pod_waits(pod) or is_stuck or not context.redis_hosts:
             return pod
     return None
@@ -109,16 +126,6 @@ def cores_to_restart(context: Context, observed: Observed) -> list[Manifest]:
     if len(pods) < there or any("deletionTimestamp" in pod["metadata"] for pod in pods):
         return []
     return outdated_cores(context, live, pods)
-
-
-def template_seen(live: Manifest) -> bool:
-    """Whether the StatefulSet's controller has seen its newest template."""
-    return bool(live.get("status", {}).get("observedGeneration") == live["metadata"]["generation"])
-
-
-def outdated_pods(live: Manifest, pods: list[Manifest]) -> list[Manifest]:
-    newest = live["status"].get("updateRevision")
-    return [pod for pod in pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
 
 
 def outdated_cores(context: Context, live: Manifest, pods: list[Manifest]) -> list[Manifest]:

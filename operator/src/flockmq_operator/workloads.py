@@ -1,10 +1,11 @@
-"""The workloads of a MqttCluster, by their part, and what their pods need."""
+"""The workloads of a MqttCluster, by their part, who of them serves clients, and what their pods need."""
 
 from collections.abc import Iterator
 
 from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.observe import Observed
 from flockmq_operator.resources.context import Context
-from flockmq_operator.resources.labels import Component
+from flockmq_operator.resources.labels import COMPONENT, Component
 
 WORKLOADS = ("StatefulSet", "Deployment")
 
@@ -26,15 +27,26 @@ def template_of(manifest: Manifest) -> Manifest | None:
     return template
 
 
+def served_by(context: Context, observed: Observed) -> str:
+    """To whose pods the Service leads; where there is none, to whose it is to lead."""
+    service = observed.objects.get(Ref("Service", context.name), {})
+    found: str = service.get("spec", {}).get("selector", {}).get(COMPONENT, context.clients)
+    return found
+
+
 def needs(pod: Manifest) -> Iterator[Ref]:
     """What has to exist for a PodSpec to start."""
     yield Ref("ServiceAccount", pod.get("serviceAccountName", "default"))
-    for volume in pod.get("volumes", ()):
-        sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
-        for source in sources:
-            for kind, key, name in NAMED:
-                if found := (source.get(key) or {}).get(name):
-                    yield Ref(kind, found)
+    for source in sources(pod):
+        for kind, key, name in NAMED:
+            if found := (source.get(key) or {}).get(name):
+                yield Ref(kind, found)
+
+
+def sources(pod: Manifest) -> Iterator[Manifest]:
+    """What a PodSpec's volumes are made of: each, and each source of a projected one."""
+    for volume in pod.get("volumes") or ():
+        yield from (volume, *((volume.get("projected") or {}).get("sources") or ()))
 
 
 NAMED = (

@@ -1,6 +1,7 @@
 """Pods as people need them: what is merged over ours, and what can't be taken away."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -265,6 +266,16 @@ class TestNoReplicants:
         assert found[0] == ("replicant", 2, {"core"})
         assert [step[:2] for step in found[1:4]] == [("replicant", 2)] * 3, "while cores are restarted"
         assert found[-1][:2] == ("core", 0)
+
+    async def test_broken_cores_are_mended_before_replicants_take_clients(self) -> None:
+        world = await running(self.NONE)
+        for core in world.pods("core"):
+            core["status"]["conditions"][0] |= {"status": "False", "lastTransitionTime": world.now.isoformat()}
+        world.objects[CORES]["status"]["readyReplicas"] = 0
+        mended = context({"mqtt": {"maxInflight": 7}})
+        assert "core" not in (await world.plan(mended)).rolls, "they may just be starting"
+        world.now += timedelta(minutes=2)
+        assert (await world.plan(mended)).rolls == {"core"}
 
     async def test_cores_take_clients_until_all_replicants_do(self) -> None:
         found = list(await self.steps(self.NONE, {}))

@@ -10,16 +10,22 @@ from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.plan import Plan
 from unit.operator.test_plan import CORES, REDIS, REPLICANTS, running, step
 from unit.operator.test_problems import template
-from unit.operator.world import World, context
+from unit.operator.world import World, context, pod
 
 ALL: Manifest = {"imagePullSecrets": [{"name": "registry"}]}
 """An edit that shows in every pod."""
 
 
+def unseen(world: World, name: Ref) -> None:
+    """The controller has found nothing new of it from now on."""
+    entry = {"manager": "kube-controller-manager", "subresource": "status", "time": world.now.isoformat()}
+    world.objects[name]["metadata"].setdefault("managedFields", []).append(entry)
+
+
 def unready(world: World, name: str) -> Manifest:
-    pod = world.objects[Ref("Pod", name)]
-    pod["status"]["conditions"][0] |= {"status": "False", "lastTransitionTime": world.now.isoformat()}
-    return pod
+    found = world.objects[Ref("Pod", name)]
+    found["status"]["conditions"][0] |= {"status": "False", "lastTransitionTime": world.now.isoformat()}
+    return found
 
 
 @pytest.mark.parametrize("replicas", [1, 3])
@@ -69,6 +75,35 @@ class TestTheNextWaits:
         world.now += timedelta(minutes=11)
         assert (await world.plan(context(ALL))).rolls == {"replicant"}
 
+    async def test_not_for_one_that_was_never_scheduled(self) -> None:
+        world = await self.after_the_cores()
+        core = unready(world, "demo-core-0")
+        core["metadata"]["creationTimestamp"] = world.now.isoformat()
+        core["status"] = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False"}]}
+        world.now += timedelta(minutes=9)
+        assert not (await world.plan(context(ALL))).changes
+        world.now += timedelta(minutes=2)
+        assert (await world.plan(context(ALL))).rolls == {"replicant"}
+
+    async def test_not_for_one_that_a_quota_refuses(self) -> None:
+        world = await self.after_the_cores()
+        del world.objects[Ref("Pod", "demo-core-0")]
+        unseen(world, CORES)
+        world.now += timedelta(minutes=9)
+        assert not (await world.plan(context(ALL))).changes
+        world.now += timedelta(minutes=2)
+        assert (await world.plan(context(ALL))).rolls == {"replicant"}
+
+    @pytest.mark.parametrize("there", [1, 2])
+    async def test_not_for_a_replicant_that_does_not_come_or_is_not_among_those_listed(self, there: int) -> None:
+        world = await running()
+        spec = {"redis": {"image": "redis:2"}}
+        world.objects[REPLICANTS]["status"] |= {"replicas": there, "updatedReplicas": there, "readyReplicas": 1}
+        unseen(world, REPLICANTS)
+        assert not (await world.plan(context(spec))).changes
+        world.now += timedelta(minutes=11)
+        assert (await world.plan(context(spec))).rolls == {"redis"}
+
     async def test_for_replicants_that_are_rolled_out(self) -> None:
         world = await self.after_the_cores()
         await step(world, context(ALL))
@@ -106,8 +141,26 @@ class TestWhatIsBrokenIsFirst:
 
     async def test_replicants_whose_rollout_is_stuck(self) -> None:
         world = await running()
-        world.objects[REPLICANTS]["status"] |= {"replicas": 3, "updatedReplicas": 1, "readyReplicas": 1}
+        self.begin(world, unavailableReplicas=1)
+        name = f"{REPLICANTS.name}-new"
+        world.put(pod(name, world.objects[REPLICANTS]["spec"]["template"]["metadata"]["labels"], ""))
+        unready(world, name)
+        assert not (await world.plan(context(self.MENDED))).changes
+        world.now += timedelta(minutes=2)
         assert (await world.plan(context(self.MENDED))).rolls == {"replicant"}
+
+    async def test_replicants_whose_rollout_a_quota_stops(self) -> None:
+        world = await running()
+        self.begin(world, replicas=2, updatedReplicas=0)
+        unseen(world, REPLICANTS)
+        assert not (await world.plan(context(self.MENDED))).changes
+        world.now += timedelta(minutes=11)
+        assert (await world.plan(context(self.MENDED))).rolls == {"replicant"}
+
+    def begin(self, world: World, **status: int) -> None:
+        """A rollout: those of before stay ready until a new one is."""
+        rolling = {"replicas": 3, "updatedReplicas": 1, "readyReplicas": 2}
+        world.objects[REPLICANTS]["status"] |= {**rolling, **status}
 
 
 async def test_a_ready_core_stays_while_redis_is_away() -> None:
@@ -116,6 +169,20 @@ async def test_a_ready_core_stays_while_redis_is_away() -> None:
     world.settle()
     unready(world, "demo-redis-0")
     assert not (await world.plan(context(ALL))).changes
+
+
+@pytest.mark.parametrize(
+    ("away", "restarted"), [("demo-redis-0", "Pod demo-core-2"), ("demo-core-1", "Pod demo-redis-0")]
+)
+async def test_after_ten_minutes_what_is_away_holds_up_no_restart_of_the_other_kind(away: str, restarted: str) -> None:
+    world = await running()
+    changed = REDIS if "core" in away else CORES
+    world.objects[changed]["status"]["updateRevision"] = "newer"
+    unready(world, away)
+    world.now += timedelta(minutes=9)
+    assert (await world.plan(context())).delete == ()
+    world.now += timedelta(minutes=2)
+    assert [str(ref(live)) for live in (await world.plan(context())).delete] == [restarted]
 
 
 async def test_a_part_that_somebody_must_mend_first_holds_up_no_other() -> None:

@@ -126,8 +126,26 @@ async def test_a_refused_object_is_a_problem_of_its_part() -> None:
     world = World()
     world.refuses[REDIS] = "spec.template: no"
     refusals = await carry_out(world, await world.plan(context()))
-    (problem,) = refusal_problems(refusals, NAMESPACE)
+    (problem,) = refusal_problems(refusals, await world.observe(context()), NAMESPACE)
     assert problem.blocks == {"redis"}
+
+
+async def test_a_refused_object_that_no_pod_needs_blocks_nobody() -> None:
+    world = World()
+    world.refuses[Ref("Service", "demo")] = world.refuses[Ref("NetworkPolicy", "demo-core")] = "no"
+    refusals = await carry_out(world, await world.plan(context()))
+    (problem,) = refusal_problems(refusals, await world.observe(context()), NAMESPACE)
+    assert problem.blocks == set()
+
+
+async def test_a_volume_that_cannot_be_made_is_none_that_cannot_grow() -> None:
+    world = await running()
+    for name in (Ref("PersistentVolumeClaim", "demo-report"), Ref("CronJob", "demo-report")):
+        del world.objects[name]
+    world.refuses[Ref("PersistentVolumeClaim", "demo-report")] = "exceeded quota"
+    refusals = await carry_out(world, await world.plan(context()))
+    (problem,) = refusal_problems(refusals, await world.observe(context()), NAMESPACE)
+    assert (problem.reason, problem.blocks) == ("ApplyRefused", {"report"})
 
 
 @pytest.mark.parametrize("floor", [None, 5])

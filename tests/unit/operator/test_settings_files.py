@@ -5,11 +5,12 @@ import json
 
 import pytest
 
-from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.apply import carry_out, refusal_problems
+from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.plan import Plan
 from flockmq_operator.resources.labels import POD_TEMPLATE
 from unit.operator.test_plan import CORES, REDIS, REPLICANTS, converge, running, settings, settings_of, step
-from unit.operator.world import World, context
+from unit.operator.world import NAMESPACE, World, context
 
 CHANGED: Manifest = {"mqtt": {"maxInflight": 7}}
 
@@ -95,6 +96,31 @@ async def test_where_held_settings_are_lost_pods_get_new_ones(monkeypatch: pytes
     plan = await step(world, context())
     assert plan.rolls == {"core"}
     assert named(world, CORES) in world.objects
+
+
+async def test_where_new_ones_are_refused_pods_stay_as_they_are() -> None:
+    world = await running()
+    before = world.objects[CORES]
+    plan = await world.plan(context(CHANGED))
+    (new,) = [ref(manifest) for manifest in plan.apply if str(ref(manifest)).startswith("ConfigMap demo-core")]
+    world.refuses[new] = "exceeded quota"
+    refusals = await carry_out(world, plan)
+    (problem,) = refusal_problems(refusals, await world.observe(context(CHANGED)), NAMESPACE)
+    assert problem.blocks == {"core"}
+    assert "StatefulSet demo-core: its pods need ConfigMap demo-core" in problem.message
+    assert world.objects[CORES] is before
+
+
+async def test_no_pod_is_restarted_into_settings_that_are_not_there() -> None:
+    world = await running()
+    await step(world, context(CHANGED))
+    world.settle()
+    lost = named(world, CORES)
+    del world.objects[lost]
+    assert (await world.plan(context(CHANGED))).delete == ()
+    await step(world, context(CHANGED))
+    assert lost in world.objects
+    assert [str(ref(live)) for live in (await world.plan(context(CHANGED))).delete] == ["Pod demo-core-2"]
 
 
 class TestAClusterOfAnEarlierOperator:

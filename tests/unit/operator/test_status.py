@@ -120,6 +120,14 @@ async def test_clients_are_served_while_enough_of_each_part_is_ready(
     assert (found["status"], found["reason"]) == (available, reason)
 
 
+@pytest.mark.parametrize(("before", "now", "served"), [(0, 2, "True"), (2, 0, "False")])
+async def test_clients_are_served_by_whom_the_service_leads_to(before: int, now: int, served: str) -> None:
+    """Amid a change of who takes them, while no replicant is ready."""
+    world = await running({"replicants": {"replicas": before}})
+    world.objects[REPLICANTS]["status"]["readyReplicas"] = 0
+    assert summary(await status(world, context({"replicants": {"replicas": now}})))["Available"] == served
+
+
 class TestAnotherNumberOfReplicants:
     MORE: ClassVar[Manifest] = {"replicants": {"replicas": 4}}
 

@@ -49,7 +49,7 @@ class TestVolumes:
         world.refuses[claim] = "only dynamically provisioned pvc can be resized"
         spec: Manifest = {"redis": {"storage": {"size": "4Gi"}}, "replicants": {"replicas": 4}}
         refusals = await carry_out(world, await world.plan(context(spec)))
-        (problem,) = refusal_problems(refusals, NAMESPACE)
+        (problem,) = refusal_problems(refusals, await world.observe(context()), NAMESPACE)
         assert (problem.reason, problem.blocks) == ("VolumeCannotGrow", frozenset())
         assert f"{claim} in namespace fleet can't grow: only dynamically" in problem.message
         assert world.objects[REPLICANTS]["spec"]["replicas"] == 4

@@ -1,7 +1,7 @@
 """Cores: a StatefulSet, and the headless Service by which nodes find them.
 
 `Parallel`, since cores need one another to become ready; `OnDelete`, since the operator restarts them one at a time
-itself (see `plan`): the StatefulSet controller doesn't know when a core has caught up with the log.
+itself (see `restarts`): the StatefulSet controller doesn't know when a core has caught up with the log.
 """
 
 from collections.abc import Iterator

@@ -2,6 +2,7 @@
 
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.status.condition import Condition, Situation
+from flockmq_operator.workloads import served_by
 
 TYPE = "Available"
 
@@ -14,8 +15,9 @@ def judge(situation: Situation) -> Condition:
     replicants = observed.objects.get(Ref("Deployment", context.replicant))
     redis = observed.objects.get(Ref("StatefulSet", context.redis))
     lacking = []
-    if not ready(replicants) and not (context.clients == "core" and ready(cores)):
-        lacking.append(("NoReplicantReady", f"no {context.clients} is ready"))
+    serving = served_by(context, observed)
+    if not ready(cores if serving == "core" else replicants):
+        lacking.append(("NoReplicantReady", f"no {serving} is ready"))
     if not has_majority(cores):
         lacking.append(("NoQuorum", f"{ready(cores)} of {there(cores)} cores are ready, which is no majority"))
     if context.spec.redis.external is None and not has_majority(redis):

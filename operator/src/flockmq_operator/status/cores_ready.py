@@ -2,7 +2,7 @@
 
 from flockmq_operator.manifest import Ref
 from flockmq_operator.status.condition import Condition, Situation
-from flockmq_operator.status.workload import ordinal, progress, rolled_out
+from flockmq_operator.status.workload import ordinal, outdated_pods, progress, rolled_out
 
 TYPE = "CoresReady"
 
@@ -15,13 +15,8 @@ def judge(situation: Situation) -> Condition:
     if live is None:
         return Condition(TYPE, False, "NotCreated", f"waiting for {situation.waiting_for or 'it to be created'}")
     replicas = max(context.spec.cores.replicas, live["spec"]["replicas"])  # those to be removed still count
-    newest = live.get("status", {}).get("updateRevision")
-    outdated = [
-        pod["metadata"]["name"]
-        for pod in observed.core_pods
-        if pod["metadata"]["labels"].get("controller-revision-hash") != newest
-        and ordinal(pod) < context.spec.cores.replicas
-    ]
+    stays = context.spec.cores.replicas
+    outdated = [pod["metadata"]["name"] for pod in outdated_pods(live, observed.core_pods) if ordinal(pod) < stays]
     counted = progress(live, replicas, observed.core_pods)
     if outdated:
         left = ", ".join(sorted(outdated))

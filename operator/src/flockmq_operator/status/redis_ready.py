@@ -2,7 +2,7 @@
 
 from flockmq_operator.manifest import Ref
 from flockmq_operator.status.condition import Condition, Situation
-from flockmq_operator.status.workload import pod_trouble, rolled_out
+from flockmq_operator.status.workload import outdated_pods, pod_trouble, rolled_out
 
 TYPE = "RedisReady"
 
@@ -16,11 +16,8 @@ def judge(situation: Situation) -> Condition:
     live = observed.objects.get(Ref("StatefulSet", context.redis))
     if live is None:
         return Condition(TYPE, False, "NotCreated", "waiting for it to be created")
-    status = live.get("status", {})
     trouble = [said for pod in observed.redis_pods if (said := pod_trouble(pod))]
-    newest = status.get("updateRevision")
-    left = [pod for pod in observed.redis_pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
-    if left:
+    if left := outdated_pods(live, observed.redis_pods):
         names = ", ".join(sorted(pod["metadata"]["name"] for pod in left))
         sentence = f"still to be restarted from the newest template, one at a time: {names}"
         return Condition(TYPE, False, "Rolling", "; ".join((sentence, *trouble)))

@@ -1,6 +1,6 @@
 """How far a StatefulSet or a Deployment is with what was asked of it."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from flockmq_operator.manifest import Manifest
 
@@ -28,12 +28,38 @@ def pod_there(pod: Manifest) -> bool:
     return pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
-def unready_since(pod: Manifest) -> datetime | None:
-    """None: it is ready, or that can't be known."""
+def is_unready_for(span: timedelta, pod: Manifest, now: datetime) -> bool:
+    """Whether it hasn't been ready for so long; one that never started, for as long as it is there."""
+    if pod_ready(pod):
+        return False
+    since: str = pod["metadata"].get("creationTimestamp", "")
     for condition in pod.get("status", {}).get("conditions") or ():
-        if condition["type"] == "Ready" and condition["status"] != "True" and condition.get("lastTransitionTime"):
-            return datetime.fromisoformat(condition["lastTransitionTime"])
-    return None
+        if condition["type"] == "Ready":
+            since = condition.get("lastTransitionTime") or since
+    return is_past(since, span, now)
+
+
+def is_unchanged_for(span: timedelta, live: Manifest, now: datetime) -> bool:
+    """Whether the controller has found nothing new for so long, so that it won't come further by itself."""
+    fields = live["metadata"].get("managedFields", ())
+    found = [entry["time"] for entry in fields if entry.get("subresource") == "status" and "time" in entry]
+    return is_past(max(found, default=""), span, now)
+
+
+def is_past(since: str, span: timedelta, now: datetime) -> bool:
+    """Empty: since when can't be known."""
+    return bool(since) and now > datetime.fromisoformat(since) + span
+
+
+def template_seen(live: Manifest) -> bool:
+    """Whether the controller has seen the newest template."""
+    return bool(live.get("status", {}).get("observedGeneration") == live["metadata"]["generation"])
+
+
+def outdated_pods(live: Manifest, pods: list[Manifest]) -> list[Manifest]:
+    """Those of a StatefulSet that don't have its newest template."""
+    newest = live.get("status", {}).get("updateRevision")
+    return [pod for pod in pods if pod["metadata"]["labels"].get("controller-revision-hash") != newest]
 
 
 def pod_waits(pod: Manifest) -> bool:
