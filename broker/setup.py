@@ -19,7 +19,7 @@ def hot_extensions() -> list[Extension]:
     from mypyc.build import mypycify
 
     package = ROOT / "src" / "flockmq"
-    sources = runpy.run_path(str(package / "build.py"))["hot_sources"](package)
+    sources = runpy.run_path(str(package / "compiled_modules.py"))["hot_sources"](package)
     # `make lint` checks types; a build asks for no configuration and no stubs, so that it is the same everywhere.
     options = ["--config-file=", "--ignore-missing-imports"]
     return mypycify([*options, *map(str, sources)], opt_level="3", debug_level="0", group_name="flockmq")

@@ -28,7 +28,7 @@ from flockmq.bounds import SLOTS
 from flockmq.clock import SYSTEM
 from flockmq.management import clients, guard
 from flockmq.management.rows import ClientsWanted
-from flockmq.node.client_directory import ClientDirectory
+from flockmq.node.client_admin import ClientDirectory
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.peer import PeerInfo
 from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort
@@ -39,7 +39,7 @@ from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.client_registry import ClientRegistry
 from flockmq.telemetry.counters import Counters
-from flockmq.transport.sockets import peer_of
+from flockmq.transport.peer_address import peer_of
 
 CLIENTS: Final = 100_000
 CORES: Final = 3

@@ -6,7 +6,7 @@ import pytest
 
 from faults.watch import BOUNDED, Bounded, bounds_of, bounds_passed, value
 from flockmq import bounds
-from flockmq.rlog.shards import SHARDS
+from flockmq.rlog.schema import SHARDS
 from flockmq.telemetry.metrics import FAMILIES, bound_samples
 from flockmq.telemetry.sample import Sample
 from load.history import BoundPassed

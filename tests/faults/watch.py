@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from flockmq.rlog.shards import SHARDS
+from flockmq.rlog.schema import SHARDS
 from flockmq.telemetry.sample import Sample
 from load.history import BoundPassed
 

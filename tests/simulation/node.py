@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from flockmq.clock import Clock
-from flockmq.config import whole
+from flockmq.config import load
 from flockmq.entropy import Entropy
 from flockmq.errors import UserError
 from flockmq.membership.cluster_version import NEWEST
@@ -79,7 +79,7 @@ class SimulatedNode:
             "LISTENERS__TCP__DEFAULT__BIND": f"{self.address}:{MQTT}",
             "CLUSTER__LISTEN": f"{self.address}:{LINK}",
         }
-        self._config = whole.load(environment={f"FLOCKMQ_{key}": value for key, value in (settings | own).items()})
+        self._config = load.load(environment={f"FLOCKMQ_{key}": value for key, value in (settings | own).items()})
 
     # --- its process ---
 

@@ -10,7 +10,7 @@ import pytest
 from conformance import wire
 from flockmq.bounds import LAGGING_MAX_S, SINK_CONGESTED_BYTES, SINK_CONGESTED_MAX_S, SWEEP_INTERVAL_S, SWEEP_TICKS
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.local_sessions import LocalSessions
+from flockmq.protocol.clean_session_end import LocalSessions
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters

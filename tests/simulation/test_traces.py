@@ -17,11 +17,11 @@ from typing import Final
 
 import pytest
 
-from flockmq import build
+from flockmq import compiled_modules
 
 ROOT: Final = Path(__file__).parents[2]
 SOURCES: Final = str(ROOT / "broker" / "src")
-OWN: Final = str(build.PACKAGE.parent)
+OWN: Final = str(compiled_modules.PACKAGE.parent)
 TESTS: Final = str(ROOT / "tests")
 CASES: Final = ((7, "takeover"), (12, "shared"))
 NOTHING_FOUND, SOMETHING_FOUND = 0, 1

@@ -22,11 +22,11 @@ from typing import Final, NoReturn
 import msgspec
 import uvloop
 
-from flockmq import __version__, build, logs, tasks
+from flockmq import __version__, compiled_modules, logs, tasks
 from flockmq.bench import options as bench_options
-from flockmq.config.layers import Setting
+from flockmq.config.load import DEFAULT_LISTENER, load
 from flockmq.config.schema import Config
-from flockmq.config.whole import DEFAULT_LISTENER, load
+from flockmq.config.sources import Setting
 from flockmq.ctl import command as ctl
 from flockmq.errors import UserError
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def version_line() -> str:
-    return f"flockmq {__version__} ({build.kind()}, Python {platform.python_version()})"
+    return f"flockmq {__version__} ({compiled_modules.kind()}, Python {platform.python_version()})"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -181,7 +181,7 @@ def _command_line(options: argparse.Namespace) -> list[Setting]:
 
 async def _node(settings: Config, ready_fd: int | None) -> int:
     from flockmq.management.view import NodePorts
-    from flockmq.node.redis_probe import wait_for_redis
+    from flockmq.node.redis_startup import wait_for_redis
     from flockmq.node.run import run_node
     from flockmq.redis.embedded import embedded_valkey
 

@@ -21,14 +21,14 @@ from typing import Final
 
 import msgspec
 
-from flockmq.config.layers import environment_name
+from flockmq.config.load import DEFAULT_LISTENER
+from flockmq.config.sources import environment_name
 from flockmq.config.values import Address
-from flockmq.config.whole import DEFAULT_LISTENER
-from flockmq.crossing import check_crossing
 from flockmq.errors import UserError
 from flockmq.management.view import NodePorts
 from flockmq.processes import die_with_parent, how_it_ended, last_lines
 from flockmq.redis.embedded import embedded_valkey
+from flockmq.smoke_test import check_crossing
 
 LOOPBACK: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0

@@ -18,7 +18,7 @@ from flockbench.errors import Failed
 from flockbench.load import Load, Sample
 from flockbench.log import medians, on_core
 from flockbench.shapes import Metric, Shape
-from flockmq.bench import process
+from flockmq.bench import broker_usage
 
 ROUNDS: Final = 5
 CLIENTS: Final = "8"
@@ -85,4 +85,4 @@ def _rounds(
 
 def _spent(running: Running) -> dict[str, float]:
     """Processor time of each node."""
-    return {name: process.cpu_s([pid]) for name, pid in (nodes.pids(running) or {"single": running.pid}).items()}
+    return {name: broker_usage.cpu_s([pid]) for name, pid in (nodes.pids(running) or {"single": running.pid}).items()}

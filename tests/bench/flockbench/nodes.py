@@ -7,7 +7,7 @@ from typing import Final
 
 from flockbench import ours
 from flockbench.brokers import Launch, Running, Site
-from flockmq.bench import process
+from flockmq.bench import broker_usage
 
 WINDOW: Final = {"FLOCKMQ_MQTT__MAX_INFLIGHT": "1000"}
 """As wide as in the comparison with the peers."""
@@ -45,8 +45,8 @@ def together(environment: Mapping[str, str], redis_url: str, cores: int, replica
 def pids(running: Running) -> dict[str, int]:
     """The nodes of a cluster by their names, `core-1`, `replicant-2`."""
     found: dict[str, int] = {}
-    for pid in process.family([running.pid]):
-        settings = (process.PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    for pid in broker_usage.family([running.pid]):
+        settings = (broker_usage.PROC / str(pid) / "environ").read_bytes().split(b"\0")
         found |= {name: pid for each in settings if (name := each.decode().removeprefix(NAME)) != each.decode()}
     return found
 

@@ -21,7 +21,7 @@ from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.schema import ROUTE, ROUTES
 
 BATCH: Final = 4000
 WINDOW: Final = 32

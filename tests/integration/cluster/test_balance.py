@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.membership import replicant_balance
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.schema import ROUTE, ROUTES
 
 from .conftest import Node, Nodes, until
 

@@ -13,13 +13,13 @@ import pytest
 from flockmq import bounds
 from flockmq.clock import SYSTEM
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.event_streams import STREAM_FULL, EventRelay
+from flockmq.membership.event_export import STREAM_FULL, EventRelay
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.views import ClusterSettings, LocalStatus
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.shards import ROUTE, ROUTES, SHARDS
+from flockmq.rlog.schema import ROUTE, ROUTES, SHARDS
 from flockmq.routing.slots import slot_of
 
 from .conftest import KEY, Nodes, until

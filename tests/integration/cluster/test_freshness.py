@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from flockmq.redis.link import RedisLink
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.schema import ROUTE, ROUTES
 
 from .conftest import Node, Nodes, until
 

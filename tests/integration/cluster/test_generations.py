@@ -13,7 +13,7 @@ import pytest
 from flockmq.membership.mesh import Address
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.entry import PUT
-from flockmq.rlog.shards import ROUTE, ROUTES, SHARDS
+from flockmq.rlog.schema import ROUTE, ROUTES, SHARDS
 from integration.crashing_valkey import Valkey
 
 from .conftest import Node, until

@@ -14,7 +14,7 @@ from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.mesh import _Target
 from flockmq.membership.views import ClusterSettings
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.schema import NodeInfo
 
 from .conftest import KEY, until
 

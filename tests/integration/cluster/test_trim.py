@@ -6,7 +6,7 @@ import pytest
 
 from flockmq.redis.link import RedisLink
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.schema import ROUTE, ROUTES
 
 from .conftest import Node, Nodes, until
 

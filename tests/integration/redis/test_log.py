@@ -19,7 +19,7 @@ from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.reading import log_key
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, NodeInfo, RetainedMessage
+from flockmq.rlog.schema import CLUSTER, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, NodeInfo, RetainedMessage
 from integration.cluster.conftest import Node, until
 from integration.redis.servers import PATIENCE_S, Clustered, Replicated, Server
 

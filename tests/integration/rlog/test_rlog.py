@@ -16,7 +16,7 @@ from flockmq.rlog.entry import StreamId, encode_transaction
 from flockmq.rlog.errors import LogFenced, LogFull, LogGap, LogLost, LogRefused
 from flockmq.rlog.reading import log_key
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import (
+from flockmq.rlog.schema import (
     CLUSTER,
     MESSAGES,
     NODES,

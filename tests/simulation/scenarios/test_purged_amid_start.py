@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from flockmq.rlog.shards import CLUSTER
+from flockmq.rlog.schema import CLUSTER
 from simulation.cluster import SimulatedCluster
 from simulation.node import SimulatedNode
 from simulation.scenario import scenario

@@ -15,7 +15,7 @@ from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.committer import Committer, _answer
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.tables import Shard
-from flockmq.routes.own_filters import OwnFilters
+from flockmq.routes.filter_registration import OwnFilters
 from flockmq.session.limits import Limits
 from judges import judge
 from simulation.seeded.bug import Function, seeded

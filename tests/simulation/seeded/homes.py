@@ -6,7 +6,7 @@ import itertools
 from typing import Any, Final
 
 from flockmq.durable import session_store
-from flockmq.durable.attach_limits import AttachLimits
+from flockmq.durable.attach_admission import AttachLimits
 from flockmq.durable.connected_sessions import ConnectedSessions
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import MESSAGE

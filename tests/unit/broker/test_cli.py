@@ -14,7 +14,7 @@ import pytest
 
 from flockmq import __version__, cli
 from flockmq.cli import RUN_OPTIONS
-from flockmq.config.layers import kind_of
+from flockmq.config.sources import kind_of
 
 
 def flockmq(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ import yaml
 
 from flockmq.config import auth_settings as auth
 from flockmq.config import schema as broker
-from flockmq.config.documents import field_types
+from flockmq.config.conversion import field_types
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.spec import (
     CaSecret,

@@ -7,10 +7,10 @@ from typing import get_args
 import pytest
 
 from flockmq.config.auth_settings import Authenticator, HttpSettings, HttpSourceSettings, Source
-from flockmq.config.documents import field_types
+from flockmq.config.conversion import field_types
+from flockmq.config.load import load
 from flockmq.config.schema import Config, named_listeners
 from flockmq.config.schema import MqttSettings as BrokersMqtt
-from flockmq.config.whole import load
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import SECRETS_DIR
 from flockmq_operator.resources.node_config import node_config

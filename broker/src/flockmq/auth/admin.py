@@ -12,17 +12,17 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from flockmq.auth import bans, hashing, scram, sources
-from flockmq.auth.index import SortedKeys
-from flockmq.auth.pool import HashPool
+from flockmq.auth import bans, hashing, rule_sources, scram
+from flockmq.auth.hash_pool import HashPool
 from flockmq.auth.rules import glob, meant
-from flockmq.auth.users import disabled, enabled, is_disabled
+from flockmq.auth.user_revocation import disabled, enabled, is_disabled
 from flockmq.bounds import AUTH_PAGE_MAX, BAN_PATTERNS_MAX, PASSWORD_MAX_BYTES, RULES_MAX_BYTES
 from flockmq.clock import Clock
 from flockmq.config.auth_settings import HashAlgorithm, RuleSettings
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
+from flockmq.rlog.schema import AUTH, BANS, RULES, USERS, Ban, User
+from flockmq.rlog.sorted_keys import SortedKeys
 from flockmq.rlog.tables import Tables
 
 Name = Annotated[str, Meta(min_length=1, max_length=65_535)]
@@ -251,7 +251,7 @@ class Admin:
 
     def ruled(self, after: tuple[str, str] | None, limit: int) -> Page[ShownRules]:
         keys = self._ruled.page(after, limit)
-        shown = [ShownRules(*key, sources.decoded(raw)) for key in keys if (raw := self._tables.rules.get(key))]
+        shown = [ShownRules(*key, rule_sources.decoded(raw)) for key in keys if (raw := self._tables.rules.get(key))]
         return Page(shown, len(self._ruled), _joined(keys[-1]) if len(keys) == limit else None)
 
     def rules(self, of: OfKind, who: str) -> ShownRules:
@@ -259,7 +259,7 @@ class Admin:
         raw = self._tables.rules.get((of, who))
         if raw is None:
             raise Missing(f"{_spoken(of, who)} has no rules")
-        return ShownRules(of, who, sources.decoded(raw))
+        return ShownRules(of, who, rule_sources.decoded(raw))
 
     async def put_rules(self, of: OfKind, who: str, rules: tuple[RuleSettings, ...]) -> ShownRules:
         """Replace the rules that there are. Raises Unused, Invalid, and what the log raises."""
@@ -269,7 +269,7 @@ class Admin:
             meant(rules)
         except ValueError as error:
             raise Invalid("rules", str(error)) from None
-        raw = sources.encoded(rules)
+        raw = rule_sources.encoded(rules)
         if len(raw) > RULES_MAX_BYTES:
             raise Invalid("rules", f"have {len(raw)} bytes; {RULES_MAX_BYTES} is the most")
         await self._write([RULES.put((of, who), raw)])

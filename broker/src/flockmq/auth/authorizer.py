@@ -15,10 +15,10 @@ from functools import partial
 from itertools import dropwhile
 from typing import Final, Self
 
-from flockmq.auth.asking import Asking
-from flockmq.auth.outside import Crowded, Unanswered
+from flockmq.auth.http_service import Crowded, Unanswered
+from flockmq.auth.request_queue import Asking
+from flockmq.auth.rule_sources import CLIENTID, AskedRules, LogRules, Source
 from flockmq.auth.rules import Rules, Subject, digest, tells_of_clients
-from flockmq.auth.sources import CLIENTID, AskedRules, LogRules, Source
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings

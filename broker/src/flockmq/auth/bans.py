@@ -19,7 +19,7 @@ from flockmq.auth.addresses import network, plain_address
 from flockmq.auth.rules import glob
 from flockmq.bounds import BAN_PATTERNS_MAX
 from flockmq.clock import SYSTEM
-from flockmq.rlog.shards import Ban
+from flockmq.rlog.schema import Ban
 
 log: Final = logging.getLogger(__name__)
 

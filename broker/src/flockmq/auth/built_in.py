@@ -11,15 +11,15 @@ from functools import partial
 from typing import Final
 
 from flockmq.auth import hashing, scram
-from flockmq.auth.attempt import Attempt, Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.authenticator import Attempt, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.client_ids import ClientIds
-from flockmq.auth.pool import Busy, HashPool, Verified
-from flockmq.auth.scram_iterations import ScramIterations
-from flockmq.auth.users import Lookup, enabled, is_disabled, loses
+from flockmq.auth.hash_pool import Busy, HashPool, Verified
+from flockmq.auth.unknown_user_iterations import ScramIterations
+from flockmq.auth.user_revocation import Lookup, enabled, is_disabled, loses
 from flockmq.bounds import PASSWORD_MAX_BYTES
 from flockmq.config.auth_settings import BuiltInSettings
 from flockmq.mqtt.reason import Reason
-from flockmq.rlog.shards import User
+from flockmq.rlog.schema import User
 
 WRONG = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "the password is wrong")
 

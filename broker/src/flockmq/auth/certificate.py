@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.auth.attempt import Attempt, Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.authenticator import Attempt, Granted, LoginRefused, Pass, Verdict
 from flockmq.config.auth_settings import CertificateSettings
 from flockmq.mqtt.reason import Reason
 

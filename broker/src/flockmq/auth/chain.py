@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from flockmq.auth.attempt import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.authenticator import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.failed_logins import Begun, FailedLogins
 from flockmq.bounds import REFUSALS_LOGGED_PER_S

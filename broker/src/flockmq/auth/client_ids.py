@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Final
 
-from flockmq.auth.attempt import Attempt, Authenticator, Granted, LoginRefused, Verdict
+from flockmq.auth.authenticator import Attempt, Authenticator, Granted, LoginRefused, Verdict
 from flockmq.auth.template import Template
 from flockmq.mqtt.reason import Reason
 

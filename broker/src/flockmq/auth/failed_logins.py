@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 from flockmq.auth.addresses import network
-from flockmq.auth.attempt import Attempt
+from flockmq.auth.authenticator import Attempt
 from flockmq.bounds import (
     FAILED_LOGINS_KEPT_S,
     FAILED_LOGINS_MAX,

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, LoginRefused, Pass, Verdict
-from flockmq.auth.outside import Crowded, Service, ServiceAnswer, Unanswered
+from flockmq.auth.authenticator import ATTEMPT_VALUES, Attempt, Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.http_service import Crowded, Service, ServiceAnswer, Unanswered
 from flockmq.auth.rules import claimed
 from flockmq.bounds import EXPIRES_MAX_S
 from flockmq.clock import Clock

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from cryptography.x509 import load_pem_x509_certificate
 from jwt.types import Options
 
-from flockmq.auth.attempt import Attempt, Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.authenticator import Attempt, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.jwks import KeySet
 from flockmq.auth.rules import claimed
 from flockmq.auth.template import Template

@@ -10,10 +10,10 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from flockmq.auth import hashing
-from flockmq.auth.attempt import ATTEMPT_VALUES, Attempt, Granted, Pass, Verdict
+from flockmq.auth.authenticator import ATTEMPT_VALUES, Attempt, Granted, Pass, Verdict
 from flockmq.auth.built_in import WRONG, Passwords
-from flockmq.auth.outside import WARNINGS_PER_S
-from flockmq.auth.pool import Busy
+from flockmq.auth.hash_pool import Busy
+from flockmq.auth.http_service import WARNINGS_PER_S
 from flockmq.auth.template import Template
 from flockmq.bounds import ASKED_MAX, PASSWORD_MAX_BYTES
 from flockmq.clock import Clock

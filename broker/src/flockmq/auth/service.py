@@ -19,24 +19,24 @@ from typing import Final
 from flockmq.auth import hashing
 from flockmq.auth.addresses import network
 from flockmq.auth.admin import Admin
-from flockmq.auth.attempt import Attempt, Authenticator
+from flockmq.auth.authenticator import Attempt, Authenticator
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans, client_key
-from flockmq.auth.bootstrap import Bootstrap
 from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
+from flockmq.auth.deferred_authorization import Warrants
 from flockmq.auth.flapping import FlappingDetector
+from flockmq.auth.hash_pool import Busy, HashPool, Verified
 from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwt import JwtAuthenticator
-from flockmq.auth.pepper import Pepper
-from flockmq.auth.pool import Busy, HashPool, Verified
 from flockmq.auth.redis import RedisAuthenticator
-from flockmq.auth.scram_iterations import ScramIterations
-from flockmq.auth.sources import AskedRules, LogRules, Source, file_rules
-from flockmq.auth.users import Users, is_disabled
-from flockmq.auth.warrants import Warrants
+from flockmq.auth.rule_sources import AskedRules, LogRules, Source, file_rules
+from flockmq.auth.unknown_user_iterations import ScramIterations
+from flockmq.auth.unknown_user_secret import Pepper
+from flockmq.auth.user_import import Bootstrap
+from flockmq.auth.user_revocation import Users, is_disabled
 from flockmq.bounds import AUTH_HOUSEKEEPING_S
 from flockmq.clock import SYSTEM, Clock
 from flockmq.config.auth_settings import (
@@ -61,7 +61,7 @@ from flockmq.errors import ConfigError
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import AUTH, BANS, RULES, USERS, Ban, User
+from flockmq.rlog.schema import AUTH, BANS, RULES, USERS, Ban, User
 from flockmq.telemetry.sample import Sample
 
 log: Final = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from flockmq.bench import connects, crowd, idle, latency, subscribes, target, throughput
+from flockmq.bench import connects, idle, latency, multi_process, subscribes, target, throughput
 from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.target import BenchTarget
 from flockmq.errors import ConfigError
@@ -104,7 +104,7 @@ def _throughput(options: argparse.Namespace, where: BenchTarget) -> Sample:
         pids = options.pid if index == 0 else []
         return throughput.measure(_plan(options, prefix), where, subscribe_at, pids, ready)
 
-    return crowd.run(options.processes, measure)
+    return multi_process.run(options.processes, measure)
 
 
 def _latency(options: argparse.Namespace, where: BenchTarget) -> Sample:
@@ -130,7 +130,7 @@ def _connects(options: argparse.Namespace, where: BenchTarget) -> Sample:
         )
         return connects.measure(plan, where, options.inflight, options.pid if index == 0 else [], ready)
 
-    return crowd.run(options.processes, measure)
+    return multi_process.run(options.processes, measure)
 
 
 def _subscribes(options: argparse.Namespace, where: BenchTarget) -> Sample:

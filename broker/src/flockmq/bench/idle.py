@@ -9,7 +9,7 @@ import contextlib
 import time
 from typing import Final
 
-from flockmq.bench import process
+from flockmq.bench import broker_usage
 from flockmq.bench.link import ask, begin, finish, granted
 from flockmq.bench.plan import Sample
 from flockmq.bench.target import BenchTarget
@@ -23,8 +23,8 @@ def measure(
     target: BenchTarget, connections: int, qos: int, prefix: str, limit_s: float, hold_s: float, pids: list[int]
 ) -> Sample:
     """Open as many, or as many as `limit_s` allows."""
-    family = process.family(pids)
-    before = process.resident_bytes(family)
+    family = broker_usage.family(pids)
+    before = broker_usage.resident_bytes(family)
     with contextlib.ExitStack() as stack:
         start, opened = time.perf_counter(), 0
         while opened < connections and time.perf_counter() - start < limit_s:
@@ -40,7 +40,7 @@ def measure(
             opened = last
         elapsed = time.perf_counter() - start
         time.sleep(QUIET_S)
-        grown = process.resident_bytes(process.family(pids)) - before
+        grown = broker_usage.resident_bytes(broker_usage.family(pids)) - before
         time.sleep(hold_s)
     sample: Sample = {"connections": opened, "rate": opened / elapsed}
     if pids:

@@ -13,7 +13,7 @@ from typing import Final
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.link import BenchLink
-from flockmq.bench.ring import PLACE_LETTERS, PUBLISHER_LETTERS, Ring, number
+from flockmq.bench.message_ring import PLACE_LETTERS, PUBLISHER_LETTERS, Ring, number
 
 READ_BYTES: Final = 256 * 1024
 HEAD_BYTES: Final = 3

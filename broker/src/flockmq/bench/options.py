@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from flockmq.bench.ring import PAYLOAD_MIN_BYTES, PUBLISHERS_MAX
+from flockmq.bench.message_ring import PAYLOAD_MIN_BYTES, PUBLISHERS_MAX
 
 URL: Final = "mqtt://127.0.0.1:1883"
 P = TypeVar("P", bound=argparse.ArgumentParser)

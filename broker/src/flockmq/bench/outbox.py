@@ -7,7 +7,7 @@ from typing import Final
 from flockmq.bench.errors import Failed
 from flockmq.bench.inbox import ACK_BYTES, PUBACK, PUBCOMP, PUBREC, PUBREL, READ_BYTES, Tally, acks
 from flockmq.bench.link import BenchLink
-from flockmq.bench.ring import Ring
+from flockmq.bench.message_ring import Ring
 
 WRITE_MAX_BYTES: Final = 128 * 1024
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flockmq.bench import ring
+from flockmq.bench import message_ring
 from flockmq.errors import ConfigError
 
 Sample = dict[str, float]
@@ -45,29 +45,32 @@ class Plan:
         """Raises ConfigError where the parts don't fit."""
         if not self.fan and self.publishers != self.subscribers:
             raise ConfigError("pairs need as many --subscribers as --publishers (or say --fan)")
-        places = ring.places(self.window, self.topics, self.qos)
+        places = message_ring.places(self.window, self.topics, self.qos)
         if places < 2 * self.window:
             raise ConfigError(
                 f"--window {self.window}: at QoS {self.qos} there are packet ids for {places // 2} at most"
             )
-        if places > ring.PLACES_MAX or places * (self.payload_bytes + 40) > ring.RING_MAX_BYTES:
+        if places > message_ring.PLACES_MAX or places * (self.payload_bytes + 40) > message_ring.RING_MAX_BYTES:
             raise ConfigError(
                 f"--window {self.window}, --topics {self.topics} and --payload {self.payload_bytes}: two windows and "
-                f"one round of the topics don't fit into {ring.RING_MAX_BYTES // 2**20} MiB"
+                f"one round of the topics don't fit into {message_ring.RING_MAX_BYTES // 2**20} MiB"
             )
 
     def topic_names(self, group: int) -> list[bytes]:
-        whose = ring.letters(group, ring.PUBLISHER_LETTERS)
+        whose = message_ring.letters(group, message_ring.PUBLISHER_LETTERS)
         return [
-            b"%s/%s/%s" % (self.prefix.encode(), whose, ring.letters(topic, ring.PLACE_LETTERS))
+            b"%s/%s/%s" % (self.prefix.encode(), whose, message_ring.letters(topic, message_ring.PLACE_LETTERS))
             for topic in range(self.topics)
         ]
 
     def filter(self, group: int) -> str:
         if self.wildcard or self.topics > 1:
-            return f"{self.prefix}/{ring.letters(group, ring.PUBLISHER_LETTERS).decode()}/+"
+            return f"{self.prefix}/{message_ring.letters(group, message_ring.PUBLISHER_LETTERS).decode()}/+"
         return self.topic_names(group)[0].decode()
 
     def other_filters(self) -> list[str]:
         """As deep as the topics and with their first level, so that a broker has to tell them apart; none matches."""
-        return [f"{self.prefix}/+/X{ring.letters(index, ring.PLACE_LETTERS).decode()}" for index in range(self.filters)]
+        return [
+            f"{self.prefix}/+/X{message_ring.letters(index, message_ring.PLACE_LETTERS).decode()}"
+            for index in range(self.filters)
+        ]

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from flockmq.bench import process, ring
+from flockmq.bench import broker_usage, message_ring
 from flockmq.bench.inbox import BenchInbox, Tally
 from flockmq.bench.link import BenchLink, ask, connect, forget, granted, subscribe
+from flockmq.bench.message_ring import Ring
 from flockmq.bench.outbox import BenchOutbox
 from flockmq.bench.plan import Plan, Sample
-from flockmq.bench.ring import Ring
 from flockmq.bench.target import BenchTarget
 
 QUIET_S: Final = 2.0
@@ -40,11 +40,11 @@ def measure(
         ready()
         time.sleep(plan.settle_s)
         run.turn_for(plan.warmup_s, 1)
-        family = process.family(pids)
-        delivered, client_s, broker_s = run.tally.delivered, time.process_time(), process.cpu_s(family)
+        family = broker_usage.family(pids)
+        delivered, client_s, broker_s = run.tally.delivered, time.process_time(), broker_usage.cpu_s(family)
         elapsed = run.turn_for(plan.duration_s, 2)
         delivered = run.tally.delivered - delivered
-        client_s, broker_s = time.process_time() - client_s, process.cpu_s(family) - broker_s
+        client_s, broker_s = time.process_time() - client_s, broker_usage.cpu_s(family) - broker_s
         run.drain()
     tally = run.tally
     sample: Sample = {
@@ -56,7 +56,7 @@ def measure(
         "client_busy": client_s / elapsed,
     }
     if pids:
-        sample |= {"broker_busy": broker_s / elapsed, "resident_bytes": process.resident_bytes(family)}
+        sample |= {"broker_busy": broker_s / elapsed, "resident_bytes": broker_usage.resident_bytes(family)}
     return sample
 
 
@@ -106,8 +106,8 @@ class _Run:
 
     def add_publisher(self, plan: Plan, index: int, link: BenchLink) -> Ring:
         topics = plan.topic_names(0 if plan.fan else index)
-        count = ring.places(plan.window, plan.topics, plan.qos)
-        messages = ring.build(index, topics, count, plan.qos, plan.payload_bytes, link.framed)
+        count = message_ring.places(plan.window, plan.topics, plan.qos)
+        messages = message_ring.build(index, topics, count, plan.qos, plan.payload_bytes, link.framed)
         outbox = BenchOutbox(
             link,
             messages,

@@ -15,7 +15,7 @@ from msgspec import Meta, field
 
 from flockmq.bounds import PACKET_MAX_BYTES, TOPIC_MAX_LEVELS
 from flockmq.config.auth_settings import AuthenticationSettings, AuthorizationSettings, FlappingSettings
-from flockmq.config.plugin_settings import AutoSubscribeSettings, PluginsSettings, RewriteSettings, SysTopicsSettings
+from flockmq.config.feature_settings import AutoSubscribeSettings, PluginsSettings, RewriteSettings, SysTopicsSettings
 from flockmq.config.values import (
     Address,
     AnyRedisUrl,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from msgspec import Meta
 
-from flockmq.config.documents import read
+from flockmq.config.conversion import read
 from flockmq.config.values import Kind
 from flockmq.ctl.api import Api, Row
 

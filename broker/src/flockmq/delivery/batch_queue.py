@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from flockmq import bounds
-from flockmq.delivery.link_gauge import is_congested
 from flockmq.delivery.slot_message import SlotMessage
+from flockmq.delivery.watermarks import is_congested
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 
 MESSAGE_BYTES: Final = 23

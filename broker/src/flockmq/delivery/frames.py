@@ -2,7 +2,7 @@
 
     FORWARD   body = MQTT version (u8) · a run of whole PUBLISH packets
     NUMBERED  body = number (u64) · MQTT version (u8) · a run of whole PUBLISH packets
-              (with 0x80 added to the version: shared deliveries, `routing.shared_items`)
+              (with 0x80 added to the version: shared deliveries, `routing.shared_frames`)
     DELIVERY  body = packets for clients of sessions that run on the sender, `session_rpc.messages.deliveries`
     COURIER   body = number (u64; 0: runs of QoS 0) · epoch (u64) · messages for sessions that run on the receiver, each
               source (8 bytes) · number (u64) · bytes of the publisher (u16) · MQTT version (u8) · bytes of the packet

@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 from flockmq import bounds
 from flockmq.delivery import frames
 from flockmq.delivery.latest_links import LatestLinks
-from flockmq.delivery.node_receiver import NodeReceiver
 from flockmq.delivery.node_sender import NodeSender
+from flockmq.delivery.received_sequences import NodeReceiver
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.link import Link
 from flockmq.routing.message_id import process_of
-from flockmq.routing.shared_items import SHARED
+from flockmq.routing.shared_frames import SHARED
 from flockmq.routing.sink import Sink
 
 log: Final = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.delivery.frames import forward_header, numbered_header
-from flockmq.delivery.link_gauge import is_congested
-from flockmq.routing.shared_items import SHARED
+from flockmq.delivery.watermarks import is_congested
+from flockmq.routing.shared_frames import SHARED
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.targets import NodeTarget
 

@@ -36,7 +36,7 @@ from typing import Final, cast
 
 from flockmq import bounds
 from flockmq.delivery.batch_queue import MESSAGE_BYTES, BatchQueue, Carrier, Posted
-from flockmq.delivery.slot_leases import SlotLeases
+from flockmq.delivery.slot_back_pressure import SlotLeases
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.membership.slot_table import SlotMove, SlotTable
 from flockmq.mqtt.message import NO_EXPIRY, Publish

@@ -21,8 +21,8 @@ from struct import error as StructError
 from typing import Final
 
 from flockmq.durable.commit_queue import Ledger
-from flockmq.durable.journal import Journal
 from flockmq.durable.session_fields import META
+from flockmq.durable.slot_writer import Journal
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Will, parse_publish, waited

@@ -28,7 +28,7 @@ from flockmq.durable.slot_manager import SlotManager
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish
 from flockmq.routing.forwarded import take_run
-from flockmq.routing.shared_items import SHARED, Item
+from flockmq.routing.shared_frames import SHARED, Item
 from flockmq.routing.slots import addressed
 from flockmq.routing.subscriber import Subscription
 

@@ -12,7 +12,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.routing.back_pressure import StallClock
 from flockmq.routing.router import Router
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink
-from flockmq.session.settlement import settled
+from flockmq.session.acknowledgement_codec import settled
 
 
 class ProxyNode:

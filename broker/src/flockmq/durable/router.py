@@ -15,7 +15,7 @@ from flockmq.mqtt.message import Publish, parse_publish
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.group import Group
 from flockmq.routing.router import Router
-from flockmq.routing.shared_items import Item, unwrap
+from flockmq.routing.shared_frames import Item, unwrap
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 

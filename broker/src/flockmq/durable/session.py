@@ -18,7 +18,6 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import QUEUED_MESSAGE_BYTES
 from flockmq.durable.commit_queue import CommitQueue, Ledger
 from flockmq.durable.incoming import Incoming
-from flockmq.durable.journal import Journal
 from flockmq.durable.message_queue import MessageQueue
 from flockmq.durable.outgoing import Outgoing
 from flockmq.durable.proxy_sink import ProxySink
@@ -40,14 +39,14 @@ from flockmq.durable.session_fields import (
 )
 from flockmq.durable.session_record import SessionRecord, may_note
 from flockmq.durable.session_usage import SessionUsage
+from flockmq.durable.slot_writer import Journal
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.quotas import Usage
 from flockmq.routing.message_id import derived_origin, session_source
 from flockmq.routing.router import Router
 from flockmq.routing.sink import AWAY, FLOWING, AwaySink, Sink
 from flockmq.routing.subscriber import REFUSED, UNWANTED, Subscriber, Subscription
-from flockmq.session.limits import DEFAULT, Limits
-from flockmq.session.settlement import (
+from flockmq.session.acknowledgement_codec import (
     DROPPED,
     PAIR_BYTES,
     PUBACK,
@@ -57,6 +56,7 @@ from flockmq.session.settlement import (
     PUBREL,
     PUBREL_UNKNOWN,
 )
+from flockmq.session.limits import DEFAULT, Limits
 
 _RETURNED: Final = 0x100
 """Beside the kinds of `settlement`: what it waits for is that the client is there."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import QUEUED_MESSAGE_BYTES, SUBSCRIBES_WAITING_MAX
-from flockmq.durable.journal import Journal
 from flockmq.durable.session_fields import (
     JUDGED,
     META,
@@ -24,6 +23,7 @@ from flockmq.durable.session_fields import (
     subscription_value,
     unsubscribed_field,
 )
+from flockmq.durable.slot_writer import Journal
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import Usage
 from flockmq.routing.subscriber import Subscription

@@ -17,21 +17,21 @@ from functools import partial
 from typing import Final
 
 from flockmq.clock import Clock
-from flockmq.durable.accepting_sessions import AcceptingSessions
-from flockmq.durable.attach_limits import AttachLimits
+from flockmq.durable.attach_admission import AttachLimits
 from flockmq.durable.client_requests import ClientRequests, hand_over
 from flockmq.durable.connected_sessions import ConnectedSessions
-from flockmq.durable.journal import Journal
+from flockmq.durable.memory_pressure_reports import AcceptingSessions
 from flockmq.durable.message_intake import MessageIntake
 from flockmq.durable.ports import HostPort
 from flockmq.durable.proxy_sink import ProxySink
-from flockmq.durable.returning_clients import ReturningClients
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import Meta
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
+from flockmq.durable.slot_writer import Journal
 from flockmq.durable.time_slices import TimeSlices
+from flockmq.durable.waiting_attaches import ReturningClients
 from flockmq.mqtt.message import Will
 from flockmq.quotas import ONE_SESSION
 from flockmq.rlog.retained_authors import author_of

@@ -19,7 +19,7 @@ from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import NEVER_EXPIRES, Will
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
-from flockmq.session.placement import displace
+from flockmq.session.add_subscription import displace
 
 _NEVER_S: Final = float("inf")
 

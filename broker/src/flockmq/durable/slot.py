@@ -5,9 +5,9 @@ from __future__ import annotations
 from flockmq.delivery.deduplicator import Deduplicator
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
-from flockmq.durable.journal import SlotJournal
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import USER
+from flockmq.durable.slot_writer import SlotJournal
 
 
 class OwnedSlot:

@@ -26,7 +26,6 @@ from flockmq.durable.commit_queue import Ledger
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
-from flockmq.durable.journal import SlotJournal
 from flockmq.durable.ports import HostPort
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession, restored
@@ -38,6 +37,7 @@ from flockmq.durable.slot_loader import SlotLoader
 from flockmq.durable.slot_reader import SlotContents, Spoilt
 from flockmq.durable.slot_reports import SlotReports
 from flockmq.durable.slot_rewriter import SlotRewriter
+from flockmq.durable.slot_writer import SlotJournal
 from flockmq.durable.time_slices import TimeSlices
 from flockmq.mqtt.errors import PacketError
 from flockmq.rlog.entry import StreamId

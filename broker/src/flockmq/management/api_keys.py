@@ -30,7 +30,7 @@ from flockmq.config.values import Secret, read_secret
 from flockmq.errors import ConfigError
 from flockmq.management.answers import RequestRefused
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import API_KEYS, AUTH, ApiKey
+from flockmq.rlog.schema import API_KEYS, AUTH, ApiKey
 
 log: Final = logging.getLogger(__name__)
 

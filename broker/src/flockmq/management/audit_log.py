@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from flockmq.auth.index import SortedKeys
 from flockmq.bounds import AUDIT_ABOUT_MAX_CHARS, AUDIT_DROPPED_TOGETHER_MAX, AUDIT_MAX
 from flockmq.clock import Clock
 from flockmq.management.api_keys import Holder
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import AUDIT, AUTH, Audited
+from flockmq.rlog.schema import AUDIT, AUTH, Audited
+from flockmq.rlog.sorted_keys import SortedKeys
 
 log: Final = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from aiohttp.typedefs import Middleware
 
 from flockmq.auth.addresses import network
 from flockmq.auth.admin import Exists, Invalid, Missing, Unused
-from flockmq.auth.pool import Busy
+from flockmq.auth.hash_pool import Busy
 from flockmq.bounds import (
     API_FAILURE_MAX_S,
     API_FAILURES_WAITING_MAX,
@@ -34,8 +34,8 @@ from flockmq.logs import AUDIT, Sparing
 from flockmq.management.answers import ABOUT, RequestRefused
 from flockmq.management.api_keys import ROLES, Holder, Keys, Role
 from flockmq.management.audit_log import Audit
-from flockmq.management.failures import Failures
 from flockmq.management.view import Unavailable
+from flockmq.management.wrong_key_delay import Failures
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.errors import LogFull
 

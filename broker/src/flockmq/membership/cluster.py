@@ -29,12 +29,14 @@ from flockmq import bounds, tasks
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM, Entropy
-from flockmq.membership import event_streams, frames, replicant_balance, staleness
+from flockmq.membership import event_export, frames, replicant_balance, staleness
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.cluster_version import ClusterVersion, Rollout
-from flockmq.membership.event_streams import EventRelay
+from flockmq.membership.cluster_version_row import VersionTable
+from flockmq.membership.event_export import EventRelay
 from flockmq.membership.fencing import Fencing
 from flockmq.membership.frames import Status
+from flockmq.membership.generation_votes import TermBallot
 from flockmq.membership.handshake import Identity
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.leader import Leader
@@ -51,12 +53,10 @@ from flockmq.membership.readiness import Readiness
 from flockmq.membership.replicant_balance import ReplicantBalance
 from flockmq.membership.slot_table import SlotTable
 from flockmq.membership.staleness import Staleness
-from flockmq.membership.term_ballot import TermBallot
-from flockmq.membership.version_table import VersionTable
 from flockmq.membership.views import ClusterSettings, LocalStatus, MemberView, member_views
 from flockmq.redis.link import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS, NodeInfo
+from flockmq.rlog.schema import CLUSTER, NODES, SLOTS, VERSIONS, NodeInfo
 
 log: Final = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Cluster:
         self.beats.writes_through = self._writes_through
         self.beats.replicants = self._balance.replicants
         self.handlers.controls[frames.Heartbeat] = self.beats.heard
-        self.handlers.notes[event_streams.NOTE] = self.events.came
+        self.handlers.notes[event_export.NOTE] = self.events.came
         self.handlers.notes[staleness.NOTE] = self._heads_came
         self.handlers.notes[replicant_balance.NOTE] = self._move_came
 
@@ -284,7 +284,7 @@ class Cluster:
         for link in list(self.mesh.links_of(incarnation)):
             link.close(reason)
 
-    def hand_events(self, kind: str, batch: Sequence[event_streams.Event]) -> None:
+    def hand_events(self, kind: str, batch: Sequence[event_export.Event]) -> None:
         """Events for the nightly report (kinds: events.KINDS); best effort."""
         self.events.buffer.add(kind, batch)
 

@@ -18,7 +18,7 @@ from flockmq.membership.members import Members
 from flockmq.membership.mesh import Mesh
 from flockmq.membership.reachability import electorate, is_settled, may_lead, name_of
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER
+from flockmq.rlog.schema import CLUSTER
 
 
 class Fencing:

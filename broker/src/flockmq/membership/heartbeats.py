@@ -21,9 +21,9 @@ from flockmq.membership.reachability import CORE_ROLES, Reachability, name_of
 from flockmq.membership.views import LocalStatus
 from flockmq.rlog.digests import Checked
 from flockmq.rlog.entry import START
+from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import SHARDS
-from flockmq.rlog.term import reached_by_majority
+from flockmq.rlog.schema import SHARDS
 
 log: Final = logging.getLogger(__name__)
 

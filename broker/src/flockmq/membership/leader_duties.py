@@ -18,15 +18,15 @@ from flockmq.membership.cluster_version import FIRST, Rollout
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.members import Members
 from flockmq.membership.reachability import Reachability, condemned, electorate, may_lead, name_of, outvoted
-from flockmq.membership.serving_cores import ServingCores
 from flockmq.membership.slot_assignment import reassign
+from flockmq.membership.slot_eligibility import ServingCores
 from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
+from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import LOST_DATA, Rlog
 from flockmq.rlog.row_dict import RowDict
-from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, SLOTS, VERSIONS, Alarm, Raised
-from flockmq.rlog.term import reached_by_majority
+from flockmq.rlog.schema import ALARMS, CLUSTER, SHARDS, SLOTS, VERSIONS, Alarm, Raised
 
 log: Final = logging.getLogger(__name__)
 

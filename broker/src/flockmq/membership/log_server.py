@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from flockmq.membership import term_ballot
+from flockmq.membership import generation_votes
 from flockmq.membership.handshake import Identity
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.link import LinkHandlers
@@ -19,7 +19,7 @@ from flockmq.rlog.core import Core
 from flockmq.rlog.entry import PURGE, PUT, StreamId, decode_batch, encode_batch
 from flockmq.rlog.errors import LogUntried
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER, NODES, SLOTS, VERSIONS
+from flockmq.rlog.schema import CLUSTER, NODES, SLOTS, VERSIONS
 
 WRITTEN_BY_CORES: Final = frozenset((SLOTS.number, VERSIONS.number))
 
@@ -40,7 +40,7 @@ class LogServer:
     def listen(self, handlers: LinkHandlers) -> None:
         handlers.requests[REGISTER] = self._register
         handlers.requests[APPEND] = self._append
-        handlers.requests[term_ballot.ASK] = self._ballot
+        handlers.requests[generation_votes.ASK] = self._ballot
         handlers.streams[BOOTSTRAP] = self._bootstrap
 
     async def _register(self, peer: Identity, body: bytes) -> bytes:
@@ -74,8 +74,8 @@ class LogServer:
 
     async def _ballot(self, peer: Identity, body: bytes) -> bytes:
         if peer.role not in CORE_ROLES:
-            raise Refusal("unavailable", f"{self._rlog.incarnation} doesn't serve {term_ballot.ASK}")
-        return await term_ballot.serve(self._core, body)
+            raise Refusal("unavailable", f"{self._rlog.incarnation} doesn't serve {generation_votes.ASK}")
+        return await generation_votes.serve(self._core, body)
 
     async def _bootstrap(self, body: bytes) -> AsyncGenerator[bytes, None]:
         try:

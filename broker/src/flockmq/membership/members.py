@@ -6,7 +6,7 @@ from typing import Self
 
 from flockmq.membership.reachability import CORE_ROLES
 from flockmq.rlog.row_dict import RowDict
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.schema import NodeInfo
 
 
 class Members(RowDict[str, NodeInfo]):

@@ -27,7 +27,7 @@ from flockmq.membership import frames
 from flockmq.membership.mesh import Mesh
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLUSTER, ROUTE, SHARDS
+from flockmq.rlog.schema import CLUSTER, ROUTE, SHARDS
 
 NOTE: Final = "log.heads"
 MATCHED_BY: Final = (ROUTE, CLUSTER)

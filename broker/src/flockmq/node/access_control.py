@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Set
 from functools import partial
 from typing import Final, Protocol
 
-from flockmq.auth.attempt import Attempt
+from flockmq.auth.authenticator import Attempt
 from flockmq.auth.bans import Key, one_client
 from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.chain import Outcome
-from flockmq.auth.expiring import Expiring
+from flockmq.auth.deferred_authorization import Said, Warrant, decoded
+from flockmq.auth.login_expiry import Expiring
 from flockmq.auth.service import AuthService
-from flockmq.auth.warrants import Said, Warrant, decoded
 from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
 from flockmq.clock import Clock
 from flockmq.mqtt.message import Will

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from flockmq import __version__, tasks
-from flockmq.auth.pepper import Pepper
 from flockmq.auth.service import AuthService
+from flockmq.auth.unknown_user_secret import Pepper
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.config.schema import Config, MqttSettings, RatesSettings

@@ -20,7 +20,7 @@ from flockmq.membership.frames import Status
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import CORE_ROLES, name_of
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import SHARDS, NodeInfo
+from flockmq.rlog.schema import SHARDS, NodeInfo
 
 LOG: Final = "overview.log"
 LOGS: Final = "overview.logs"

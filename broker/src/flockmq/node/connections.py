@@ -24,9 +24,9 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_unpublishable
-from flockmq.node.openings import Openings
+from flockmq.node.connection_registrations import Openings
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
-from flockmq.protocol.local_sessions import LocalSessions
+from flockmq.protocol.clean_session_end import LocalSessions
 from flockmq.protocol.principal import Principal
 from flockmq.protocol.verdicts import ALLOWED, ASKED, PUBLISH, UNTOLD
 from flockmq.publishing.delayed import check_publishable
@@ -34,7 +34,7 @@ from flockmq.quotas import Usage
 from flockmq.rlog.retained_authors import author_of
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
-from flockmq.session_rpc.admission import Admission, Anothers, AttachError, Done, OverQuota
+from flockmq.session_rpc.attach_result import Admission, Anothers, AttachError, Done, OverQuota
 from flockmq.session_rpc.clean_session_wills import will_origin
 from flockmq.session_rpc.messages import Opening, nonce_of
 from flockmq.session_rpc.ports import Registration

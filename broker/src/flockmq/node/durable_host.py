@@ -16,23 +16,23 @@ from flockmq.bounds import STORE_STOP_MAX_S
 from flockmq.clock import Clock
 from flockmq.delivery.delivery import Delivery
 from flockmq.delivery.slot_receiver import SlotReceiver
-from flockmq.durable.noted_giving import NotedGiving
+from flockmq.durable.retained_progress import NotedGiving
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session_service import SessionService
 from flockmq.durable.session_store import SessionStore
 from flockmq.membership.cluster import Cluster
 from flockmq.mqtt.topics import is_exclusive
 from flockmq.node.access_control import AccessControl
+from flockmq.node.durable_exclusive_claims import SlotClaims
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.slot_alarms import SlotAlarms
-from flockmq.node.slot_claims import SlotClaims
 from flockmq.node.sys_topics import SysTopics
 from flockmq.node.user_quotas import UserQuotas
 from flockmq.publishing.retained_feed import Feeds, RetainedFeed
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import ReasonOf, Rlog
-from flockmq.rlog.shards import ROUTE
-from flockmq.routes.own_filters import OwnFilters
+from flockmq.rlog.schema import ROUTE
+from flockmq.routes.filter_registration import OwnFilters
 from flockmq.routes.remote_routes import RemoteRoutes
 from flockmq.routes.shared_members import RemoteShares
 from flockmq.routes.slot_routes import SlotRoutes

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from flockmq.node.judging_turns import JudgingTurns
-from flockmq.node.standing_subscriptions import StandingSubscriptions
+from flockmq.node.subscription_reauthorization import StandingSubscriptions
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.ports import JudgePort, PendingSubscribe
 from flockmq.protocol.verdicts import PUBLISH

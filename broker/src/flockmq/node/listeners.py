@@ -37,7 +37,7 @@ from flockmq.config.schema import (
 )
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse, cannot_bind
-from flockmq.memory import memory_bytes
+from flockmq.memory_limit import memory_bytes
 from flockmq.session.limits import Limits
 from flockmq.transport import token_bucket
 from flockmq.transport.address_filter import AddressFilter

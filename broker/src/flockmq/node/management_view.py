@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from flockmq import __version__, build
+from flockmq import __version__, compiled_modules
 from flockmq.clock import Clock
 from flockmq.management.view import LogState, NodeRow, NodeStatus, ShardStatus
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.views import MemberView
 from flockmq.node.cluster_overview import log_states
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import SHARDS
+from flockmq.rlog.schema import SHARDS
 
 
 class ManagementView:
@@ -50,7 +50,7 @@ class ManagementView:
             incarnation=self._cluster.incarnation,
             role=settings.role,
             version=__version__,
-            build=build.kind(),
+            build=compiled_modules.kind(),
             ready=is_ready,
             state=state,
             uptime_s=self._clock.monotonic() - self._started_s,

@@ -17,8 +17,8 @@ from flockmq.publishing.delayed import Delayed
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import SHARDS
-from flockmq.routes.own_filters import OwnFilters
+from flockmq.rlog.schema import SHARDS
+from flockmq.routes.filter_registration import OwnFilters
 from flockmq.routing.router import Router
 from flockmq.session_rpc.rpc import SessionRpc
 from flockmq.telemetry.counters import Counters

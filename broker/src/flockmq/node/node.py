@@ -1,7 +1,7 @@
 """The node: its parts, put together, and what it does from time to time.
 
 Everything here runs on the event loop and returns at once; what takes time ends in a callback. What connections ask of
-a node is in client_port.py, what comes from other nodes in arrivals.py.
+a node is in connection_services.py, what comes from other nodes in inbound_messages.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flockmq.auth.service import AuthService
 from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, SESSIONS_TICK_S, WILLS_MAX_S
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
-from flockmq.config.plugin_settings import SysTopicsSettings
+from flockmq.config.feature_settings import SysTopicsSettings
 from flockmq.config.schema import QuotasSettings
 from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
@@ -27,27 +27,27 @@ from flockmq.mqtt.topics import exclusively
 from flockmq.node import metrics
 from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms
-from flockmq.node.arrivals import Arrivals
-from flockmq.node.client_directory import ClientDirectory
-from flockmq.node.client_port import ClientPort, ConnectionWatcher, LocalSessionEnds
+from flockmq.node.client_admin import ClientDirectory
 from flockmq.node.clock_alarm import ClockAlarm
 from flockmq.node.cluster_overview import ClusterOverview
+from flockmq.node.connection_services import ClientPort, ConnectionWatcher, LocalSessionEnds
 from flockmq.node.connections import Connections
 from flockmq.node.durable_host import DurableHost
+from flockmq.node.inbound_messages import Arrivals
 from flockmq.node.judging import Judging
-from flockmq.node.left_messages import LeftMessages, nobody_waits
 from flockmq.node.management_view import ManagementView
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.sys_topics import About, SysTopics
+from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
 from flockmq.node.user_quotas import DelayedBytes, UserQuotas
-from flockmq.protocol.local_sessions import LocalSessions
+from flockmq.protocol.clean_session_end import LocalSessions
 from flockmq.publishing.retained_feed import Feeds, RetainedFeed
 from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import CLAIMS, DELAYED, MESSAGES, NODES, ROUTE, ROUTES, SHARDS, SHARES
-from flockmq.routes.own_filters import OwnFilters, WriteReasons
+from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, ROUTE, ROUTES, SHARDS, SHARES
+from flockmq.routes.filter_registration import OwnFilters, WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner
 from flockmq.routes.shared_members import RemoteShares
 from flockmq.routing.router import Router

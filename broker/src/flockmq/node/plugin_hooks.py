@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from flockmq.bounds import AUTO_SUBSCRIPTIONS_MAX, REWRITE_RULES_MAX
-from flockmq.config.plugin_settings import AutoSubscribeSettings, RewriteSettings
+from flockmq.config.feature_settings import AutoSubscribeSettings, RewriteSettings
 from flockmq.errors import ConfigError
 from flockmq.management.view import PluginRow
 from flockmq.mqtt import decode, encode, frame

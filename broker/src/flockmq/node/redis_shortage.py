@@ -2,7 +2,7 @@
 room, and all goes on that keeps nothing.
 
     a core's look at its servers ─▶ alarm `redis-memory/ADDRESS` in the log ─▶ every node: `is_on`
-    an owner's look at its sessions (`durable/accepting_sessions.py`) ─▶ every node: what would wait
+    an owner's look at its sessions (`durable/memory_pressure_reports.py`) ─▶ every node: what would wait
 
 What always holds: while such an alarm stands, no message of QoS 1 or 2 is taken that would wait in a session that
 lasts, be retained, or be delayed. Its publisher hears 0x97. Clients that acknowledge, unsubscribe, clear or end
@@ -18,7 +18,7 @@ from typing import Final
 
 from flockmq.bounds import STORE_WATCH_EVERY_S
 from flockmq.delivery.slot_sender import SlotSender
-from flockmq.durable.accepting_sessions import AcceptingSessions
+from flockmq.durable.memory_pressure_reports import AcceptingSessions
 from flockmq.durable.session_store import SessionStore
 from flockmq.membership.cluster import Cluster
 from flockmq.redis.memory import MemoryRoom

@@ -25,7 +25,7 @@ from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.errors import LogFull, LogRefused
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.schema import ROUTE, ROUTES
 from flockmq.routes.own_routes import in_pieces
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession

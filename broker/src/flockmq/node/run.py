@@ -18,12 +18,12 @@ from flockmq.entropy import SYSTEM
 from flockmq.management import server
 from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
-from flockmq.management.certificates import ManagementCertificates
+from flockmq.management.tls import ManagementCertificates
 from flockmq.management.view import NodePorts
 from flockmq.membership.readiness import OwnRedis
 from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.node.listeners import Bound
-from flockmq.node.redis_probe import redis_config
+from flockmq.node.redis_startup import redis_config
 from flockmq.rlog.disk import Disk
 from flockmq.transport.epoll_reactor import EpollReactor
 

@@ -20,7 +20,7 @@ import msgspec
 from flockmq import __version__
 from flockmq.bounds import SYSTEM_VALUES_MAX_S
 from flockmq.clock import Clock
-from flockmq.config.plugin_settings import SysTopicsSettings
+from flockmq.config.feature_settings import SysTopicsSettings
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import publication
 from flockmq.mqtt.packets import Connect

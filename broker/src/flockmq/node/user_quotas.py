@@ -24,7 +24,7 @@ from flockmq.durable.session_store import SessionStore
 from flockmq.management.view import QuotaRow, QuotasShown
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.reachability import CORE_ROLES
-from flockmq.publishing.pending_storage import PendingStorage
+from flockmq.publishing.storage_quota import PendingStorage
 from flockmq.quotas import (
     INFINITE,
     KINDS,
@@ -41,7 +41,7 @@ from flockmq.quotas import (
     share,
 )
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import DelayedMessage
+from flockmq.rlog.schema import DelayedMessage
 from flockmq.telemetry.sample import Sample
 
 log: Final = logging.getLogger(__name__)

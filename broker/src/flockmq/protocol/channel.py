@@ -31,8 +31,8 @@ from flockmq.protocol.peer import PeerInfo
 from flockmq.protocol.principal import ANONYMOUS, Principal
 from flockmq.protocol.verdicts import PUBLISH
 from flockmq.routing.back_pressure import PausablePublisher
-from flockmq.routing.held_publishers import HeldLine
 from flockmq.routing.router import Router
+from flockmq.routing.stale_table_queue import HeldLine
 from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
 

@@ -14,7 +14,7 @@ from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Auth, Connect, Subscribe
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.inbound import Inbound
+from flockmq.protocol.pending_publish import Inbound
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import ClientSession, SubscribeChange
 from flockmq.session.local_session import LocalSession

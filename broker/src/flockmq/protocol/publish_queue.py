@@ -28,9 +28,9 @@ from flockmq.bounds import INBOUND_BYTES, INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYT
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.inbound import ASKING, CHECKING, DONE, FORWARDED, LOGGING, PERMITTED, READY, Inbound
+from flockmq.protocol.pending_publish import ASKING, CHECKING, DONE, FORWARDED, LOGGING, PERMITTED, READY, Inbound
 from flockmq.protocol.ports import NodePort
-from flockmq.routing.held_publishers import HeldLine
+from flockmq.routing.stale_table_queue import HeldLine
 from flockmq.session.client_session import ClientSession
 
 _FOR_GOOD: Final = (int(Reason.NOT_AUTHORIZED), int(Reason.TOPIC_NAME_INVALID))

@@ -11,7 +11,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_topic_name, is_system
 from flockmq.protocol import strict_mode
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.inbound import CHECKING, DONE, READY, Inbound
+from flockmq.protocol.pending_publish import CHECKING, DONE, READY, Inbound
 from flockmq.protocol.ports import NodePort
 from flockmq.protocol.publish_queue import first_state, join, line_of
 from flockmq.protocol.verdicts import ALLOWED, ASKED, PUBLISH

@@ -24,7 +24,7 @@ from typing import Final, Protocol, Self
 import msgspec
 from sortedcontainers import SortedSet
 
-from flockmq.auth.warrants import Warrant
+from flockmq.auth.deferred_authorization import Warrant
 from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
@@ -33,7 +33,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import DELAYED as DELAYED_PREFIX
 from flockmq.mqtt.topics import is_delayed
 from flockmq.rlog.entry import Op, StreamId
-from flockmq.rlog.shards import DELAYED, DelayedMessage
+from flockmq.rlog.schema import DELAYED, DelayedMessage
 from flockmq.routing.message_id import derived_origin
 
 log: Final = logging.getLogger(__name__)

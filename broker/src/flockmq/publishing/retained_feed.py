@@ -24,7 +24,7 @@ from flockmq.mqtt.message import Publish, publication, with_expiry
 from flockmq.mqtt.topics import matching
 from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.quotas import StoredBytes
-from flockmq.rlog.shards import RetainedMessage
+from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.retained_index import RetainedIndex
 from flockmq.routing.subscriber import Subscriber, Subscription
 

@@ -29,7 +29,7 @@ from flockmq.publishing.retained_feed import RetainedFeed, stored_bytes
 from flockmq.rlog.entry import Op
 from flockmq.rlog.retained_authors import is_overtaken
 from flockmq.rlog.rlog import ReasonOf, Rlog
-from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, RetainedMessage
+from flockmq.rlog.schema import MESSAGES, RETAINED, ROUTE, RetainedMessage
 
 log: Final = logging.getLogger(__name__)
 

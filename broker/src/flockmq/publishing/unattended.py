@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Final
 
-from flockmq.auth.warrants import Warrant
+from flockmq.auth.deferred_authorization import Warrant
 from flockmq.bounds import (
     OFFER_RETRY_MAX_S,
     OFFER_RETRY_MIN_S,

@@ -16,7 +16,7 @@ class StorageError(Exception):
 
 class StorageUnavailable(StorageError):
     """Redis or the cores are away, slow or full: the caller may try the same write again. A write that ends so may
-    still be applied later, except in a shard whose writes are `SURE` (rlog/shards.py). Who must undo it writes the
+    still be applied later, except in a shard whose writes are `SURE` (rlog/schema.py). Who must undo it writes the
     inverse, which is ordered behind it."""
 
     code = "unavailable"

@@ -2,9 +2,9 @@
 
 One loop for all shards; or, in a cluster of Redis, where each may be on another server, one for each. A turn takes what
 waits, makes one append a shard, and sends them in one round trip. A connection is opened in one life of Redis; before
-its first append each shard is settled in that life (election.py). A lost connection fails the appends under way with
-StorageUnavailable: whether they were executed is unknown, and their writers send the same numbers again. What was never
-given to Redis, or refused by it as a whole, fails with LogUntried.
+its first append each shard is settled in that life (generation_change.py). A lost connection fails the appends under
+way with StorageUnavailable: whether they were executed is unknown, and their writers send the same numbers again. What
+was never given to Redis, or refused by it as a whole, fails with LogUntried.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from flockmq import bounds, tasks
 from flockmq.logs import Retrying
 from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
 from flockmq.redis.link import Argument, RedisConfig, RedisLink, RedisLinks, Reply
-from flockmq.rlog.election import Election
 from flockmq.rlog.entry import StreamId, encode_purge, encode_registration
 from flockmq.rlog.errors import LogFenced, LogGap, LogRefused, LogUntried
-from flockmq.rlog.shards import CLUSTER, SHARDS, keys_of
-from flockmq.rlog.term import Life
+from flockmq.rlog.generation import Life
+from flockmq.rlog.generation_change import Election
+from flockmq.rlog.schema import CLUSTER, SHARDS, keys_of
 from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)

@@ -15,18 +15,18 @@ from flockmq import bounds, tasks
 from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig
 from flockmq.redis.memory import share_of
-from flockmq.rlog import bootstrap, snapshot
+from flockmq.rlog import snapshot, snapshot_stream
 from flockmq.rlog.committer import Committer
 from flockmq.rlog.disk import Disk
-from flockmq.rlog.election import Election
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt
+from flockmq.rlog.generation import Report
+from flockmq.rlog.generation_change import Election
 from flockmq.rlog.ports import Ballot
 from flockmq.rlog.reading import apply_entry
 from flockmq.rlog.repair import alarm_of
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.shards import CLUSTER, SHARDS
-from flockmq.rlog.term import Report
+from flockmq.rlog.schema import CLUSTER, SHARDS
 from flockmq.rlog.voter import Voter
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class Core:
         start = self._replica.tables.shards[shard].applied
         self._sending[shard].append(start)
         try:
-            async for frame in bootstrap.frames(self._replica.tables, shard):
+            async for frame in snapshot_stream.frames(self._replica.tables, shard):
                 yield frame
         finally:
             self._sending[shard].remove(start)
@@ -109,7 +109,7 @@ class Core:
     # --- for other cores ---
 
     async def report(self, shard: str, generation: int) -> Report:
-        """Where this core's tables are, and its promise (term.py). Raises StorageUnavailable."""
+        """Where this core's tables are, and its promise (generation.py). Raises StorageUnavailable."""
         return await self.voter.report(shard, generation)
 
     def has_begun(self, shard: str) -> bool:

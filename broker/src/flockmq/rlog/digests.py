@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from flockmq.rlog.entry import StreamId
+from flockmq.rlog.generation import majority
 from flockmq.rlog.tables import Digests
-from flockmq.rlog.term import majority
 
 
 class Checked(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.term import Report
+from flockmq.rlog.generation import Report
 
 
 class CorePort(Protocol):
@@ -27,13 +27,13 @@ class CorePort(Protocol):
         ...
 
     def bootstrap(self, shard: str) -> AsyncGenerator[bytes]:
-        """The core's tables of a shard as frames (bootstrap.py), each at most a few 100 KiB plus one row. Close the
-        iterator to stop early."""
+        """The core's tables of a shard as frames (snapshot_stream.py), each at most a few 100 KiB plus one row. Close
+        the iterator to stop early."""
         ...
 
 
 class Ballot(Protocol):
-    """The other cores, as one of them asks them for reports (term.py)."""
+    """The other cores, as one of them asks them for reports (generation.py)."""
 
     @property
     def cores(self) -> int:

@@ -13,9 +13,9 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.redis.link import Reply
-from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import BATCH_FIELD, CHECKPOINT_FIELD, SEAL_FIELD, StreamId, decode_batch
 from flockmq.rlog.errors import LogCorrupt
+from flockmq.rlog.snapshot_stream import LogEntry
 from flockmq.rlog.tables import Shard
 
 

@@ -4,7 +4,7 @@ What always holds: the live tables are at one place of each shard's log and were
 doesn't follow (the log was trimmed past this node, or goes on from elsewhere), the shard is bootstrapped from a core
 beside the live tables, which stay in use until the swap.
 
-A log that ends before what was applied, or in a generation below the one that this core promised (term.py), is
+A log that ends before what was applied, or in a generation below the one that this core promised (generation.py), is
 closed: nothing of it is applied. A core never goes back to an earlier place, for others may build on what it said.
 
 A node only reads here: XREAD, XRANGE and XREVRANGE on `flockmq:{shard}:log` are all the rights it needs.
@@ -23,11 +23,11 @@ from flockmq import bounds
 from flockmq.logs import Retrying
 from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks, Reply
-from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogLost
 from flockmq.rlog.reading import Looks, NotNext, apply_entry, check_next, entries_between, entries_of, log_key
-from flockmq.rlog.shards import SHARDS
+from flockmq.rlog.schema import SHARDS
+from flockmq.rlog.snapshot_stream import LogEntry
 from flockmq.rlog.sweeper import Sweeper
 from flockmq.rlog.table_filler import Filling, Source, TableFiller
 from flockmq.rlog.tables import Shard, Tables

@@ -31,7 +31,6 @@ from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
 from flockmq.redis.errors import StorageError
 from flockmq.redis.link import RedisConfig
-from flockmq.rlog.catch_up import CatchUp
 from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
 from flockmq.rlog.digests import Checked
@@ -39,9 +38,10 @@ from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogFull
 from flockmq.rlog.ports import Alone, Ballot, CorePort
+from flockmq.rlog.read_barrier import CatchUp
 from flockmq.rlog.repair import Repair
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.shards import ALARMS, CLUSTER, SHARDS, Alarm
+from flockmq.rlog.schema import ALARMS, CLUSTER, SHARDS, Alarm
 from flockmq.rlog.table import TableListener
 from flockmq.rlog.table_spec import K, V
 from flockmq.rlog.tables import Shard, Tables

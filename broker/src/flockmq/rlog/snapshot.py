@@ -1,8 +1,8 @@
 """A shard's tables on disk: one file, written whole beside the old one and moved into its place.
 
-The file is a line that names the format, then frames (bootstrap.py), each after its length in 4 bytes. Between the
-slices and the trailer stand the log's entries from the header's place to the trailer's, so that the file alone gives
-the tables at one place of the log: a core can seed a new Redis from it.
+The file is a line that names the format, then frames (snapshot_stream.py), each after its length in 4 bytes. Between
+the slices and the trailer stand the log's entries from the header's place to the trailer's, so that the file alone
+gives the tables at one place of the log: a core can seed a new Redis from it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from typing import BinaryIO, Final
 
 from flockmq import bounds
-from flockmq.rlog import bootstrap
-from flockmq.rlog.bootstrap import BootstrapReceiver, Framer, LogEntry, Message, Trailer
+from flockmq.rlog import snapshot_stream
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import NotNext
+from flockmq.rlog.snapshot_stream import BootstrapReceiver, Framer, LogEntry, Message, Trailer
 from flockmq.rlog.tables import Shard, Tables
 
 MAGIC: Final = b"flockmq snapshot 1\n"
@@ -73,8 +73,8 @@ async def load(disk: Disk, fresh: Shard, apply: Callable[[Shard, LogEntry], None
 async def _messages(tables: Tables, shard: str, read: Read) -> AsyncGenerator[Message]:
     """As they are sent to a node, with the log's entries in front of the trailer."""
     start: StreamId | None = None
-    async for message in bootstrap.messages(tables, shard):
-        if isinstance(message, bootstrap.Header):
+    async for message in snapshot_stream.messages(tables, shard):
+        if isinstance(message, snapshot_stream.Header):
             start = message.start
         if isinstance(message, Trailer) and start is not None:
             async for entry in read(shard, start, message.end):

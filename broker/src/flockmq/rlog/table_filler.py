@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from flockmq import bounds
 from flockmq.redis.errors import StorageUnavailable
-from flockmq.rlog import bootstrap
-from flockmq.rlog.bootstrap import LogEntry
+from flockmq.rlog import snapshot_stream
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.reading import apply_entry, entries_between
+from flockmq.rlog.snapshot_stream import LogEntry
 from flockmq.rlog.tables import Shard
 
 Source = Callable[[str], AsyncGenerator[bytes]]
@@ -47,7 +47,7 @@ class TableFiller:
     async def fill(self, live: Shard, filling: Filling, least_generation: Callable[[], int]) -> Shard:
         """Tables to be put in the place of `live`, which stand still meanwhile. Raises StorageError."""
         fresh = live.fresh()
-        receiver, framer = bootstrap.BootstrapReceiver(fresh), bootstrap.Framer()
+        receiver, framer = snapshot_stream.BootstrapReceiver(fresh), snapshot_stream.Framer()
         async with aclosing(self._source(live.name)) as frames:
             async for frame in frames:
                 receiver.take(framer.message(frame), apply_entry)

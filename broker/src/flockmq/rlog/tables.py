@@ -13,7 +13,7 @@ from flockmq import bounds
 from flockmq.rlog.entry import PURGE, START, Run, StreamId, Transaction
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.route_table import RouteTable
-from flockmq.rlog.shards import (
+from flockmq.rlog.schema import (
     ALARMS,
     API_KEYS,
     AUDIT,

@@ -1,4 +1,4 @@
-"""This core's voice when cores agree upon a generation: where its tables are, and what it promised (term.py).
+"""This core's voice when cores agree upon a generation: where its tables are, and what it promised (generation.py).
 
 Promises are on disk before anybody hears of them, in one small file beside the snapshots.
 """
@@ -14,9 +14,9 @@ import msgspec
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, StreamId
+from flockmq.rlog.generation import Report
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.shards import SHARDS
-from flockmq.rlog.term import Report
+from flockmq.rlog.schema import SHARDS
 
 log = logging.getLogger(__name__)
 

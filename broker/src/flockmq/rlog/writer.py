@@ -30,7 +30,7 @@ from flockmq.rlog.change import Change, Puts
 from flockmq.rlog.entry import START, StreamId, encode_transaction
 from flockmq.rlog.errors import LogFull, LogGap, LogRefused, LogStopping, LogUntried
 from flockmq.rlog.ports import CorePort
-from flockmq.rlog.shards import SURE
+from flockmq.rlog.schema import SURE
 
 log = logging.getLogger(__name__)
 

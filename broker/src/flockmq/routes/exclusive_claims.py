@@ -18,8 +18,8 @@ from flockmq.bounds import REJOIN_SLICE_FILTERS
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import ReasonOf
-from flockmq.rlog.shards import CLAIMS
-from flockmq.routes.claims import Bids, Done, Key, Submit, filter_of
+from flockmq.rlog.schema import CLAIMS
+from flockmq.routes.exclusive_claim_table import Bids, Done, Key, Submit, filter_of
 
 InUse = Callable[[bytes, bytes], bool]
 """The client (its id) has a session here that has the filter by a claim of this node."""

@@ -16,7 +16,7 @@ from itertools import islice
 from flockmq.bounds import LOG_TRANSACTION_MAX_BYTES, ROUTES_TRIED_AGAIN_MAX
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
-from flockmq.rlog.shards import ROUTES
+from flockmq.rlog.schema import ROUTES
 
 Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Self
 
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.router import Router
 from flockmq.routing.targets import NodeTarget, SlotTarget

@@ -15,7 +15,7 @@ from typing import Self
 from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S
 from flockmq.mqtt.topics import matching
 from flockmq.rlog.entry import Op, StreamId
-from flockmq.rlog.shards import SHARES, SharedMembers
+from flockmq.rlog.schema import SHARES, SharedMembers
 from flockmq.routes.own_routes import Worst, in_pieces
 from flockmq.routes.remote_routes import slot_of_owner
 from flockmq.routing.filter_index import FilterIndex

@@ -17,11 +17,11 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_shared, matching
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.rlog.route_table import RouteTable
-from flockmq.routes.claims import Submit
+from flockmq.routes.exclusive_claim_table import Submit
+from flockmq.routes.orphaned_slot_routes import StaleRoutes, WantedRoutes
 from flockmq.routes.own_routes import OwnRoutes, Worst
 from flockmq.routes.remote_routes import slot_owner
 from flockmq.routes.shared_members import OwnShares
-from flockmq.routes.stale_routes import StaleRoutes, WantedRoutes
 from flockmq.routing.group import Group
 
 

@@ -8,7 +8,7 @@ from flockmq.mqtt.message import parse_publish
 from flockmq.routing import fast_path
 from flockmq.routing.message_id import ORIGIN, ORIGIN_BYTES
 from flockmq.routing.router import Router
-from flockmq.routing.shared_items import SHARED
+from flockmq.routing.shared_frames import SHARED
 
 
 def take(router: Router, version: int, chunk: bytes) -> None:

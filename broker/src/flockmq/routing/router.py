@@ -30,12 +30,12 @@ from flockmq.routing.back_pressure import PausablePublisher, PublisherPauses
 from flockmq.routing.fanout import Fanout
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import Elsewhere
-from flockmq.routing.held_publishers import HeldPublishers
 from flockmq.routing.local_delivery import LocalDelivery
 from flockmq.routing.match_cache import MatchCache
 from flockmq.routing.message_id import ORIGIN
 from flockmq.routing.shared_delivery import SharedDelivery
 from flockmq.routing.sink import FLOWING, AwaySink, SinkHost
+from flockmq.routing.stale_table_queue import HeldPublishers
 from flockmq.routing.subscriber import Subscriber, Subscription
 from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet
 from flockmq.telemetry.counters import Counters

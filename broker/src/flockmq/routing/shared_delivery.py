@@ -27,15 +27,7 @@ from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.group import Group, PickedMember
 from flockmq.routing.local_delivery import LocalDelivery
 from flockmq.routing.message_id import ORIGIN, ORIGIN_BYTES
-from flockmq.routing.shared_groups import (
-    HASH_CLIENTID,
-    HASH_TOPIC,
-    ROUND_ROBIN,
-    ROUND_ROBIN_PER_GROUP,
-    STICKY,
-    SharedGroups,
-)
-from flockmq.routing.shared_items import (
+from flockmq.routing.shared_frames import (
     HOPPED,
     HOPS_SHIFT,
     PLAIN,
@@ -47,6 +39,14 @@ from flockmq.routing.shared_items import (
     without_identifiers,
     wrap,
     wrapped_bytes,
+)
+from flockmq.routing.shared_groups import (
+    HASH_CLIENTID,
+    HASH_TOPIC,
+    ROUND_ROBIN,
+    ROUND_ROBIN_PER_GROUP,
+    STICKY,
+    SharedGroups,
 )
 from flockmq.routing.sink import CONGESTED, FLOWING
 from flockmq.routing.subscriber import Subscription

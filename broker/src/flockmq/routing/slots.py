@@ -15,7 +15,7 @@ from mypy_extensions import i64, mypyc_attr
 from flockmq.bounds import SLOTS
 from flockmq.mqtt.errors import malformed
 from flockmq.mqtt.message import aged
-from flockmq.routing.shared_items import SHARED, unwrap, wrap
+from flockmq.routing.shared_frames import SHARED, unwrap, wrap
 from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget, SlotDispatcher
 

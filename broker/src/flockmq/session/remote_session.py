@@ -20,17 +20,7 @@ from flockmq.mqtt.message import packet_id_offset
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topic_aliases import OutgoingAliases
 from flockmq.routing.sink import Sink
-from flockmq.session.client_session import (
-    DONE,
-    LATER,
-    UNKNOWN,
-    ClientSession,
-    SubscribeChange,
-    UnsubscribeChange,
-)
-from flockmq.session.limits import Limits
-from flockmq.session.local_session import LocalSession
-from flockmq.session.settlement import (
+from flockmq.session.acknowledgement_codec import (
     DROPPED,
     PUBACK,
     PUBCOMP,
@@ -41,6 +31,16 @@ from flockmq.session.settlement import (
     SETTLED,
     pair,
 )
+from flockmq.session.client_session import (
+    DONE,
+    LATER,
+    UNKNOWN,
+    ClientSession,
+    SubscribeChange,
+    UnsubscribeChange,
+)
+from flockmq.session.limits import Limits
+from flockmq.session.local_session import LocalSession
 
 _SENT_QOS1: Final = 1
 _SENT_QOS2: Final = 2

@@ -22,8 +22,8 @@ from flockmq.mqtt.topics import is_exclusive
 from flockmq.quotas import FilterRoom
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.session.add_subscription import is_owed, place
 from flockmq.session.limits import Limits
-from flockmq.session.placement import is_owed, place
 
 _UNDECIDED: Final = -1
 

@@ -21,7 +21,7 @@ from typing import Final
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.admission import Done, OwnerUnreachable, admission_of, refusal_of, superseded
+from flockmq.session_rpc.attach_result import Done, OwnerUnreachable, admission_of, refusal_of, superseded
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.notes import Notes
 from flockmq.session_rpc.outbox import NOTE_BYTES

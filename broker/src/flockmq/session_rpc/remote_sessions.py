@@ -20,7 +20,7 @@ from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.inbound import Inbound
+from flockmq.protocol.pending_publish import Inbound
 from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.slots import slot_of

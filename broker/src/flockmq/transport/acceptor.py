@@ -18,7 +18,7 @@ from flockmq.auth import addresses
 from flockmq.bounds import ACCEPTS_PER_TURN_MAX, LISTEN_BACKLOG_MAX
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
-from flockmq.transport import sockets
+from flockmq.transport import peer_address
 from flockmq.transport.listener import Listener
 from flockmq.transport.rate_limit import SharedMeter
 from flockmq.transport.token_bucket import Bucket
@@ -115,7 +115,7 @@ class Acceptor:
 
     def _let_in(self, listener: OpenListener, fd: int, address: object) -> None:
         """The client behind this descriptor, if it may come."""
-        host = sockets.plain(str(address[0])) if isinstance(address, tuple) else ""
+        host = peer_address.plain(str(address[0])) if isinstance(address, tuple) else ""
         network = addresses.network(host)
         why = self._turns_away(listener, host, network)
         if why:

@@ -32,9 +32,9 @@ from flockmq.routing.router import Router
 from flockmq.routing.sink import FLOWING
 from flockmq.transport.acceptor import OpenListener
 from flockmq.transport.layer_stack import LayerStack
+from flockmq.transport.peer_address import peer_of
 from flockmq.transport.proxy_protocol import ProxyHeader
 from flockmq.transport.rate_limit import ClientMeter
-from flockmq.transport.sockets import peer_of
 from flockmq.transport.tls import Tls
 
 EPOLLIN: Final = 1

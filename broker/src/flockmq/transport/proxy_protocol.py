@@ -14,7 +14,7 @@ from flockmq.bounds import PROXY_HEADER_MAX_BYTES
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.peer import ClientCertificate
-from flockmq.transport.sockets import plain
+from flockmq.transport.peer_address import plain
 
 _V2: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 _V1_MAX_BYTES: Final = 107

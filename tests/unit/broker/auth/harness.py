@@ -9,7 +9,7 @@ import hmac
 from collections.abc import Sequence
 from typing import cast
 
-from flockmq.auth.attempt import Attempt
+from flockmq.auth.authenticator import Attempt
 from flockmq.protocol.peer import ClientCertificate, PeerInfo
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import Rlog

@@ -9,14 +9,14 @@ from typing import Literal
 import pytest
 
 from flockmq.auth.authorizer import Authorizer
+from flockmq.auth.rule_sources import AskedRules, LogRules, Source, encoded
 from flockmq.auth.rules import Rules, Subject
-from flockmq.auth.sources import AskedRules, LogRules, Source, encoded
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings, CacheSettings, HttpSourceSettings, RuleSettings
 from flockmq.protocol.peer import PeerInfo
 from flockmq.protocol.principal import ANONYMOUS, Principal
 from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
-from flockmq.rlog.shards import RULES
+from flockmq.rlog.schema import RULES
 from unit.broker.auth.harness import FakeLog
 
 PEER = PeerInfo("192.0.2.1", 1, "tcp:default")

@@ -6,7 +6,7 @@ import pytest
 
 from flockmq.auth.bans import KINDS, Bans, Key, normal
 from flockmq.bounds import BAN_PATTERNS_MAX
-from flockmq.rlog.shards import Ban
+from flockmq.rlog.schema import Ban
 
 FOR_GOOD = Ban(0.0, "test", "", 0.0)
 

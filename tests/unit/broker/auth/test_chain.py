@@ -8,22 +8,22 @@ from typing import NoReturn
 
 import pytest
 
-from flockmq.auth.attempt import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.authenticator import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
+from flockmq.auth.hash_pool import HashPool, Verified
 from flockmq.auth.hashing import decoy, made
-from flockmq.auth.pool import HashPool, Verified
 from flockmq.auth.scram import Verifier
-from flockmq.auth.scram_iterations import ScramIterations
-from flockmq.auth.users import disabled, enabled
+from flockmq.auth.unknown_user_iterations import ScramIterations
+from flockmq.auth.user_revocation import disabled, enabled
 from flockmq.bounds import LOGINS_OF_NAME_MAX
 from flockmq.clock import Clock
 from flockmq.config.auth_settings import BuiltInSettings, CertificateSettings, FailedLoginsSettings, Pbkdf2Settings
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.peer import ClientCertificate as PeerCertificate
-from flockmq.rlog.shards import User
+from flockmq.rlog.schema import User
 from unit.broker.auth.harness import attempt, proved
 
 DENIED = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")

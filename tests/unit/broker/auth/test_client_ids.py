@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 
 import pytest
 
-from flockmq.auth.attempt import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.authenticator import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.peer import ClientCertificate

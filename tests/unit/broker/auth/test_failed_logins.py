@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.auth import failed_logins
-from flockmq.auth.attempt import Attempt
+from flockmq.auth.authenticator import Attempt
 from flockmq.auth.failed_logins import FailedLogins
 from flockmq.bounds import FAILED_LOGINS_KEPT_S, FAILED_LOGINS_OF_ADDRESS_MAX
 from flockmq.config.auth_settings import FailedLoginsSettings as Settings

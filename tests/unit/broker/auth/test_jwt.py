@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from flockmq.auth.attempt import Granted, LoginRefused, Pass, Verdict
+from flockmq.auth.authenticator import Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.rules import Rules, Subject
 from flockmq.config.auth_settings import JwtSettings

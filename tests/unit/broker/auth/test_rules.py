@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flockmq.auth.rule_index import RuleIndex
+from flockmq.auth.rule_sources import LogRules, encoded, file_rules
 from flockmq.auth.rules import Rules, Subject, claimed, covers, meant, overlaps
-from flockmq.auth.sources import LogRules, encoded, file_rules
 from flockmq.config.auth_settings import FileSourceSettings, RuleSettings
 from flockmq.errors import ConfigError
 from flockmq.protocol.verdicts import PUBLISH, SUBSCRIBE

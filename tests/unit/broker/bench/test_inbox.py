@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.inbox import BenchInbox, Tally
-from flockmq.bench.ring import Ring, build
+from flockmq.bench.message_ring import Ring, build
 from flockmq.mqtt import encode, frame
 from unit.broker.bench.wires import wire
 

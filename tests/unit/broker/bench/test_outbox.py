@@ -10,8 +10,8 @@ import pytest
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.inbox import Tally
+from flockmq.bench.message_ring import build
 from flockmq.bench.outbox import BenchOutbox
-from flockmq.bench.ring import build
 from flockmq.mqtt import encode, frame
 from unit.broker.bench.wires import wire
 

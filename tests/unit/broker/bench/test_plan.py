@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.bench import ring, target
+from flockmq.bench import message_ring, target
 from flockmq.bench.plan import Plan
 from flockmq.errors import ConfigError
 from flockmq.routing.filter_index import FilterIndex
@@ -18,23 +18,23 @@ def matches(topic_filter: str, topic: bytes) -> bool:
     return index.match(topic) == ["it"]
 
 
-@given(st.integers(0, ring.PLACES_MAX - 1))
+@given(st.integers(0, message_ring.PLACES_MAX - 1))
 def test_numbers_in_letters_come_back(number: int) -> None:
-    text = ring.letters(number, ring.PLACE_LETTERS)
-    assert len(text) == ring.PLACE_LETTERS
-    assert ring.number(text) == number
+    text = message_ring.letters(number, message_ring.PLACE_LETTERS)
+    assert len(text) == message_ring.PLACE_LETTERS
+    assert message_ring.number(text) == number
 
 
 @given(window=st.integers(1, 10_000), topics=st.integers(1, 5_000))
 def test_a_ring_holds_two_windows_and_whole_rounds_of_the_topics(window: int, topics: int) -> None:
-    count = ring.places(window, topics, 0)
+    count = message_ring.places(window, topics, 0)
     assert count >= 2 * window
     assert count % topics == 0
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_all_messages_of_a_ring_are_of_one_size_and_differ(qos: int) -> None:
-    built = ring.build(3, [b"a/AA", b"a/AB"], 10, qos, 20, bytes)
+    built = message_ring.build(3, [b"a/AA", b"a/AB"], 10, qos, 20, bytes)
     size = built.arriving_bytes
     packets = {built.arriving[at : at + size] for at in range(0, len(built.arriving), size)}
     assert len(packets) == 10

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.config.auth_settings import AuthenticationSettings, AuthorizationSettings, FlappingSettings
-from flockmq.config.documents import read
+from flockmq.config.conversion import read
 from flockmq.config.schema import ManagementSettings
 from flockmq.errors import ConfigError
 

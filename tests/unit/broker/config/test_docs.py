@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from flockmq.config.load import load
 from flockmq.config.schema import Config, QuotasSettings, RedisSettings, named_listeners
-from flockmq.config.whole import load
 
 DOCS = Path(__file__).parents[4] / "docs"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flockmq.config.documents import read
+from flockmq.config.conversion import read
 from flockmq.config.schema import HostName, Some, UrlPath
 from flockmq.config.values import Address, ByteRate, Bytes, HttpUrl, Network, Rate, RedisUrl, Seconds
 from flockmq.errors import ConfigError

@@ -12,7 +12,7 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.views import ClusterSettings
 from flockmq.mqtt.message import publication
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.targets import SlotSet
 
 OTHER = "b@00000000000000010000"

@@ -17,8 +17,8 @@ from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.views import ClusterSettings
-from flockmq.rlog.shards import NodeInfo
-from flockmq.routing.shared_items import SHARED
+from flockmq.rlog.schema import NodeInfo
+from flockmq.routing.shared_frames import SHARED
 
 NODE = "b@00000000000000010000"
 

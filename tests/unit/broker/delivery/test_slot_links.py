@@ -20,7 +20,7 @@ from flockmq.membership.reachability import new_incarnation
 from flockmq.membership.views import ClusterSettings
 from flockmq.mqtt.message import publication
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.sink import Sink
 from flockmq.routing.targets import SlotSet
 

@@ -15,7 +15,7 @@ from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Publish, parse_publish, publication
 from flockmq.rlog.entry import StreamId
 from flockmq.routing.message_id import origin_of, session_source
-from flockmq.routing.shared_items import SHARED, unwrap, wrap
+from flockmq.routing.shared_frames import SHARED, unwrap, wrap
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.slots import SlotPeers, addressed, slot_of
 from flockmq.routing.targets import SlotSet

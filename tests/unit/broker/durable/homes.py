@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flockmq.durable.commit_queue import Ledger
-from flockmq.durable.journal import Journal
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession, restored
 from flockmq.durable.session_fields import Meta
+from flockmq.durable.slot_writer import Journal
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.routing.router import Router
+from flockmq.session.acknowledgement_codec import AGAIN, SETTLED
 from flockmq.session.limits import Limits
-from flockmq.session.settlement import AGAIN, SETTLED
 from flockmq.telemetry.counters import Counters
 
 IDENTITY = bytes(range(16))

@@ -19,8 +19,8 @@ from flockmq.routing.sink import Sink
 from flockmq.routing.slots import SlotPeers, slot_of
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
+from flockmq.session.acknowledgement_codec import SETTLED
 from flockmq.session.limits import Limits
-from flockmq.session.settlement import SETTLED
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import Left
 from flockmq.session_rpc.ports import Attach

@@ -13,7 +13,7 @@ from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import packet_of
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import NOTHING, UNLIMITED, Held
-from flockmq.session.settlement import PUBACK, pair
+from flockmq.session.acknowledgement_codec import PUBACK, pair
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from flockmq.clock import SYSTEM
-from flockmq.durable.noted_giving import NotedGiving
+from flockmq.durable.retained_progress import NotedGiving
 from flockmq.durable.session import DurableSession
 from flockmq.publishing.retained_feed import Feeds, RetainedFeed
-from flockmq.rlog.shards import RetainedMessage
+from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
 from unit.broker.durable.homes import Disk, Home, to_proxy

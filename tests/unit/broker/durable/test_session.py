@@ -20,8 +20,7 @@ from flockmq.mqtt.message import Will, publication
 from flockmq.routing.message_id import Origins, number_of, origin_of, session_source, source_of
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING
 from flockmq.routing.subscriber import UNWANTED, Subscription
-from flockmq.session.limits import Limits
-from flockmq.session.settlement import (
+from flockmq.session.acknowledgement_codec import (
     DROPPED,
     PUBACK,
     PUBCOMP,
@@ -31,6 +30,7 @@ from flockmq.session.settlement import (
     PUBREL_UNKNOWN,
     pair,
 )
+from flockmq.session.limits import Limits
 from unit.broker.durable.homes import CLIENT, IDENTITY, Disk, Home, ToProxy, to_proxy
 
 QOS1, QOS2, DUP1, DUP2 = 0x32, 0x34, 0x3A, 0x3C

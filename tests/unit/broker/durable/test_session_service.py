@@ -12,8 +12,8 @@ from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import META, USER
 from flockmq.mqtt.message import Will, publication
 from flockmq.mqtt.reason import Reason
+from flockmq.session.acknowledgement_codec import PUBACK, SETTLED, pair
 from flockmq.session.limits import Limits
-from flockmq.session.settlement import PUBACK, SETTLED, pair
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis

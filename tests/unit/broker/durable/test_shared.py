@@ -9,9 +9,9 @@ from flockmq.delivery.slot_message import SlotMessage
 from flockmq.mqtt.message import publication
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import Elsewhere
-from flockmq.routing.shared_items import SHARED, unwrap, wrap
+from flockmq.routing.shared_frames import SHARED, unwrap, wrap
 from flockmq.routing.slots import addressed
-from flockmq.session.settlement import PUBACK, pair
+from flockmq.session.acknowledgement_codec import PUBACK, pair
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, roommates

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from flockmq.auth.admin import Admin
 from flockmq.auth.bans import Bans
-from flockmq.auth.pool import HashPool
+from flockmq.auth.hash_pool import HashPool
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import Pbkdf2Settings
 from flockmq.config.values import Address, Secret
@@ -21,7 +21,7 @@ from flockmq.management.api_keys import Keys
 from flockmq.management.audit_log import Audit
 from flockmq.management.server import serve
 from flockmq.management.view import Views
-from flockmq.rlog.shards import BANS
+from flockmq.rlog.schema import BANS
 from unit.broker.auth.harness import FakeLog
 
 ANYWHERE = Address("127.0.0.1", 0)

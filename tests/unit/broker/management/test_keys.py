@@ -17,9 +17,9 @@ from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
 from flockmq.management import api_keys, audit_log, guard
 from flockmq.management.api_keys import CONFIGURED, Keys
-from flockmq.management.failures import Failures
+from flockmq.management.wrong_key_delay import Failures
 from flockmq.redis.errors import StorageUnavailable
-from flockmq.rlog.shards import API_KEYS, AUDIT, ApiKey
+from flockmq.rlog.schema import API_KEYS, AUDIT, ApiKey
 from unit.broker.auth.harness import FakeLog
 from unit.broker.management.harness import KEY, managed, token_bytes
 from unit.broker.management.test_access import Site, served
@@ -205,7 +205,7 @@ def test_who_goes_on_trying_waits_longer_and_longer(monkeypatch: pytest.MonkeyPa
     assert [failures.failed("a", float(at)) for at in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     assert failures.failed("b", 8.0) == 0.1, "another address"
     assert failures.failed("a", 100.0) == 0.1, "a minute without one"
-    monkeypatch.setattr("flockmq.management.failures.API_FAILURES_MAX_ADDRESSES", 2)
+    monkeypatch.setattr("flockmq.management.wrong_key_delay.API_FAILURES_MAX_ADDRESSES", 2)
     failures.failed("c", 100.0)
     assert failures.failed("b", 100.0) == 0.1, "the one that was quiet for the longest was forgotten"
 

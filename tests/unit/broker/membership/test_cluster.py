@@ -17,7 +17,7 @@ from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.reachability import new_incarnation
 from flockmq.membership.views import ClusterSettings
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.schema import NodeInfo
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from flockmq.membership.link_requests import Refusal
 from flockmq.membership.log_client import Append
 from flockmq.membership.log_server import check_replicants
 from flockmq.rlog.entry import Op, encode_purge, encode_registration, encode_transaction
-from flockmq.rlog.shards import ALARMS, NODES, SLOTS, VERSIONS, Alarm, NodeInfo, Raised
+from flockmq.rlog.schema import ALARMS, NODES, SLOTS, VERSIONS, Alarm, NodeInfo, Raised
 
 ME = "edge@00000001"
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from flockmq.membership.members import Members
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.schema import NodeInfo
 
 
 def node(role: str) -> NodeInfo:

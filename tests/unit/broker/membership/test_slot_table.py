@@ -7,7 +7,7 @@ import asyncio
 from flockmq import bounds
 from flockmq.membership.slot_table import LET_GO, REGISTER, REGISTRY, SEND, TAKE, SlotMove, SlotTable
 from flockmq.rlog.entry import PURGE, PUT, StreamId
-from flockmq.rlog.shards import CLUSTER, SLOTS
+from flockmq.rlog.schema import CLUSTER, SLOTS
 from flockmq.rlog.sweeper import Sweeper
 from flockmq.rlog.tables import Tables
 from flockmq.tasks import VitalTaskFailed

@@ -13,7 +13,7 @@ from flockmq.membership.mesh import Mesh
 from flockmq.membership.staleness import Heads, Staleness
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import AUTH, CLUSTER, ROUTE
+from flockmq.rlog.schema import AUTH, CLUSTER, ROUTE
 
 MAX_STALE_S = 0.5
 HEADS = {ROUTE: StreamId(1, 7)}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from flockmq.auth.pepper import Pepper
+from flockmq.auth.deferred_authorization import Said
+from flockmq.auth.deferred_authorization import encode as encode_warrant
+from flockmq.auth.rule_sources import encoded
 from flockmq.auth.scram import Verifier
 from flockmq.auth.service import AuthService
-from flockmq.auth.sources import encoded
-from flockmq.auth.users import disabled
-from flockmq.auth.warrants import Said
-from flockmq.auth.warrants import encode as encode_warrant
+from flockmq.auth.unknown_user_secret import Pepper
+from flockmq.auth.user_revocation import disabled
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import (
     AuthenticationSettings,
@@ -39,7 +39,7 @@ from flockmq.protocol.peer import UNKNOWN, PeerInfo
 from flockmq.protocol.principal import Principal
 from flockmq.protocol.verdicts import ALLOWED, DENIED, SUBSCRIBE
 from flockmq.rlog.entry import Op
-from flockmq.rlog.shards import BANS, RULES, USERS, Ban, User
+from flockmq.rlog.schema import BANS, RULES, USERS, Ban, User
 from flockmq.session.local_session import LocalSession
 from unit.broker.auth.harness import FakeLog
 from unit.broker.auth.test_scram import proved

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from flockmq.config import whole
+from flockmq.config import load
 from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
 from flockmq.node.assembly import Assembly
@@ -19,7 +19,7 @@ from flockmq.node.run import run_node
 
 
 async def test_a_cluster_key_that_is_too_short_is_refused(tmp_path: Path) -> None:
-    config = whole.load(
+    config = load.load(
         environment={
             "FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND": "",
             "FLOCKMQ_REDIS__URL": "redis://127.0.0.1:1",
@@ -40,7 +40,7 @@ async def test_a_bootstrap_file_that_cant_be_used_is_refused_with_its_line(tmp_p
         '[redis]\nurl = "redis://127.0.0.1:1"\n[listeners.tcp.default]\nbind = ""\n'
     )
     with pytest.raises(ConfigError, match=r"users\.csv: line 2: a user needs a password"):
-        await run_node(whole.load(file=file, environment={}))
+        await run_node(load.load(file=file, environment={}))
 
 
 async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:

@@ -23,7 +23,7 @@ from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
-from flockmq.session_rpc.admission import Admission, Anothers, AttachError, Done, OwnerUnreachable, Superseded
+from flockmq.session_rpc.attach_result import Admission, Anothers, AttachError, Done, OwnerUnreachable, Superseded
 from flockmq.session_rpc.clean_session_wills import will_origin
 from flockmq.session_rpc.messages import Answered, Opening, Question, is_guest, user_of
 from flockmq.session_rpc.remote_sessions import RemoteSessions

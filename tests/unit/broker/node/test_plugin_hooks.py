@@ -9,7 +9,7 @@ import pytest
 
 from flockmq import plugins as api
 from flockmq.bounds import PLUGIN_FAILURES_MAX
-from flockmq.config.plugin_settings import AutoSubscribeSettings, RewriteSettings
+from flockmq.config.feature_settings import AutoSubscribeSettings, RewriteSettings
 from flockmq.errors import ConfigError
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import Connect, ConnectWill

@@ -18,7 +18,7 @@ from flockmq.node.rejoin import come_back, come_in, rejoin
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import Op
 from flockmq.rlog.errors import LogRefused
-from flockmq.rlog.shards import ROUTES
+from flockmq.rlog.schema import ROUTES
 
 
 class Purged:

@@ -8,7 +8,7 @@ import pytest
 
 from flockmq import __version__
 from flockmq.clock import Clock
-from flockmq.config.plugin_settings import EventMessagesSettings, SysTopicsSettings
+from flockmq.config.feature_settings import EventMessagesSettings, SysTopicsSettings
 from flockmq.mqtt import encode
 from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import Connect

@@ -13,14 +13,14 @@ import pytest
 
 from flockmq import bounds
 from flockmq.bounds import QUOTA_RETAINED_SHOWN_BYTES, RETAINED_MESSAGE_BYTES
-from flockmq.config.documents import read
+from flockmq.config.conversion import read
 from flockmq.config.schema import QuotasSettings as Settings
 from flockmq.errors import ConfigError
 from flockmq.node.user_quotas import PREFIX, UserQuotas, _used_up, name_of
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, FilterRoom, Held, Quotas, Usage, default_limits
 from flockmq.redis.memory import RedisMemory
-from flockmq.rlog.shards import MESSAGES, RetainedMessage
+from flockmq.rlog.schema import MESSAGES, RetainedMessage
 
 MIB = 1024 * 1024
 STANDS = int(bounds.QUOTA_SHRINKS_AFTER_S / bounds.QUOTA_TOLD_EVERY_S) + 3
@@ -320,7 +320,7 @@ async def test_what_others_dont_know_of_yet_is_a_share_and_the_rest_waits_in_its
 
 
 async def test_what_waits_for_a_log_that_is_away_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flockmq.publishing.pending_storage.LOG_WRITE_DEADLINE_S", 0.01)
+    monkeypatch.setattr("flockmq.publishing.storage_quota.LOG_WRITE_DEADLINE_S", 0.01)
     network, nodes = cluster(Settings(max_retained_bytes=6400))
     look(network, nodes)
     part = nodes[0].part

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from flockmq import plugins as api
-from flockmq.config.whole import load
+from flockmq.config.load import load
 from flockmq.plugins.hooks import Hooks, Record
 from flockmq.plugins.running import Context
 

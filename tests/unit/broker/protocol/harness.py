@@ -9,9 +9,9 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Auth, Connect, SubscribeEntry
 from flockmq.protocol.channel import Channel
+from flockmq.protocol.clean_session_end import LocalSessions, LocalSessionsPort
 from flockmq.protocol.conversation import Conversation
-from flockmq.protocol.inbound import Inbound
-from flockmq.protocol.local_sessions import LocalSessions, LocalSessionsPort
+from flockmq.protocol.pending_publish import Inbound
 from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort, PendingSubscribe
 from flockmq.protocol.verdicts import ALLOWED
 from flockmq.routing.back_pressure import PausablePublisher

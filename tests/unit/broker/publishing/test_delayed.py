@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.auth.warrants import Warrant
+from flockmq.auth.deferred_authorization import Warrant
 from flockmq.bounds import DELAYED_MAX_S
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM
@@ -22,7 +22,7 @@ from flockmq.publishing.delayed import Delayed, Schedule, parse, warrant_of
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull
-from flockmq.rlog.shards import DELAYED, DelayedMessage
+from flockmq.rlog.schema import DELAYED, DelayedMessage
 from flockmq.routing.message_id import origin_of, session_source
 
 NOW_S = 1_000_000_000.0

@@ -12,7 +12,7 @@ from flockmq.mqtt import encode
 from flockmq.protocol.channel import CONNECTED
 from flockmq.publishing.retained_feed import Feeds, RetainedFeed, of_row
 from flockmq.publishing.retained_giving import RetainedGiving
-from flockmq.rlog.shards import RetainedMessage
+from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits

@@ -16,8 +16,8 @@ from flockmq.publishing.retained_log import RetainedLog
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.shards import RetainedMessage
-from flockmq.routes.own_filters import WriteReasons
+from flockmq.rlog.schema import RetainedMessage
+from flockmq.routes.filter_registration import WriteReasons
 
 
 class Log:

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from flockmq.auth.warrants import Warrant
+from flockmq.auth.deferred_authorization import Warrant
 from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import unattended
 from flockmq.publishing.unattended import Unattended
-from flockmq.rlog.shards import SharedMembers
+from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteShares
-from flockmq.routing.shared_items import wrap
+from flockmq.routing.shared_frames import wrap
 from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet, SlotTarget
 from unit.broker.protocol.harness import Node

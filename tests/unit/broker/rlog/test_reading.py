@@ -1,10 +1,10 @@
 """What one look at several logs tells."""
 
 from flockmq import bounds
-from flockmq.rlog.bootstrap import LogEntry
 from flockmq.rlog.entry import BATCH_FIELD, StreamId
 from flockmq.rlog.reading import Looks
-from flockmq.rlog.shards import RETAINED, ROUTE
+from flockmq.rlog.schema import RETAINED, ROUTE
+from flockmq.rlog.snapshot_stream import LogEntry
 
 
 def entries(*sequences: int) -> list[LogEntry]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flockmq.rlog.change import gather
 from flockmq.rlog.entry import Op, StreamId, decode_batch, encode_batch, encode_purge, encode_transaction
 from flockmq.rlog.errors import LogCorrupt
-from flockmq.rlog.shards import (
+from flockmq.rlog.schema import (
     ALARMS,
     BANS,
     CLUSTER,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from flockmq.rlog import snapshot
-from flockmq.rlog.bootstrap import Framer, Header, LogEntry, Trailer
 from flockmq.rlog.change import gather
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import BATCH_FIELD, StreamId, encode_batch, encode_transaction
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import apply_entry
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.schema import ROUTE, ROUTES
+from flockmq.rlog.snapshot_stream import Framer, Header, LogEntry, Trailer
 from flockmq.rlog.tables import Shard, Tables
 
 

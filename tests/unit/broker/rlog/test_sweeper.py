@@ -8,7 +8,7 @@ from typing import Self
 import pytest
 
 from flockmq.rlog.entry import PURGE, PUT
-from flockmq.rlog.shards import ROUTE, ROUTES
+from flockmq.rlog.schema import ROUTE, ROUTES
 from flockmq.rlog.sweeper import Sweeper
 from flockmq.rlog.tables import Tables
 

@@ -19,7 +19,7 @@ from flockmq.rlog.entry import (
 )
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.retained_authors import author_of
-from flockmq.rlog.shards import (
+from flockmq.rlog.schema import (
     CLUSTER,
     MESSAGES,
     NODES,

@@ -12,7 +12,7 @@ from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.rlog.change import gather
 from flockmq.rlog.entry import Op, StreamId, encode_transaction
 from flockmq.rlog.errors import LogRefused, LogUntried
-from flockmq.rlog.shards import MESSAGES, RETAINED, ROUTE, ROUTES, RetainedMessage
+from flockmq.rlog.schema import MESSAGES, RETAINED, ROUTE, ROUTES, RetainedMessage
 from flockmq.rlog.writer import Writer
 
 ME = "a@00000001"

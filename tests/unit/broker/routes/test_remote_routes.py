@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.rlog.shards import NodeInfo
+from flockmq.rlog.schema import NodeInfo
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner, slot_owner
 from flockmq.routing.router import Router
 from flockmq.routing.targets import NodeTarget

@@ -10,7 +10,7 @@ import pytest
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
-from flockmq.rlog.shards import SHARES, SharedMembers
+from flockmq.rlog.schema import SHARES, SharedMembers
 from flockmq.routes import shared_members
 from flockmq.routes.shared_members import OwnShares, RemoteShares
 from flockmq.routing.router import Router

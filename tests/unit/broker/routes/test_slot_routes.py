@@ -11,21 +11,21 @@ import pytest
 from flockmq.clock import SYSTEM
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.due_wills import DueWills
-from flockmq.durable.journal import SlotJournal
 from flockmq.durable.slot import OwnedSlot
+from flockmq.durable.slot_writer import SlotJournal
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.mqtt.message import publication
 from flockmq.mqtt.reason import Reason
 from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.entry import PUT, Op
 from flockmq.rlog.route_table import RouteTable
-from flockmq.rlog.shards import ROUTES, SHARES, SharedMembers
+from flockmq.rlog.schema import ROUTES, SHARES, SharedMembers
 from flockmq.routes.exclusive_claims import ExclusiveClaims
-from flockmq.routes.own_filters import WriteReasons
+from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_owner
 from flockmq.routes.shared_members import RemoteShares
 from flockmq.routing.router import Router
-from flockmq.routing.shared_items import SHARED, wrap
+from flockmq.routing.shared_frames import SHARED, wrap
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher

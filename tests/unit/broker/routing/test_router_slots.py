@@ -23,7 +23,7 @@ from flockmq.routing.message_id import (
     session_source,
     source_of,
 )
-from flockmq.routing.shared_items import unwrap, wrap
+from flockmq.routing.shared_frames import unwrap, wrap
 from flockmq.routing.sink import CONGESTED, Sink
 from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet, SlotTarget
 from flockmq.session.limits import Limits

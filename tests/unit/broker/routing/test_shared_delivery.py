@@ -17,13 +17,13 @@ from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.properties import Properties, subscription_identifier
 from flockmq.mqtt.reason import Reason
-from flockmq.rlog.shards import SharedMembers
+from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteShares
 from flockmq.routing import forwarded
 from flockmq.routing.message_id import ORIGIN, origin_of, session_source
 from flockmq.routing.shared_deals import find
+from flockmq.routing.shared_frames import SHARED, unwrap, without_identifiers, wrap
 from flockmq.routing.shared_groups import STRATEGIES
-from flockmq.routing.shared_items import SHARED, unwrap, without_identifiers, wrap
 from flockmq.routing.sink import CONGESTED
 from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits

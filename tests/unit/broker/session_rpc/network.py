@@ -10,7 +10,7 @@ from flockmq.bounds import SLOTS
 from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.entry import StreamId
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.admission import Admission, AttachError
+from flockmq.session_rpc.attach_result import Admission, AttachError
 from flockmq.session_rpc.client_registry import are_others
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import Attach, Registration

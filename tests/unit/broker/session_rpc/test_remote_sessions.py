@@ -9,13 +9,13 @@ from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.inbound import Inbound
+from flockmq.protocol.pending_publish import Inbound
 from flockmq.routing.shared_deals import find
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.subscriber import Subscription
+from flockmq.session.acknowledgement_codec import PUBACK, pair, settled
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
-from flockmq.session.settlement import PUBACK, pair, settled
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.remote_sessions import RemoteSessions

@@ -14,7 +14,7 @@ from flockmq.mqtt.message import Publish, publication
 from flockmq.rlog.retained_authors import author_of
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.admission import Admission, Anothers, AttachError, OwnerFull, OwnerUnreachable, Superseded
+from flockmq.session_rpc.attach_result import Admission, Anothers, AttachError, OwnerFull, OwnerUnreachable, Superseded
 from flockmq.session_rpc.clean_session_wills import Left, will_origin
 from flockmq.session_rpc.ports import Attach
 from unit.broker.session_rpc.network import TURNS, Network, Node

@@ -9,7 +9,7 @@ from typing import Self
 from flockmq.clock import SYSTEM, Clock
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
-from flockmq.protocol.local_sessions import LocalSessions
+from flockmq.protocol.clean_session_end import LocalSessions
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters

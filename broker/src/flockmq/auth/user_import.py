@@ -1,0 +1,177 @@
+"""Users that a file brings: CSV or JSON, as EMQX reads them.
+
+    user_id,password_hash,salt,is_superuser          user_id,password,is_superuser,is_disabled
+    meter-1,$argon2id$v=19$…,,false                  meter-1,secret,false,true
+
+A core takes in each content once: the log remembers its sum. Users that are there already stay as they are, and a user
+who was removed comes back only with another content. With `replace` users become as the file says whenever its content
+isn't the one that was taken in last, so changing the file changes a password.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import hashlib
+import io
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from flockmq.auth.admin import Admin, Invalid, NewUser
+from flockmq.bounds import BOOTSTRAP_BATCH_USERS, BOOTSTRAP_MAX_BYTES
+from flockmq.clock import Clock
+from flockmq.errors import ConfigError
+from flockmq.rlog.entry import Op
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.schema import AUTH, IMPORTS, USERS, Import
+
+log: Final = logging.getLogger(__name__)
+
+Kind = Literal["plain", "hash"]
+COLUMNS: Final = {"plain": "password", "hash": "password_hash"}
+
+
+class Bootstrap:
+    """`take_in` may be called again and again."""
+
+    def __init__(
+        self, file: Path, kind: Kind, admin: Admin, rlog: Rlog, clock: Clock, *, replace: bool = False
+    ) -> None:
+        self._file = file
+        self._kind: Kind = kind
+        self._admin = admin
+        self._rlog = rlog
+        self._clock = clock
+        self._replace = replace
+        self._seen: tuple[int, ...] = ()
+
+    def check(self) -> None:
+        """Before the node joins. Raises ConfigError."""
+        self._parsed(_content(self._file))
+
+    async def take_in(self) -> None:
+        """Write the users that are new, unless this content was taken in before. Raises ConfigError, what the log
+        raises."""
+        seen = await asyncio.to_thread(_signature, self._file)
+        if seen == self._seen:
+            return
+        content = await asyncio.to_thread(_content, self._file)
+        digest = hashlib.sha256(content).hexdigest()
+        if not self._known(digest):
+            await self._take_in(await asyncio.to_thread(self._parsed, content), digest)
+        self._seen = seen
+
+    def _parsed(self, content: bytes) -> list[NewUser]:
+        return parsed(content, self._kind, self._file, self._admin.check_user)
+
+    def _known(self, digest: str) -> bool:
+        """Whether this content was taken in; with `replace`, whether no other was taken in after it."""
+        known = self._rlog.tables.imports.get(digest)
+        return known is not None and (not self._replace or known.at_s >= self._newest_s())
+
+    def _newest_s(self) -> float:
+        return max((taken.at_s for _, taken in self._rlog.tables.imports.items()), default=0.0)
+
+    async def _take_in(self, users: list[NewUser], digest: str) -> None:
+        there = self._rlog.tables.users
+        fresh = [user for user in users if self._replace or there.get(user.user_id) is None]
+        for start in range(0, len(fresh), BOOTSTRAP_BATCH_USERS):
+            ops: list[Op] = []
+            for user in fresh[start : start + BOOTSTRAP_BATCH_USERS]:
+                old = there.get(user.user_id)
+                made = await self._admin.made(user, old)
+                if made != old:
+                    ops.append(USERS.put(user.user_id, made))
+            if ops:
+                await self._rlog.write(AUTH, ops)
+        at_s = max(self._clock.wall(), self._newest_s() + 0.001)  # the newest, whatever another core's clock says
+        await self._rlog.write(AUTH, [IMPORTS.put(digest, Import(at_s, len(fresh)))])
+        log.info("%s: %d users, %d of them written", self._file, len(users), len(fresh))
+
+
+def _signature(file: Path) -> tuple[int, ...]:
+    """Another one: the content may be another."""
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise _unreadable(file, error) from None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _content(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(BOOTSTRAP_MAX_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(file, error) from None
+    if len(content) > BOOTSTRAP_MAX_BYTES:
+        raise ConfigError(f"authentication.bootstrap_file: {str(file)!r} has more than {BOOTSTRAP_MAX_BYTES} bytes")
+    return content
+
+
+def _unreadable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"authentication.bootstrap_file: {str(file)!r} can't be read: {error.strerror}")
+
+
+def parsed(content: bytes, kind: Kind, file: Path, check: Callable[[NewUser], None]) -> list[NewUser]:
+    """The users of a file. Raises ConfigError that names the file, the line and the mend, and nothing secret."""
+    rows: Iterable[tuple[str, object]] = (
+        _json_rows(content, file) if file.suffix == ".json" else _csv_rows(content, kind, file)
+    )
+    users: dict[str, tuple[str, NewUser]] = {}
+    for place, row in rows:
+        try:
+            user = msgspec.convert(row, NewUser, strict=False)
+            if (user.password is None) == (kind == "plain"):
+                raise ConfigError(f"{place}: a user needs a {COLUMNS[kind]}, as bootstrap_type is {kind}")
+            check(user)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{place}: {error}; a user has {_fields(kind)}") from None
+        except Invalid as error:
+            raise ConfigError(f"{place}: user {user.user_id!r}: {error}") from None
+        if user.user_id in users:
+            first = users[user.user_id][0].removeprefix(f"{file}: ")
+            raise ConfigError(f"{place}: user {user.user_id!r} stands in {first} too; keep one of them")
+        users[user.user_id] = place, user
+    return [user for _, user in users.values()]
+
+
+def _fields(kind: Kind) -> str:
+    return f"user_id, {COLUMNS[kind]} and, if wanted, salt, is_superuser and is_disabled (true or false)"
+
+
+def _csv_rows(content: bytes, kind: Kind, file: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{file}: line {line}: is not UTF-8; save the file as UTF-8") from None
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        columns = reader.fieldnames or []
+        if missing := {"user_id", COLUMNS[kind]} - set(columns):
+            raise ConfigError(
+                f"{file}: line 1: has no column {' and '.join(sorted(missing))}; with bootstrap_type {kind} it must "
+                f"name {_fields(kind)}"
+            )
+        for row in reader:
+            place = f"{file}: line {reader.line_num}"
+            if None in row:
+                raise ConfigError(f'{place}: has more fields than line 1 has columns; put what has a comma between "')
+            yield place, {name: value for name, value in row.items() if value}
+    except csv.Error as error:
+        raise ConfigError(
+            f'{file}: line {reader.reader.line_num}: {error}; put what has a comma or a quote between "'
+        ) from None
+
+
+def _json_rows(content: bytes, file: Path) -> Iterable[tuple[str, dict[str, object]]]:
+    try:
+        rows = msgspec.json.decode(content, type=list[dict[str, object]])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{file}: not a JSON list of users: {error}") from None
+    return [(f"{file}: user {place}", row) for place, row in enumerate(rows, start=1)]

@@ -1,0 +1,61 @@
+"""Which modules are hot, and whether they run compiled.
+
+`HOT_MODULES` is the one list: `setup.py` compiles what it names, `flockmq --version` reports on it, and the tests
+assert on it. The same source runs interpreted; `__init__.py` files are never compiled. Nothing is imported here but
+the standard library, because `setup.py` runs this file before anything is installed.
+"""
+
+from __future__ import annotations
+
+from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+HOT_MODULES: Final = (
+    *("mqtt/*.py", "routing/*.py", "session/*.py", "protocol/*.py", "transport/*.py"),
+    *("rlog/change.py", "rlog/route_table.py", "rlog/table.py", "rlog/table_spec.py"),
+    *("delivery/batch_queue.py", "delivery/commit_barriers.py", "delivery/deduplicator.py"),
+    *(
+        "delivery/watermarks.py",
+        "delivery/slot_back_pressure.py",
+        "delivery/slot_message.py",
+        "delivery/slot_sender.py",
+    ),
+    *("durable/attach_admission.py", "durable/commit_queue.py", "durable/connected_sessions.py"),
+    *("durable/incoming.py", "durable/slot_writer.py", "durable/message_intake.py", "durable/message_queue.py"),
+    *("durable/outgoing.py", "durable/pending_writes.py", "durable/proxy_sink.py", "durable/router.py"),
+    *("durable/session.py", "durable/session_fields.py", "durable/session_record.py", "durable/session_service.py"),
+    *("durable/session_table.py", "durable/session_usage.py", "durable/write_batch.py"),
+    *("session_rpc/client_registry.py", "session_rpc/notes.py", "session_rpc/server.py"),
+    *("node/access_control.py", "node/connections.py", "node/connection_registrations.py"),
+    "listening_sockets.py",
+    "telemetry/counters.py",
+)
+"""Globs below the package's folder: what mypyc compiles, as one group."""
+
+PACKAGE: Final = Path(__file__).parent
+
+
+def hot_sources(package: Path = PACKAGE) -> list[Path]:
+    """The files that `HOT_MODULES` names, sorted."""
+    return sorted(p for glob in HOT_MODULES for p in package.glob(glob) if p.name != "__init__.py")
+
+
+def module_name(source: Path, package: Path = PACKAGE) -> str:
+    """`…/flockmq/mqtt/frame.py` → `flockmq.mqtt.frame`."""
+    return ".".join((package.name, *source.relative_to(package).with_suffix("").parts))
+
+
+def is_compiled(module: str) -> bool:
+    """Whether importing `module` would load machine code."""
+    spec = find_spec(module)
+    return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def kind() -> str:
+    """`compiled`, `interpreted`, or `partly compiled`: a broken install that `make build` mends."""
+    found = {is_compiled(module_name(source)) for source in hot_sources()}
+    if found == {True}:
+        return "compiled"
+    return "partly compiled" if True in found else "interpreted"

@@ -1,0 +1,117 @@
+"""The layers put together, and checked for keys that don't fit together.
+
+Precedence: command line > environment > file > defaults, key by key. What always holds: a `Config` is complete and
+checked; every zone that a listener names is there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from flockmq.config.conversion import build, field_types, is_struct, nearest, read
+from flockmq.config.schema import Config, named_listeners
+from flockmq.config.sources import Setting, kind_of, named, read_environment, read_file, refuse_secrets
+from flockmq.errors import ConfigError
+
+DEFAULT_LISTENER: Final = "listeners.tcp.default.bind"
+
+
+def load(
+    *, file: Path | None = None, environment: Mapping[str, str] | None = None, command_line: Iterable[Setting] = ()
+) -> Config:
+    """Put the layers together and check the whole. Raises ConfigError: one line that names place, value and mend."""
+    layers = (
+        *(read_file(file) if file else ()),
+        *read_environment(os.environ if environment is None else environment),
+        *command_line,
+    )
+    said: dict[str, object] = {}
+    sources: dict[str, str] = {}
+    for setting in layers:
+        value = read(setting.value, kind_of(setting.path), setting.source, is_text=setting.is_text)
+        if not setting.is_text:
+            refuse_secrets(value, setting)
+        said[setting.path] = value
+        sources[setting.path] = setting.source
+    if said.get("role") == "core":
+        said.setdefault(DEFAULT_LISTENER, None)
+    _inherit(said)
+    config = _fill_defaults(_section(Config, "", said, sources, Config()))
+    _check_whole(config, sources)
+    return config
+
+
+def _inherit(said: dict[str, object]) -> None:
+    """A zone takes from `[mqtt]` what it doesn't say itself."""
+    zones = {path.split(".")[1] for path in said if path.startswith("zones.")}
+    for path, value in list(said.items()):
+        if path.startswith("mqtt."):
+            for zone in zones:
+                said.setdefault(f"zones.{zone}.{path.removeprefix('mqtt.')}", value)
+
+
+def _section(struct: Any, path: str, said: Mapping[str, object], sources: Mapping[str, str], base: Any) -> Any:
+    """The struct at `path`. What nobody said comes from `base`, if there is one, or else from the type."""
+    given: dict[str, object] = {}
+    for name, kind in field_types(struct).items():
+        below = f"{path}.{name}" if path else name
+        default = getattr(base, name, None)
+        if is_struct(kind):
+            given[name] = _section(kind, below, said, sources, default)
+        elif (one := named(kind)) is not None:
+            names = {key.removeprefix(f"{below}.").split(".")[0]: None for key in said if key.startswith(f"{below}.")}
+            bases: dict[str, Any] = default or {}
+            given[name] = {
+                each: _section(one, f"{below}.{each}", said, sources, bases.get(each)) for each in (bases | names)
+            }
+        elif below in said:
+            given[name] = said[below]
+        elif base is not None:
+            given[name] = default
+    return build(struct, given, path, sources)
+
+
+def _fill_defaults(config: Config) -> Config:
+    name = config.node.name or socket.gethostname()
+    data_dir = config.node.data_dir or _state_dir() / name
+    return msgspec.structs.replace(config, node=msgspec.structs.replace(config.node, name=name, data_dir=data_dir))
+
+
+def _state_dir() -> Path:
+    """$XDG_STATE_HOME/flockmq, ~/.local/state/flockmq, or a folder of this user's below the temporary one."""
+    if state := os.environ.get("XDG_STATE_HOME"):
+        return Path(state) / "flockmq"
+    home = Path("~").expanduser()
+    if os.access(home, os.W_OK):
+        return home / ".local" / "state" / "flockmq"
+    return Path(tempfile.gettempdir()) / f"flockmq-{os.getuid()}"
+
+
+def _check_whole(config: Config, sources: Mapping[str, str]) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", config.node.name):
+        raise ConfigError(
+            f"node.name: {config.node.name!r} must be 1 to 253 of A-Z a-z 0-9 . _ - and start with a letter or digit"
+        )
+    zones = ("default", *config.zones)
+    for type, name, listener in named_listeners(config):
+        if (zone := listener.zone) not in zones:
+            path = f"listeners.{type}.{name}.zone"
+            raise ConfigError(f"{sources.get(path, path)}: {zone!r} isn't a zone; {nearest(zone, zones)}")
+    if config.role == "single":
+        return
+    if config.redis.url is None:
+        raise ConfigError(
+            f"redis.url: role {config.role} needs a Redis; say --redis redis://HOST:6379/0, or use role single"
+        )
+    if config.cluster.key is None:
+        raise ConfigError(f"cluster.key_file: role {config.role} needs the cluster's key; name the file that holds it")
+    if config.role == "replicant" and not config.cluster.seeds:
+        raise ConfigError('cluster.seeds: role replicant needs a core to ask; for example ["core-0:4370"]')

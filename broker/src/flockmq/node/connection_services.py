@@ -1,0 +1,214 @@
+"""What the connections of a node ask of it, and what becomes of the sessions that end with them.
+
+What always holds: SUBACK follows the route in this node's own tables. A retained message is in the log, and this node
+has seen every route that was written before it, when it is matched. So of a SUBSCRIBE and a retained PUBLISH one sees
+the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from flockmq.auth.deferred_authorization import Said, encode
+from flockmq.mqtt.errors import PacketError
+from flockmq.mqtt.message import Publish, Will
+from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_delayed
+from flockmq.node.access_control import AccessControl
+from flockmq.node.connections import Connections
+from flockmq.node.judging_queue import JudgingQueue
+from flockmq.node.plugin_hooks import PluginHooks
+from flockmq.node.sys_topics import SysTopics
+from flockmq.node.unattended_publishing import LeftMessages
+from flockmq.protocol.channel import Channel
+from flockmq.protocol.clean_session_end import LocalSessions, LocalSessionsPort
+from flockmq.protocol.pending_publish import Inbound
+from flockmq.protocol.ports import NodePort
+from flockmq.publishing.retained_feed import Feeds
+from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
+from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.schema import RETAINED, ROUTE
+from flockmq.routes.filter_registration import OwnFilters
+from flockmq.routing.router import Router
+from flockmq.routing.subscriber import Subscription
+from flockmq.session.client_session import ClientSession
+from flockmq.session.local_session import LocalSession
+from flockmq.session_rpc.remote_sessions import RemoteSessions
+from flockmq.telemetry.metrics import Reasons
+
+
+class LocalSessionEnds(LocalSessionsPort):
+    """Of sessions that end with their connections."""
+
+    def __init__(self, router: Router, plugin_hooks: PluginHooks, filters: OwnFilters, left: LeftMessages) -> None:
+        self._router = router
+        self._plugin_hooks = plugin_hooks
+        self._filters = filters
+        self._left = left
+
+    def publish(self, will: Will, session: LocalSession) -> None:
+        self._left.publish_will(will, session)
+
+    def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
+        self._filters.unrouted(filters)
+
+    def session_ended(self, session: LocalSession) -> None:
+        shared = self._router.shared
+        shared.redispatch(session.unacknowledged_shared())
+        self._plugin_hooks.session_ended(session.client_id)
+
+
+class ConnectionWatcher:
+    """A `node.connections.Watcher`. `ends` counts the reason codes with which connections end."""
+
+    def __init__(self, access: AccessControl, plugin_hooks: PluginHooks, sys_topics: SysTopics, ends: Reasons) -> None:
+        self._access = access
+        self._plugin_hooks = plugin_hooks
+        self._sys_topics = sys_topics
+        self._ends = ends
+        self.taken_over = plugin_hooks.taken_over
+
+    def connected(self, channel: Channel, connect: Connect, session: ClientSession, is_present: bool) -> None:
+        self._sys_topics.connected(channel, connect, session)
+        self._plugin_hooks.connected(channel, session, is_present)
+        self._access.connected(channel)
+
+    def disconnected(self, channel: Channel, session: ClientSession) -> None:
+        self._ends.note(channel.close_reason)
+        self._sys_topics.disconnected(channel)
+        self._plugin_hooks.disconnected(channel)
+
+    def will_of(self, channel: Channel) -> Will | None:
+        return self._plugin_hooks.leaving(channel, channel.will)
+
+    def warrant(self, channel: Channel, message: Publish) -> bytes:
+        """Why the client might have this will, as `Will` has it."""
+        return encode(self._access.warrant(channel, said_by(message)))
+
+
+class ClientPort(NodePort):
+    """`refusals` counts the reason codes with which CONNACK says no. `flush` has written what was put outside a turn;
+    `spawn` runs what takes turns."""
+
+    def __init__(
+        self,
+        clients: Connections,
+        sessions: LocalSessions,
+        remote_sessions: RemoteSessions,
+        access: AccessControl,
+        judging: JudgingQueue,
+        plugin_hooks: PluginHooks,
+        filters: OwnFilters,
+        left: LeftMessages,
+        rlog: Rlog,
+        retaining: RetainedLog,
+        feeds: Feeds,
+        sys_topics: SysTopics,
+        refusals: Reasons,
+        spawn: Callable[[Awaitable[None]], None],
+        flush: Callable[[], None],
+    ) -> None:
+        super().__init__(access, judging, plugin_hooks, filters)
+        self._clients = clients
+        self._sessions = sessions
+        self._remote_sessions = remote_sessions
+        self._access = access
+        self._plugin_hooks = plugin_hooks
+        self._filters = filters
+        self._left = left
+        self._rlog = rlog
+        self._retaining = retaining
+        self._feeds = feeds
+        self._sys_topics = sys_topics
+        self._refusals = refusals
+        self._spawn = spawn
+        self._flush = flush
+
+    def flush_soon(self) -> None:
+        self._flush()
+
+    # Connections.
+
+    def refused(self, channel: Channel, reason: int) -> None:
+        self._refusals.note(reason)
+        self._plugin_hooks.refused(channel, reason)
+
+    def violated(self, channel: Channel, error: PacketError) -> None:
+        self._clients.violated(channel, error)
+
+    def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
+        if will is not None and not self._access.may_leave(channel, will):
+            self._left.drop(session.client_id, will.message.topic)
+            will = None
+        self._access.gone(channel, session.client_id)
+        if not session.is_remote() and not self._clients.openings.has_will(channel.token):
+            will = self._plugin_hooks.leaving(channel, will)
+        self._clients.gone(channel, session, will)
+
+    # Subscriptions.
+
+    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+        self._filters.route(filters, partial(self._routed, len(filters) > 0, has_owed, done))
+
+    def _routed(self, is_written: bool, has_owed: bool, done: Callable[[int, bool], None], reason: int) -> None:
+        """A route that was written for it came behind all that was retained before the SUBSCRIBE."""
+        saw_all = is_written and self._rlog.has_all(RETAINED, when=ROUTE)
+        if reason < 0x80 and has_owed and not saw_all:
+            self._spawn(self._see_retained(done))
+        else:
+            done(reason, saw_all)
+            self._flush()
+
+    async def _see_retained(self, done: Callable[[int, bool], None]) -> None:
+        done(Reason.SUCCESS, await self._retaining.seen())
+        self._flush()
+
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        self._sys_topics.give(subscriptions)
+        self._feeds.owe(subscriptions, saw_all)
+
+    def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
+        return unsubscribe(self._sessions, self._plugin_hooks, channel, session, filters)
+
+    # Messages that must be known elsewhere first.
+
+    def remember(self, inbound: Inbound) -> None:
+        token = inbound.channel.token if isinstance(inbound.channel, Channel) else None
+        if isinstance(token, int):
+            self._remote_sessions.remember(inbound, token)
+        else:
+            inbound.remembered()
+
+    def log(self, inbound: Inbound) -> None:
+        self._spawn(self._log_then(inbound))
+
+    async def _log_then(self, inbound: Inbound) -> None:
+        message, channel = inbound.message, inbound.channel
+        if is_delayed(message.topic):
+            warrant = self._access.warrant(channel, said_by(inbound.said), message.topic)
+            reason = await self._left.delay(message, warrant)
+            inbound.logged(Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason, deliver=False)
+            return
+        if isinstance(channel, Channel) and isinstance(channel.token, int):
+            message.author = author_of(channel.client_id(), channel.token, is_will=False)
+        message.user = channel.principal.username
+        reason = await self._retaining.retain(message)
+        inbound.logged(reason, deliver=not self._retaining.is_overtaken(message))
+
+
+def said_by(message: Publish) -> Said:
+    return Said(message.topic, message.qos, message.retain)
+
+
+def unsubscribe(
+    sessions: LocalSessions, plugin_hooks: PluginHooks, channel: Channel, session: LocalSession, filters: list[bytes]
+) -> list[int]:
+    """Of a session that ends with its connection; as `NodePort.unsubscribe`."""
+    reasons = sessions.unsubscribe(session, filters)
+    for filter, reason in zip(filters, reasons, strict=True):
+        if reason == Reason.SUCCESS and not channel.has_ended():
+            plugin_hooks.unsubscribed(channel, filter)
+    return reasons

@@ -1,0 +1,115 @@
+"""Exclusive filters of the sessions that last and run here: their claims, made, kept and given back.
+
+What always holds: a session that came here with an exclusive filter keeps it, and its claim is tried until it stands or
+the subscription goes. While a node of version 1 is a member these sessions have claims of the node, not of their slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from flockmq.durable.session_service import SessionService
+from flockmq.mqtt.topics import exclusively, is_exclusive, matching
+from flockmq.node.access_control import AccessControl
+from flockmq.node.offline_exclusive_subscriptions import AwayClaims
+from flockmq.rlog.rlog import ReasonOf
+from flockmq.routes.durable_exclusive_claims import DurableClaims
+from flockmq.routes.exclusive_claim_table import Submit
+from flockmq.routes.exclusive_claims import ExclusiveClaims
+from flockmq.routes.filter_registration import claim_all
+from flockmq.routing.slots import slot_of
+
+
+class SlotClaims:
+    """`of_node`: the claims of this node; `by_slot`: all nodes know claims that are of slots. `spawn` runs what takes
+    turns."""
+
+    def __init__(
+        self,
+        residents: SessionService,
+        of_node: ExclusiveClaims,
+        access: AccessControl,
+        submit: Submit,
+        reason_of: ReasonOf,
+        by_slot: Callable[[], bool],
+        spawn: Callable[[Awaitable[None]], object],
+    ) -> None:
+        self._sessions = _ExclusiveSessions(residents)
+        self._of_node = of_node
+        self._by_slot = by_slot
+        self._spawn = spawn
+        self._durable = DurableClaims(of_node.bids, submit, reason_of, self._sessions)
+        self.away = AwayClaims(residents, access, self._durable.claimants)
+        self._unclaimed: dict[tuple[bytes, bytes], None] = {}
+        """(client id, exclusive filter) of sessions that came with a filter whose claim doesn't stand."""
+
+    def __len__(self) -> int:
+        return len(self._durable)
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        """As `durable.ports.Desk.claim`."""
+        claims = self._durable if self._by_slot() else self._of_node
+        self.away.claimed(client_id)
+        claim_all(filters, lambda filter, claimed: claims.claim(matching(filter), client_id, claimed), done)
+
+    def release(self, client_id: bytes, filters: list[bytes]) -> None:
+        """As `durable.ports.Desk.release`."""
+        for filter in filters:
+            self._of_node.release(matching(filter))
+            if self._by_slot():
+                self._durable.release(matching(filter), client_id)
+
+    def came_with(self, client_id: bytes, filters: list[bytes]) -> None:
+        """A session that ran elsewhere before."""
+        for filter in filters:
+            if is_exclusive(filter):
+                self._claim_again(client_id, filter)
+
+    def try_again(self) -> None:
+        """What couldn't be written when the log was away, and what no session uses."""
+        unclaimed, self._unclaimed = self._unclaimed, {}
+        for client_id, filter in unclaimed:
+            self._claim_again(client_id, filter)
+        if self._by_slot():
+            for filter, client_id in self._of_node.held():
+                self._claim_again(client_id, exclusively(filter))
+            self._spawn(self._durable.look())
+            self._spawn(self.away.look())
+
+    def has_by_node(self, client_id: bytes, filter: bytes) -> bool:
+        """A session that runs here has `$exclusive/FILTER`, and no claim that outlives this node."""
+        return self._sessions.has_exclusively(client_id, filter) and not self._durable.stands(filter, client_id)
+
+    def is_owner_of(self, client_id: bytes) -> bool:
+        """Its session runs here, if it has one that lasts."""
+        return self._sessions.gained_at(slot_of(client_id)) >= 0
+
+    def _claim_again(self, client_id: bytes, filter: bytes) -> None:
+        if self._sessions.has_exclusively(client_id, matching(filter)):
+            claim = self._durable.keep if self._by_slot() else self._of_node.claim
+            claim(matching(filter), client_id, partial(self._claimed, client_id, filter))
+
+    def _claimed(self, client_id: bytes, filter: bytes, reason: int) -> None:
+        if reason >= 0x80:
+            self._unclaimed[client_id, filter] = None
+
+
+class _ExclusiveSessions:
+    """What claims ask of the sessions that run here."""
+
+    def __init__(self, residents: SessionService) -> None:
+        self._residents = residents
+        self.has_loaded = residents.has_loaded
+        self.settle = residents.manager.settle
+
+    def has_exclusively(self, client_id: bytes, filter: bytes) -> bool:
+        session = self._residents.sessions.by_id.get(client_id)
+        return session is not None and session.subscriptions.find(exclusively(filter)) is not None
+
+    def gained_at(self, slot: int) -> int:
+        held = self._residents.manager.slots.get(slot)
+        return -1 if held is None or held.is_lost else held.gained_at
+
+    def loaded(self) -> Iterable[int]:
+        return (slot for slot in self._residents.manager.slots if self.has_loaded(slot))

@@ -1,0 +1,97 @@
+"""What comes from other nodes for this node's clients; and how this node goes on when its tables, or others, are late.
+
+What always holds: no message of QoS 1 or 2 is matched while the tables may be old. A publisher that was paused for
+another node goes on when that node takes messages again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from flockmq.bounds import HELD_LINES_PER_TURN
+from flockmq.delivery.delivery import Delivery
+from flockmq.membership.cluster import Cluster
+from flockmq.membership.staleness import Staleness
+from flockmq.mqtt.errors import PacketError
+from flockmq.routing import forwarded
+from flockmq.routing.router import Router
+from flockmq.routing.shared_frames import SHARED
+from flockmq.routing.sink import Sink
+
+log: Final = logging.getLogger(__name__)
+
+
+class Arrivals:
+    """`flush` has written what was put outside a turn; `spawn` runs what takes turns. `is_serving`: the node neither
+    starts nor stops."""
+
+    def __init__(
+        self,
+        router: Router,
+        flush: Callable[[], None],
+        spawn: Callable[[Awaitable[None]], None],
+        is_serving: Callable[[], bool],
+    ) -> None:
+        self._router = router
+        self._flush = flush
+        self._spawn = spawn
+        self._is_serving = is_serving
+        self._freshness: Staleness | None = None
+
+    def listen(self, cluster: Cluster, delivery: Delivery) -> None:
+        self._freshness = cluster.freshness
+        cluster.on_node_gone.append(self._node_gone)
+        delivery.nodes.on_returned = self._returned
+        delivery.nodes.on_came = self._forwarded
+        delivery.nodes.on_drained = delivery.slots.on_drained = self._drained
+        cluster.freshness.on_change = self._stale
+        self._router.stale = cluster.freshness.is_stale
+
+    def stood_still(self) -> None:
+        """Ask whether the tables are old, before what came meanwhile is read."""
+        if self._freshness is not None:
+            self._freshness.look(asyncio.get_running_loop().time())
+
+    def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
+        try:
+            forwarded.take(self._router, version, chunk)
+        except PacketError as error:
+            log.error("%s forwarded what can't be delivered: %s", incarnation, error)
+        self._flush()
+
+    def _drained(self, peer: Sink) -> None:
+        self._router.pauses.release(peer)
+        self._flush()
+
+    def _node_gone(self, incarnation: str) -> None:
+        self._router.shared.others_changed()
+
+    def _returned(self, batches: list[tuple[int, bytes]]) -> None:
+        self._spawn(self._share_again(batches))
+
+    async def _share_again(self, batches: list[tuple[int, bytes]]) -> None:
+        """Deal out anew what a purged node never accepted, a batch a turn."""
+        self._router.shared.others_changed()
+        for version, chunk in batches:
+            self._router.shared.returned(version & ~SHARED, chunk)
+            self._flush()
+            await asyncio.sleep(0)
+
+    def _stale(self, stale: bool) -> None:
+        self._router.stale = stale
+        if stale:
+            level = logging.WARNING if self._is_serving() else logging.INFO
+            log.log(level, "the tables may be old: QoS 1 and 2 wait")
+        else:
+            self._spawn(self._go_on())
+
+    async def _go_on(self) -> None:
+        """Match what waited while the tables were stale, some clients a turn."""
+        more = True
+        while more:
+            more = self._router.go_on(HELD_LINES_PER_TURN)
+            self._flush()
+            await asyncio.sleep(0)

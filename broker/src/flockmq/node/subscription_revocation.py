@@ -1,0 +1,95 @@
+"""Ends subscriptions that rules no longer allow: here those of sessions that end with their connections, and at their
+owners those of sessions that last.
+
+What always holds: a subscription that was made anew since it was judged stays. Messages that waited by the subscription
+that ended, and by no other of the session, are dropped; those of a shared subscription go to another member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from flockmq.node.access_control import AccessControl
+from flockmq.node.judging_turns import JudgingTurns
+from flockmq.protocol.channel import Channel
+from flockmq.routing.router import Router
+from flockmq.session.drop_revoked_messages import drop_waiting
+from flockmq.session.local_session import LocalSession
+from flockmq.session_rpc.ports import Held, Judge
+from flockmq.session_rpc.remote_sessions import RemoteSessions
+
+
+class Revocation:
+    """What `StandingSubscriptions` asks of the node."""
+
+    def __init__(
+        self,
+        router: Router,
+        access: AccessControl,
+        judging: JudgingTurns,
+        connections: Callable[[], Sequence[Channel | None]],
+        find: Callable[[bytes], Channel | None],
+        unsubscribe: Callable[[Channel, LocalSession, list[bytes]], list[int]],
+        remote_sessions: RemoteSessions,
+        owners_judge: Callable[[], bool],
+        rewrites: Callable[[Channel, bytes], bool],
+        flush_soon: Callable[[], None],
+    ) -> None:
+        """`owners_judge`: all nodes know what this asks of owners. `rewrites`: a client that asks for this filter gets
+        another."""
+        self.connections = connections
+        self.find = find
+        self.authorize = judging.authorize
+        self.rest = judging.rest
+        self.flush_soon = flush_soon
+        self._router = router
+        self._access = access
+        self._remote_sessions = remote_sessions
+        self._owners_judge = owners_judge
+        self._rewrites = rewrites
+        self._unsubscribe = unsubscribe
+
+    def must_judge(self, channel: Channel) -> bool:
+        """Whether the client may have subscriptions, and rules hold for it."""
+        session = channel.session
+        if session is None:
+            return False
+        may_have_some = len(session.subscriptions) > 0 if isinstance(session, LocalSession) else self._owners_judge()
+        return may_have_some and self._access.must_authorize(channel.principal)
+
+    async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
+        """Have all its subscriptions judged, end those that are denied, and return them."""
+        session = channel.session
+        if not isinstance(session, LocalSession):
+            assert isinstance(channel.token, int)
+            rules = partial(self._rules, channel)
+            return await self._remote_sessions.judge(channel, channel.token, _OfKnown(judge, self._rewrites), rules)
+        stand = {held.filter: held for held in session.subscriptions.all()}
+        asked = {filter: (session.subscriptions.asked_for(filter), held.qos) for filter, held in stand.items()}
+        denied = await judge.denied(channel, asked)
+        ended = [filter for filter in denied if session.subscriptions.find(filter) is stand[filter]]
+        if not ended or channel.has_ended():
+            return []
+        dropped, left = drop_waiting(session.queue, session.subscriptions, ended, session.take_out)
+        self._unsubscribe(channel, session, ended)
+        self._router.counters.dropped_revoked += dropped
+        self._router.counters.subscriptions_revoked += len(ended)
+        self._router.shared.redispatch(left)
+        return ended
+
+    def _rules(self, channel: Channel) -> bytes:
+        """What stands for the rules that hold now, as a session keeps it when it was judged."""
+        return self._access.fingerprint(channel) or b""
+
+
+class _OfKnown(Judge):
+    """Doesn't judge filters of which nobody knows what was asked for: their owner had them before it was told."""
+
+    def __init__(self, judge: Judge, rewrites: Callable[[Channel, bytes], bool]) -> None:
+        self._judge = judge
+        self._rewrites = rewrites
+
+    async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
+        known = {f: (asked, qos) for f, (asked, qos) in held.items() if f != asked or not self._rewrites(channel, f)}
+        return await self._judge.denied(channel, known)

@@ -1,0 +1,138 @@
+"""Messages that no connection waits for: wills that are due, delayed ones, what plugins publish.
+
+What always holds: what a client may not publish any more is dropped, when it is due; what is beyond its user's quota
+isn't kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+from flockmq.auth.deferred_authorization import KNOWN, Said, Warrant, Warrants, decoded
+from flockmq.bounds import REFUSALS_LOGGED_PER_S, RETAINED_MESSAGE_BYTES
+from flockmq.clock import Clock
+from flockmq.logs import Sparing
+from flockmq.membership.cluster import Cluster
+from flockmq.mqtt.message import Publish, Will, publication
+from flockmq.mqtt.reason import Reason
+from flockmq.node.redis_shortage import RedisShortage
+from flockmq.node.user_quotas import UserQuotas
+from flockmq.protocol.verdicts import ASKED, DENIED
+from flockmq.publishing.delayed import Delayed, warrant_of
+from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
+from flockmq.publishing.unattended import Unattended
+from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.rlog import ReasonOf, Rlog
+from flockmq.rlog.schema import RETAINED, DelayedMessage
+from flockmq.routing.router import Router
+from flockmq.session.local_session import LocalSession
+from flockmq.session_rpc.clean_session_wills import Left
+
+log: Final = logging.getLogger(__name__)
+
+
+class LeftMessages:
+    """One per node. It is what `Delayed` asks (`publishing.delayed.DelayedPort`)."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rlog: Rlog,
+        router: Router,
+        warrants: Warrants,
+        quotas: UserQuotas,
+        shortage: RedisShortage,
+        retaining: RetainedLog,
+        reason_of: ReasonOf,
+        spawn: Callable[[Awaitable[None]], None],
+        flush: Callable[[], None],
+        clock: Clock,
+        token_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._cluster = cluster
+        self._rlog = rlog
+        self._counters = router.counters
+        self._warrants = warrants
+        self._quotas = quotas
+        self._retaining = retaining
+        self._dropped = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
+        self.refuses = shortage.refuses
+        self.delayed = Delayed(self, reason_of, cluster.time.clock, token_bytes, cluster.version.gate(2))
+        self.unattended = Unattended(router, retaining.retain_left, self._delay_left, spawn, flush, clock.monotonic)
+        self.publish = self.unattended.publish_due
+
+    def publish_left(self, left: Left, accepted: Callable[[], None]) -> None:
+        """A will that is due, if its client may still publish it."""
+        message = left.will.message
+        warrant = decoded(left.will.warrant, left.client_id, left.user)
+        message.user = warrant.user if warrant.why & KNOWN else left.user
+        said = warrant.said(message.topic, message.qos, message.retain)
+        verdict = self._warrants.judge(warrant, said)
+        if verdict == DENIED:
+            self.drop(warrant.client_id, message.topic)
+            accepted()
+            return
+        may = partial(self._still_may, warrant, said, message) if verdict == ASKED else None
+        self.unattended.publish(message, accepted, warrant, may)
+
+    def publish_will(self, will: Will, session: LocalSession) -> None:
+        """Of a session that ended with its connection, which is gone."""
+        self.publish_left(Left(session.client_id, None, will), nobody_waits)
+
+    def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
+        self.unattended.publish(publication(4, qos, retain, topic, payload, b""), nobody_waits)
+
+    async def _still_may(self, warrant: Warrant, said: Said, message: Publish) -> bool:
+        may = await self._warrants.still_may(warrant, said)
+        if not may:
+            self.drop(warrant.client_id, message.topic)
+        return may
+
+    def drop(self, client_id: bytes, topic: bytes) -> None:
+        """What was to be published for a client that is gone."""
+        self._counters.dropped_revoked += 1
+        said = "what client %r left for %r is dropped: it may not publish it any more"
+        self._dropped.info(said, client_id.decode(), topic)
+
+    async def delay(self, message: Publish, warrant: Warrant | None) -> int:
+        """Have the log keep a message for `$delayed/…`: a reason code, or OVER_QUOTA."""
+        size_bytes = RETAINED_MESSAGE_BYTES + len(message.packet)
+        async with self._quotas.storing(None if warrant is None else warrant.user, size_bytes) as may:
+            return await self.delayed.take(message, warrant) if may else OVER_QUOTA
+
+    async def _delay_left(self, message: Publish, warrant: Warrant | None) -> int:
+        """Of a client that is gone: what is beyond its user's quota is dropped, and not tried again."""
+        reason = await self.delay(message, warrant)
+        return Reason.SUCCESS if reason == OVER_QUOTA else reason
+
+    # What delayed messages ask.
+
+    def leads(self) -> bool:
+        return self._cluster.is_leader
+
+    def row(self, key: bytes) -> DelayedMessage | None:
+        return self._rlog.tables.delayed.get(key)
+
+    def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+        return self._rlog.submit(RETAINED, ops)
+
+    async def caught_up(self) -> bool:
+        return await self._retaining.caught_up()
+
+    def drops(self, row: DelayedMessage) -> bool:
+        """A delayed message that is due, which its client may not publish any more. Other services aren't asked:
+        the others that are due don't wait for them."""
+        warrant = warrant_of(row)
+        said = warrant.said(row.topic, row.qos, row.retain)
+        if self._warrants.judge(warrant, said) != DENIED:
+            return False
+        self.drop(row.client_id, row.topic)
+        return True
+
+
+def nobody_waits() -> None:
+    """For a message whose publisher is gone, or is none."""

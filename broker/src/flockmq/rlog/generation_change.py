@@ -1,0 +1,129 @@
+"""Agreeing upon a shard's next generation, on a core: hear a majority, then seal or seed in Redis (generation.py).
+
+It takes two rounds. The first only asks where everybody is: who can't act leaves it to one who can, and those who can
+take turns. The second has a majority promise the generation. Whatever goes wrong ends in StorageUnavailable, and the
+committer tries again; Redis itself takes the first of those who come through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from redis.exceptions import ResponseError
+
+from flockmq import bounds
+from flockmq.redis.errors import StorageUnavailable
+from flockmq.redis.link import Argument, RedisLink, Reply
+from flockmq.rlog.entry import START, StreamId
+from flockmq.rlog.generation import Found, Life, Report, Seal, Seed, is_settled, majority, next_generation, plan, turn
+from flockmq.rlog.ports import Ballot
+from flockmq.rlog.schema import keys_of
+from flockmq.rlog.tables import Tables
+from flockmq.rlog.voter import Voter
+
+log = logging.getLogger(__name__)
+
+
+class Election:
+    """`on_lost(shard, text)` is called when this core seeded a log because Redis had lost what the cores know."""
+
+    def __init__(self, voter: Voter, ballot: Ballot, tables: Tables, on_lost: Callable[[str, str], None]) -> None:
+        self._voter = voter
+        self._ballot = ballot
+        self._tables = tables
+        self._on_lost = on_lost
+        self._begun: dict[str, None] = {}
+
+    def has_begun(self, shard: str) -> bool:
+        """This core began the shard's log, of which neither Redis nor a majority of the cores knew anything."""
+        return shard in self._begun
+
+    async def settle(self, link: RedisLink, shard: str, run_id: str) -> Life:
+        """The life in which the shard's log goes on in the Redis behind `link`, which runs as `run_id`. Raises
+        StorageUnavailable."""
+        found, settled = await self._look(link, shard, run_id)
+        if settled is not None:
+            return settled
+        reports = await self._hear(shard, 0)
+        generation = next_generation(found, reports)
+        step = plan(found, generation, reports)
+        before = turn(self._voter.name, step, reports)
+        if before is None:
+            raise StorageUnavailable(
+                f"shard {shard}: Redis at {link.config.address} holds its log up to {found.last}; another core knows "
+                f"it up to {step.base} and must seed the next generation"
+            )
+        if before:
+            await asyncio.sleep(before * bounds.BALLOT_TURN_S)
+            found, settled = await self._look(link, shard, run_id)
+            if settled is not None:
+                return settled
+        return await self._decide(link, shard, found, generation)
+
+    async def _look(self, link: RedisLink, shard: str, run_id: str) -> tuple[Found, Life | None]:
+        """What Redis holds, and its life if nothing is left to agree upon."""
+        keys = keys_of(shard)
+        last = ("XREVRANGE", keys[0], "+", "-", "COUNT", 1)
+        stored, newest = await link.pipeline([("GET", keys[1]), last])
+        text = stored.decode() if isinstance(stored, bytes) else ""
+        found = Found(run_id, Life.parse(text), _newest_id(newest))
+        mine = await self._voter.report(shard, 0)
+        return found, found.life if is_settled(found, mine) else None
+
+    async def _hear(self, shard: str, generation: int) -> list[Report]:
+        """A majority's reports, this core's own included."""
+        mine = await self._voter.report(shard, generation)
+        reports = [mine, *await self._ballot.ask(shard, generation)]
+        needed = majority(self._ballot.cores)
+        if len(reports) < needed:
+            heard = ", ".join(sorted(report.core for report in reports))
+            raise StorageUnavailable(
+                f"shard {shard}: waiting for {needed} of {self._ballot.cores} cores to say up to where they know the "
+                f"log, so that nothing is lost; heard of {heard} so far"
+            )
+        if generation and sum(report.granted for report in reports) < needed:
+            raise StorageUnavailable(f"shard {shard}: another core begins generation {generation} or a later one")
+        return reports
+
+    async def _decide(self, link: RedisLink, shard: str, found: Found, generation: int) -> Life:
+        reports = await self._hear(shard, generation)
+        step = plan(found, generation, reports)
+        state = self._tables.shards[shard]
+        arguments: list[Argument] = [str(found.life or ""), str(step.life), str(step.base)]
+        if isinstance(step, Seed):
+            if state.applied != step.base:
+                raise StorageUnavailable(f"shard {shard}: another core is at {step.base} by now and must seed it")
+            for incarnation, number in state.sequences.items():
+                arguments += incarnation, number
+        verb = "seal" if isinstance(step, Seal) else "seed"
+        keys = keys_of(shard)
+        try:
+            await link.call("FCALL", f"flockmq_{verb}_1", len(keys), *keys, *arguments)
+        except ResponseError as error:
+            raise StorageUnavailable(f"shard {shard}: another core changes its generation: {error}") from None
+        log.info("shard %s: generation %d %sed from %s, for Redis started anew", shard, generation, verb, step.base)
+        await link.replicated()
+        if found.life is None and step.base == START:
+            self._begun[shard] = None
+        if isinstance(step, Seed) and step.base != START:
+            self._tell_loss(link, shard, found, step)
+        return step.life
+
+    def _tell_loss(self, link: RedisLink, shard: str, found: Found, step: Seed) -> None:
+        text = (
+            f"Redis at {link.config.address} lost entries of shard {shard}: its log ended at {found.last}, the cores "
+            f"know it up to {step.base}; {self._voter.name} began a new one from its tables"
+        )
+        log.error("%s", text)
+        self._on_lost(shard, text)
+
+
+def _newest_id(reply: Reply | ResponseError) -> StreamId:
+    match reply:
+        case [[bytes(stream_id), _]]:
+            return StreamId.parse(stream_id)
+        case []:
+            return START
+    raise StorageUnavailable(f"the end of the log can't be read: {reply!r}")

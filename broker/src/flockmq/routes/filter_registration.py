@@ -1,0 +1,125 @@
+"""What this node has the log say of its clients' filters: routes, members of shared subscriptions, exclusive claims.
+
+What always holds: `is_routed` is True only while this node's own tables route by the filter; a write that takes two
+tables has one answer, the worse of theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import Future
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Final
+
+from flockmq.bounds import REFUSALS_LOGGED_PER_S
+from flockmq.clock import Clock
+from flockmq.logs import Sparing
+from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_exclusive, is_shared, matching
+from flockmq.protocol.ports import FiltersPort
+from flockmq.rlog.entry import StreamId
+from flockmq.rlog.errors import LogFull, LogStopping
+from flockmq.rlog.rlog import ReasonOf
+from flockmq.routes.exclusive_claim_table import Done, Submit
+from flockmq.routes.exclusive_claims import ExclusiveClaims, InUse, IsHere
+from flockmq.routes.own_routes import OwnRoutes, Worst
+from flockmq.routes.shared_members import OwnShares
+from flockmq.routing.router import Router
+
+log: Final = logging.getLogger(__name__)
+
+Holders = Callable[[bytes], Collection[str]]
+
+
+class OwnFilters(FiltersPort):
+    """`submit` writes to the shard of routes; `holders` gives the owners that its table has a filter for."""
+
+    def __init__(
+        self,
+        me: str,
+        submit: Submit,
+        holders: Holders,
+        router: Router,
+        in_use: InUse,
+        is_here: IsHere,
+        reason_of: ReasonOf,
+    ) -> None:
+        self.routes = OwnRoutes(me, submit, holders, router.has_local, reason_of)
+        self.shares = OwnShares(me, submit, router.shared.count, reason_of)
+        self.exclusive = ExclusiveClaims(me, submit, reason_of, in_use, is_here)
+        self._router = router
+        router.shared.me = me
+        router.shared.on_count = self.shares.changed
+
+    def is_routed(self, filter: bytes) -> bool:
+        return self.shares.has(filter) if is_shared(filter) else self.routes.has(matching(filter))
+
+    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+        """Have the cluster say whether the client may have these exclusive filters, alone: `done` gets the refused."""
+        claim_all(filters, lambda filter, claimed: self.exclusive.claim(matching(filter), client_id, claimed), done)
+
+    def route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
+        """Have the log route filters of any kind to this node; `done` gets the worst reason code."""
+        shared = [filter for filter in filters if is_shared(filter)]
+        others = [matching(filter) for filter in filters if not is_shared(filter)]
+        if shared and others:
+            both = Worst(2, done)
+            self.shares.put(shared, both.done)
+            self.routes.put(others, both.done)
+        elif shared:
+            self.shares.put(shared, done)
+        elif others:
+            self.routes.put(others, done)
+        else:
+            done(Reason.SUCCESS)
+
+    def unrouted(self, filters: list[bytes]) -> None:
+        """No client of this node subscribes to these any more."""
+        gone: list[bytes] = []
+        for filter in filters:
+            if is_exclusive(filter):
+                self.exclusive.release(matching(filter))
+            if not is_shared(filter) and not self._router.has_local(matching(filter)):
+                gone.append(matching(filter))
+        if gone:
+            self.routes.delete(gone)
+
+    def try_again(self) -> None:
+        """What was in doubt when the log was away."""
+        self.routes.delete_again()
+        self.exclusive.release_again()
+
+
+def claim_all(
+    filters: list[bytes], claim: Callable[[bytes, Done], None], done: Callable[[dict[bytes, int]], None]
+) -> None:
+    """`done` gets those that are refused, with their reasons, when all are decided."""
+    answers: dict[bytes, int] = {}
+    distinct = dict.fromkeys(filters)
+    for filter in distinct:
+        claim(filter, partial(_claimed, len(distinct), answers, done, filter))
+
+
+class WriteReasons:
+    """Says why writes failed, a few lines a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._failures = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
+
+    def of(self, done: Future[StreamId]) -> int:
+        """What a write came to, as a reason code."""
+        error = None if done.cancelled() else done.exception()
+        if error is None:
+            return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
+        say = self._failures.info if isinstance(error, LogStopping) else self._failures.warning
+        say("%s", error)
+        return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
+
+
+def _claimed(
+    most: int, answers: dict[bytes, int], done: Callable[[dict[bytes, int]], None], filter: bytes, reason: int
+) -> None:
+    answers[filter] = reason
+    if len(answers) == most:
+        done({filter: reason for filter, reason in answers.items() if reason >= 0x80})

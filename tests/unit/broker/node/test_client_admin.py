@@ -1,0 +1,123 @@
+"""Lists of clients and sessions where a node is gone, stands still, or is of an older release."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flockmq.bounds import SLOTS
+from flockmq.clock import SYSTEM
+from flockmq.management.rows import ClientsWanted, SessionsWanted
+from flockmq.management.view import Unavailable
+from flockmq.membership.link_requests import LinkLost, Refusal
+from flockmq.node import client_admin
+from flockmq.node.client_admin import ClientDirectory
+from flockmq.session_rpc.client_registry import ClientRegistry
+
+ME, OTHER, EDGE = "core-0@1", "core-1@1", "edge-0@1"
+OLDER = Refusal("unavailable", "core-1 doesn't serve it")
+
+
+class Residents:
+    """None."""
+
+    def __init__(self) -> None:
+        self.sessions = SimpleNamespace(by_id={})
+        self.manager = SimpleNamespace(slots={}, why_unread=lambda _: "")
+        self.has_loaded = lambda slot: True
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Site:
+    """A core that owns all slots but those of another one, and three clients of a node that answers nothing."""
+
+    def __init__(self, error: Exception, owners: tuple[str, ...] = (ME,)) -> None:
+        self.error = error
+        self.slots = {slot: owners[slot % len(owners)] for slot in range(SLOTS) if owners[slot % len(owners)]}
+        cluster: Any = SimpleNamespace(
+            incarnation=ME,
+            settings=SimpleNamespace(name="core-0"),
+            slots=SimpleNamespace(count=self.count),
+            ask=self.ask,
+            on_request=lambda method, handler: None,
+        )
+        registry = ClientRegistry()
+        for slot, owner in self.slots.items():
+            if owner == ME:
+                registry.own(slot)
+        for number, name in enumerate((b"a", b"b", b"c"), start=1):
+            if owners == (ME,):
+                registry.register(name, EDGE, number)
+        homes: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
+        residents: Any = Residents()
+        clients: Any = SimpleNamespace(by_id={})
+        self.directory = ClientDirectory(cluster, lambda: ME, homes, registry, clients, residents, SYSTEM)
+
+    def count(self) -> dict[str, int]:
+        return dict(sorted(Counter(self.slots.values()).items()))
+
+    async def ask(self, node: str, method: str, body: bytes) -> bytes:
+        await asyncio.sleep(0)
+        raise self.error
+
+    async def clients(self, **wanted: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = json.loads(await self.directory.clients(ClientsWanted(**wanted)))
+        return shown
+
+
+@pytest.mark.parametrize("error", [OLDER, LinkLost("there is no link"), TimeoutError()])
+async def test_of_a_node_that_doesnt_answer_the_home_says_what_it_knows(error: Exception) -> None:
+    site = Site(error)
+    page = await site.clients()
+    assert [
+        (row["client_id"], row["node"], row["heard"]) for row in sorted(page["data"], key=lambda row: row["client_id"])
+    ] == [(name, "edge-0", False) for name in "abc"]
+    page = await site.clients(username="jo")
+    assert (page["data"], page["missing"]) == ([], ["edge-0 doesn't answer"])
+    assert not json.loads(await site.directory.client("a"))["heard"]
+    for question in (site.directory.kick("a"), site.directory.session("a", 0, 10)):
+        with pytest.raises(Unavailable, match=r"edge-0, where|serve it"):
+            await question
+
+
+async def test_what_a_page_lacks_is_said() -> None:
+    page = await Site(OLDER, (ME, OTHER, "")).clients()
+    assert page["missing"] == ["core-1 doesn't answer", "341 of 1024 slots of client ids have no home at the moment"]
+    shown = json.loads(await Site(OLDER, (ME, OTHER)).directory.sessions(SessionsWanted()))
+    assert shown["missing"] == ["core-1 doesn't answer"]
+
+
+async def test_who_has_no_home_at_the_moment_is_said_to_have_none() -> None:
+    with pytest.raises(Unavailable, match="the client id has no home at the moment"):
+        await Site(OLDER, ("",)).directory.client("a")
+    with pytest.raises(Unavailable, match="core-1 doesn't serve it"):
+        await Site(OLDER, (OTHER,)).directory.client("a")
+    with pytest.raises(Unavailable, match="core-1 doesn't answer"):
+        await Site(LinkLost("no link"), (OTHER,)).directory.kick("a")
+
+
+async def test_a_home_that_loads_its_sessions_yet_says_so() -> None:
+    site = Site(OLDER)
+    residents: Any = site.directory._residents
+    residents.has_loaded = lambda slot: False
+    with pytest.raises(Unavailable, match="the client id is on its way to its new home core-0"):
+        await site.directory.client("a")
+
+
+async def test_a_node_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_admin, "OVERVIEW_WAIT_S", 0.05)
+    site = Site(OLDER)
+
+    async def never(node: str, method: str, body: bytes) -> bytes:
+        await asyncio.sleep(60)
+        return b""
+
+    site.directory._cluster.ask = never  # type: ignore[method-assign]
+    assert len((await site.clients())["data"]) == 3

@@ -1,0 +1,51 @@
+"""Subscriptions of sessions that last are judged by what was asked for, where that is known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from flockmq.node.subscription_revocation import Revocation
+from flockmq.session_rpc.ports import Held, Judge
+from unit.broker.protocol.harness import Node, remote
+
+
+class Fronts:
+    """The home has these."""
+
+    def __init__(self, held: dict[bytes, Held]) -> None:
+        self.held = held
+
+    async def judge(self, channel: Any, token: int, judge: Judge, rules: Any) -> list[bytes]:
+        assert rules() == b"rules"
+        return await judge.denied(channel, self.held)
+
+
+class Everything:
+    async def denied(self, channel: Any, held: dict[bytes, Held]) -> list[bytes]:
+        return list(held)
+
+
+async def test_a_filter_that_nobody_can_have_asked_for_stays() -> None:
+    client = Node().client("c")
+    remote(client)
+    fronts = Fronts({b"own/a": (b"a", 1), b"own/b": (b"own/b", 1), b"c": (b"c", 1)})
+    access = SimpleNamespace(fingerprint=lambda channel: b"rules", must_authorize=lambda principal: True)
+    revoking = Revocation(
+        client.router,
+        cast(Any, access),
+        cast(Any, SimpleNamespace(authorize=None, rest=None)),
+        list,
+        lambda client_id: None,
+        cast(Any, None),
+        cast(Any, fronts),
+        lambda: True,
+        lambda channel, filter: filter.startswith(b"own/"),
+        _nothing,
+    )
+    assert revoking.must_judge(client)
+    assert await revoking.judge(client, Everything()) == [b"own/a", b"c"]
+
+
+def _nothing() -> None:
+    """Nobody listens."""
