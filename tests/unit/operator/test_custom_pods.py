@@ -17,6 +17,8 @@ from unit.operator.world import context
 
 PARTS = [("cores", "core"), ("replicants", "replicant"), ("redis", "redis")]
 SIDECAR: Manifest = {"name": "mesh", "image": "broker:sidecar"}
+UNPRIVILEGED: Manifest = {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
+"""What a container that is added gets."""
 
 
 def pod(said: Manifest, part: str = "replicants", component: str = "replicant", **metadata: object) -> Manifest:
@@ -40,10 +42,9 @@ def test_what_is_said_of_a_pod_is_there(part: str, component: str) -> None:
         "nodeSelector": {"disk": "fast"},
         "priorityClassName": "high",
         "runtimeClassName": "gvisor",
-        "serviceAccountName": "mine",
         "imagePullSecrets": [{"name": "registry"}],
         "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
-        "initContainers": [SIDECAR | {"name": "first"}],
+        "initContainers": [SIDECAR | UNPRIVILEGED | {"name": "first"}],
     }
     template = pod(said, part, component, labels={"team": "iot"}, annotations={"a.example/b": "c"})
     assert {key: template["spec"][key] for key in said} == said
@@ -119,14 +120,15 @@ def container(**fields: object) -> Manifest:
         (container(volumeMounts=[{"mountPath": "/tmp", "name": "x"}]), "volumeMounts[/tmp]", "mount yours elsewhere"),
         (container(volumeMounts=None), "volumeMounts[", "mount yours elsewhere"),
         (container(env="x"), "containers[flockmq].env", "must be a list"),
-        (container(securityContext="x"), "containers[flockmq]", "securityContext must be a map"),
+        (container(envFrom=[{"configMapRef": {"name": "x"}}]), "containers[flockmq].envFrom", "in env"),
+        (container(env=[{"name": "flockmq_log__level", "value": "x"}]), "env[flockmq_log__level]", "in spec.config"),
         ({"containers": [{"name": "flockmq", "$patch": "delete"}]}, "containers[flockmq]", "it is what the pod is for"),
         ({"containers": [{"image": "x"}]}, "containers", "each element needs a text name"),
         ({"containers": [SIDECAR, SIDECAR]}, "containers[mesh]", "stands there twice"),
         ({"volumes": [{"name": "secrets", "emptyDir": {}}]}, "volumes[secrets]", "give yours another name"),
-        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "volumes[v]", "use another volume"),
-        ({"volumes": [{"name": "v", "configMap": "x"}]}, "volumes[v]", "must be a map"),
-        ({"containers": [SIDECAR | {"securityContext": {"privileged": True}}]}, "containers[mesh]", "remove them"),
+        ({"containers": None}, "containers[flockmq]", "it is what the pod is for"),
+        ({"serviceAccountName": "mine"}, "serviceAccountName", "no token of it"),
+        ({"automountServiceAccountToken": True}, "automountServiceAccountToken", "no token"),
         ({"hostNetwork": True}, "hostNetwork", "what may stand here: affinity, "),
         ({"terminationGracePeriodSeconds": 1}, "terminationGracePeriodSeconds", "set spec.terminationGracePeriod"),
         ({"nodeSelector": {"$patch": "merge"}}, "nodeSelector.$patch", "write replace or delete"),
@@ -140,6 +142,103 @@ def test_what_the_operator_needs_cannot_be_taken_away(said: Manifest, field: str
         pod(said)
     assert field in str(refusal.value)
     assert mend in str(refusal.value)
+
+
+def volume(**source: object) -> Manifest:
+    return {"volumes": [{"name": "v", **source}]}
+
+
+def sidecar(**security: object) -> Manifest:
+    return {"containers": [SIDECAR | {"securityContext": security}]}
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        (volume(hostPath={"path": "/"}), "volumes[v].hostPath"),
+        (volume(image={"reference": "evil.example/x"}), "volumes[v].image"),
+        (volume(nfs={"server": "x", "path": "/"}), "volumes[v].nfs"),
+        (
+            volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]}),
+            "projected.sources.serviceAccountToken",
+        ),
+        (sidecar(privileged=True), "containers[mesh].securityContext.privileged"),
+        (sidecar(allowPrivilegeEscalation=True), "containers[mesh].securityContext.allowPrivilegeEscalation"),
+        (sidecar(capabilities={"add": ["SYS_ADMIN"]}), "containers[mesh].securityContext.capabilities.add"),
+        (sidecar(capabilities={"drop": []}), "containers[mesh].securityContext.capabilities.drop"),
+        (sidecar(runAsUser=0), "containers[mesh].securityContext.runAsUser"),
+        (sidecar(runAsNonRoot=False), "containers[mesh].securityContext.runAsNonRoot"),
+        (sidecar(procMount="Unmasked"), "containers[mesh].securityContext.procMount"),
+        (sidecar(seccompProfile={"type": "Unconfined"}), "containers[mesh].securityContext.seccompProfile"),
+        (sidecar(appArmorProfile={"type": "Unconfined"}), "containers[mesh].securityContext.appArmorProfile"),
+        (sidecar(seLinuxOptions={"type": "spc_t"}), "containers[mesh].securityContext.seLinuxOptions"),
+        (sidecar(seLinuxOptions={"role": "x"}), "containers[mesh].securityContext.seLinuxOptions"),
+        (sidecar(windowsOptions={"hostProcess": True}), "containers[mesh].securityContext.windowsOptions"),
+        (container(securityContext={"runAsUser": 0}), "containers[flockmq].securityContext.runAsUser"),
+        ({"initContainers": [SIDECAR | {"securityContext": {"privileged": True}}]}, "initContainers[mesh]"),
+        ({"containers": [SIDECAR | {"ports": [{"containerPort": 1, "hostPort": 1}]}]}, "containers[mesh].ports"),
+        ({"containers": [SIDECAR | {"livenessProbe": {"httpGet": {"host": "x"}}}]}, "containers[mesh]: host"),
+        ({"securityContext": {"runAsUser": 0}}, "securityContext.runAsUser"),
+        ({"securityContext": None}, "containers[flockmq].securityContext.runAsNonRoot"),
+        ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, "securityContext.seccompProfile"),
+        ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, "sysctls[kernel.msgmax]"),
+    ],
+)
+def test_no_privilege_is_taken(said: Manifest, field: str) -> None:
+    with pytest.raises(SpecError, match=r"^spec\.replicants\.podTemplate\.spec\..*: what may stand there: ") as refusal:
+        pod(said)
+    assert field in str(refusal.value)
+
+
+def test_what_the_restricted_standard_admits_may_be_said() -> None:
+    security: Manifest = {
+        "runAsUser": 7,
+        "seLinuxOptions": {"level": "s0"},
+        "capabilities": {"add": ["NET_BIND_SERVICE"]},
+    }
+    said = {**sidecar(**security), **volume(projected={"sources": [{"secret": {"name": "mine"}}]})}
+    found = pod(said)["spec"]["containers"][1]["securityContext"]
+    both = {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}
+    assert found == security | {"allowPrivilegeEscalation": False, "capabilities": both}
+
+
+def test_an_annotation_takes_no_profile_away() -> None:
+    with pytest.raises(SpecError, match="may be runtime/default"):
+        pod({}, annotations={"container.apparmor.security.beta.kubernetes.io/flockmq": "unconfined"})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        container(securityContext="x"),
+        sidecar(capabilities="x"),
+        volume(configMap="x"),
+        volume(configMap={"name": {}}),
+        volume(projected="x"),
+        volume(projected={"sources": "x"}),
+        volume(projected={"sources": [None]}),
+        {"securityContext": "x"},
+        {"securityContext": {"sysctls": [{}]}},
+        {"containers": [SIDECAR | {"ports": ["x"]}]},
+    ],
+)
+def test_what_has_another_shape_is_an_error_of_its_part(said: Manifest) -> None:
+    with pytest.raises(SpecError, match=r"^spec\.replicants\.podTemplate\.spec"):
+        pod(said)
+
+
+def test_ports_below_1024_stay_open() -> None:
+    listeners = [{"name": "mqtt", "port": 883}]
+    openshift: Manifest = {"$patch": "replace", "runAsNonRoot": True}
+    spec: Manifest = {"listeners": listeners, "replicants": {"podTemplate": {"spec": {"securityContext": openshift}}}}
+    with pytest.raises(
+        SpecError, match=r"securityContext\.sysctls: add \{name: net\.ipv4\.ip_unprivileged_port_start, "
+    ):
+        templates(spec)
+    openshift["sysctls"] = [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]
+    assert templates(spec)["replicant"]["spec"]["securityContext"] == {
+        key: value for key, value in openshift.items() if key != "$patch"
+    }
 
 
 def test_the_volume_of_a_claim_cannot_be_taken_either() -> None:

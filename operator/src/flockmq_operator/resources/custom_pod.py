@@ -2,35 +2,40 @@
 
 Maps are merged, null removes a key, `$patch: replace` takes a map as it is. Elements of keyed lists (containers by
 name, volumes by name, mounts by path, …) are merged by their key, other lists replaced. What the operator needs can't
-be taken away: `refuse_what_is_taken` compares, whatever way it was said.
+be taken away: `refuse_what_is_taken` compares, whatever way it was said. No privilege is taken
+(`pod_security`).
 """
 
 from collections.abc import Iterable, Iterator
 
 from flockmq_operator.manifest import Manifest
+from flockmq_operator.resources.pod_security import WITHOUT_PRIVILEGES, privileges, unconfined
 from flockmq_operator.spec import GROUP, PodTemplate, SpecError
 
 ALLOWED = frozenset(
     {
         *("affinity", "containers", "dnsConfig", "dnsPolicy", "hostAliases", "imagePullSecrets", "initContainers"),
         *("nodeSelector", "preemptionPolicy", "priorityClassName", "resourceClaims", "runtimeClassName"),
-        *("schedulerName", "securityContext", "serviceAccountName", "tolerations", "topologySpreadConstraints"),
-        "volumes",
+        *("schedulerName", "securityContext", "tolerations", "topologySpreadConstraints", "volumes"),
     }
 )
 """The fields of a PodSpec that are taken."""
 ELSEWHERE = {
     "terminationGracePeriodSeconds": "set spec.terminationGracePeriodSeconds",
-    "automountServiceAccountToken": "give a container that needs a token a projected volume with serviceAccountToken",
+    "serviceAccountName": "pods have an account without rights, and no token of it",
+    "automountServiceAccountToken": "pods have no token of the API server",
     "replicas": "set replicas beside podTemplate",
 }
 OF_OUR_CONTAINERS = {
     "image": "set spec.image, or spec.redis.image",
     "imagePullPolicy": "set spec.imagePullPolicy",
     "resources": "set resources beside podTemplate",
+    "envFrom": "name each variable in env",
 }
-CHANGEABLE = frozenset({"env", "envFrom", "volumeMounts", "securityContext"})
+CHANGEABLE = frozenset({"env", "volumeMounts", "securityContext"})
 """The fields of our containers that may be added to."""
+SETTINGS = "FLOCKMQ_"
+"""How variables begin that the broker takes before its file, `spec.config` with it."""
 KEYS = {
     "containers": "name",
     "initContainers": "name",
@@ -56,10 +61,28 @@ def customised(template: Manifest, said: PodTemplate, field: str) -> Manifest:
             instead = ELSEWHERE.get(name, f"what may stand here: {', '.join(sorted(ALLOWED))}")
             raise SpecError(f"{field}.spec.{name} can't be set: {instead}")
     metadata = merged_metadata(template["metadata"], said, field)
-    spec = merged(template["spec"], said.spec, f"{field}.spec")
-    refuse_what_is_taken(template["spec"], spec, f"{field}.spec")
-    refuse_ways_out(spec, f"{field}.spec")
+    try:
+        spec = merged_spec(template["spec"], said.spec, f"{field}.spec")
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SpecError(f"{field}.spec has a text, a list or a map where a PodSpec has another: {error}") from None
     return {"metadata": metadata, "spec": spec}
+
+
+def merged_spec(ours: Manifest, said: Manifest, field: str) -> Manifest:
+    """Raises SpecError, and others where something has another shape than in a PodSpec."""
+    spec = merged(ours, said, field)
+    for kind in ("containers", "initContainers"):
+        if kind in spec:
+            spec[kind] = [without_privileges(container, f"{field}.{kind}") for container in spec[kind]]
+    refuse_what_is_taken(ours, spec, field)
+    for where, instead in privileges(spec):
+        raise SpecError(f"{field}.{where} can't be so: what may stand there: {instead}")
+    return spec
+
+
+def without_privileges(container: Manifest, field: str) -> Manifest:
+    security = container.get("securityContext", {})
+    return {**container, "securityContext": merged(WITHOUT_PRIVILEGES, security, f"{field}.securityContext")}
 
 
 def merged_metadata(metadata: Manifest, said: PodTemplate, field: str) -> Manifest:
@@ -69,6 +92,8 @@ def merged_metadata(metadata: Manifest, said: PodTemplate, field: str) -> Manife
         for key in added:
             if key.partition("/")[0] == GROUP or (kind == "labels" and key in own):
                 raise SpecError(f"{field}.metadata.{kind}: {key} is the operator's: remove it")
+        for key in unconfined(added):
+            raise SpecError(f"{field}.metadata.{kind}: {key} may be runtime/default or localhost/PROFILE")
         if own or added:
             found[kind] = {**own, **added}
     return found
@@ -119,22 +144,26 @@ def merged_list(base: list[Manifest], said: list[Manifest], key: str, field: str
 # What the operator needs
 
 
-def refuse_what_is_taken(ours: Manifest, merged_spec: Manifest, field: str) -> None:
+def refuse_what_is_taken(ours: Manifest, spec: Manifest, field: str) -> None:
     """Raises SpecError."""
     for volume in ours.get("volumes", ()):
-        if by_key(merged_spec.get("volumes", ()), "name", volume["name"]) != volume:
+        if by_key(spec.get("volumes", ()), "name", volume["name"]) != volume:
             raise SpecError(f"{field}.volumes[{volume['name']}] is the operator's: give yours another name")
     for container in ours["containers"]:
         name = container["name"]
         here = f"{field}.containers[{name}]"
-        found = by_key(merged_spec["containers"], "name", name)
+        found = by_key(spec.get("containers", ()), "name", name)
         if found is None:
             raise SpecError(f"{here} can't be removed: it is what the pod is for")
         refuse_changed_container(container, found, here)
     claimed = {mount["name"] for container in ours["containers"] for mount in container.get("volumeMounts", ())}
     for name in claimed - {volume["name"] for volume in ours.get("volumes", ())}:
-        if by_key(merged_spec.get("volumes", ()), "name", name):
+        if by_key(spec.get("volumes", ()), "name", name):
             raise SpecError(f"{field}.volumes[{name}] is the name of the pod's own volume: give yours another one")
+    for sysctl in ours["securityContext"].get("sysctls", ()):
+        if by_key(spec.get("securityContext", {}).get("sysctls", ()), "name", sysctl["name"]) != sysctl:
+            added = f"{{name: {sysctl['name']}, value: '{sysctl['value']}'}}"
+            raise SpecError(f"{field}.securityContext.sysctls: add {added}: listeners on ports below 1024 need it")
 
 
 def refuse_changed_container(ours: Manifest, found: Manifest, field: str) -> None:
@@ -145,28 +174,12 @@ def refuse_changed_container(ours: Manifest, found: Manifest, field: str) -> Non
     for entry in ours.get("env", ()):
         if by_key(found.get("env", ()), "name", entry["name"]) != entry:
             raise SpecError(f"{field}.env[{entry['name']}] is the operator's: remove it here")
+    for entry in found.get("env", ()):
+        if entry["name"].upper().startswith(SETTINGS) and entry not in ours.get("env", ()):
+            raise SpecError(f"{field}.env[{entry['name']}] is a setting of the broker: write it in spec.config")
     for mount in ours.get("volumeMounts", ()):
         if by_key(found.get("volumeMounts", ()), "mountPath", mount["mountPath"]) != mount:
             raise SpecError(f"{field}.volumeMounts[{mount['mountPath']}] is the operator's: mount yours elsewhere")
-
-
-def refuse_ways_out(spec: Manifest, field: str) -> None:
-    """Who may write a MqttCluster needn't be allowed to leave a pod's bounds. Raises SpecError."""
-    for volume in spec.get("volumes", ()):
-        if "hostPath" in volume:
-            raise SpecError(f"{field}.volumes[{volume['name']}]: a hostPath leads out of the pod: use another volume")
-        kinds = [key for key, source in volume.items() if key != "name" and not isinstance(source, dict)]
-        sources = (volume.get("projected") or {}).get("sources") or []
-        if kinds or not all(isinstance(below, dict) for source in sources for below in source.values()):
-            raise SpecError(f"{field}.volumes[{volume['name']}]: what a volume is made of must be a map")
-    for kind in ("containers", "initContainers"):
-        for container in spec.get(kind, ()):
-            where = f"{field}.{kind}[{container['name']}]"
-            security, ports = container.get("securityContext") or {}, container.get("ports") or []
-            if not isinstance(security, dict) or not all(isinstance(port, dict) for port in ports):
-                raise SpecError(f"{where}: securityContext must be a map, and each of ports")
-            if security.get("privileged") or any(port.get("hostPort") for port in ports):
-                raise SpecError(f"{where}: privileged and hostPort lead out of the pod: remove them")
 
 
 def by_key(elements: Iterable[Manifest], key: str, value: str) -> Manifest | None:
