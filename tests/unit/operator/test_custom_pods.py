@@ -9,6 +9,7 @@ from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.plan import Plan
 from flockmq_operator.resources import build
 from flockmq_operator.resources.labels import SAFE_TO_EVICT
+from flockmq_operator.resources.pod_security import CONFINED
 from flockmq_operator.spec import SpecError
 from unit.operator.schema import SCHEMA, violations, with_defaults
 from unit.operator.test_plan import CORES, REDIS, REPLICANTS, converge, running
@@ -84,7 +85,7 @@ def test_containers_volumes_and_variables_are_merged_by_name() -> None:
 
 def test_a_security_context_can_be_given_up_where_the_platform_chooses_the_user() -> None:
     said: Manifest = {"securityContext": {"$patch": "replace", "runAsNonRoot": True}}
-    assert pod(said)["spec"]["securityContext"] == {"runAsNonRoot": True}
+    assert pod(said)["spec"]["securityContext"] == {"runAsNonRoot": True, **CONFINED}
     without = pod({"securityContext": {"runAsUser": None}})["spec"]["securityContext"]
     assert "runAsUser" not in without
     assert without["fsGroup"] == 10001
@@ -118,6 +119,7 @@ def container(**fields: object) -> Manifest:
         (container(env=[{"name": "FLOCKMQ_ROLE", "value": "core"}]), "env[FLOCKMQ_ROLE]", "remove it here"),
         (container(env=[{"name": "FLOCKMQ_ROLE", "$patch": "delete"}]), "env[FLOCKMQ_ROLE]", "remove it here"),
         (container(volumeMounts=[{"mountPath": "/tmp", "name": "x"}]), "volumeMounts[/tmp]", "mount yours elsewhere"),
+        (container(volumeMounts=[{"mountPath": "//tmp/", "name": "x"}]), "volumeMounts[/tmp]", "mount yours elsewhere"),
         (container(volumeMounts=None), "volumeMounts[", "mount yours elsewhere"),
         (container(env="x"), "containers[flockmq].env", "must be a list"),
         (container(envFrom=[{"configMapRef": {"name": "x"}}]), "containers[flockmq].envFrom", "in env"),
@@ -180,6 +182,8 @@ def sidecar(**security: object) -> Manifest:
         ({"containers": [SIDECAR | {"livenessProbe": {"httpGet": {"host": "x"}}}]}, "containers[mesh]: host"),
         ({"securityContext": {"runAsUser": 0}}, "securityContext.runAsUser"),
         ({"securityContext": None}, "containers[flockmq].securityContext.runAsNonRoot"),
+        ({"securityContext": {"$patch": "delete"}}, "containers[flockmq].securityContext.runAsNonRoot"),
+        ({"priorityClassName": "system-node-critical"}, "priorityClassName"),
         ({"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, "securityContext.seccompProfile"),
         ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, "sysctls[kernel.msgmax]"),
     ],
@@ -200,6 +204,11 @@ def test_what_the_restricted_standard_admits_may_be_said() -> None:
     found = pod(said)["spec"]["containers"][1]["securityContext"]
     both = {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]}
     assert found == security | {"allowPrivilegeEscalation": False, "capabilities": both}
+
+
+@pytest.mark.parametrize("said", [{"$patch": "replace", "runAsNonRoot": True}, {"seccompProfile": None}])
+def test_a_pod_without_a_seccomp_profile_is_given_one(said: Manifest) -> None:
+    assert pod({"securityContext": said})["spec"]["securityContext"].items() >= CONFINED.items()
 
 
 def test_an_annotation_takes_no_profile_away() -> None:
@@ -236,9 +245,8 @@ def test_ports_below_1024_stay_open() -> None:
     ):
         templates(spec)
     openshift["sysctls"] = [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}]
-    assert templates(spec)["replicant"]["spec"]["securityContext"] == {
-        key: value for key, value in openshift.items() if key != "$patch"
-    }
+    found = templates(spec)["replicant"]["spec"]["securityContext"]
+    assert found.keys() == {"runAsNonRoot", "sysctls", "seccompProfile"}
 
 
 def test_the_volume_of_a_claim_cannot_be_taken_either() -> None:

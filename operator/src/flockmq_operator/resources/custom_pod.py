@@ -1,15 +1,16 @@
 """What `spec.{cores,replicants,redis}.podTemplate` adds to a pod: merged strategically, as `kubectl patch` merges.
 
-Maps are merged, null removes a key, `$patch: replace` takes a map as it is. Elements of keyed lists (containers by
-name, volumes by name, mounts by path, …) are merged by their key, other lists replaced. What the operator needs can't
-be taken away: `refuse_what_is_taken` compares, whatever way it was said. No privilege is taken
+Maps are merged, null and `$patch: delete` remove a key, `$patch: replace` takes a map as it is. Elements of keyed lists
+(containers and volumes by name, mounts by path, …) are merged by their key, other lists replaced. What the operator
+needs can't be taken away: `refuse_what_is_taken` compares, whatever way it was said. No privilege is taken
 (`pod_security`).
 """
 
 from collections.abc import Iterable, Iterator
+from posixpath import normpath
 
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.resources.pod_security import WITHOUT_PRIVILEGES, privileges, unconfined
+from flockmq_operator.resources.pod_security import CONFINED, WITHOUT_PRIVILEGES, privileges, unconfined
 from flockmq_operator.spec import GROUP, PodTemplate, SpecError
 
 ALLOWED = frozenset(
@@ -71,6 +72,7 @@ def customised(template: Manifest, said: PodTemplate, field: str) -> Manifest:
 def merged_spec(ours: Manifest, said: Manifest, field: str) -> Manifest:
     """Raises SpecError, and others where something has another shape than in a PodSpec."""
     spec = merged(ours, said, field)
+    spec["securityContext"] = {**CONFINED, **spec.get("securityContext", {})}
     for kind in ("containers", "initContainers"):
         if kind in spec:
             spec[kind] = [without_privileges(container, f"{field}.{kind}") for container in spec[kind]]
@@ -109,7 +111,7 @@ def merged(base: Manifest, said: Manifest, field: str) -> Manifest:
         if key == PATCH:
             continue
         here = f"{field}.{key}"
-        if value is None:
+        if value is None or (isinstance(value, dict) and value.get(PATCH) == "delete"):
             found.pop(key, None)
         elif key in KEYS:
             if not isinstance(value, list):
@@ -178,8 +180,15 @@ def refuse_changed_container(ours: Manifest, found: Manifest, field: str) -> Non
         if entry["name"].upper().startswith(SETTINGS) and entry not in ours.get("env", ()):
             raise SpecError(f"{field}.env[{entry['name']}] is a setting of the broker: write it in spec.config")
     for mount in ours.get("volumeMounts", ()):
-        if by_key(found.get("volumeMounts", ()), "mountPath", mount["mountPath"]) != mount:
-            raise SpecError(f"{field}.volumeMounts[{mount['mountPath']}] is the operator's: mount yours elsewhere")
+        path = mount["mountPath"]
+        if [other for other in found.get("volumeMounts", ()) if place(other) == path] != [mount]:
+            raise SpecError(f"{field}.volumeMounts[{path}] is the operator's: mount yours elsewhere")
+
+
+def place(mount: Manifest) -> str:
+    """Where it is mounted, however that is written."""
+    path: str = mount["mountPath"]
+    return normpath("/" + path.lstrip("/"))
 
 
 def by_key(elements: Iterable[Manifest], key: str, value: str) -> Manifest | None:

@@ -1,7 +1,7 @@
 """What Kubernetes' Pod Security Standard "restricted" refuses of a PodSpec, and tokens of the API server. Pure.
 
 Who may write a MqttCluster needn't be allowed to make pods, so pods get no privilege by it. A field that the standard
-wants is given to a container that lacks it. Only a seccomp profile may be missing: OpenShift sets its own.
+wants is given to a pod or a container that lacks it, but for `runAsNonRoot`, which has to be said.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,10 @@ from flockmq_operator.manifest import Manifest
 
 WITHOUT_PRIVILEGES: Manifest = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """What each container's securityContext has."""
+CONFINED: Manifest = {"seccompProfile": {"type": "RuntimeDefault"}}
+"""What the pod's securityContext has."""
+OF_KUBERNETES = "system-"
+"""How the priority classes begin that are Kubernetes' own: their pods may end any others."""
 VOLUMES = frozenset(
     ("configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret")
 )
@@ -42,6 +46,8 @@ def privileges(spec: Manifest) -> Iterator[tuple[str, str]]:
     for sysctl in pod.get("sysctls", ()):
         if sysctl["name"] not in SYSCTLS:
             yield f"securityContext.sysctls[{sysctl['name']}]", ", ".join(sorted(SYSCTLS))
+    if spec.get("priorityClassName", "").startswith(OF_KUBERNETES):
+        yield "priorityClassName", f"a class whose name doesn't begin with {OF_KUBERNETES}"
     for volume in spec.get("volumes", ()):
         yield from of_volume(volume)
     for kind in ("containers", "initContainers"):
