@@ -24,6 +24,7 @@ def listener(**fields: object) -> Json:
         ({"cores": {"replicas": 9}}, "should be less than or equal to 7"),
         ({"autoscaling": {"minReplicas": 5, "maxReplicas": 3}}, "maxReplicas must be at least autoscaling.minReplicas"),
         (AUTOSCALING_WITHOUT_REQUEST, "autoscaling needs replicants.resources.requests.cpu"),
+        ({"autoscaling": {"maxReplicas": 3}, "replicants": {"replicas": 0}}, "needs replicants.replicas above 0"),
         (listener(nodePort=31884), "a nodePort needs service.type: NodePort"),
         (listener(type="ssl"), "those of type ssl and wss need tls.secretName"),
         (listener(port=4370), "the ports 4370 and 18083 are of the nodes' cluster link and management"),
@@ -36,6 +37,7 @@ def listener(**fields: object) -> Json:
         ({"redis": {"external": {"url": "http://redis"}}}, "redis.external.url must look like redis://host:6379/0"),
         ({"service": {"externalTrafficPolicy": "Local"}}, "externalTrafficPolicy needs service.type: NodePort"),
         ({"service": {"loadBalancerClass": "x/y"}}, "loadBalancerClass need service.type: LoadBalancer"),
+        ({"service": {"ipFamilies": ["IPv4"], "ipFamilyPolicy": "PreferDualStack"}}, "PreferDualStack and Require"),
         ({"forwarding": "indirect"}, 'supported values: "direct", "via-core"'),
         ({"redis": {"replicas": 2}}, "redis.replicas must be 1, 3 or 5: when one of two fails"),
         (

@@ -1,6 +1,8 @@
 """The CRD: bounded, in step with spec.py, and admitting every sample."""
 
+import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import msgspec
@@ -161,6 +163,42 @@ def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
 )
 def test_what_the_schema_refuses(spec: Manifest) -> None:
     assert list(violations(with_defaults(spec, SPEC), SPEC))
+
+
+def holds(rule: str, value: Manifest) -> bool:
+    """Whether `value` keeps a rule of the little CEL that is spelled here in Python. The API server has all of it."""
+    text = re.sub(r"has\(self\.(\w+)\)", r"hasattr(self, '\1')", rule)
+    for theirs, ours in (("&&", " and "), ("||", " or "), ("!has", " not has"), ("size(", "len(")):
+        text = text.replace(theirs, ours)
+    return bool(eval(text, {"self": namespace(value)}))
+
+
+def namespace(value: Any) -> Any:
+    return SimpleNamespace(**{key: namespace(below) for key, below in value.items()}) if type(value) is dict else value
+
+
+IPV4, IPV6 = ["IPv4"], ["IPv6", "IPv4"]
+DUAL, SINGLE = "PreferDualStack", "SingleStack"
+
+
+@pytest.mark.parametrize(
+    ("part", "sentence", "said", "kept"),
+    [
+        ("service", "service.ipFamilies", {"ipFamilies": IPV4, "ipFamilyPolicy": DUAL}, False),
+        ("service", "service.ipFamilies", {"ipFamilies": IPV6, "ipFamilyPolicy": SINGLE}, False),
+        ("service", "service.ipFamilies", {"ipFamilies": IPV6, "ipFamilyPolicy": DUAL}, True),
+        ("service", "service.ipFamilies", {"ipFamilies": IPV4, "ipFamilyPolicy": SINGLE}, True),
+        ("service", "service.ipFamilies", {"ipFamilies": IPV6}, True),
+        ("service", "service.ipFamilies", {"ipFamilyPolicy": DUAL}, True),
+        ("", "autoscaling needs replicants.replicas", {"autoscaling": {}, "replicants": {"replicas": 0}}, False),
+        ("", "autoscaling needs replicants.replicas", {"autoscaling": {}, "replicants": {"replicas": 1}}, True),
+        ("", "autoscaling needs replicants.replicas", {"replicants": {"replicas": 0}}, True),
+    ],
+)
+def test_what_a_rule_refuses(part: str, sentence: str, said: Manifest, kept: bool) -> None:
+    rules = (SPEC["properties"][part] if part else SPEC)["x-kubernetes-validations"]
+    (rule,) = [each["rule"] for each in rules if each["message"].startswith(sentence)]
+    assert holds(rule, said) is kept
 
 
 # What the CRD repeats of the broker's own configuration.
