@@ -3,6 +3,9 @@
 Cores, then replicants, then Redis; each when the one before is whole again, and while no other is being rolled out. A
 part that is broken comes first, so that a mended spec gets through. Each is a condition on what exists: nothing
 remembers what an edit was.
+
+A Redis that grows from 3 to 5 is no exception: nodes must wait for two replicas before there are five pods, or a write
+could be acknowledged that a majority of the five doesn't have.
 """
 
 from collections.abc import Collection
@@ -18,6 +21,7 @@ from flockmq_operator.status.workload import (
     is_unready_for,
     ordinal,
     outdated_pods,
+    pod_ready,
     pod_there,
     template_seen,
 )
@@ -100,9 +104,10 @@ def state_of_replicants(live: Manifest, pods: list[Manifest], now: datetime) -> 
     there, updated = status.get("replicas", 0), status.get("updatedReplicas", 0)
     rolling = not template_seen(live) or there > updated
     unready = status.get("readyReplicas", 0) < replicas
-    missing = [pod for pod in pods if not pod_there(pod)]
+    missing = [pod for pod in pods if not pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]]
     waits = there < replicas or not missing or any(not is_unready_for(PATIENCE, pod, now) for pod in missing)
-    halted = is_unchanged_for(PATIENCE, live, now)  # something refuses pods; or one of very many isn't ready
+    # Something refuses pods; or one of very many isn't ready.
+    halted = template_seen(live) and is_unchanged_for(PATIENCE, live, now)
     # Those that come and go, as an autoscaler asks, are no broken part, unless a rollout of them is stuck. Those of
     # before stay ready beside it.
     stuck = halted or any(is_unready_for(BROKEN, pod, now) for pod in missing)

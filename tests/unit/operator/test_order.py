@@ -50,6 +50,21 @@ async def test_the_whole_of_an_edit(replicas: int) -> None:
     assert await world.plan(at) == Plan()
 
 
+async def test_a_redis_that_grows_is_last_so_that_nodes_wait_for_two_replicas_before_there_are_five_pods() -> None:
+    world = await running({"redis": {"replicas": 3}})
+    at = context({"redis": {"replicas": 5}})
+    rolled = []
+    for _ in range(40):
+        there = world.objects[REDIS]["spec"]["replicas"]
+        plan = await step(world, at)
+        rolled += [(part, there) for part in plan.rolls]
+        if not plan.changes:
+            break
+        world.settle()
+    assert rolled == [("core", 3), ("replicant", 3), ("redis", 3)]
+    assert world.objects[REDIS]["spec"]["replicas"] == 5
+
+
 class TestTheNextWaits:
     async def after_the_cores(self) -> World:
         """All cores have the new template, and the replicants' turn has come."""
@@ -148,6 +163,22 @@ class TestWhatIsBrokenIsFirst:
         assert not (await world.plan(context(self.MENDED))).changes
         world.now += timedelta(minutes=2)
         assert (await world.plan(context(self.MENDED))).rolls == {"replicant"}
+
+    async def test_no_rollout_in_which_pods_only_end(self) -> None:
+        world = await running()
+        self.begin(world, unavailableReplicas=1)
+        name = f"{REPLICANTS.name}-old"
+        world.put(pod(name, world.objects[REPLICANTS]["spec"]["template"]["metadata"]["labels"], ""))
+        unready(world, name)["metadata"]["deletionTimestamp"] = world.now.isoformat()
+        world.now += timedelta(minutes=2)
+        assert not (await world.plan(context(self.MENDED))).changes
+
+    async def test_no_rollout_that_its_controller_has_not_seen(self) -> None:
+        world = await running()
+        unseen(world, REPLICANTS)
+        world.now += timedelta(minutes=11)
+        world.objects[REPLICANTS]["metadata"]["generation"] += 1
+        assert not (await world.plan(context(self.MENDED))).rolls
 
     async def test_replicants_whose_rollout_a_quota_stops(self) -> None:
         world = await running()

@@ -2,8 +2,8 @@
 the key of the REST API, and a first user for clients.
 
 Made once. What is in them is drawn here, never read back, compared, applied again or logged: `plan` only asks whether
-they exist. The exceptions are the Secrets with certificates, which `plan` fills, and with the cluster's key: it renews
-what is in them.
+they exist. The exceptions are the Secrets with certificates, which `renewal` fills, and with the cluster's key: it
+replaces what is in them.
 Redis reads its users and their passwords from files, so that none stands on a command line; `users.csv` is the first
 user as the cores read it.
 """
