@@ -20,6 +20,7 @@ from flockmq_operator.handlers import registry
 from flockmq_operator.health import serve_health
 from flockmq_operator.kube import Kube, Refused, Unreachable
 from flockmq_operator.leader import Candidate, LeaseLost
+from flockmq_operator.metrics import Metrics
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.settings import Settings, SettingsError, read_settings
 from flockmq_operator.spec import GROUP, PLURAL, VERSION
@@ -60,19 +61,19 @@ def configure_logs(settings: Settings) -> None:
 
 
 async def operate(settings: Settings) -> None:
-    stop, ready = asyncio.Event(), asyncio.Event()
+    stop, ready, metrics = asyncio.Event(), asyncio.Event(), Metrics()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     try:
-        health = await serve_health(settings.flockmq_health_port, ready)
+        health = await serve_health(settings.flockmq_health_port, ready, metrics)
     except OSError as error:
         raise Unusable(4, f"FLOCKMQ_HEALTH_PORT={settings.flockmq_health_port}: {error.strerror}") from None
     try:
         async with await open_kube() as kube, aiohttp.ClientSession() as session:
             await check_cluster(kube)
             ready.set()
-            reconciler = Reconciler(kube, settings, functools.partial(count_connections, session))
-            lead = functools.partial(run_kopf, settings, reconciler)
+            reconciler = Reconciler(kube, settings, functools.partial(count_connections, session), metrics)
+            lead = functools.partial(run_kopf, settings, reconciler, metrics)
             candidate = Candidate(kube, settings.pod_namespace, settings.pod_name)
             leading = asyncio.create_task(candidate.while_leading(lead))
             stopping = asyncio.create_task(stop.wait())
@@ -108,8 +109,9 @@ async def check_cluster(kube: Kube) -> None:
         raise Unusable(3, f"CustomResourceDefinition {PLURAL}.{GROUP} isn't installed: apply crds/{PLURAL}.yaml")
 
 
-async def run_kopf(settings: Settings, reconciler: Reconciler) -> None:
+async def run_kopf(settings: Settings, reconciler: Reconciler, metrics: Metrics) -> None:
     """Watch and reconcile until a signal says to stop."""
+    metrics.leading = True
     log.info("leading; watching %s", ", ".join(settings.namespaces) or "all namespaces")
     try:
         await kopf.operator(
@@ -120,4 +122,5 @@ async def run_kopf(settings: Settings, reconciler: Reconciler) -> None:
             memo=kopf.Memo(reconciler=reconciler),
         )
     finally:
+        metrics.leading = False
         await reconciler.stop()

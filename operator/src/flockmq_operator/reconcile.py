@@ -21,6 +21,7 @@ from flockmq_operator.apply import carry_out, refusal_problems, status_manifest
 from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
 from flockmq_operator.kube import Kube, Refused, Unreachable
 from flockmq_operator.manifest import Manifest, Ref, ref
+from flockmq_operator.metrics import Metrics, Result
 from flockmq_operator.observe import observe
 from flockmq_operator.plan import make_plan
 from flockmq_operator.problems import Problem
@@ -59,8 +60,9 @@ class Done(NamedTuple):
 
 
 class Reconciler:
-    def __init__(self, kube: Kube, settings: Settings, count_connections: CountConnections) -> None:
+    def __init__(self, kube: Kube, settings: Settings, count_connections: CountConnections, metrics: Metrics) -> None:
         self._kube = kube
+        self._metrics = metrics
         self._settings = settings
         self._count_connections = count_connections
         self._reasons: dict[Key, asyncio.Event] = {}
@@ -93,8 +95,7 @@ class Reconciler:
             while True:
                 self._reasons[key].clear()
                 try:
-                    async with self._slots:
-                        done = await self._pass(key)
+                    done = await self._measured_pass(key)
                     if done.gone and not self._reasons[key].is_set():  # set: there may be a new one of this name
                         return
                     gather_s = min(gather_s * 2, GATHER_MAX_S) if done.changed else GATHER_MIN_S
@@ -110,6 +111,24 @@ class Reconciler:
             self._tasks.pop(key, None)
             self._reasons.pop(key, None)
             self._floors.pop(key, None)
+            self._metrics.conditions.pop(key, None)
+
+    async def _measured_pass(self, key: Key) -> Done:
+        """A pass when there is room for it, counted."""
+        self._metrics.waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._metrics.waiting -= 1
+        result: Result = "failed"
+        began_s = time.monotonic()
+        try:
+            done = await self._pass(key)
+            result = "changed" if done.changed else "unchanged"
+        finally:
+            self._slots.release()
+            self._metrics.passed(result, time.monotonic() - began_s)
+        return done
 
     async def _wait(self, key: Key, longest_s: float, gather_s: float) -> None:
         try:
@@ -183,6 +202,7 @@ class Reconciler:
         """Write the status if it changed, and tell events of what changed."""
         previous = body.get("status") or {}
         status = make_status(situation, previous, datetime.now(UTC))
+        self._metrics.conditions[key_of(body)] = status["conditions"]
         try:
             if status != previous:
                 await self._kube.apply(status_manifest(body, status), "status")

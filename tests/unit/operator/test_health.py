@@ -6,11 +6,12 @@ import aiohttp
 import pytest
 
 from flockmq_operator.health import serve_health
+from flockmq_operator.metrics import Metrics
 
 
 async def test_it_is_alive_at_once_and_ready_when_logged_in() -> None:
     ready = asyncio.Event()
-    health = await serve_health(0, ready)
+    health = await serve_health(0, ready, Metrics())
     port = next(address[1] for address in health.addresses if len(address) == 2)  # the IPv4 one
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
@@ -22,12 +23,15 @@ async def test_it_is_alive_at_once_and_ready_when_logged_in() -> None:
             assert (await status("/livez"), await status("/readyz")) == (200, 503)
             ready.set()
             assert (await status("/livez"), await status("/readyz")) == (200, 200)
+            async with session.get("/metrics") as answer:
+                assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+                assert "flockmq_operator_leading 0\n" in await answer.text()
     finally:
         await health.cleanup()
 
 
 async def test_a_body_is_neither_unpacked_nor_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    health = await serve_health(0, asyncio.Event())
+    health = await serve_health(0, asyncio.Event(), Metrics())
     try:
         port = next(address[1] for address in health.addresses if len(address) == 2)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""Alerts and the dashboard ask only for metrics that nodes have, with the labels that they have."""
+"""Alerts and the dashboard ask only for metrics that nodes and the operator have, with the labels that they have."""
 
 import json
 import re
@@ -8,13 +8,30 @@ import yaml
 
 from flockmq import bounds
 from flockmq.telemetry.metrics import CATALOGUE
+from flockmq_operator.metrics import FAMILIES, Metrics
 from unit.operator.schema import ROOT
+from unit.operator.test_chart import installed
 
 MONITORING = ROOT / "manifests/monitoring"
 RULES = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["spec"]["groups"][0]["rules"]
 PANELS = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
 EXPRESSIONS = [rule["expr"] for rule in RULES] + [target["expr"] for panel in PANELS for target in panel["targets"]]
-NAMES = {metric.name + ("_total" if metric.kind == "counter" else ""): metric for metric in CATALOGUE}
+PODS = {pods["metadata"]["name"]: pods for pods in yaml.safe_load_all((MONITORING / "podmonitor.yaml").read_text())}
+
+
+def labels_of_the_operator() -> dict[str, set[str]]:
+    metrics = Metrics()
+    metrics.conditions["fleet", "demo"] = [{"type": "Stalled", "status": "True"}]
+    lines = metrics.text().splitlines()
+    return {
+        name: {label for line in lines if line.startswith(f"{name}{{") for label in re.findall(r'(\w+)="', line)}
+        for name in FAMILIES
+    }
+
+
+NAMES: dict[str, set[str]] = {
+    metric.name + ("_total" if metric.kind == "counter" else ""): set(metric.labels) for metric in CATALOGUE
+} | labels_of_the_operator()
 OF_THE_POD = {"namespace", "pod", "app_kubernetes_io_instance", "app_kubernetes_io_component"}
 
 
@@ -23,7 +40,7 @@ def test_an_expression_asks_for_what_nodes_tell(expression: str) -> None:
     names = set(re.findall(r"flockmq_\w+", expression))
     assert names
     assert names <= NAMES.keys()
-    labels = OF_THE_POD.union(*(NAMES[name].labels for name in names))
+    labels = OF_THE_POD.union(*(NAMES[name] for name in names))
     asked = re.findall(r"[{,](\w+)[!=]~?=?\"", expression)
     grouped = [label.strip() for by in re.findall(r"(?:by|on) \(([^)]*)\)", expression) for label in by.split(",")]
     assert {*asked, *grouped} <= labels
@@ -35,5 +52,13 @@ def test_an_expression_asks_for_what_nodes_tell(expression: str) -> None:
 def test_an_alert_says_what_to_do(rule: dict[str, dict[str, str]]) -> None:
     assert rule["labels"]["severity"] in ("warning", "critical")
     assert len(rule["annotations"]["description"].split()) > 8
-    known = OF_THE_POD.union(*(NAMES[name].labels for name in re.findall(r"flockmq_\w+", str(rule["expr"]))))
+    known = OF_THE_POD.union(*(NAMES[name] for name in re.findall(r"flockmq_\w+", str(rule["expr"]))))
     assert set(re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"]))) <= known
+
+
+def test_the_operator_is_scraped_where_it_tells() -> None:
+    pods = PODS["flockmq-operator"]["spec"]
+    template = installed("Deployment")["spec"]["template"]
+    assert pods["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    ports = {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+    assert {endpoint["port"] for endpoint in pods["podMetricsEndpoints"]} <= ports

@@ -10,6 +10,7 @@ import pytest
 from flockmq_operator import reconcile
 from flockmq_operator.kube import Unreachable
 from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.metrics import Metrics
 from flockmq_operator.reconcile import Reconciler, event_manifest, transitions
 from flockmq_operator.resources.context import Context
 from unit.operator.world import NAMESPACE, SETTINGS, World, mqtt_cluster
@@ -26,8 +27,10 @@ def connections(count: int | None) -> Callable[[Context], Awaitable[int | None]]
 
 
 @asynccontextmanager
-async def reconciling(world: World, count: int | None = None) -> AsyncIterator[Reconciler]:
-    reconciler = Reconciler(world, SETTINGS, connections(count))
+async def reconciling(
+    world: World, count: int | None = None, metrics: Metrics | None = None
+) -> AsyncIterator[Reconciler]:
+    reconciler = Reconciler(world, SETTINGS, connections(count), metrics or Metrics())
     reconciler.wake(*KEY)
     try:
         yield reconciler
@@ -169,16 +172,27 @@ async def test_an_api_server_that_cannot_be_reached_is_asked_again() -> None:
                 raise Unreachable("HTTP 503")
             return await super().get(kind, namespace, name)
 
-    world = Flaky(mqtt_cluster())
-    async with reconciling(world):
+    world, metrics = Flaky(mqtt_cluster()), Metrics()
+    async with reconciling(world, metrics=metrics):
         await until(lambda: "status" in world.objects[DEMO])
+        await until(lambda: 'passes_total{result="changed"} 1\n' in metrics.text())
+    assert 'passes_total{result="failed"} 3\n' in metrics.text()
+    assert "passes_waiting 0\n" in metrics.text()
+
+
+async def test_one_that_waits_for_its_pass_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile, "PASSES_MAX", 0)
+    metrics = Metrics()
+    async with reconciling(World(mqtt_cluster()), metrics=metrics):
+        await until(lambda: "passes_waiting 1\n" in metrics.text())
+    assert "passes_waiting 0\n" in metrics.text()
 
 
 async def test_an_object_that_is_gone_is_forgotten_and_one_that_is_going_is_left_alone() -> None:
     going = mqtt_cluster()
     going["metadata"]["deletionTimestamp"] = "now"
-    world = World(going)
-    async with reconciling(world) as reconciler:
+    world, metrics = World(going), Metrics()
+    async with reconciling(world, metrics=metrics) as reconciler:
         await asyncio.sleep(0.02)
         assert world.writes == []
         del world.objects[DEMO]
@@ -186,7 +200,10 @@ async def test_an_object_that_is_gone_is_forgotten_and_one_that_is_going_is_left
         await until(lambda: not reconciler.busy_with())
         world.put(mqtt_cluster())
         reconciler.wake(*KEY)
-        await until(lambda: world.writes)
+        await until(lambda: metrics.conditions)
+        del world.objects[DEMO]
+        reconciler.wake(*KEY)
+        await until(lambda: not metrics.conditions)
 
 
 async def test_one_that_is_made_anew_while_the_last_look_found_it_gone_is_kept() -> None:

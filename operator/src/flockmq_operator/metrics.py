@@ -1,0 +1,86 @@
+"""What the operator tells Prometheus at `/metrics` of its health port: its passes, and its MqttClusters' conditions.
+
+Plain numbers, written as text when somebody asks. One that stands by for the Lease tells that it does, and zeros.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import accumulate, groupby
+from typing import Literal, NamedTuple, get_args
+
+from flockmq_operator.manifest import Manifest
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Result = Literal["changed", "unchanged", "failed"]
+SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""The upper bounds of the histogram's buckets; one without a bound is above them."""
+
+LEADING = "flockmq_operator_leading"
+CLUSTERS = "flockmq_operator_clusters"
+PASSES = "flockmq_operator_passes_total"
+TOOK = "flockmq_operator_pass_seconds"
+WAITING = "flockmq_operator_passes_waiting"
+CONDITION = "flockmq_operator_condition"
+FAMILIES = {
+    LEADING: ("gauge", "1 while this operator acts, for it holds the Lease."),
+    CLUSTERS: ("gauge", "MqttClusters that it keeps."),
+    PASSES: ("counter", "Passes over a MqttCluster, by what came of them: changed, unchanged or failed."),
+    TOOK: ("histogram", "How long passes took, without their wait."),
+    WAITING: ("gauge", "MqttClusters whose pass waits, for no more than a few are made at a time."),
+    CONDITION: (
+        "gauge",
+        "1 where a condition of a MqttCluster is True, 0 where it is False; none where that is unknown.",
+    ),
+}
+
+
+class Sample(NamedTuple):
+    family: str
+    value: float
+    suffix: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        """Values of labels are names of Kubernetes and ours: there is nothing to escape in them."""
+        labels = ",".join(f'{name}="{value}"' for name, value in self.labels)
+        return f"{self.family}{self.suffix}{f'{{{labels}}}' if labels else ''} {self.value}\n"
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.leading = False
+        self.waiting = 0
+        self.conditions: dict[tuple[str, str], list[Manifest]] = {}
+        """Of each MqttCluster (namespace, name) that is kept, as they were last reported."""
+        self._passes: dict[str, int] = dict.fromkeys(get_args(Result), 0)
+        self._buckets = [0] * (len(SECONDS) + 1)
+        self._seconds = 0.0
+
+    def passed(self, result: Result, seconds: float) -> None:
+        self._passes[result] += 1
+        self._buckets[bisect_left(SECONDS, seconds)] += 1
+        self._seconds += seconds
+
+    def text(self) -> str:
+        lines: list[str] = []
+        for family, samples in groupby(self._samples(), lambda sample: sample.family):
+            kind, meaning = FAMILIES[family]
+            lines += (f"# HELP {family} {meaning}\n", f"# TYPE {family} {kind}\n", *map(str, samples))
+        return "".join(lines)
+
+    def _samples(self) -> Iterator[Sample]:
+        yield Sample(LEADING, int(self.leading))
+        yield Sample(CLUSTERS, len(self.conditions))
+        for result, count in self._passes.items():
+            yield Sample(PASSES, count, labels=(("result", result),))
+        counts = list(accumulate(self._buckets))
+        for bound, count in zip((*SECONDS, "+Inf"), counts, strict=True):
+            yield Sample(TOOK, count, "_bucket", (("le", str(bound)),))
+        yield Sample(TOOK, self._seconds, "_sum")
+        yield Sample(TOOK, counts[-1], "_count")
+        yield Sample(WAITING, self.waiting)
+        for (namespace, name), conditions in self.conditions.items():
+            for condition in conditions:
+                if condition["status"] != "Unknown":
+                    labels = ("cluster_namespace", namespace), ("cluster", name), ("type", condition["type"])
+                    yield Sample(CONDITION, int(condition["status"] == "True"), labels=labels)
