@@ -24,8 +24,14 @@ def installed(kind: str, name: str = "flockmq-operator") -> Manifest:
 
 
 def test_the_chart_and_the_plain_manifest_hold_the_one_crd() -> None:
-    assert (CHART / "crds/mqttclusters.yaml").resolve() == ROOT / "crds/mqttclusters.yaml"
+    assert (CHART / "files/mqttclusters.yaml").resolve() == ROOT / "crds/mqttclusters.yaml"
     assert installed("CustomResourceDefinition", CRD["metadata"]["name"]) == CRD
+
+
+def test_helm_upgrades_the_crd_and_never_deletes_it() -> None:
+    assert not (CHART / "crds").exists(), "Helm installs what is there once, and leaves it as it is"
+    assert CRD["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert ".Values.crds.install" in (CHART / "templates/definition.yaml").read_text()
 
 
 def rights() -> dict[tuple[str, str], set[str]]:
