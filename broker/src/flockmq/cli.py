@@ -201,7 +201,7 @@ async def _node(settings: Config, ready_fd: int | None) -> int:
             own = await stack.enter_async_context(embedded_valkey(settings.node.data_dir))
             settings = msgspec.structs.replace(settings, redis=msgspec.structs.replace(settings.redis, url=own.url))
         else:
-            await wait_for_redis(settings.redis)
+            await wait_for_redis(settings.redis, settings.cluster.name if settings.role != "replicant" else "")
         log.info("%s, role %s, node %s", version_line(), settings.role, settings.node.name)
         await run_node(settings, ready=tell_ready, own_redis=own)
     return 0

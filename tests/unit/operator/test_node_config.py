@@ -102,6 +102,12 @@ def test_an_external_redis_by_tls_and_users(tmp_path: Path, role: str, username:
     ]  # fmt: skip
 
 
+def test_cores_say_whose_an_external_redis_is(tmp_path: Path) -> None:
+    assert loaded(tmp_path, {"redis": {"external": EXTERNAL}}, "core").cluster.name == "fleet/demo"
+    assert loaded(tmp_path, {"redis": {"external": EXTERNAL}}, "replicant").cluster.name == "", "it may only read logs"
+    assert loaded(tmp_path, {}, "core").cluster.name == "", "the operator's own is nobody else's"
+
+
 def test_each_limit_of_the_broker_can_be_said_by_its_name_in_camel_case() -> None:
     assert set(Mqtt.__struct_fields__) == field_types(BrokersMqtt).keys()
 

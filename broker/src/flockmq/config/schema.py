@@ -268,6 +268,8 @@ class ListenersSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    name: Annotated[str, Meta(max_length=512)] = ""
+    """Which cluster this is. Redis keeps the name of the first, and a core of another doesn't start. Empty: of any."""
     listen: Address = Address("127.0.0.1", 4370)
     seeds: tuple[Address, ...] = ()
     """Cores to ask first; a DNS name may stand for many."""

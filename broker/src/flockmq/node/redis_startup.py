@@ -1,5 +1,5 @@
-"""What the configuration says of Redis, and whether it can be used at all. A node asks once, at its start, so that the
-answer is one clear line."""
+"""What the configuration says of Redis, and whether it can be used at all: it answers, and it is no other cluster's. A
+node asks once, at its start, so that the answer is one clear line."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 RETRY_EVERY_S: Final = 0.5
 ANY_KEY: Final = "flockmq:{cluster}:log"
 """In a cluster one master is asked."""
+NAME_KEY: Final = "flockmq:{cluster}:name"
+"""The name of the cluster whose Redis it is (`cluster.name`)."""
+_CLAIM: Final = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET')"
+"""Who was there before; nil: nobody. A full Redis answers, too."""
 
 
 def redis_config(settings: RedisSettings) -> RedisConfig:
@@ -39,8 +43,9 @@ def redis_config(settings: RedisSettings) -> RedisConfig:
     )
 
 
-async def wait_for_redis(settings: RedisSettings) -> None:
-    """Return once it answers a PING. Raises RedisUnreachable: at once when it refuses us, else after the time given."""
+async def wait_for_redis(settings: RedisSettings, cluster: str = "") -> None:
+    """Return once it answers a PING, and is that cluster's (empty: anybody's). Raises RedisUnavailable: at once when it
+    refuses us or is another cluster's, else after the time given."""
     link = RedisLink(redis_config(settings), ANY_KEY)
     loop = asyncio.get_running_loop()
     deadline, trouble = loop.time() + settings.connect_timeout, Retrying(log, loop.time)
@@ -48,6 +53,8 @@ async def wait_for_redis(settings: RedisSettings) -> None:
         while True:
             try:
                 await link.call("PING")
+                if cluster:
+                    await _claim(link, cluster)
             except (RedisRefused, ResponseError) as error:
                 raise RedisUnavailable(f"redis.url: {settings.url} refuses us: {error}") from None
             except RedisUnreachable as error:
@@ -62,3 +69,14 @@ async def wait_for_redis(settings: RedisSettings) -> None:
                 return
     finally:
         await link.close()
+
+
+async def _claim(link: RedisLink, cluster: str) -> None:
+    """Raises RedisUnavailable where another cluster has its state."""
+    holder = await link.call("EVAL", _CLAIM, 1, NAME_KEY, cluster)
+    if isinstance(holder, bytes) and holder != cluster.encode():
+        other = holder.decode(errors="replace")
+        raise RedisUnavailable(
+            f"redis.url: {link.address} has the state of the cluster {other}, and cluster.name here is {cluster}: give "
+            f"each a Redis, or a database, of its own. If this one takes the other's place: delete the key {NAME_KEY}"
+        )

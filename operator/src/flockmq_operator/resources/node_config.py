@@ -83,6 +83,8 @@ def cluster(context: Context, role: Role) -> Document:
     }
     if role == "core":  # majorities are of cores alone; replicants needn't be restarted for another number of them
         table["cores"] = context.spec.cores.replicas
+        if context.spec.redis.external:  # two MqttClusters may name one Redis
+            table["name"] = f"{context.namespace}/{context.name}"
     return table
 
 
