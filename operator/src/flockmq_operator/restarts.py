@@ -2,7 +2,8 @@
 
 One at a time, of cores and Redis together, for no StatefulSet's controller knows when a core has caught up with the
 log, or what goes on with the other part. One that isn't ready goes first, for nothing is lost with it; a ready one only
-while all of its kind are ready, and of the other kind too, or haven't been for ten minutes.
+while all of its kind are ready, and of the other kind too, or haven't been for ten minutes. But no ready core while too
+few pods of Redis are ready: it couldn't start again, and what only its memory has would be lost.
 """
 
 from datetime import datetime
@@ -48,7 +49,8 @@ def next_restart(
         return Restart(pod, describe_restart(context, observed, pod))
     cores_there = all_there(observed, workload(context, "core"), observed.core_pods)
     redis_there = all_there(observed, workload(context, "redis"), observed.redis_pods)
-    may_core = may_core and cores_there and (redis_there or state_of(context, observed, "redis", now).given_up)
+    redis_does = redis_there or (redis_serves(context, observed) and state_of(context, observed, "redis", now).given_up)
+    may_core = may_core and cores_there and redis_does
     may_redis = may_redis and redis_there and (cores_there or state_of(context, observed, "core", now).given_up)
     if may_core and (pod := outdated_core(context, observed)):
         return Restart(pod, describe_restart(context, observed, pod))
@@ -72,6 +74,12 @@ def all_there(observed: Observed, name: Ref, pods: list[Manifest]) -> bool:
     status, replicas = live.get("status", {}), live["spec"]["replicas"]
     available = status.get("availableReplicas", status.get("readyReplicas", 0))
     return len(pods) >= replicas and all(map(pod_there, pods)) and available >= replicas
+
+
+def redis_serves(context: Context, observed: Observed) -> bool:
+    """Whether most of its pods are ready."""
+    live = observed.objects.get(workload(context, "redis"))
+    return live is None or 2 * sum(map(pod_there, observed.redis_pods)) > live["spec"]["replicas"]
 
 
 def redis_to_wait_for(context: Context, observed: Observed) -> str:

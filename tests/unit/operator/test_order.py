@@ -203,17 +203,25 @@ async def test_a_ready_core_stays_while_redis_is_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("away", "restarted"), [("demo-redis-0", "Pod demo-core-2"), ("demo-core-1", "Pod demo-redis-0")]
+    ("replicas", "away", "restarted"),
+    [
+        (3, "demo-redis-0", ["Pod demo-core-2"]),
+        (1, "demo-redis-0", []),  # a core couldn't start without Redis
+        (1, "demo-core-1", ["Pod demo-redis-0"]),
+    ],
 )
-async def test_after_ten_minutes_what_is_away_holds_up_no_restart_of_the_other_kind(away: str, restarted: str) -> None:
-    world = await running()
+async def test_after_ten_minutes_what_is_away_holds_up_no_restart_of_the_other_kind(
+    replicas: int, away: str, restarted: list[str]
+) -> None:
+    spec = {"redis": {"replicas": replicas}}
+    world = await running(spec)
     changed = REDIS if "core" in away else CORES
     world.objects[changed]["status"]["updateRevision"] = "newer"
     unready(world, away)
     world.now += timedelta(minutes=9)
-    assert (await world.plan(context())).delete == ()
+    assert (await world.plan(context(spec))).delete == ()
     world.now += timedelta(minutes=2)
-    assert [str(ref(live)) for live in (await world.plan(context())).delete] == [restarted]
+    assert [str(ref(live)) for live in (await world.plan(context(spec))).delete] == restarted
 
 
 async def test_a_part_that_somebody_must_mend_first_holds_up_no_other() -> None:
