@@ -144,13 +144,19 @@ class SessionRecord:
             self.journal.delete(self.client_id, asked_field(filter))
 
     def drop_subscription(self, filter: bytes) -> None:
-        if self.owed is not None:
-            self.owed.discard(filter)
+        self._settle(filter)
         self._forget_given(filter)
         self.journal.delete(self.client_id, subscription_field(filter))
 
     def is_owed(self, filter: bytes) -> bool:
         return self.owed is not None and filter in self.owed
+
+    def _settle(self, filter: bytes) -> None:
+        """Nothing is owed to it. An empty set would be 216 B of each session, and looked at by each collection."""
+        if self.owed is not None:
+            self.owed.discard(filter)
+            if not self.owed:
+                self.owed = None
 
     def owe(self, subscription: Subscription) -> None:
         """It is to get what is retained: here, or at the next owner."""
@@ -162,9 +168,8 @@ class SessionRecord:
 
     def gave(self, subscription: Subscription) -> None:
         """All of that was put for it."""
-        owed = self.owed
-        if not self.has_ended and owed is not None and subscription.filter in owed:
-            owed.discard(subscription.filter)
+        if not self.has_ended and self.is_owed(subscription.filter):
+            self._settle(subscription.filter)
             self.write_subscription(subscription)
             self._forget_given(subscription.filter)
 

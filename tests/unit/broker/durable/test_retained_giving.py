@@ -83,6 +83,18 @@ async def test_the_next_home_goes_on_where_the_former_one_was(put: int) -> None:
     assert not later.restored().record.is_owed(b"a/#")
 
 
+async def test_a_session_that_got_all_that_is_retained_costs_the_garbage_collector_nothing_for_it() -> None:
+    home = Home()
+    session = home.opened()
+    subscription = subscribed(session, 2)
+    await given(home, subscription)
+    home.settle()
+    assert session.record.owed is None
+    session.record.owe(subscription)
+    session.record.drop_subscription(subscription.filter)
+    assert session.record.owed is None
+
+
 @pytest.mark.parametrize(("qos", "may_note"), [(0, True), (2, False)])
 async def test_nothing_is_noted_of_what_is_not_durable_or_where_a_node_would_not_understand_it(
     qos: int, may_note: bool
