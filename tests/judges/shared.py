@@ -6,9 +6,9 @@
   QoS 2, on whatever node. Lawful at QoS 1 where its publisher sent it again, to a member that came back, or to another
   one where the session of who had it ended; at QoS 2 to another one where it ended with a node that a fault kept from
   accepting it ("… and so does what a purged node never accepted"), or, sent again, that a fault ended meanwhile; sent
-  again to another node, where one with such members may have ended, to which it was dealt; where one was cut off for so
-  long that it was purged, for it may have given the message away and not been heard. Before all nodes are of a release
-  that remembers it, also where it is sent again.
+  again to another node, where one with such members may have ended, or wasn't purged yet, to which it was dealt; where
+  one was cut off for so long that it was purged, for it may have given the message away and not been heard. Before all
+  nodes are of a release that remembers it, also where it is sent again.
 - Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
   stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost
   with the sessions that ended with it"); of QoS 2 what any had whose session ended, for it may go to nobody else
@@ -77,7 +77,7 @@ def _may_be_dealt_anew(story: Story, rules: Rules, members: list[tuple[Life, Win
     if sent.qos > 0 and any(faults.of_paths(node).overlap_for(rules.purged_min_s, since, until) for node in nodes):
         return True
     moved = len({connection.asked.node for connection in sent.connections}) > 1
-    return moved and any(faults.of(node).overlap(since, until) for node in nodes)
+    return moved and any(faults.of(node).overlap(since - rules.purged_max_s, until) for node in nodes)
 
 
 def _judge_repeats(story: Story, rules: Rules, group: str, came: list[Came]) -> Iterator[Finding]:

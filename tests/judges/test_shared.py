@@ -331,3 +331,22 @@ def test_what_was_acknowledged_as_they_left_is_owed_to_nobody() -> None:
     script.tick(20.0)
     script.put("pub", 1)
     assert left(script, 3.0) == {}
+
+
+@pytest.mark.parametrize(("later_s", "found"), [(3.0, {}), (30.0, {SHARED_TWICE: 1})])
+def test_sent_again_elsewhere_it_may_come_twice_where_a_node_had_ended_that_was_not_purged_yet(
+    later_s: float, found: dict[str, int]
+) -> None:
+    script = group(lasts=False)
+    script.connect("also", node="a")
+    script.subscribe("also", GROUP)
+    script.tick(10.0)
+    script.fault("kill replicant", "b")
+    script.tick(later_s)
+    script.publish("pub", 1, qos=2)
+    script.close("pub")
+    script.connect("pub", present=True, node="c")
+    script.publish("pub", 1, qos=2, again=True)
+    script.deliver("stays", "pub", 1, qos=2)
+    script.deliver("also", "pub", 1, qos=2)
+    assert script.found() == found
