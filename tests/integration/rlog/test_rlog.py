@@ -224,10 +224,10 @@ async def test_a_checkpoint_is_the_same_place_for_everybody_and_needless_while_n
     checked = core.checkpoint(ROUTE)
     assert checked is not None
     assert checked == replicant.checkpoint(ROUTE)
-    assert checked.place == core.applied(ROUTE)
+    assert checked.position == core.applied(ROUTE)
     await core_of(core).checkpoint(ROUTE, 1)
     await core.catch_up(ROUTE)
-    assert checked.place == core.applied(ROUTE)
+    assert checked.position == core.applied(ROUTE)
 
 
 async def test_a_write_whose_answer_is_lost_is_applied_once(nodes) -> None:
@@ -402,7 +402,7 @@ async def test_a_generation_promised_to_a_core_that_went_away_is_begun_by_anothe
     core = await nodes.core()
     await core.write(ROUTE, [route(core, 1)])
     report = await core_of(core).report(ROUTE, 9)
-    assert (report.granted, report.promised, report.place) == (True, 9, core.applied(ROUTE))
+    assert (report.granted, report.promised, report.position) == (True, 9, core.applied(ROUTE))
     assert not (await core_of(core).report(ROUTE, 9)).granted
     await core.write(ROUTE, [route(core, 2)])
     assert core.applied(ROUTE).generation == 10
@@ -518,7 +518,7 @@ async def test_a_node_reads_on_after_an_error_while_it_reads(nodes, monkeypatch,
         if errors:
             raise errors.pop()
 
-    monkeypatch.setattr(replicant._replica._looks, "note", note)
+    monkeypatch.setattr(replicant._replica._log_ends, "note", note)
     await core.write(ROUTE, [route(core, 1)])
     async with asyncio.timeout(10):
         await agree(ROUTE, core, replicant)
@@ -738,11 +738,11 @@ async def test_lag_counts_from_a_head_that_another_node_told(nodes) -> None:
     core = await nodes.core()
     applied = core.applied(ROUTE)
     assert core.lag(ROUTE) == (0, 0.0)
-    core.note_head(ROUTE, applied._replace(sequence=applied.sequence + 3))
+    core.note_log_end(ROUTE, applied._replace(sequence=applied.sequence + 3))
     entries, ms = core.lag(ROUTE)
     assert entries == 3
     assert ms >= 0
-    assert core.head(ROUTE).sequence == applied.sequence + 3
+    assert core.log_end(ROUTE).sequence == applied.sequence + 3
     for number in range(3):
         await core.write(ROUTE, [route(core, number)])
     assert core.lag(ROUTE) == (0, 0.0)

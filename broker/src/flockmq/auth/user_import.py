@@ -27,7 +27,7 @@ from flockmq.clock import Clock
 from flockmq.errors import ConfigError
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import AUTH, IMPORTS, USERS, Import
+from flockmq.rlog.schema import AUTH, IMPORTS, USERS, ImportedFile
 
 log: Final = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Bootstrap:
             if ops:
                 await self._rlog.write(AUTH, ops)
         at_s = max(self._clock.wall(), self._newest_s() + 0.001)  # the newest, whatever another core's clock says
-        await self._rlog.write(AUTH, [IMPORTS.put(digest, Import(at_s, len(fresh)))])
+        await self._rlog.write(AUTH, [IMPORTS.put(digest, ImportedFile(at_s, len(fresh)))])
         log.info("%s: %d users, %d of them written", self._file, len(users), len(fresh))
 
 

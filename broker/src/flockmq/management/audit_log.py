@@ -18,7 +18,7 @@ from flockmq.clock import Clock
 from flockmq.management.api_keys import Holder
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import AUDIT, AUTH, Audited
+from flockmq.rlog.schema import AUDIT, AUTH, AuditEntry
 from flockmq.rlog.sorted_keys import SortedKeys
 
 log: Final = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Audit:
         if not self._may_write():
             return
         now_s, about = self._clock.wall(), about[:AUDIT_ABOUT_MAX_CHARS]
-        change = Audited(now_s, holder.name, holder.role, peer, self._node, method, path, about, status)
+        change = AuditEntry(now_s, holder.name, holder.role, peer, self._node, method, path, about, status)
         key = f"{round(now_s * 1e6):018d}{self._token_bytes(8).hex()}"
         over = min(len(self._keys) + 1 - AUDIT_MAX, AUDIT_DROPPED_TOGETHER_MAX)
         dropped = [AUDIT.delete(oldest) for oldest in self._keys.page(None, max(0, over))]
@@ -78,6 +78,6 @@ class Audit:
         return AuditPage([_shown(row) for row in rows], len(self._keys), keys[-1] if len(keys) == limit else None)
 
 
-def _shown(row: Audited) -> ShownChange:
+def _shown(row: AuditEntry) -> ShownChange:
     said = msgspec.structs.asdict(row)
     return ShownChange(at=datetime.fromtimestamp(round(said.pop("at_s"), 3), UTC), **said)

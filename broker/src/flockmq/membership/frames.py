@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from flockmq.membership.cluster_time import Reading
-from flockmq.rlog.digests import Checked
+from flockmq.rlog.digests import CheckpointDigests
 from flockmq.rlog.entry import StreamId
 
 CONTROL: Final = 0
@@ -53,7 +53,7 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     leads: bool = False
     durable: dict[str, StreamId] = {}
     """Shard → up to which Stream ID this core has it on its disk."""
-    checkpoints: dict[str, Checked] = {}
+    checkpoints: dict[str, CheckpointDigests] = {}
     """Shard → the digests of this core's tables at the latest checkpoint of the log."""
     sending: dict[str, StreamId] = {}
     """Shards that this core sends to somebody → from where on they need the log."""

@@ -32,7 +32,7 @@ class BallotAsk(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BallotAnswer(msgspec.Struct, array_like=True, frozen=True):
-    place: StreamId
+    position: StreamId
     promised: int
     granted: bool
 
@@ -43,7 +43,7 @@ _answer: Final[msgspec.msgpack.Decoder[BallotAnswer]] = msgspec.msgpack.Decoder(
 
 
 class TermBallot:
-    """An rlog.port.Ballot. `links`: to the other cores; `cores`: how many are configured, this one included."""
+    """An rlog.port.VotePort. `links`: to the other cores; `cores`: how many are configured, this one included."""
 
     def __init__(self, links: Callable[[], Iterable[Link]], cores: Callable[[], int]) -> None:
         self._links = links
@@ -66,7 +66,7 @@ class TermBallot:
                 answer = _answer.decode(await link.request(ASK, body))
         except (LinkLost, Refusal, TimeoutError, msgspec.MsgspecError):
             return None
-        return Report(name, answer.place, answer.promised, answer.granted)
+        return Report(name, answer.position, answer.promised, answer.granted)
 
 
 async def serve(core: Core, body: bytes) -> bytes:
@@ -78,4 +78,4 @@ async def serve(core: Core, body: bytes) -> bytes:
         raise Refusal(error.code, str(error)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Refusal("corrupt", str(error)) from None
-    return _encode(BallotAnswer(report.place, report.promised, report.granted))
+    return _encode(BallotAnswer(report.position, report.promised, report.granted))

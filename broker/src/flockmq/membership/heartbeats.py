@@ -19,7 +19,7 @@ from flockmq.membership.link import Link
 from flockmq.membership.mesh import Mesh
 from flockmq.membership.reachability import CORE_ROLES, Reachability, name_of
 from flockmq.membership.views import LocalStatus
-from flockmq.rlog.digests import Checked
+from flockmq.rlog.digests import CheckpointDigests
 from flockmq.rlog.entry import START
 from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import Rlog
@@ -113,7 +113,7 @@ class Heartbeats:
         if self.rlog is not None:
             for shard in SHARDS:
                 if (head := status.heads.get(shard)) is not None:
-                    self.rlog.note_head(shard, head)
+                    self.rlog.note_log_end(shard, head)
 
     def lost(self, incarnation: str) -> None:
         """The last link to it ended."""
@@ -219,7 +219,7 @@ class Heartbeats:
         return self.is_idle(incarnation, now)
 
 
-def _checkpoints(rlog: Rlog) -> dict[str, Checked]:
+def _checkpoints(rlog: Rlog) -> dict[str, CheckpointDigests]:
     found = ((shard, rlog.checkpoint(shard)) for shard in SHARDS)
     return {shard: checked for shard, checked in found if checked is not None}
 

@@ -58,7 +58,7 @@ class LogServer:
         if peer.role not in CORE_ROLES:
             check_replicants(asked)
         place = await self._core.append(asked.shard, asked.incarnation, asked.first, asked.transactions)
-        self._rlog.note_head(asked.shard, place)
+        self._rlog.note_log_end(asked.shard, place)
         return place
 
     async def _answer(self, work: Awaitable[StreamId]) -> bytes:

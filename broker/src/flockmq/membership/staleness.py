@@ -95,7 +95,7 @@ class Staleness:
         if self.rlog is not None:
             for shard in SHARDS:
                 if (head := heads.get(shard)) is not None:
-                    self.rlog.note_head(shard, head)
+                    self.rlog.note_log_end(shard, head)
         said_at = now - self._quickest_of(core, now).late_s(now, now - note.at_s)
         self._said_at = max(self._said_at, said_at)
         self._notes.append((said_at, [(shard, heads[shard]) for shard in MATCHED_BY if shard in heads]))
@@ -152,7 +152,7 @@ class Staleness:
         self._notes = waiting
 
     def _tell(self, rlog: Rlog, now: float) -> None:
-        heads = Heads({shard: rlog.head(shard) for shard in SHARDS}, now)
+        heads = Heads({shard: rlog.log_end(shard) for shard in SHARDS}, now)
         encoded = frames.control(frames.Note(NOTE, _encode(heads)))
         for link in self._mesh.one_of_each():
             link.send(encoded)

@@ -1,5 +1,5 @@
-"""The replicated log: every node's copy of the cluster's tables, kept alike by one Redis Stream a shard.
+"""The replicated log: every node keeps a copy of the cluster's tables, in step with one Redis Stream per shard.
 
-Read in this order: `shards` (what is in which table), `entry` (what stands in the log), `tables` (how it is applied),
-`functions.lua` (what Redis checks), `rlog` (what a node does with it all).
+Read in this order: `schema` (the tables), `entry` (the format of log entries), `tables` (how entries are applied),
+`functions.lua` (what Redis checks), `rlog` (what a node does with all of this).
 """

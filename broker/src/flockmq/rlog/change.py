@@ -1,4 +1,4 @@
-"""What is about to be written: changes of single rows, gathered into runs, and the room that they need. Pure."""
+"""Row changes that are about to be written, gathered into runs, with the space they need. No I/O."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flockmq.rlog.entry import DROP, PUT, Op, Run
 
 
 class Puts:
-    """What is put into tables: table → (rows, bytes). Rows that are there already count as well."""
+    """Rows put into tables: table → (rows, bytes). Rows that replace existing rows count as well."""
 
     __slots__ = ("of",)
 
@@ -29,7 +29,7 @@ class Puts:
 
 
 class Change:
-    """One write: its runs, what they put, and the bytes of all keys and values."""
+    """One write: its runs, the rows it puts, and the bytes of all its keys and values."""
 
     __slots__ = ("bytes", "puts", "runs")
 
@@ -39,7 +39,7 @@ class Change:
         self.bytes = 0
 
     def add(self, later: Change) -> None:
-        """What is written behind it. The runs of `later` become this one's."""
+        """Append a later change. This object takes over the runs of `later`."""
         runs = self.runs
         for run in later.runs:
             table, kind, owner, keys, values = run
@@ -58,7 +58,7 @@ _NONE: Final = (0, 0)
 
 
 def gather(ops: Sequence[Op]) -> Change:
-    """Consecutive ops of the same table, kind and owner make a run, in order."""
+    """Group consecutive ops of the same table, kind and owner into runs, in order."""
     change = Change()
     run_table, run_kind, run_owner, run_bytes = -1, -1, "", 0
     keys: list[bytes] = []

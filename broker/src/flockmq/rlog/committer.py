@@ -1,10 +1,14 @@
-"""Group commit, on a core: what arrives while the last append is under way goes into the next one.
+"""Group commit on a core: appends that arrive while one append is under way go into the next one.
 
-One loop for all shards; or, in a cluster of Redis, where each may be on another server, one for each. A turn takes what
-waits, makes one append a shard, and sends them in one round trip. A connection is opened in one life of Redis; before
-its first append each shard is settled in that life (generation_change.py). A lost connection fails the appends under
-way with StorageUnavailable: whether they were executed is unknown, and their writers send the same numbers again. What
-was never given to Redis, or refused by it as a whole, fails with LogUntried.
+One loop serves all shards. In a Redis Cluster, where each shard may be on another server, each shard has its own loop.
+A round takes the waiting appends, makes one append per shard, and sends these in one round trip.
+
+A shard is *settled* on a connection when its log has a generation for the run of Redis behind that connection
+(generation_change.py). The committer settles a shard before the first append on a connection.
+
+When a connection is lost, the appends under way fail with StorageUnavailable. Nobody knows whether Redis executed them,
+so their writers send the same numbers again. An append that was never sent to Redis, or that Redis refused as a whole,
+fails with LogUntried.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from flockmq.redis.link import Argument, RedisConfig, RedisLink, RedisLinks, Rep
 from flockmq.rlog.entry import StreamId, encode_purge, encode_registration
 from flockmq.rlog.errors import LogFenced, LogGap, LogRefused, LogUntried
 from flockmq.rlog.generation import Life
-from flockmq.rlog.generation_change import Election
+from flockmq.rlog.generation_change import GenerationChange
 from flockmq.rlog.schema import CLUSTER, SHARDS, keys_of
 from flockmq.rlog.voter import Voter
 
@@ -37,7 +41,7 @@ log = logging.getLogger(__name__)
 FUNCTIONS: Final = files("flockmq.rlog").joinpath("functions.lua").read_text()
 APPEND: Final = "flockmq_append_1"
 APPEND_FULL: Final = "flockmq_append_full_1"
-"""The same for a Redis that is full, where nodes still come and go and slots move."""
+"""The same function, but it also works when Redis is out of memory: nodes must still join and leave, and slots move."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,12 +54,12 @@ class _Append:
 
 
 class Committer:
-    """This core's way to write to the logs."""
+    """A core's only way to write to the logs."""
 
-    def __init__(self, config: RedisConfig, settler: Election, voter: Voter, random: Random) -> None:
+    def __init__(self, config: RedisConfig, generation_change: GenerationChange, voter: Voter, random: Random) -> None:
         self.queued_bytes = 0
         self._links = RedisLinks(config, self._prepare)
-        self._settler = settler
+        self._generation_change = generation_change
         self._voter = voter
         self._random = random
         self._run_ids: dict[RedisLink, str] = {}
@@ -67,11 +71,11 @@ class Committer:
             self._arrived |= dict.fromkeys(group, asyncio.Event())
         self._settling = asyncio.Lock()
         self._waiting = Retrying(log, asyncio.get_running_loop().time)
-        """For Redis, or other cores."""
+        """Limits log lines while Redis or the other cores are unavailable."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Returns when all shards are settled; waits for a majority of the cores as long as it takes. Raises
+        """Return when all shards are settled. Wait for a majority of the cores as long as it takes. Raises
         RedisUnreachable."""
         while True:
             try:
@@ -89,7 +93,8 @@ class Committer:
         ]
 
     def leave(self) -> None:
-        """This node says goodbye: who is cancelled amid a call closes the connection that all share."""
+        """This node is about to stop: a cancelled call closes the connection that all callers share, so don't log
+        that."""
         self._waiting.leave()
 
     async def stop(self) -> None:
@@ -105,7 +110,7 @@ class Committer:
     def append(
         self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]
     ) -> asyncio.Future[StreamId]:
-        """Queue one append; the future gets the Stream ID, or LogUntried, StorageUnavailable, LogRefused, LogGap."""
+        """Queue one append. The future gets the Stream ID, or LogUntried, StorageUnavailable, LogRefused or LogGap."""
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         size = sum(map(len, transactions))
         if self.queued_bytes + size > bounds.LOG_COMMIT_QUEUE_MAX_BYTES:
@@ -117,29 +122,30 @@ class Committer:
         return done
 
     def waiting(self, shard: str) -> int:
-        """How many appends wait for their turn."""
+        """The number of queued appends."""
         return len(self._queues[shard])
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
-        """Make the incarnation known to the shard; again is harmless. Raises LogRefused if it was purged."""
+        """Register the incarnation in the shard; repeating it is harmless. Raises LogRefused if it was purged."""
         reply = await self._function("register", shard, incarnation, encode_registration(incarnation))
         return _answer(incarnation, reply)
 
     async def purge(self, shard: str, incarnation: str, fence: StreamId) -> None:
-        """Refuse the incarnation from here on and drop its rows everywhere. Raises LogFenced, StorageUnavailable."""
+        """Refuse later writes of the incarnation and delete its rows on all nodes. Raises LogFenced,
+        StorageUnavailable."""
         transaction, remembered = encode_purge(incarnation), bounds.LOG_PURGED_MAX_INCARNATIONS
         await self._function("purge", shard, str(fence), incarnation, transaction, remembered)
 
     async def checkpoint(self, shard: str, fence: StreamId) -> None:
-        """Have every node note its digests at one place. Raises LogFenced, StorageUnavailable."""
+        """Make every node record its digests at one log position. Raises LogFenced, StorageUnavailable."""
         await self._function("checkpoint", shard, str(fence))
 
     async def trim(self, shard: str, keep_from: StreamId, fence: StreamId) -> None:
-        """Forget the log before `keep_from`. Raises LogFenced, StorageUnavailable."""
+        """Delete log entries before `keep_from`. Raises LogFenced, StorageUnavailable."""
         await self._function("trim", shard, str(fence), str(keep_from))
 
     async def _settle(self, shards: Iterable[str]) -> None:
-        """Make sure that these shards' logs go on in the life of Redis that their connection was opened in. Raises
+        """Ensure that these shards have a generation for the run of Redis behind their connections. Raises
         StorageUnavailable."""
         if all(self._is_settled(shard) for shard in shards):
             return
@@ -147,18 +153,19 @@ class Committer:
             for shard in shards:
                 if not self._is_settled(shard):
                     link = await self._links.of(keys_of(shard)[0])
-                    self._settled[shard] = link, await self._settler.settle(link, shard, self._run_ids[link])
+                    self._settled[shard] = link, await self._generation_change.settle(link, shard, self._run_ids[link])
             self._waiting.worked()
 
     def _is_settled(self, shard: str) -> bool:
         return shard in self._settled and self._settled[shard][0].connected
 
     async def _prepare(self, link: RedisLink) -> None:
-        """A new connection: nothing is settled on it. Raises RedisUnreachable."""
+        """Prepare a new connection: load the Lua functions and read the run id. No shard is settled on it yet. Raises
+        RedisUnreachable."""
         for shard in [shard for shard, (settled_on, _) in self._settled.items() if settled_on is link]:
             del self._settled[shard]
         try:
-            with suppress(OutOfMemoryError):  # a Redis that became full has them from before
+            with suppress(OutOfMemoryError):  # if Redis became full, the functions are there from before
                 await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
             info = await link.call("INFO", "server")
         except ResponseError as error:
@@ -176,8 +183,8 @@ class Committer:
         return reply
 
     async def _watch(self, shards: Sequence[str]) -> None:
-        """Notice a Redis that restarted, was replaced or emptied, and settle in its new life before the next write
-        does; and begin a generation that was promised to another core, which then went away."""
+        """Find out that Redis restarted, was replaced or emptied, and settle before the next write comes. Also begin a
+        generation if another core got the promise for one and then went away."""
         while True:
             await asyncio.sleep(bounds.LOG_WATCH_EVERY_S * self._random.uniform(0.5, 1.0))
             try:
@@ -214,7 +221,7 @@ class Committer:
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 
     def _take(self, shards: Sequence[str]) -> dict[str, list[_Append]]:
-        """What waits for settled shards, up to one append's bounds a shard, in the order it came."""
+        """Take the appends of settled shards in their order, at most one append's bounds per shard."""
         batches: dict[str, list[_Append]] = {}
         for shard in shards:
             if not self._is_settled(shard):
@@ -229,7 +236,7 @@ class Committer:
         return batches
 
     async def _commit(self, batches: dict[str, list[_Append]]) -> None:
-        """In one round trip. Raises StorageUnavailable."""
+        """Commit in one round trip. Raises StorageUnavailable."""
         if not batches:
             return
         link = self._settled[next(iter(batches))][0]
@@ -259,7 +266,8 @@ class Committer:
         return command
 
     def _refused(self, shard: str, reply: Reply | ResponseError) -> StorageUnavailable:
-        """Redis refused the command as a whole. Another life: settle before the next one."""
+        """Redis refused the whole command. If its log is in another life, the shard is settled again before the next
+        command."""
         text = str(reply) if isinstance(reply, ResponseError) else repr(reply)
         if text.startswith("LIFE"):
             self._settled.pop(shard, None)
@@ -282,7 +290,7 @@ class Committer:
             append.done.set_exception(error)
 
     def _fail_all(self, shards: Sequence[str], error: StorageError) -> None:
-        """What waited for its turn."""
+        """Fail all queued appends of these shards."""
         untried = LogUntried(str(error))
         for shard in shards:
             while self._queues[shard]:
@@ -294,7 +302,7 @@ def _fits(size: int, count: int) -> bool:
 
 
 def _answer(incarnation: str, reply: Reply) -> StreamId:
-    """What a function answered one incarnation. Raises LogRefused or LogGap."""
+    """Translate what the Lua function answered for one incarnation. Raises LogRefused or LogGap."""
     assert isinstance(reply, bytes)
     if reply in (b"UNREGISTERED", b"PURGED"):
         raise LogRefused(f"{incarnation} is {reply.decode().lower()} in the log")

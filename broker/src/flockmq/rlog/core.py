@@ -1,6 +1,6 @@
-"""What a core does for the log beside having its tables: commit, report, send bootstraps, write snapshots, purge, trim.
+"""What only a core does for the log: commit, vote, stream its tables, write snapshots, purge, trim.
 
-It is its own CorePort, and the one that the cluster's links offer to other nodes.
+Core is the local CorePort. The cluster's links offer it to other nodes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.generation import Report
-from flockmq.rlog.generation_change import Election
-from flockmq.rlog.ports import Ballot
+from flockmq.rlog.generation_change import GenerationChange
+from flockmq.rlog.ports import VotePort
 from flockmq.rlog.reading import apply_entry
 from flockmq.rlog.repair import alarm_of
 from flockmq.rlog.replica import Replica
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class Core:
-    """`replica` is this node's own; snapshots live on `disk`. `on_lost`: see Election."""
+    """`replica` is this node's own. Snapshots are written to `disk`. `on_lost`: see GenerationChange."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class Core:
         name: str,
         replica: Replica,
         disk: Disk,
-        ballot: Ballot,
+        ballot: VotePort,
         on_lost: Callable[[str, str], None],
         random: Random,
     ) -> None:
         self.voter = Voter(name, replica, disk)
-        self._settler = Election(self.voter, ballot, replica.tables, on_lost)
-        self.committer = Committer(config, self._settler, self.voter, random)
+        self._generation_change = GenerationChange(self.voter, ballot, replica.tables, on_lost)
+        self.committer = Committer(config, self._generation_change, self.voter, random)
         self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
-        """How many transactions this core wrote to each shard, for whomever."""
+        """Transactions that this core wrote to each shard, for any node."""
         self._replica = replica
         self._disk = disk
         self._durable: dict[str, StreamId] = dict.fromkeys(SHARDS, START)
@@ -59,21 +59,21 @@ class Core:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Take the snapshots as the tables to start from. A corrupt one is named in the log and left out."""
+        """Load the snapshots as the initial tables. A corrupt snapshot is logged and ignored."""
         for shard in SHARDS:
             fresh = self._replica.tables.shards[shard].fresh()
             try:
-                place = await snapshot.load(self._disk, fresh, apply_entry)
+                position = await snapshot.load(self._disk, fresh, apply_entry)
             except LogCorrupt as error:
                 log.error("snapshot of shard %s is refused: %s", shard, error)
                 continue
-            if place is not None:
+            if position is not None:
                 self._replica.adopt(fresh)
-                self._durable[shard] = place
+                self._durable[shard] = position
         await self.voter.load()
 
     async def start(self) -> None:
-        """Settle the log and take appends. Raises RedisUnreachable."""
+        """Settle the log, then accept appends. Raises RedisUnreachable."""
         await self.committer.start()
         self._snapshots = tasks.begun_anew(self._snapshot_forever, "rlog-snapshots")
 
@@ -109,19 +109,19 @@ class Core:
     # --- for other cores ---
 
     async def report(self, shard: str, generation: int) -> Report:
-        """Where this core's tables are, and its promise (generation.py). Raises StorageUnavailable."""
+        """Return this core's log position and its promise (generation.py). Raises StorageUnavailable."""
         return await self.voter.report(shard, generation)
 
     def has_begun(self, shard: str) -> bool:
-        """See Election."""
-        return self._settler.has_begun(shard)
+        """See GenerationChange."""
+        return self._generation_change.has_begun(shard)
 
     def sending(self) -> dict[str, StreamId]:
-        """The shards of which bootstraps are under way, and from where on they need the log."""
+        """Shards that this core streams to other nodes now → the log position from which these still need the log."""
         return {shard: min(starts) for shard, starts in self._sending.items() if starts}
 
     def distrust(self, shard: str) -> None:
-        """Its tables are not what the log says: what this core has on disk of it counts no more."""
+        """The shard's tables are wrong. Remove its snapshot too, and don't count it as on disk any more."""
         self._replica.distrust(shard)
         self._durable[shard] = START
         self._remove_snapshot(shard)
@@ -129,14 +129,14 @@ class Core:
     # --- for the leader; `fence` is its lease's number ---
 
     async def purge(self, incarnation: str, fence: int) -> None:
-        """Drop all rows of a dead node and refuse its late writes, in every shard. Raises StorageUnavailable; again is
-        harmless."""
+        """Delete all rows of a dead node and refuse its late writes, in every shard. Repeating it is harmless. Raises
+        StorageUnavailable."""
         for shard in SHARDS:
             await self.committer.purge(shard, incarnation, self._fence(fence))
 
     async def checkpoint(self, shard: str, fence: int) -> None:
-        """Have all nodes compare their digests, if the shard changed since they last did, or some differed then and may
-        be right by now. Raises StorageUnavailable."""
+        """Make all nodes compare their digests, if the shard changed since the last checkpoint, or if digests differed
+        there and may agree now. Raises StorageUnavailable."""
         tables = self._replica.tables
         state = tables.shards[shard]
         differed = any(name.startswith(f"{alarm_of(shard)}/") for name, _ in tables.alarms.items())
@@ -144,13 +144,13 @@ class Core:
             await self.committer.checkpoint(shard, self._fence(fence))
 
     def durable(self, shard: str) -> StreamId:
-        """Up to where this core's disk has the shard."""
+        """The log position up to which this core's disk has the shard."""
         return self._durable[shard]
 
     async def trim(self, shard: str, durable: StreamId, fence: int) -> StreamId | None:
-        """Trim the log below `durable`, which a majority of the cores has on disk and bootstraps under way don't need,
-        less what this core needs for its own, and a window for nodes that were away. Returns from where the log is
-        kept, None if nothing may go yet. Raises StorageUnavailable."""
+        """Trim the log below `durable`, the position that a majority of the cores has on disk. Keep what this core's
+        snapshot and running bootstraps still need, and a retention window for nodes that were offline. Return the first
+        position that is kept, or None if nothing may be trimmed yet. Raises StorageUnavailable."""
         keep_from = self._retention[shard].keep_from
         if keep_from is None:
             return None
@@ -159,32 +159,32 @@ class Core:
         return keep_from
 
     def _fence(self, number: int) -> StreamId:
-        """Redis counts leases anew when it loses its data, but generations only grow."""
+        """Redis counts leases from the beginning after it loses its data, but the generation only grows."""
         return StreamId(self._replica.tables.shards[CLUSTER].applied.generation, number)
 
     # --- snapshots ---
 
     def limit(self, redis_bytes: int) -> None:
-        """How much memory Redis has; 0: no bound is known."""
+        """Set how much memory Redis has; 0 means unlimited or unknown."""
         for retention in self._retention.values():
             retention.redis_bytes = redis_bytes
 
     def applied(self, shard: str, size: int) -> None:
-        """The replica applied an entry of so many bytes."""
+        """The replica applied an entry of this many bytes."""
         self._retention[shard].add(self._replica.tables.shards[shard].applied, size)
 
     async def snapshot(self, shard: str) -> StreamId:
-        """Write one now. Raises OSError, StorageUnavailable."""
+        """Write a snapshot now. Raises OSError, StorageUnavailable."""
         async with self._writing:
-            place = await snapshot.write(self._disk, self._replica.tables, shard, self._replica.read)
+            position = await snapshot.write(self._disk, self._replica.tables, shard, self._replica.read)
             if self._replica.is_distrusted(shard):
                 self._remove_snapshot(shard)
                 raise StorageUnavailable(f"shard {shard} is about to be replaced")
-            self._durable[shard] = place
-        return place
+            self._durable[shard] = position
+        return position
 
     def _remove_snapshot(self, shard: str) -> None:
-        """It is of tables that are wrong: this core isn't to start from it."""
+        """The snapshot holds wrong tables, so this core must not start from it."""
         name = snapshot.name_of(shard)
         try:
             self._disk.remove(name)
@@ -207,20 +207,20 @@ class Core:
 
 
 class _Retention:
-    """Marks along the log, so that its last `max_bytes` can be kept without asking Redis for sizes."""
+    """Sampled log positions, from which the start of the last `max_bytes` of the log is known without asking Redis."""
 
     def __init__(self) -> None:
         self.redis_bytes = 0
-        """How much memory Redis has; 0: no bound is known."""
-        self._marks: deque[tuple[StreamId, int]] = deque()  # a place, and the bytes applied up to it
+        """How much memory Redis has; 0 means unlimited or unknown."""
+        self._samples: deque[tuple[StreamId, int]] = deque()  # a position, and the bytes applied up to it
         self._bytes = 0
 
     def add(self, stream_id: StreamId, size: int) -> None:
         self._bytes += size
-        if not self._marks or self._bytes - self._marks[-1][1] >= self.max_bytes // 64:
-            self._marks.append((stream_id, self._bytes))
-        while len(self._marks) > 1 and self._bytes - self._marks[1][1] >= self.max_bytes:
-            self._marks.popleft()
+        if not self._samples or self._bytes - self._samples[-1][1] >= self.max_bytes // 64:
+            self._samples.append((stream_id, self._bytes))
+        while len(self._samples) > 1 and self._bytes - self._samples[1][1] >= self.max_bytes:
+            self._samples.popleft()
 
     @property
     def max_bytes(self) -> int:
@@ -228,7 +228,7 @@ class _Retention:
 
     @property
     def keep_from(self) -> StreamId | None:
-        """The newest mark with the retention window behind it."""
-        if not self._marks or self._bytes - self._marks[0][1] < self.max_bytes:
+        """The newest sample with at least `max_bytes` of log after it."""
+        if not self._samples or self._bytes - self._samples[0][1] < self.max_bytes:
             return None
-        return self._marks[0][0]
+        return self._samples[0][0]

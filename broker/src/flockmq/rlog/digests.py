@@ -1,7 +1,7 @@
-"""Whether this node's tables are what the cores have, by the digests at checkpoints. Pure.
+"""Compares this node's tables with those of the cores, by their digests at checkpoints. No I/O.
 
-A checkpoint is an entry of the log, so it is the same place for everybody, and tables are a function of the place:
-different digests there mean that somebody's tables are wrong. Who differs from a majority of the configured cores is.
+A checkpoint is a log entry, so all nodes see it at the same log position. The tables depend only on the position. So if
+digests differ there, some node's tables are wrong: those that differ from a majority of the configured cores.
 """
 
 from __future__ import annotations
@@ -15,30 +15,33 @@ from flockmq.rlog.generation import majority
 from flockmq.rlog.tables import Digests
 
 
-class Checked(NamedTuple):
-    """What one core has at its latest checkpoint."""
+class CheckpointDigests(NamedTuple):
+    """One core's digests at its latest checkpoint."""
 
-    place: StreamId
+    position: StreamId
     digests: Digests
 
 
-class Verdict(NamedTuple):
-    """`disputed`: whatever cores that are silent yet may say, no majority has the same."""
+class Comparison(NamedTuple):
+    """`disputed`: no majority can agree any more, whatever the silent cores answer."""
 
-    place: StreamId
+    position: StreamId
     kind: Literal["right", "wrong", "disputed"]
 
 
-def judge(mine: Mapping[StreamId, Digests], votes: bool, others: Sequence[Checked], cores: int) -> Verdict | None:
-    """At the latest checkpoint that says something. `votes`: this node is a core; `others`: what the others say."""
-    for place in sorted(mine, reverse=True):
-        heard = Counter(checked.digests for checked in others if checked.place == place)
-        if votes:
-            heard[mine[place]] += 1
+def compare_digests(
+    mine: Mapping[StreamId, Digests], is_core: bool, others: Sequence[CheckpointDigests], cores: int
+) -> Comparison | None:
+    """Compare at the latest checkpoint that allows a conclusion. `is_core`: this node counts as one of the cores.
+    `others`: what the other cores report."""
+    for position in sorted(mine, reverse=True):
+        heard = Counter(checked.digests for checked in others if checked.position == position)
+        if is_core:
+            heard[mine[position]] += 1
         agreed = [digests for digests, cores_so in heard.items() if cores_so >= majority(cores)]
         if agreed:
-            return Verdict(place, "right" if agreed[0] == mine[place] else "wrong")
+            return Comparison(position, "right" if agreed[0] == mine[position] else "wrong")
         silent = cores - heard.total()
         if heard and max(heard.values()) + silent < majority(cores):
-            return Verdict(place, "disputed")
+            return Comparison(position, "disputed")
     return None

@@ -1,7 +1,7 @@
-"""A core's folder: files that are written whole beside the old ones and moved into their place.
+"""A core's folder. A new file is written beside the old one and then replaces it.
 
-What always holds: behind `replace` the file is on disk under its name; before it, the old one is, whole. Every method
-may block, and raises OSError.
+Invariant: after `replace` the new file is on disk under its name; before, the old one is, complete. Every method may
+block, and raises OSError.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import BinaryIO
 
 
 class Disk:
-    """`folder` is made with the first file."""
+    """`folder` is created with the first file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, name: str) -> Path:
-        """For messages."""
+        """The file's path, for log lines and errors."""
         return self.folder / name
 
     def open(self, name: str) -> BinaryIO:
@@ -41,5 +41,5 @@ class Disk:
             os.close(directory)
 
     def remove(self, name: str) -> None:
-        """It may be missing."""
+        """Remove the file if it exists."""
         (self.folder / name).unlink(missing_ok=True)

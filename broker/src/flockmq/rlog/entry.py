@@ -1,18 +1,18 @@
-"""What stands in the log, byte for byte.
+"""The format of log entries, byte for byte.
 
-A shard's stream holds three kinds of entries, told apart by their one field:
+A shard's stream holds three kinds of entries. Each entry has one field, whose name tells the kind:
 
-- `b` (batch): a msgpack array of transactions. A transaction is `[incarnation, number, runs]`: the writer, its number
-  in this shard, and what it changes. A run is `[table, kind, owner, keys, values]`: consecutive changes of one kind to
-  rows of one owner in one table, laid out in columns because that is half the bytes and a third of the decoding of
-  one array a change. Puts and deletes are absolute, and a drop names the digest of the row it means, so applying an
-  entry twice changes nothing.
-- `s` (seal): the first entry of a generation; its value is the Stream ID that the generation builds on. A node that
-  stands exactly there goes on; any other must bootstrap.
-- `c` (checkpoint): changes nothing; its value is empty. Every node notes the digests of its tables there, so what
-  nodes say of one checkpoint is said of the same place of the log and can be compared.
+- `b` (batch): a msgpack array of transactions. A transaction is `[incarnation, number, runs]`: the writer, its sequence
+  number in this shard, and its changes. A run is `[table, kind, owner, keys, values]`: consecutive changes of one kind
+  to rows of one owner in one table. It is stored in columns, which takes half the bytes and a third of the decoding
+  time of one array per change. Puts and deletes are absolute, and a drop names the digest of the row it means. So an
+  entry that is applied twice has the effect of once.
+- `s` (seal): the first entry of a generation. Its value is the Stream ID on which the generation builds. A node whose
+  tables are exactly there continues; any other must bootstrap.
+- `c` (checkpoint): changes nothing, and its value is empty. Every node records the digests of its tables there, so
+  digests of one checkpoint belong to the same log position and can be compared.
 
-Number 0 registers an incarnation. A transaction with an empty incarnation has no number: a purge.
+Number 0 registers an incarnation. A transaction with an empty incarnation has no number: it is a purge.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PUT: Final = 0
 DELETE: Final = 1
 PURGE: Final = 2
 DROP: Final = 3
-"""Delete a row if it still is the one that was seen: the value is its digest, 8 bytes, big end first."""
+"""Compare and delete: delete the row only if its digest is still this value (8 bytes, big-endian)."""
 
 Op = tuple[int, int, str, bytes, bytes]  # table id, kind, owner, key, value
 Run = tuple[int, int, str, list[bytes], list[bytes]]  # table id, kind, owner, keys, values (of PUT and DROP)
@@ -40,7 +40,7 @@ CHECKPOINT_FIELD: Final = b"c"
 
 
 class StreamId(NamedTuple):
-    """A place in a shard's log, alike on every node. Within a generation sequences have no gaps."""
+    """A log position (Raft: index with term), the same on every node. Sequences have no gaps within a generation."""
 
     generation: int
     sequence: int
@@ -50,7 +50,7 @@ class StreamId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
-        """From Redis' form `generation-sequence`; raises LogCorrupt for anything else."""
+        """Parse Redis' form `generation-sequence`. Raises LogCorrupt."""
         try:
             generation, sequence = text.split("-" if isinstance(text, str) else b"-")  # type: ignore[arg-type]
             return cls(int(generation), int(sequence))
@@ -73,12 +73,12 @@ def encode_registration(incarnation: str) -> bytes:
 
 
 def encode_purge(incarnation: str) -> bytes:
-    """All rows that this incarnation owns, in all tables of the shard, and its number."""
+    """Remove the incarnation's sequence number and all rows that it owns, in all tables of the shard."""
     return _encoder.encode(("", 0, ((0, PURGE, incarnation, (), ()),)))
 
 
 def encode_batch(transactions: Sequence[bytes]) -> bytes:
-    """As `functions.lua` builds it: the header of a msgpack array of 32-bit length, then the transactions."""
+    """Build a batch as `functions.lua` does: the header of a msgpack array of 32-bit length, then the transactions."""
     return b"\xdd" + len(transactions).to_bytes(4, "big") + b"".join(transactions)
 
 

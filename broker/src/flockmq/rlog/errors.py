@@ -1,4 +1,4 @@
-"""What can go wrong with the log, as types. `code` and `text` carry an error over a cluster link, `from_code` back."""
+"""The errors of the log, as types. `code` and `text` carry an error over a cluster link; `from_code` restores it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from flockmq.redis.errors import RedisRefused, RedisUnreachable, StorageError, S
 
 
 class LogUntried(StorageUnavailable):
-    """As StorageUnavailable, and sure: what was asked did not reach Redis, and will not by this attempt."""
+    """A StorageUnavailable that is certain: the request did not reach Redis and will not by this attempt."""
 
     code = "untried"
 
 
 class LogStopping(StorageUnavailable):
-    """As StorageUnavailable: this node is stopping, which is no fault."""
+    """A StorageUnavailable because this node is stopping, so nothing is wrong."""
 
 
 class LogFull(StorageError):
-    """A bound of a table or of the writes under way is reached; nothing was written."""
+    """A table, or the writes under way, would exceed a bound. Nothing was written."""
 
     code = "full"
 
 
 class LogRefused(StorageError):
-    """The log does not know this incarnation (any more): it was purged, or never registered. It must start anew as
-    another incarnation and write its rows again."""
+    """The log doesn't know this incarnation: it was purged, or never registered. The node must rejoin with a new
+    incarnation and write its rows again."""
 
     code = "refused"
 
 
 class LogFenced(StorageUnavailable):
-    """Another core leads by now: what only the leader does is refused."""
+    """Another core is the leader now, so an operation of the leader was refused."""
 
     code = "fenced"
 
 
 class LogGap(StorageError):
-    """The log expects another number of this incarnation; the text is that number."""
+    """The log expects another sequence number of this incarnation. The error text is that number."""
 
     code = "gap"
 
@@ -45,13 +45,13 @@ class LogGap(StorageError):
 
 
 class LogLost(StorageError):
-    """The log was trimmed, or replaced, past what this node has, and there is no other core to ask for its tables."""
+    """The log was trimmed or replaced beyond this node's position, and no other core can send its tables."""
 
     code = "lost"
 
 
 class LogCorrupt(StorageError):
-    """Bytes of the log, a bootstrap or a snapshot are not what was written."""
+    """Bytes of the log, of a bootstrap or of a snapshot can't be read."""
 
     code = "corrupt"
 
@@ -66,5 +66,5 @@ _BY_CODE: dict[str, type[StorageError]] = {
 
 
 def from_code(code: str, text: str) -> StorageError:
-    """The error that another node met, as it is raised here. An unknown code (a newer node) is a plain StorageError."""
+    """Restore the error that another node raised. An unknown code (from a newer node) gives a plain StorageError."""
     return _BY_CODE.get(code, StorageError)(text)

@@ -1,25 +1,30 @@
-"""Which generation of a shard's log comes next, decided without I/O.
+"""Decides which generation of a shard's log comes next. No I/O.
 
-A generation is one unbroken life of Redis, known by its `run_id`. When a core meets another life than the one stored
-beside the log, or a log that ends before what it knows, or none, nothing is appended until the next generation is
-there. It builds on the highest place that a majority of the configured cores reports, the base: sealed on top of the
-log if Redis still holds the log up to there, or else seeded from the tables of a core that stands exactly there. So a
-core that knows less, on a blank disk for example, may put a seal on what Redis holds, but never seed over another.
+A generation of the log is like a term in Raft. It belongs to one life of Redis: a run of the process, known by its
+`run_id`, with all its data. A new generation is needed when a core finds that Redis has another `run_id` than the one
+stored beside the log, that the log ends before the core's own position, or that there is no log. Nothing is appended
+until the new generation has begun.
 
-A report is also a promise. A core that reports for generation g remembers g on its disk before it answers, grants g
-to one asker only, and from then on applies entries only of a log that has reached g (Replica.bar). From this follows:
+The new generation builds on its *base*: the highest position that a majority of the configured cores reports. If Redis
+still holds the log up to the base, a core *seals* it: it appends a seal entry, and the log continues. Otherwise a core
+whose tables are exactly at the base *seeds* a new log, which continues from these tables. So a core that knows less,
+for example after its disk was lost, may seal the log in Redis but can never replace a newer one.
 
-- No two logs share a generation, and each has a higher one than any before it: whoever writes a seal was granted its
-  generation by a majority, any two majorities share a core, and that core grants only growing numbers. So "further" is
-  always "more recent", also when Redis is lost twice while some cores are cut off.
-- What a majority of the cores has applied is in every later generation: each majority that reports has a core among
-  it that had applied it, and a core that reported applies nothing further of what may be left behind.
-- Appends are acknowledged when the writer's own tables have them, which may be before a majority does. Their writer
-  keeps them until then (writer.py), and writes them again under their numbers if the next generation lacks them.
+A report is also a promise, as a vote in Raft is. A core that reports for generation g first stores g on its disk. It
+grants g to one candidate only. From then on it applies entries only from a log that has reached g
+(Replica.require_generation). It follows:
 
-So what was acknowledged is lost only when Redis loses it and, before a heartbeat told of a majority, its writer dies
-too; or when Redis loses it together with the tables of a majority of the cores. Two cores that settle at once are told
-apart by Redis: it replaces only the life that the settling core saw.
+- No two logs have the same generation, and each has a higher one than all before it. The reason: a majority granted the
+  generation to the core that writes the seal, any two majorities share a core, and that core grants only growing
+  numbers. So "further" always means "more recent", even if Redis is lost twice while some cores are cut off.
+- Every later generation contains what a majority of the cores has applied. The reason: any majority that reports
+  includes a core that had applied it. After its report, that core applies no more of the old generation.
+- A writer counts an append as done when its own tables have it, perhaps before a majority has it. It keeps the append
+  until a majority has it (writer.py), and writes it again under its number if the next generation lacks it.
+
+So an acknowledged write is lost only in two cases: Redis loses it and its writer dies before it heard that a majority
+has it, or Redis loses it together with the tables of a majority of the cores. If two cores seal or seed at once, Redis
+decides: it replaces only the life that the core had read.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ from flockmq.rlog.errors import LogCorrupt
 
 
 class Life(NamedTuple):
-    """The life that a log is written in, as it is stored beside the log."""
+    """The life that the log belongs to, as it is stored beside the log."""
 
     generation: int
     run_id: str
@@ -42,7 +47,7 @@ class Life(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """None for the empty string: this Redis holds no log. Raises LogCorrupt."""
+        """None for an empty string: this Redis holds no log. Raises LogCorrupt."""
         if not text:
             return None
         generation, colon, run_id = text.partition(":")
@@ -52,19 +57,19 @@ class Life(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What one core says of a shard. `core` is its name, without the incarnation."""
+    """What one core reports of a shard. `core` is its name, without the incarnation."""
 
     core: str
-    place: StreamId
-    """Where its tables are."""
+    position: StreamId
+    """The log position of its tables."""
     promised: int
-    """The highest generation that it promised to anybody."""
+    """The highest generation that it has promised to any core."""
     granted: bool = False
-    """It promised this one to whoever asked now."""
+    """It promised the requested generation to this candidate now."""
 
 
-class Found(NamedTuple):
-    """What a Redis holds of a shard."""
+class StoredLog(NamedTuple):
+    """What a Redis server holds of a shard."""
 
     run_id: str
     life: Life | None
@@ -73,65 +78,65 @@ class Found(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """Redis holds the log up to `base`: the new life goes on from where the log ends."""
+    """Redis holds the log up to `base`: the new generation continues it."""
 
     life: Life
     base: StreamId
 
 
 class Seed(NamedTuple):
-    """Redis lost the log up to `base`: a new one that builds on it."""
+    """Redis lost the log up to `base`: a new log starts, from the tables at `base`."""
 
     life: Life
     base: StreamId
 
 
-def is_settled(found: Found, mine: Report) -> bool:
-    """Appends may go on: this is the life that was agreed upon, and nothing this core knows is missing in it."""
+def is_settled(found: StoredLog, mine: Report) -> bool:
+    """Appends may continue: this is the agreed life, and the log has everything that this core knows."""
     life = found.life
     return (
         life is not None
         and life.run_id == found.run_id
         and life.generation >= mine.promised
-        and found.last >= mine.place
+        and found.last >= mine.position
     )
 
 
-def next_generation(found: Found, reports: Iterable[Report]) -> int:
-    """One that is higher than all that any of them heard of."""
+def next_generation(found: StoredLog, reports: Iterable[Report]) -> int:
+    """A generation above all that Redis or the cores know of."""
     known = [found.last.generation, found.life.generation if found.life else 0]
     for report in reports:
-        known += report.place.generation, report.promised
+        known += report.position.generation, report.promised
     return 1 + max(known)
 
 
-def plan(found: Found, generation: int, reports: Iterable[Report]) -> Seal | Seed:
-    """What begins the generation; `reports` are those of a majority of the configured cores."""
-    base = max(report.place for report in reports)
+def plan(found: StoredLog, generation: int, reports: Iterable[Report]) -> Seal | Seed:
+    """Decide how to begin the generation. `reports` come from a majority of the configured cores."""
+    base = max(report.position for report in reports)
     life = Life(generation, found.run_id)
     if found.last >= base and (found.life is not None or base == START):
         return Seal(life, base)
     return Seed(life, base)
 
 
-def turn(core: str, step: Seal | Seed, reports: Iterable[Report]) -> int | None:
-    """How many of those that may take the step come before this core, so that they don't outbid one another; None: it
-    may not."""
-    able = sorted(report.core for report in reports if isinstance(step, Seal) or report.place == step.base)
+def rank(core: str, step: Seal | Seed, reports: Iterable[Report]) -> int | None:
+    """How many other cores may take the step before this one, so that they don't outbid each other. None: this core may
+    not."""
+    able = sorted(report.core for report in reports if isinstance(step, Seal) or report.position == step.base)
     return able.index(core) if core in able else None
 
 
 def majority(cores: int) -> int:
-    """How many of so many are more than half."""
+    """The smallest number that is more than half of `cores`."""
     return cores // 2 + 1
 
 
-def reached_by_majority(places: Sequence[StreamId], cores: int) -> StreamId:
-    """The furthest place that more than half of the configured cores have reached, by the places of those that said.
-    Who is in a later generation says nothing of an earlier one: that may have been left behind from its base on."""
+def reached_by_majority(positions: Sequence[StreamId], cores: int) -> StreamId:
+    """The furthest position that more than half of the configured cores have reached, by the reported positions. A core
+    in a later generation doesn't count for an earlier one: the new generation may lack the end of the old one."""
     needed = majority(cores)
-    for generation in {place.generation for place in places}:
-        reached = sorted((place for place in places if place.generation == generation), reverse=True)
+    for generation in {position.generation for position in positions}:
+        reached = sorted((position for position in positions if position.generation == generation), reverse=True)
         if len(reached) >= needed:
             return reached[needed - 1]
     return START

@@ -1,8 +1,9 @@
-"""Agreeing upon a shard's next generation, on a core: hear a majority, then seal or seed in Redis (generation.py).
+"""Begins a shard's next generation, on a core: get reports of a majority, then seal or seed in Redis (generation.py).
 
-It takes two rounds. The first only asks where everybody is: who can't act leaves it to one who can, and those who can
-take turns. The second has a majority promise the generation. Whatever goes wrong ends in StorageUnavailable, and the
-committer tries again; Redis itself takes the first of those who come through.
+It takes two rounds, as prepare and accept in Paxos. The first only asks the cores for their positions: a core that
+can't act leaves it to one that can, and cores that can act try one after the other. In the second a majority promises
+the generation. Any failure raises StorageUnavailable, and the committer tries again. If several cores come through,
+Redis accepts the first.
 """
 
 from __future__ import annotations
@@ -17,8 +18,19 @@ from flockmq import bounds
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import Argument, RedisLink, Reply
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.generation import Found, Life, Report, Seal, Seed, is_settled, majority, next_generation, plan, turn
-from flockmq.rlog.ports import Ballot
+from flockmq.rlog.generation import (
+    Life,
+    Report,
+    Seal,
+    Seed,
+    StoredLog,
+    is_settled,
+    majority,
+    next_generation,
+    plan,
+    rank,
+)
+from flockmq.rlog.ports import VotePort
 from flockmq.rlog.schema import keys_of
 from flockmq.rlog.tables import Tables
 from flockmq.rlog.voter import Voter
@@ -26,10 +38,11 @@ from flockmq.rlog.voter import Voter
 log = logging.getLogger(__name__)
 
 
-class Election:
-    """`on_lost(shard, text)` is called when this core seeded a log because Redis had lost what the cores know."""
+class GenerationChange:
+    """`on_lost(shard, text)` is called when this core seeded a log because Redis had lost entries that the cores
+    know."""
 
-    def __init__(self, voter: Voter, ballot: Ballot, tables: Tables, on_lost: Callable[[str, str], None]) -> None:
+    def __init__(self, voter: Voter, ballot: VotePort, tables: Tables, on_lost: Callable[[str, str], None]) -> None:
         self._voter = voter
         self._ballot = ballot
         self._tables = tables
@@ -37,19 +50,19 @@ class Election:
         self._begun: dict[str, None] = {}
 
     def has_begun(self, shard: str) -> bool:
-        """This core began the shard's log, of which neither Redis nor a majority of the cores knew anything."""
+        """True if this core began the shard's log, when neither Redis nor a majority of the cores had one."""
         return shard in self._begun
 
     async def settle(self, link: RedisLink, shard: str, run_id: str) -> Life:
-        """The life in which the shard's log goes on in the Redis behind `link`, which runs as `run_id`. Raises
-        StorageUnavailable."""
+        """Return the life in which the shard's log continues in the Redis behind `link`, whose run id is `run_id`.
+        Begin a new generation if needed. Raises StorageUnavailable."""
         found, settled = await self._look(link, shard, run_id)
         if settled is not None:
             return settled
         reports = await self._hear(shard, 0)
         generation = next_generation(found, reports)
         step = plan(found, generation, reports)
-        before = turn(self._voter.name, step, reports)
+        before = rank(self._voter.name, step, reports)
         if before is None:
             raise StorageUnavailable(
                 f"shard {shard}: Redis at {link.config.address} holds its log up to {found.last}; another core knows "
@@ -62,18 +75,18 @@ class Election:
                 return settled
         return await self._decide(link, shard, found, generation)
 
-    async def _look(self, link: RedisLink, shard: str, run_id: str) -> tuple[Found, Life | None]:
-        """What Redis holds, and its life if nothing is left to agree upon."""
+    async def _look(self, link: RedisLink, shard: str, run_id: str) -> tuple[StoredLog, Life | None]:
+        """Read what Redis holds. The second value is its life if no new generation is needed."""
         keys = keys_of(shard)
         last = ("XREVRANGE", keys[0], "+", "-", "COUNT", 1)
         stored, newest = await link.pipeline([("GET", keys[1]), last])
         text = stored.decode() if isinstance(stored, bytes) else ""
-        found = Found(run_id, Life.parse(text), _newest_id(newest))
+        found = StoredLog(run_id, Life.parse(text), _newest_id(newest))
         mine = await self._voter.report(shard, 0)
         return found, found.life if is_settled(found, mine) else None
 
     async def _hear(self, shard: str, generation: int) -> list[Report]:
-        """A majority's reports, this core's own included."""
+        """Get the reports of a majority, this core's own included. Raises StorageUnavailable."""
         mine = await self._voter.report(shard, generation)
         reports = [mine, *await self._ballot.ask(shard, generation)]
         needed = majority(self._ballot.cores)
@@ -87,7 +100,7 @@ class Election:
             raise StorageUnavailable(f"shard {shard}: another core begins generation {generation} or a later one")
         return reports
 
-    async def _decide(self, link: RedisLink, shard: str, found: Found, generation: int) -> Life:
+    async def _decide(self, link: RedisLink, shard: str, found: StoredLog, generation: int) -> Life:
         reports = await self._hear(shard, generation)
         step = plan(found, generation, reports)
         state = self._tables.shards[shard]
@@ -111,7 +124,7 @@ class Election:
             self._tell_loss(link, shard, found, step)
         return step.life
 
-    def _tell_loss(self, link: RedisLink, shard: str, found: Found, step: Seed) -> None:
+    def _tell_loss(self, link: RedisLink, shard: str, found: StoredLog, step: Seed) -> None:
         text = (
             f"Redis at {link.config.address} lost entries of shard {shard}: its log ended at {found.last}, the cores "
             f"know it up to {step.base}; {self._voter.name} began a new one from its tables"

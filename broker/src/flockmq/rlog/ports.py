@@ -1,5 +1,5 @@
-"""How a node reaches a core, and a core the others. The cluster implements both over its links; a core's own CorePort
-is local (core.py)."""
+"""How a node reaches a core, and how cores ask each other for votes. The cluster implements both over its links. A
+core's own CorePort is local (core.py)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from flockmq.rlog.generation import Report
 
 
 class CorePort(Protocol):
-    """Any core will do, and another one at each call: numbers make a repeated append harmless.
+    """Any core will do, and each call may use another one: sequence numbers make a repeated append harmless.
 
-    All raise StorageUnavailable when no core can be reached or the core was lost before it answered; errors of the log
-    itself (errors.py) come through as they are.
+    All methods raise StorageUnavailable when no core can be reached, or the core was lost before it answered. Errors of
+    the log itself (errors.py) are passed on.
     """
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
-        """Make this incarnation known to the shard. Raises LogRefused if it was purged."""
+        """Register this incarnation in the shard. Raises LogRefused if it was purged."""
         ...
 
     async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
-        """Commit transactions numbered `first`, `first + 1`, …; those that were committed before are not again.
-        Returns the Stream ID at which all of them are applied. Raises LogRefused, LogGap."""
+        """Commit transactions numbered `first`, `first + 1`, …. Those committed before are skipped. Return the Stream
+        ID at which all of them are applied. Raises LogRefused, LogGap."""
         ...
 
     def bootstrap(self, shard: str) -> AsyncGenerator[bytes]:
@@ -32,21 +32,21 @@ class CorePort(Protocol):
         ...
 
 
-class Ballot(Protocol):
-    """The other cores, as one of them asks them for reports (generation.py)."""
+class VotePort(Protocol):
+    """Asks the other cores for reports (generation.py)."""
 
     @property
     def cores(self) -> int:
-        """How many are configured, this one included: majorities are of this number."""
+        """The number of configured cores, this one included. Majorities are of this number."""
         ...
 
     async def ask(self, shard: str, generation: int) -> list[Report]:
-        """The reports of all other cores that can be heard of now, asked to promise the generation (0: none)."""
+        """Ask all cores that can be reached now to report and to promise the generation (0: only report)."""
         ...
 
 
-class Alone:
-    """The ballot of a cluster's only core."""
+class SingleCore:
+    """The VotePort of a cluster with one core."""
 
     cores = 1
 

@@ -1,8 +1,9 @@
-"""Seeing all that was written before now: ask Redis where a shard's log ends, wait until the own tables are there.
+"""A linearizable read, as Raft's ReadIndex: ask Redis where a shard's log ends, then wait until the own tables are
+there.
 
-Those who ask while a question is under way share the next one, so any number of them costs one question a round trip.
-Reads only, so a replicant may. An end before what was known of the log when it was asked for is a former primary's, to
-which a connection that lay idle may lead: another connection is asked.
+Callers that wait at the same time share one query to Redis. It is a read, so replicants may do it too. If Redis answers
+with an end before the position that this node already knows, the connection leads to an old primary: it is closed, and
+the query is sent on a new one.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.reading import entries_of, log_key
 
 
-class CatchUp:
-    """One shard's. `applied` gives the place that the tables are at, `head` the furthest that was heard of."""
+class ReadBarrier:
+    """The barrier of one shard. `applied` returns the position of the own tables, `log_end` the furthest known
+    position."""
 
     def __init__(
-        self, shard: str, config: RedisConfig, applied: Callable[[], StreamId], head: Callable[[], StreamId]
+        self, shard: str, config: RedisConfig, applied: Callable[[], StreamId], log_end: Callable[[], StreamId]
     ) -> None:
         self._shard = shard
         self._link = RedisLink(config, log_key(shard))
         self._applied = applied
-        self._head = head
+        self._log_end = log_end
         self._asking: asyncio.Task[StreamId] | None = None
         self._next: asyncio.Task[StreamId] | None = None
         self._waiting: dict[asyncio.Future[None], StreamId] = {}
 
     async def wait(self) -> None:
-        """Returns when the tables have all that was in the log when it was called. Raises StorageUnavailable."""
+        """Return when the tables have everything that was in the log when it was called. Raises StorageUnavailable."""
         try:
             async with asyncio.timeout(bounds.LOG_WRITE_DEADLINE_S):
                 end = await asyncio.shield(self._question())
@@ -51,7 +53,7 @@ class CatchUp:
             ) from None
 
     def moved(self) -> None:
-        """The tables applied something."""
+        """The own tables have applied something: wake the callers whose position is reached."""
         if not self._waiting:
             return
         applied = self._applied()
@@ -66,7 +68,7 @@ class CatchUp:
         await self._link.close()
 
     def _question(self) -> asyncio.Task[StreamId]:
-        """One that is asked after now: the one under way was asked before, so it may miss what was written since."""
+        """A query that starts after this call. A query that is under way doesn't do: it may miss the latest writes."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask())
             return self._asking
@@ -82,16 +84,16 @@ class CatchUp:
     async def _ask(self) -> StreamId:
         retry_s = bounds.LOG_RETRY_MIN_S
         while True:
-            head = self._head()
+            log_end = self._log_end()
             try:
                 reply = await self._link.call("XREVRANGE", log_key(self._shard), "+", "-", "COUNT", 1)
                 end = next((entry.stream_id for entry in entries_of(reply)), START)
-                if end >= head:
+                if end >= log_end:
                     return end
                 await self._link.close()
             except ResponseError as error:
                 raise StorageUnavailable(f"shard {self._shard}: Redis refuses XREVRANGE: {error}") from None
-            except RedisUnreachable:  # a connection that a restart of Redis left behind, or Redis is still away
+            except RedisUnreachable:  # a connection from before a restart of Redis, or Redis is still unreachable
                 pass
             await asyncio.sleep(retry_s)
             retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)

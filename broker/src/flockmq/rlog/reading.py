@@ -1,7 +1,7 @@
-"""Reading a shard's stream: its key, the entries of a reply, what may follow what, and what one look says of several.
+"""Reads a shard's stream: its key, the entries of a reply, the check that an entry follows, and where logs ended.
 
-What always holds: an entry is applied only where it follows what was applied. Within a generation sequences have no
-gaps, and a seal names the place that it follows, so contiguity is seen from the entries alone.
+Invariant: an entry is applied only if it follows the last applied one. Sequences have no gaps within a generation, and
+a seal names the position that it follows. So the entries alone show whether one is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flockmq.rlog.tables import Shard
 
 
 class NotNext(Exception):
-    """An entry does not follow what was applied."""
+    """An entry does not follow the last applied one."""
 
 
 def log_key(shard: str) -> str:
@@ -28,7 +28,7 @@ def log_key(shard: str) -> str:
 
 
 def entries_of(reply: Reply | ResponseError) -> Iterator[LogEntry]:
-    """From what XRANGE answers, and XREAD for one stream. Raises LogCorrupt."""
+    """Parse the answer of XRANGE, or of XREAD for one stream. Raises LogCorrupt."""
     assert isinstance(reply, list)
     for item in reply:
         match item:
@@ -39,7 +39,8 @@ def entries_of(reply: Reply | ResponseError) -> Iterator[LogEntry]:
 
 
 def entries_between(applied: StreamId, end: StreamId) -> int:
-    """Of another generation all are counted: it has one entry more than its last sequence says."""
+    """The number of entries after `applied`, up to `end`. If `end` is in another generation, count all entries of that
+    one: its last sequence plus 1."""
     if end <= applied:
         return 0
     return end.sequence - applied.sequence if end.generation == applied.generation else end.sequence + 1
@@ -69,33 +70,33 @@ def apply_entry(shard: Shard, entry: LogEntry) -> None:
         raise LogCorrupt(f"shard {shard.name}: entry {stream_id} has the unknown field {entry.field!r}")
 
 
-class Looks:
-    """What the latest look at several logs of one server said of all of them at one moment.
+class LogEnds:
+    """Where the logs of one server ended, by the latest XREAD.
 
-    An XREAD is answered at one moment, for all of its streams: also one that waited, for had a stream got anything
-    earlier it would have been answered then. So where it brought one shard's entry, it brought all of the others'
-    that were written before that one, which nobody needs to ask for once more.
+    One XREAD reads several streams at one instant, also if it blocked: it would have returned earlier if any stream had
+    got an entry. So if it returned an entry of one shard, it also returned everything written earlier to the other
+    shards, and no further query is needed for that.
     """
 
     def __init__(self) -> None:
         self._ends: dict[str, Mapping[str, StreamId]] = {}
 
     def note(self, asked_from: Mapping[str, StreamId], came: Mapping[str, list[LogEntry]]) -> None:
-        """One XREAD: from where on each shard was asked for, and what came of those that had anything. Of a shard with
-        as many entries as were asked for it is not known whether that was all."""
+        """Record one XREAD: the position it read from in each shard, and the entries that it returned. If a shard
+        returned as many entries as the limit, its log may have had more, so nothing is recorded for it."""
         places = {**asked_from, **{shard: entries[-1].stream_id for shard, entries in came.items()}}
         for shard in asked_from:
             if len(came.get(shard, ())) < bounds.LOG_READ_MAX_ENTRIES:
                 self._ends[shard] = places
 
     def end(self, shard: str, when: str, written: StreamId) -> StreamId | None:
-        """Where the shard's log ended at a moment when the log of `when` had the entry `written` already. None: no
-        look tells."""
+        """Where the shard's log ended at a moment when the log `when` already held the entry `written`. None:
+        unknown."""
         places = self._ends.get(shard, _NOTHING)
         return places[shard] if when in places and written <= places[when] else None
 
     def forget(self) -> None:
-        """They were of another server, or of another life of it."""
+        """Forget everything: the connection leads to another server, or to another run of it."""
         self._ends.clear()
 
 

@@ -1,7 +1,7 @@
-"""A node whose tables differ from those of a majority of the cores says so, and bootstraps the shard anew.
+"""If a node's tables differ from those of a majority of the cores, it raises an alarm and bootstraps the shard.
 
-At a random time within LOG_MEND_SPREAD_S, so that many such nodes don't ask for tables at once. Until then the tables
-are used on, but nobody else builds upon them. The alarm ends when a later checkpoint agrees.
+It waits a random time within LOG_MEND_SPREAD_S, so that not all such nodes ask for tables at once. Until then it uses
+its tables, but sends them to no other node. The alarm ends when a later checkpoint agrees.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from flockmq import bounds
-from flockmq.rlog.digests import Checked, Verdict, judge
+from flockmq.rlog.digests import CheckpointDigests, Comparison, compare_digests
 from flockmq.rlog.errors import LogLost
 from flockmq.rlog.replica import Replica
 
@@ -20,51 +20,54 @@ log = logging.getLogger(__name__)
 
 
 def alarm_of(shard: str) -> str:
-    """What a node's alarm that its digests of the shard are wrong begins with."""
+    """The prefix of alarms about wrong digests of the shard."""
     return f"digests/{shard}"
 
 
 class Repair:
-    """`distrust(shard)` marks tables as wrong; `alarm(name, text)` raises an alarm, and ends it with the text ""."""
+    """`distrust(shard)` marks tables as wrong. `alarm(name, text)` raises an alarm; an empty text ends it."""
 
     def __init__(
         self,
         replica: Replica,
-        votes: bool,
+        is_core: bool,
         distrust: Callable[[str], None],
         alarm: Callable[[str, str], None],
         random: Random,
     ) -> None:
         self.mismatches = 0
         self._replica = replica
-        self._votes = votes
+        self._is_core = is_core
         self._distrust = distrust
         self._alarm = alarm
         self._random = random
-        self._judged: dict[str, Verdict] = {}
+        self._last_comparison: dict[str, Comparison] = {}
         self._alarmed: set[str] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
-    def compare(self, shard: str, others: Sequence[Checked], cores: int) -> None:
-        """Hold this node's digests against what other cores say of theirs."""
+    def compare(self, shard: str, others: Sequence[CheckpointDigests], cores: int) -> None:
+        """Compare this node's digests with those that other cores report."""
         if self._replica.is_distrusted(shard):
             return
-        verdict = judge(self._replica.tables.shards[shard].checkpoints, self._votes, others, cores)
-        if verdict is None or verdict == self._judged.get(shard):
+        comparison = compare_digests(self._replica.tables.shards[shard].checkpoints, self._is_core, others, cores)
+        if comparison is None or comparison == self._last_comparison.get(shard):
             return
-        self._judged[shard] = verdict
-        if verdict.kind == "right":
+        self._last_comparison[shard] = comparison
+        if comparison.kind == "right":
             self._end_alarm(shard)
             return
         self.mismatches += 1
-        if verdict.kind == "wrong":
-            text = f"shard {shard}: this node's tables at {verdict.place} are not those of a majority of the cores"
+        if comparison.kind == "wrong":
+            text = (
+                f"shard {shard}: this node's tables at {comparison.position} are not those of a majority of the cores"
+            )
             log.error("%s: it bootstraps them anew within %g s", text, bounds.LOG_MEND_SPREAD_S)
             self._distrust(shard)
             delay_s = self._random.uniform(0.0, bounds.LOG_MEND_SPREAD_S)
-            self._timers[shard] = asyncio.get_running_loop().call_later(delay_s, self._mend, shard)
+            self._timers[shard] = asyncio.get_running_loop().call_later(delay_s, self._bootstrap_again, shard)
         else:
-            text = f"shard {shard}: the cores' tables differ at {verdict.place}, and no majority of them has the same"
+            at = comparison.position
+            text = f"shard {shard}: the cores' tables differ at {at}, and no majority of them has the same"
             log.error("%s: nobody can say which are right", text)
         self._alarmed.add(shard)
         self._alarm(alarm_of(shard), text)
@@ -73,7 +76,7 @@ class Repair:
         for timer in self._timers.values():
             timer.cancel()
 
-    def _mend(self, shard: str) -> None:
+    def _bootstrap_again(self, shard: str) -> None:
         del self._timers[shard]
         try:
             self._replica.bootstrap(shard)

@@ -1,13 +1,14 @@
-"""A node's tables, kept in step with Redis: the tail of the log, and bootstraps.
+"""This node's copy of the tables, kept in step with Redis by reading the end of the log, and by bootstraps.
 
-What always holds: the live tables are at one place of each shard's log and were never half-filled. Where the next entry
-doesn't follow (the log was trimmed past this node, or goes on from elsewhere), the shard is bootstrapped from a core
-beside the live tables, which stay in use until the swap.
+Invariants: the live tables of a shard are at one log position, and never half filled. If the next entry doesn't follow
+(the log was trimmed beyond this node, or continues from another position), the node bootstraps the shard from a core
+into separate tables. The live tables stay in use until these are swapped in.
 
-A log that ends before what was applied, or in a generation below the one that this core promised (generation.py), is
-closed: nothing of it is applied. A core never goes back to an earlier place, for others may build on what it said.
+A log is *closed* if it ends before what this node applied, or if its generation is below the one that this core
+promised (generation.py). Nothing of a closed log is applied. A core never goes back to an earlier position, because
+others may rely on what it reported.
 
-A node only reads here: XREAD, XRANGE and XREVRANGE on `flockmq:{shard}:log` are all the rights it needs.
+A node only reads here. XREAD, XRANGE and XREVRANGE on `flockmq:{shard}:log` are all the rights it needs.
 """
 
 from __future__ import annotations
@@ -25,40 +26,40 @@ from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogLost
-from flockmq.rlog.reading import Looks, NotNext, apply_entry, check_next, entries_between, entries_of, log_key
+from flockmq.rlog.reading import LogEnds, NotNext, apply_entry, check_next, entries_between, entries_of, log_key
 from flockmq.rlog.schema import SHARDS
 from flockmq.rlog.snapshot_stream import LogEntry
 from flockmq.rlog.sweeper import Sweeper
-from flockmq.rlog.table_filler import Filling, Source, TableFiller
+from flockmq.rlog.table_filler import BootstrapStats, Source, TableFiller
 from flockmq.rlog.tables import Shard, Tables
 
 log = logging.getLogger(__name__)
 
 
 class Replica:
-    """`source` gives a core's tables; `on_applied(shard, size)` is called after entries of so many bytes, or a
-    bootstrap (0), were applied to it; `head` gives how far a shard's log is known to reach. `votes`: it is a core's.
-    """
+    """`source` streams a core's tables. `on_applied(shard, size)` is called after entries of `size` bytes, or a
+    bootstrap (0), were applied. `log_end` returns the furthest known position of a shard. `is_core`: this node is a
+    core."""
 
     def __init__(
         self,
         config: RedisConfig,
         source: Source | None,
         on_applied: Callable[[str, int], None],
-        head: Callable[[str], StreamId],
+        log_end: Callable[[str], StreamId],
         *,
-        votes: bool,
+        is_core: bool,
     ) -> None:
         self.tables = Tables()
         self.bootstraps = 0
         self.on_entry: dict[str, list[Callable[[StreamId], None]]] = {shard: [] for shard in SHARDS}
-        """Called after each entry, or bootstrap, before anybody else hears of it: its tables are there. And when
-        rows of purged nodes were swept."""
-        self.filling: dict[str, Filling] = {shard: Filling() for shard in SHARDS}
-        self._votes = votes
-        self._filler = None if source is None else TableFiller(source, self.read, votes=votes)
+        """Called after each entry and each bootstrap, when its tables are complete and before anything else runs. Also
+        called after rows of purged nodes were swept."""
+        self.bootstrap_stats: dict[str, BootstrapStats] = {shard: BootstrapStats() for shard in SHARDS}
+        self._is_core = is_core
+        self._filler = None if source is None else TableFiller(source, self.read, is_core=is_core)
         self._on_applied = on_applied
-        self._head = head
+        self._log_end = log_end
         self._tail_links = [
             (RedisLink(config, log_key(group[0]), by_hand=True), group) for group in config.apart(SHARDS)
         ]
@@ -67,18 +68,18 @@ class Replica:
         self._tails: list[asyncio.Task[None]] = []
         self._sweeper = Sweeper(self.tables, self._entry_applied)
         self._ends: dict[str, StreamId] = {}
-        """How far the log behind the tail's connection is known to reach."""
+        """The known end of the log on the server behind the reader's connection."""
         self._heard_at: dict[str, float] = {}
-        """When Redis last answered the shard's tail."""
-        self._barred: dict[str, int] = {}
+        """When Redis last answered the reader of the shard."""
+        self._required_generation: dict[str, int] = {}
         self._behind_since: dict[str, float] = {}
         self._distrusted: set[str] = set()
         self._caught_up = asyncio.Event()
-        self._looks = Looks()
+        self._log_ends = LogEnds()
 
     async def start(self, blank: bool) -> None:
-        """Returns when every shard is in step with the log's end, bootstrapped where it must be (`blank`: all of them).
-        Raises RedisUnreachable and LogLost at once; waits for cores as long as it takes."""
+        """Return when every shard has reached the end of its log, after a bootstrap where one is needed (`blank`: in
+        every shard). Raises RedisUnreachable and LogLost at once; waits for cores as long as it takes."""
         for link, _ in self._tail_links:
             await link.connect()
         if blank:
@@ -104,7 +105,7 @@ class Replica:
         await self._side_links.close()
 
     async def read(self, shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
-        """The entries in (after, up_to]. Raises StorageUnavailable if Redis doesn't hold all of them."""
+        """Read the entries in (after, up_to]. Raises StorageUnavailable if Redis doesn't hold all of them."""
         while after < up_to:
             command = ("XRANGE", log_key(shard), f"({after}", str(up_to), "COUNT", bounds.LOG_READ_MAX_ENTRIES)
             reply = await self._read_reply(await self._side_links.of(log_key(shard)), *command)
@@ -121,39 +122,41 @@ class Replica:
                 after = entry.stream_id
 
     def unapplied(self, shard: str) -> int:
-        """How many entries are known to be in Redis, by what was read, and not applied yet."""
+        """How many entries are known to be in Redis but not applied here yet."""
         return entries_between(self.tables.shards[shard].applied, self._ends.get(shard, START))
 
     def has_all(self, shard: str, when: str) -> bool:
-        """Whether the shard's tables surely have all that was in its log when the newest entry that the tables of
-        `when` have came to that one's."""
-        end = self._looks.end(shard, when, self.tables.shards[when].applied)
+        """True if the shard's tables surely have everything that its log held when the newest applied entry of shard
+        `when` was written."""
+        end = self._log_ends.end(shard, when, self.tables.shards[when].applied)
         return end is not None and end <= self.tables.shards[shard].applied
 
     def in_step(self, shard: str) -> bool:
-        """The shard's tables are live: not blank, not about to be replaced, and Redis answers who reads its log."""
+        """The shard's tables are usable: not blank, not about to be replaced, and Redis answers the reader of its
+        log."""
         if not self._caught_up.is_set() or shard in self._bootstrapping or shard in self._distrusted:
             return False
         return asyncio.get_running_loop().time() - self._heard_at[shard] <= bounds.LOG_UNHEARD_MAX_S
 
     def unheard_s(self) -> float:
-        """For how long the tail has heard nothing from Redis; of several servers, from the one silent for longest."""
+        """Seconds since Redis last answered the readers; with several servers, of the one that is silent for
+        longest."""
         now = asyncio.get_running_loop().time()
         return now - min(self._heard_at.values(), default=now)
 
-    def bar(self, shard: str, generation: int) -> None:
-        """From here on, apply nothing of a log that has not reached this generation."""
-        self._barred[shard] = generation
+    def require_generation(self, shard: str, generation: int) -> None:
+        """From now on, apply nothing of a log that has not reached this generation."""
+        self._required_generation[shard] = generation
 
     def distrust(self, shard: str) -> None:
-        """The tables are not what the log says: don't build on them until a bootstrap has replaced them."""
+        """The tables are wrong: send them to nobody until a bootstrap has replaced them."""
         self._distrusted.add(shard)
 
     def is_distrusted(self, shard: str) -> bool:
         return shard in self._distrusted
 
     def bootstrap(self, shard: str) -> None:
-        """Bootstrap the shard in the background, again and again until it worked. Raises LogLost without a source."""
+        """Bootstrap the shard in the background, and retry until it works. Raises LogLost if there is no source."""
         if self._filler is None:
             raise LogLost(
                 f"shard {shard}: the log in Redis does not go on from {self.tables.shards[shard].applied}, where this "
@@ -172,7 +175,7 @@ class Replica:
         ]
 
     async def _run_tail(self, link: RedisLink, shards: Sequence[str]) -> None:
-        """The shards' that surely have one server."""
+        """Read the shards of one server, forever."""
         retry_s = bounds.LOG_RETRY_MIN_S
         waiting = Retrying(log, asyncio.get_running_loop().time)
         while True:
@@ -181,7 +184,7 @@ class Replica:
                 connected_at = asyncio.get_running_loop().time()
                 for shard in shards:
                     self._ends.pop(shard, None)
-                self._looks.forget()
+                self._log_ends.forget()
                 while True:
                     await self._look_at_closed(link, shards, connected_at)
                     self._note_caught_up()
@@ -202,7 +205,8 @@ class Replica:
             retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
 
     def _note_caught_up(self) -> None:
-        """Once every shard has reached where its log ended when this connection was made, this node is in step."""
+        """When every shard has reached the end that its log had when the connection was made, this node has caught
+        up."""
         shards = self.tables.shards
         if not self._bootstrapping and all(
             shard in self._ends and self._is_open(shard) and shards[shard].applied >= self._ends[shard]
@@ -211,7 +215,7 @@ class Replica:
             self._caught_up.set()
 
     async def _read_once(self, link: RedisLink, of: Sequence[str]) -> None:
-        """One XREAD of all shards that can go on, applied. Blocks only when there was nothing to read."""
+        """Send one XREAD for all open shards and apply what it returns. It blocks only if there was nothing to read."""
         waiting = [shard for shard in of if shard not in self._bootstrapping]
         shards = [shard for shard in waiting if self._is_open(shard)]
         block_s = bounds.LOG_READ_BLOCK_S if len(shards) == len(waiting) else bounds.LOG_CLOSED_LOOK_S
@@ -225,7 +229,7 @@ class Replica:
                 await asyncio.sleep(block_s)
             return
         asked_from = {shard: self.tables.shards[shard].applied for shard in shards}
-        goes_on = [shard for shard in shards if self._head(shard) > asked_from[shard]]
+        goes_on = [shard for shard in shards if self._log_end(shard) > asked_from[shard]]
         reply = await self._read_reply(
             link,
             *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
@@ -246,7 +250,7 @@ class Replica:
             match stream:
                 case [bytes(name), list(entries)]:
                     came[names[name]] = list(entries_of(entries))
-        self._looks.note(asked_from, came)
+        self._log_ends.note(asked_from, came)
         for shard, entries_came in came.items():
             await self._apply(shard, entries_came)
 
@@ -264,7 +268,7 @@ class Replica:
                 log.warning("shard %s at %s can't go on: %s", shard, state.applied, error)
                 self.bootstrap(shard)
                 break
-            except Exception:  # half of it may be in the tables
+            except Exception:  # the tables may have half of it
                 log.exception("shard %s: entry %s can't be applied", shard, entry.stream_id)
                 self.bootstrap(shard)
                 break
@@ -282,14 +286,15 @@ class Replica:
             callback(state.applied)
 
     def _is_open(self, shard: str) -> bool:
-        """The log behind the tail's connection has all that was applied, and the generation that was promised."""
+        """The log behind the reader's connection has all that was applied here, and the promised generation."""
         ends = self._ends.get(shard, START)
-        return ends >= self.tables.shards[shard].applied and ends.generation >= self._barred.get(shard, 0)
+        return ends >= self.tables.shards[shard].applied and ends.generation >= self._required_generation.get(shard, 0)
 
     async def _look_at_closed(self, link: RedisLink, shards: Sequence[str], connected_at: float) -> None:
-        """See whether logs that were closed are open by now. Where Redis lost something the cores seed the next
-        generation. If none does for long, they know less than this node, and they are right: unless it is one. They may
-        have done so at another server, which took this one's place. Raises StorageUnavailable: look for it."""
+        """Check again the logs in Redis that end before what this node has applied. Normally the cores start a new
+        generation, and reading continues. If none starts for LOG_BEHIND_REDIS_MAX_S, a replicant bootstraps, which
+        drops its newer rows. If the log stays closed for LOG_CLOSED_MAX_S, raise StorageUnavailable: the caller
+        connects anew, because the new log may be on another Redis server."""
         now = asyncio.get_running_loop().time()
         for shard in shards:
             if shard in self._bootstrapping or (shard in self._ends and self._is_open(shard)):
@@ -303,7 +308,7 @@ class Replica:
             elif shard not in self._behind_since:
                 self._behind_since[shard] = now
                 log.warning("shard %s: the log ends at %s, before %s: waiting for the cores", shard, ends, applied)
-            elif not self._votes and now - self._behind_since[shard] >= bounds.LOG_BEHIND_REDIS_MAX_S:
+            elif not self._is_core and now - self._behind_since[shard] >= bounds.LOG_BEHIND_REDIS_MAX_S:
                 self.bootstrap(shard)
             if not self._is_open(shard) and now - connected_at > bounds.LOG_CLOSED_MAX_S:
                 raise StorageUnavailable(
@@ -311,7 +316,7 @@ class Replica:
                 )
 
     async def _look_at_end(self, link: RedisLink, shard: str) -> StreamId:
-        """Where its log ends."""
+        """Ask Redis where the log ends."""
         reply = await self._read_reply(link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
         return next((entry.stream_id for entry in entries_of(reply)), START)
 
@@ -346,16 +351,16 @@ class Replica:
     async def _bootstrap_once(self, shard: str) -> None:
         """Raises StorageError."""
         assert self._filler is not None
-        filling, began_s = self.filling[shard], asyncio.get_running_loop().time()
+        bootstrap_stats, began_s = self.bootstrap_stats[shard], asyncio.get_running_loop().time()
         live = self.tables.shards[shard]
-        fresh = await self._filler.fill(live, filling, lambda: self._barred.get(shard, 0))
+        fresh = await self._filler.fill(live, bootstrap_stats, lambda: self._required_generation.get(shard, 0))
         self._swap(fresh)
-        filling.bootstraps += 1
-        filling.seconds = asyncio.get_running_loop().time() - began_s
-        filling.rows = sum(len(table) for table in fresh.tables.values())
+        bootstrap_stats.bootstraps += 1
+        bootstrap_stats.seconds = asyncio.get_running_loop().time() - began_s
+        bootstrap_stats.rows = sum(len(table) for table in fresh.tables.values())
 
     def adopt(self, fresh: Shard) -> None:
-        """Put tables in the live ones' place, before `start`: a core's snapshot."""
+        """Use these tables, loaded from a core's snapshot. Only before `start`."""
         self._swap(fresh)
 
     def _swap(self, fresh: Shard) -> None:

@@ -1,8 +1,8 @@
-"""A node's replicated log: read `tables`, `write`, hear of changes. One per node, the same on every role.
+"""A node's replicated log: read `tables`, `write`, listen to changes. One per node, the same for every role.
 
-On a core (`disk` is given) writes go to its own committer, and `core` does what only cores do; on a replicant they
-go through `port` to some core. Both read the log from Redis themselves. On a core, `port` is for bootstrapping from
-another core, and `ballot` for agreeing with the others upon a generation; a cluster's only core has neither.
+On a core (`disk` is given) writes go to its own committer, and `core` does what only cores do. On a replicant they go
+through `port` to some core. Both read the log from Redis themselves. A core uses `port` to bootstrap from another core,
+and `ballot` to agree on a generation with the others. In a cluster with one core it needs neither.
 
     rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), disk=Disk(Path("/var/lib/flockmq")))
     rlog.on_change("routes", listener)
@@ -10,10 +10,11 @@ another core, and `ballot` for agreeing with the others upon a generation; a clu
     await rlog.write(ROUTE, [ROUTES.put((b"a/+", rlog.incarnation), None)])   # the own tables have it now
 
 Measured on two cores that eight other jobs shared, uvloop, interpreted, `appendfsync always`, Valkey 9.1:
+
 - `write` of one row, awaited one by one, takes 1.7 (p10) to 1.9 (p50) times a bare XADD: 656 µs against 339 µs.
-- Compiled, a route costs 130 ns to make an op of, 15 to gather, 11 to encode, 21 bytes in the log, 22 to decode, 200 to
-  450 to apply, by how many there are; with everything around it 0.95 µs of CPU on a core that writes and applies it.
-- A million routes: no turn of the loop over 5 ms of CPU for slices of a bootstrap, over 6.3 ms for a purge.
+- Compiled, a route costs 130 ns to make an op of, 15 to gather, 11 to encode, 21 bytes in the log, 22 to decode, and
+  200 to 450 to apply, depending on their number. Altogether a core that writes and applies it uses 0.95 µs of CPU.
+- A million routes: no event-loop iteration over 5 ms of CPU for slices of a bootstrap, over 6.3 ms for a purge.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ from flockmq.redis.errors import StorageError
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.change import Puts, gather
 from flockmq.rlog.core import Core
-from flockmq.rlog.digests import Checked
+from flockmq.rlog.digests import CheckpointDigests
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogFull
-from flockmq.rlog.ports import Alone, Ballot, CorePort
-from flockmq.rlog.read_barrier import CatchUp
+from flockmq.rlog.ports import CorePort, SingleCore, VotePort
+from flockmq.rlog.read_barrier import ReadBarrier
 from flockmq.rlog.repair import Repair
 from flockmq.rlog.replica import Replica
 from flockmq.rlog.schema import ALARMS, CLUSTER, SHARDS, Alarm
@@ -50,23 +51,30 @@ from flockmq.rlog.writer import Writer
 log = logging.getLogger(__name__)
 
 LOST_DATA: Final = "redis-lost-data/"
-"""What alarms of that begin with."""
+"""The prefix of alarms that Redis lost data."""
 
 
 class ShardStats(NamedTuple):
-    """Entries behind the head, and for how long; bootstraps since the start, with the duration and the rows of the last
-    one; entries read but not applied, and those that a bootstrap has still to replay; a core's transactions written,
-    and appends that wait."""
+    """How a node keeps up with a shard."""
 
     lag_entries: int
+    """Entries behind the known end of the log."""
     lag_s: float
+    """For how long it is behind."""
     bootstraps: int
+    """Bootstraps since the start."""
     bootstrap_s: float
+    """The duration of the last bootstrap."""
     bootstrap_rows: int
+    """The rows of the last bootstrap."""
     unapplied: int
+    """Entries known to be in Redis but not applied yet."""
     replaying: int
+    """Entries that the running bootstrap still has to replay."""
     appended: int
+    """Transactions that this core wrote."""
     appends_waiting: int
+    """Appends that wait in this core."""
 
 
 class Rlog:
@@ -79,43 +87,44 @@ class Rlog:
         *,
         port: CorePort | None = None,
         disk: Disk | None = None,
-        ballot: Ballot | None = None,
+        ballot: VotePort | None = None,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
         self.incarnation = incarnation
         self._clock = clock
         source = None if port is None else port.bootstrap
-        self._replica = Replica(redis, source, self._on_applied, self.head, votes=disk is not None)
+        self._replica = Replica(redis, source, self._on_applied, self.log_end, is_core=disk is not None)
         self.core: Core | None = None
         if disk is not None:
             name = incarnation.rpartition("@")[0]
-            self.core = Core(redis, name, self._replica, disk, ballot or Alone(), self._redis_lost, entropy.random)
+            self.core = Core(redis, name, self._replica, disk, ballot or SingleCore(), self._redis_lost, entropy.random)
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (disk) needs a port to one")
         self._writer = partial(Writer, port=writes_to, awaits_answer=redis.min_replicas > 0)
         self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
         self._former: list[Writer] = []
-        """Of earlier incarnations, that don't know yet what of theirs is in the log."""
+        """Writers of earlier incarnations that don't know yet which of their writes are in the log."""
         self._lags = {shard: _Lag() for shard in SHARDS}
         self.redis_lost_data = 0
-        """How often this core found that Redis had lost what the cores know, and gave it back."""
+        """How often this core found that Redis had lost entries, and restored them."""
         distrust = self._replica.distrust if self.core is None else self.core.distrust
-        self._mending = Repair(self._replica, self.core is not None, distrust, self._digests_differ, entropy.random)
-        self._catch_ups = {
-            shard: CatchUp(shard, redis, partial(self.applied, shard), partial(self.head, shard)) for shard in SHARDS
+        self._repair = Repair(self._replica, self.core is not None, distrust, self._digests_differ, entropy.random)
+        self._read_barriers = {
+            shard: ReadBarrier(shard, redis, partial(self.applied, shard), partial(self.log_end, shard))
+            for shard in SHARDS
         }
 
     @property
     def tables(self) -> Tables:
-        """What this node knows; a consistent, possibly old, state of each shard."""
+        """This node's copy of the tables: of each shard a consistent, possibly old, state."""
         return self._replica.tables
 
     async def start(self) -> None:
-        """Returns when every shard is bootstrapped and read to its end, and this incarnation is registered. Raises
-        RedisUnreachable at once, LogRefused if this incarnation was purged: `rejoin` as another; waits for cores as
-        long as it takes."""
+        """Return when every shard has caught up with its log and this incarnation is registered. Raises
+        RedisUnreachable at once, and LogRefused if this incarnation was purged: then `rejoin` as another. Waits for
+        cores as long as it takes."""
         if self.core is not None:
             await self.core.load()
             await self.core.start()
@@ -123,9 +132,8 @@ class Rlog:
         await self._start_writers()
 
     async def rejoin(self, incarnation: str) -> None:
-        """The log takes no more from this node's former incarnation: go on as another, with the tables as they are.
-        What the former one had under way ends with StorageUnavailable, or when it is known to be in the log. Raises
-        LogRefused."""
+        """The log accepts no more writes of this node's current incarnation: continue as another, with the same tables.
+        Writes under way end with StorageUnavailable, or when the log shows that they are there. Raises LogRefused."""
         former = list(self._writers.values())
         self.incarnation = incarnation
         self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
@@ -135,7 +143,7 @@ class Rlog:
         await self._start_writers()
 
     async def _start_writers(self) -> None:
-        """Where one can't start, none goes on starting. Raises LogRefused."""
+        """Start all writers; if one fails, stop starting the others. Raises LogRefused."""
         starts = [asyncio.create_task(writer.start()) for writer in self._writers.values()]
         try:
             await asyncio.gather(*starts)
@@ -145,29 +153,32 @@ class Rlog:
             await asyncio.gather(*starts, return_exceptions=True)
 
     def leave(self) -> None:
-        """This node says goodbye to the cluster: its incarnation is purged from now on."""
+        """This node leaves the cluster, which now purges its incarnation."""
         for writer in self._writers.values():
             writer.leave()
         if self.core is not None:
             self.core.committer.leave()
 
     async def stop(self) -> None:
-        """Writes that are not done end with StorageUnavailable; a core writes its snapshots."""
-        self._mending.stop()
+        """Unfinished writes end with StorageUnavailable. A core writes its snapshots."""
+        self._repair.stop()
         for writer in (*self._writers.values(), *self._former):
             await writer.stop()
         if self.core is not None:
             await self.core.stop()
-        for catch_up in self._catch_ups.values():
+        for catch_up in self._read_barriers.values():
             await catch_up.stop()
         await self._replica.stop()
 
     def submit(self, shard: str, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
-        """Write ops, all or none, together with what else is written in this turn of the loop. The future gets the
-        Stream ID at which this node's own tables have them. It gets LogFull when a bound is reached (nothing was
-        written), StorageUnavailable after LOG_WRITE_DEADLINE_S (it may still be applied: undo it by the inverse write,
-        which is ordered behind it; in a shard whose writes are `SURE` it isn't, or there is no answer before that is
-        known), LogRefused when this incarnation was purged.
+        """Write ops, all or none, together with other ops of this event-loop iteration. The future gets the Stream ID
+        at which this node's own tables have them, or an error:
+
+        - LogFull: a bound is reached, and nothing was written.
+        - StorageUnavailable after LOG_WRITE_DEADLINE_S: the write may still be applied. To undo it write the inverse,
+          which is ordered after it. In a shard of `FAIL_WITHOUT_EFFECT` a failed write is never applied; there the
+          answer may take longer, until that is known.
+        - LogRefused: this incarnation was purged.
         """
         change = gather(ops)
         full = self._full(shard, change.puts)
@@ -181,113 +192,119 @@ class Rlog:
         return done
 
     async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
-        """`submit`, awaited. Raises LogFull, LogRefused."""
+        """`submit`, awaited. Raises LogFull, LogRefused, StorageUnavailable."""
         return await self.submit(shard, ops)
 
     async def catch_up(self, shard: str) -> None:
-        """Returns when this node's own tables have all that any node wrote before now. Raises StorageUnavailable."""
-        await self._catch_ups[shard].wait()
+        """Return when this node's tables have all that any node wrote before this call. Raises StorageUnavailable."""
+        await self._read_barriers[shard].wait()
 
     def has_all(self, shard: str, when: str) -> bool:
-        """Whether this node's own tables surely have all that any node wrote to `shard` before what they have of `when`
-        was written. Where one server has both logs, reading them tells, mostly; else it takes a `catch_up`."""
+        """True if this node's tables surely have everything that any node wrote to `shard` before the newest applied
+        entry of shard `when` was written. If one server has both logs, the reads mostly show this; otherwise use
+        `catch_up`."""
         return self._replica.has_all(shard, when)
 
     def on_change(self, table: str, listener: TableListener[K, V]) -> None:
-        """Hear of each change of a table, synchronously; before `start`. Raises KeyError for an unknown table."""
+        """Call the listener for each change of a table, synchronously. Use it before `start`. Raises KeyError for an
+        unknown table."""
         self.tables.named(table).listeners.append(cast(TableListener[object, object], listener))
 
     def on_entry(self, shard: str, callback: Callable[[StreamId], None]) -> None:
-        """Hear of each whole entry of a shard, and of each bootstrap, before anybody else; before `start`."""
+        """Call back after each whole entry and each bootstrap of a shard, before anything else runs. Use it before
+        `start`."""
         self._replica.on_entry[shard].append(callback)
 
     def applied(self, shard: str) -> StreamId:
-        """The place of the log that the tables are at."""
+        """The log position of the tables."""
         return self.tables.shards[shard].applied
 
-    def head(self, shard: str) -> StreamId:
-        """The furthest place of the log that this node has heard of."""
-        return max(self._lags[shard].head, self.applied(shard))
+    def log_end(self, shard: str) -> StreamId:
+        """The furthest log position that this node knows of."""
+        return max(self._lags[shard].log_end, self.applied(shard))
 
-    def note_head(self, shard: str, head: StreamId) -> None:
-        """Another node's tables are at `head`."""
+    def note_log_end(self, shard: str, log_end: StreamId) -> None:
+        """Another node's tables are at `log_end`."""
         lag = self._lags[shard]
-        if head > lag.head:
-            lag.note(head, self.applied(shard), asyncio.get_running_loop().time())
+        if log_end > lag.log_end:
+            lag.note(log_end, self.applied(shard), asyncio.get_running_loop().time())
 
     def majority_reached(self, shard: str, place: StreamId) -> None:
-        """More than half of the cores have applied all up to there: whatever befalls Redis, it is kept."""
+        """A majority of the cores has applied everything up to `place`: it survives whatever happens to Redis."""
         self._writers[shard].majority_reached(place)
 
-    def checkpoint(self, shard: str) -> Checked | None:
-        """The digests of the tables at the latest checkpoint of the log; None: there was none, or they are wrong."""
+    def checkpoint(self, shard: str) -> CheckpointDigests | None:
+        """The digests of the tables at the latest checkpoint. None: there was no checkpoint, or the tables are
+        wrong."""
         state = self.tables.shards[shard]
         if not state.checkpoints or self._replica.is_distrusted(shard):
             return None
-        return Checked(*list(state.checkpoints.items())[-1])
+        return CheckpointDigests(*list(state.checkpoints.items())[-1])
 
-    def compare(self, shard: str, others: Sequence[Checked], cores: int) -> None:
-        """Hold this node's digests against what other cores say of theirs; of `cores` in all. See repair.py."""
-        self._mending.compare(shard, others, cores)
+    def compare(self, shard: str, others: Sequence[CheckpointDigests], cores: int) -> None:
+        """Compare this node's digests with those of other cores; `cores` is the number of configured cores. See
+        repair.py."""
+        self._repair.compare(shard, others, cores)
 
     def raise_alarm(self, name: str, text: str) -> None:
-        """Have the whole cluster say so until the alarm is ended; a later one of the name replaces it."""
+        """Raise an alarm in the whole cluster until it is ended. A later one of the same name replaces it."""
         self.submit(CLUSTER, [ALARMS.put(name, Alarm(self._clock.wall(), text))]).add_done_callback(_log_unwritten)
 
     def end_alarm(self, name: str) -> asyncio.Future[StreamId]:
-        """As `submit`."""
+        """End the alarm. Returns as `submit` does."""
         return self.submit(CLUSTER, [ALARMS.delete(name)])
 
     def clear_alarm(self, name: str) -> None:
-        """As `end_alarm`, for who doesn't wait for it."""
+        """End the alarm without waiting."""
         self.end_alarm(name).add_done_callback(_log_unwritten)
 
     def lag(self, shard: str) -> tuple[int, float]:
-        """How far the tables are behind the head: entries, and for how many milliseconds by now."""
+        """How far the tables are behind the known end of the log: entries, and milliseconds."""
         return self._lags[shard].behind(self.applied(shard), asyncio.get_running_loop().time())
 
     def hears_redis(self) -> bool:
-        """Each server that has some of the log answered within LOG_UNHEARD_MAX_S."""
+        """True if each server that holds a part of the log answered within LOG_UNHEARD_MAX_S."""
         return self.unheard_s() <= bounds.LOG_UNHEARD_MAX_S
 
     def unheard_s(self) -> float:
-        """For how long the server that is silent for longest has said nothing."""
+        """Seconds since the last answer of the server that is silent for longest."""
         return self._replica.unheard_s()
 
     def stats(self, shard: str) -> ShardStats:
         """How this node keeps up with the shard."""
         lag_entries, lag_ms = self.lag(shard)
-        filling, core = self._replica.filling[shard], self.core
+        bootstrap_stats, core = self._replica.bootstrap_stats[shard], self.core
         return ShardStats(
             lag_entries=lag_entries,
             lag_s=lag_ms / 1000,
-            bootstraps=filling.bootstraps,
-            bootstrap_s=filling.seconds,
-            bootstrap_rows=filling.rows,
+            bootstraps=bootstrap_stats.bootstraps,
+            bootstrap_s=bootstrap_stats.seconds,
+            bootstrap_rows=bootstrap_stats.rows,
             unapplied=self._replica.unapplied(shard),
-            replaying=filling.replaying,
+            replaying=bootstrap_stats.replaying,
             appended=0 if core is None else core.appended[shard],
             appends_waiting=0 if core is None else core.committer.waiting(shard),
         )
 
     @property
     def bootstraps(self) -> int:
-        """How many shards were replaced as a whole since the start."""
+        """How many shards were replaced since the start, by bootstraps or from snapshots."""
         return self._replica.bootstraps
 
     @property
     def digest_mismatches(self) -> int:
         """How often this node's digests were not those of a majority of the cores."""
-        return self._mending.mismatches
+        return self._repair.mismatches
 
     @property
     def refused(self) -> StorageError | None:
-        """Why this incarnation can't write any more (it was purged, or the log lost its numbers): start anew."""
+        """Why this incarnation can't write any more (it was purged, or the log lost its numbers). The node must
+        rejoin."""
         return next((writer.refused for writer in self._writers.values() if writer.refused is not None), None)
 
     @property
     def pending_bytes(self) -> int:
-        """Writes of this node that its own tables have not reached."""
+        """The bytes of writes that this node's own tables don't have yet."""
         return sum(writer.pending_bytes for writer in self._writers.values())
 
     def _redis_lost(self, shard: str, text: str) -> None:
@@ -302,7 +319,7 @@ class Rlog:
             self.clear_alarm(name)
 
     def _full(self, shard: str, puts: Puts) -> LogFull | None:
-        """What this node has written and its tables haven't reached counts as well."""
+        """Check the bounds of the tables. Writes that the tables don't have yet count as well."""
         pending = self._writers[shard].pending
         for number, (new_rows, new_bytes) in puts.of.items():
             table, (rows, size) = self.tables.numbered(number), pending.get(number)
@@ -319,17 +336,17 @@ class Rlog:
                 if writer.shard == shard:
                     _tell(writer, state)
             self._former = [writer for writer in self._former if writer.is_undecided]
-        self._catch_ups[shard].moved()
+        self._read_barriers[shard].moved()
         if self.core is not None:
             self.core.applied(shard, size)
 
 
 def _tell(writer: Writer, state: Shard) -> None:
-    """What the tables have of a writer's incarnation."""
+    """Tell a writer what the tables have of its incarnation."""
     number = state.sequences.get(writer.incarnation)
     if number is not None:
         writer.applied(number, state.applied)
-    else:  # a bootstrap doesn't tell of incarnations that were purged
+    else:  # a bootstrap doesn't contain purged incarnations
         ended = state.ended.get(writer.incarnation)
         is_final = ended is not None or writer.refused is not None
         writer.applied(ended or 0, state.applied, is_final)
@@ -341,31 +358,32 @@ def _log_unwritten(written: asyncio.Future[StreamId]) -> None:
 
 
 class _Lag:
-    """The newest head heard of, and one that is waited for: what the time behind is counted from."""
+    """The newest known log end, and an earlier one that the tables haven't reached yet: the lag is counted from when
+    that became known."""
 
-    __slots__ = ("_noted_s", "_waited", "_waited_s", "head")
+    __slots__ = ("_noted_s", "_waited", "_waited_s", "log_end")
 
     def __init__(self) -> None:
-        self.head = self._waited = START
+        self.log_end = self._waited = START
         self._noted_s = self._waited_s = 0.0
 
-    def note(self, head: StreamId, applied: StreamId, now_s: float) -> None:
-        """A newer one."""
+    def note(self, log_end: StreamId, applied: StreamId, now_s: float) -> None:
+        """Record a newer log end."""
         self._advance(applied)
-        self.head, self._noted_s = head, now_s
+        self.log_end, self._noted_s = log_end, now_s
         self._advance(applied)
 
     def behind(self, applied: StreamId, now_s: float) -> tuple[int, float]:
         self._advance(applied)
-        if self.head <= applied:
+        if self.log_end <= applied:
             return 0, 0.0
-        same = self.head.generation == applied.generation
-        return self.head.sequence - (applied.sequence if same else -1), (now_s - self._waited_s) * 1000
+        same = self.log_end.generation == applied.generation
+        return self.log_end.sequence - (applied.sequence if same else -1), (now_s - self._waited_s) * 1000
 
     def _advance(self, applied: StreamId) -> None:
         if self._waited <= applied:
-            self._waited, self._waited_s = self.head, self._noted_s
+            self._waited, self._waited_s = self.log_end, self._noted_s
 
 
 ReasonOf = Callable[["asyncio.Future[StreamId]"], int]
-"""What a write came to, as a reason code."""
+"""Translates the result of a write into an MQTT reason code."""

@@ -1,4 +1,5 @@
-"""The table of routes: many nodes want one filter, and few sets of nodes want many, so equal sets are one object."""
+"""The table of routes. Many nodes want one filter, but there are few different sets of nodes, so equal sets share one
+object."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from xxhash import xxh3_64_intdigest
 
 from flockmq import bounds
 from flockmq.rlog.entry import PUT, Run
-from flockmq.rlog.table import Sum, Table
+from flockmq.rlog.table import OwnerTotals, Table
 from flockmq.rlog.table_spec import TableSpec
 
 
 class NodeSet:
-    """The nodes that want a filter; one object for all filters that the same nodes want."""
+    """A set of nodes that want a filter. All filters of the same nodes share one object; `rows` counts them."""
 
     __slots__ = ("members", "rows")
 
@@ -23,7 +24,7 @@ class NodeSet:
 
 
 class RouteTable(Table[tuple[bytes, str], None]):
-    """filter → nodes. A row is (filter, node) and has no value; what is stored is one dict item a filter."""
+    """filter → nodes. A row is (filter, node), without a value. Stored as one dict item per filter."""
 
     def __init__(self, spec: TableSpec[tuple[bytes, str], None]) -> None:
         super().__init__(spec)
@@ -32,7 +33,7 @@ class RouteTable(Table[tuple[bytes, str], None]):
 
     @property
     def node_sets(self) -> int:
-        """How many different sets of nodes the filters share."""
+        """How many different sets of nodes there are."""
         return len(self._sets)
 
     def nodes(self, topic_filter: bytes) -> frozenset[str]:
@@ -53,9 +54,9 @@ class RouteTable(Table[tuple[bytes, str], None]):
                 yield
 
     def _put(self, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        total, seed = self._sum(owner), xxh3_64_intdigest(owner.encode())
+        total, seed = self._totals(owner), xxh3_64_intdigest(owner.encode())
         buckets, mask, listeners = self._buckets, self.spec.buckets - 1, self.listeners
-        alone = self._hold(frozenset((owner,)))
+        alone = self._acquire(frozenset((owner,)))
         digest = size = rows = 0
         for topic_filter in keys:
             bucket = buckets[hash(topic_filter) & mask]
@@ -66,18 +67,18 @@ class RouteTable(Table[tuple[bytes, str], None]):
             elif owner in nodes.members:
                 continue
             else:
-                bucket[topic_filter] = self._hold(nodes.members | alone.members)
-                self._let_go(nodes)
+                bucket[topic_filter] = self._acquire(nodes.members | alone.members)
+                self._release(nodes)
             rows += 1
             size += len(topic_filter)
             digest += xxh3_64_intdigest(topic_filter, seed)
             for listener in listeners:
                 listener.put((topic_filter, owner), None, None)
-        self._let_go(alone)
+        self._release(alone)
         self._count(total, rows, size, digest)
 
     def _delete(self, owner: str, keys: Sequence[bytes]) -> None:
-        total, seed = self._sum(owner), xxh3_64_intdigest(owner.encode())
+        total, seed = self._totals(owner), xxh3_64_intdigest(owner.encode())
         buckets, mask, listeners = self._buckets, self.spec.buckets - 1, self.listeners
         digest = size = rows = 0
         for topic_filter in keys:
@@ -120,7 +121,7 @@ class RouteTable(Table[tuple[bytes, str], None]):
                 runs, size = {}, 0
         yield from runs.values()
 
-    def _count(self, total: Sum, rows: int, size: int, digest: int) -> None:
+    def _count(self, total: OwnerTotals, rows: int, size: int, digest: int) -> None:
         self._rows += rows
         self.bytes += size
         total.rows += rows
@@ -130,19 +131,19 @@ class RouteTable(Table[tuple[bytes, str], None]):
     def _drop(self, bucket: dict[bytes, NodeSet], topic_filter: bytes, nodes: NodeSet, gone: frozenset[str]) -> None:
         left = nodes.members - gone
         if left:
-            bucket[topic_filter] = self._hold(left)
+            bucket[topic_filter] = self._acquire(left)
         else:
             del bucket[topic_filter]
-        self._let_go(nodes)
+        self._release(nodes)
 
-    def _hold(self, members: frozenset[str]) -> NodeSet:
+    def _acquire(self, members: frozenset[str]) -> NodeSet:
         nodes = self._sets.get(members)
         if nodes is None:
             nodes = self._sets[members] = NodeSet(members)
         nodes.rows += 1
         return nodes
 
-    def _let_go(self, nodes: NodeSet) -> None:
+    def _release(self, nodes: NodeSet) -> None:
         nodes.rows -= 1
         if not nodes.rows:
             del self._sets[nodes.members]

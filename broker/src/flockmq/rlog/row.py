@@ -1,4 +1,4 @@
-"""A row as a table keeps it: nothing that the garbage collector would look at, of which there may be a million."""
+"""A row as a table stores it: nothing that the garbage collector must visit, because there may be a million rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class Row(msgspec.Struct, Generic[V], frozen=True, gc=False):
-    """`bytes` of its key and value in the log, and their digest."""
+    """`bytes`: the size of its key and value in the log. `digest`: of both."""
 
     value: V
     owner: str
@@ -19,6 +19,7 @@ class Row(msgspec.Struct, Generic[V], frozen=True, gc=False):
 
 
 class RowAsLogged(Row[V], Generic[V], frozen=True, gc=False):
-    """A row whose value this release would write otherwise: what a later one appended to it isn't read, but kept."""
+    """A row that this release would encode differently: a later release appended fields, which this one keeps
+    unread."""
 
     logged: bytes

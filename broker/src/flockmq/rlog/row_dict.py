@@ -1,4 +1,4 @@
-"""A small table of the log, kept as a dict that tells what changed. An rlog Listener."""
+"""A small table of the log as a dict that reports changes. A TableListener."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 class RowDict(dict[K, V]):
-    """A small table kept as a dict; says what changed."""
+    """A small table as a dict. Calls back for each row that changed."""
 
     def __init__(self, on_put: Callable[[K, V], None], on_delete: Callable[[K], None]) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class RowDict(dict[K, V]):
         return rows
 
     def swap(self, fresh: Self) -> None:
-        """This object goes on with the fresh one's rows, and tells what is different."""
+        """Take over the rows of the fresh one, and report the differences."""
         old = dict(self)
         self.clear()
         self.update(fresh)

@@ -1,9 +1,9 @@
-"""Which tables there are, in which shard, and how their keys and values stand in the log.
+"""The schema of the log: which tables there are, in which shard, and how their keys and values are encoded.
 
-Every row has an owner: the incarnation it goes with when that node is purged, or "" for rows that outlive nodes. It is
-the row's own key (`nodes`), part of its key (`routes`) or its value (`slots`). A table's number is for ever: it stands
-in the log. Fields may only be added to the end of a value, with a default, and `without_later`. What not every release
-knows is written only at the cluster version that it came with (membership/cluster_version.py).
+Every row has an owner: the incarnation with which it is purged, or "" if the row outlives nodes. The owner is the row's
+key (`nodes`), part of its key (`routes`) or its value (`slots`). A table's number never changes, because it is written
+to the log. New fields may only be added at the end of a value, with a default and `without_later`. What older releases
+don't know is written only from the cluster version on that introduced it (membership/cluster_version.py).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ ROUTE: Final = "route"
 RETAINED: Final = "retained"
 AUTH: Final = "auth"
 SHARDS: Final = (CLUSTER, ROUTE, RETAINED, AUTH)
-SURE: Final = (RETAINED,)
-"""Where a write that fails has no effect, however long it takes to be sure: no inverse write brings back what it would
-have replaced."""
+FAIL_WITHOUT_EFFECT: Final = (RETAINED,)
+"""In these shards a failed write never takes effect, even if it takes long to be sure: an inverse write could not bring
+back the row that it would have replaced."""
 
 
 def keys_of(shard: str) -> tuple[str, str, str, str, str]:
-    """The keys of a shard in Redis, in the order in which functions.lua takes them."""
+    """The shard's keys in Redis, in the order in which functions.lua takes them."""
     tag = f"flockmq:{{{shard}}}"
     return f"{tag}:log", f"{tag}:life", f"{tag}:sequences", f"{tag}:purged", f"{tag}:fence"
 
 
 class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
-    """A member of the cluster, as others reach it. Port 0: it does not listen."""
+    """A member of the cluster and its addresses. Port 0: it does not listen."""
 
     name: str
     role: str
@@ -55,38 +55,39 @@ class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Raised(msgspec.Struct, frozen=True, array_like=True):
-    """The version that all nodes of the cluster speak."""
+    """The cluster version: what all nodes of the cluster understand."""
 
     version: int
 
 
 class Alarm(msgspec.Struct, frozen=True, array_like=True):
-    """`since_s`: the cluster's time, seconds since the epoch."""
+    """`since_s`: the cluster's time, in seconds since the epoch."""
 
     since_s: float
     text: str
 
 
 class RetainedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """`properties` are the encoded MQTT 5 properties to send along, `version` the publisher's protocol version;
-    `expires_ms` is the cluster's time since the epoch (0: never); `author` as in retained_authors.py; `user`: whose
-    quota it takes, None where nobody knows. Without a payload: the topic was cleared, and is until it expires, so that
-    nothing older of its author comes back.
-    """
+    """A retained message. An empty payload means that the topic was cleared; the row is kept until it expires, so that
+    no older message of the same author comes back."""
 
     payload: bytes
     qos: int
     properties: bytes
+    """The encoded MQTT 5 properties to send with it."""
     version: int
+    """The publisher's MQTT protocol version."""
     expires_ms: int = 0
+    """The cluster's time, in milliseconds since the epoch. 0: never."""
     author: bytes = b""
+    """See retained_authors."""
     user: bytes | None = None
+    """The user whose quota it counts for. None: unknown."""
 
 
 class User(msgspec.Struct, frozen=True, array_like=True):
-    """Who may connect with a password; `password_hash` and `scram` as `auth.hashing` writes them, "" for none, and
-    marked in a disabled user (`auth.user_revocation`).
-    """
+    """A user who logs in with a password. `password_hash` and `scram` are as `auth.hashing` writes them; "": none. For
+    a disabled user they are marked (`auth.user_revocation`)."""
 
     password_hash: str
     scram: str = ""
@@ -94,7 +95,7 @@ class User(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ban(msgspec.Struct, frozen=True, array_like=True):
-    """Times are the cluster's, in seconds since the epoch; `until_s` 0: for good."""
+    """Times are the cluster's, in seconds since the epoch. `until_s` 0: forever."""
 
     until_s: float
     by: str
@@ -102,15 +103,15 @@ class Ban(msgspec.Struct, frozen=True, array_like=True):
     at_s: float
 
 
-class Import(msgspec.Struct, frozen=True, array_like=True):
-    """A file of users that was taken in, `users` of it written."""
+class ImportedFile(msgspec.Struct, frozen=True, array_like=True):
+    """A user file that was imported; `users` of its users were written."""
 
     at_s: float
     users: int
 
 
 class ApiKey(msgspec.Struct, frozen=True, array_like=True):
-    """Times are the cluster's, in seconds since the epoch; `until_s` 0: for good."""
+    """Times are the cluster's, in seconds since the epoch. `until_s` 0: forever."""
 
     name: str
     role: str
@@ -119,8 +120,9 @@ class ApiKey(msgspec.Struct, frozen=True, array_like=True):
     at_s: float
 
 
-class Audited(msgspec.Struct, frozen=True, array_like=True):
-    """A change that somebody made: `who` is the name of a key, `peer` an address, `about` what the path doesn't say."""
+class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A change through the REST API. `who` is the name of the key, `peer` the address, `about` what the path doesn't
+    tell."""
 
     at_s: float
     who: str
@@ -134,16 +136,15 @@ class Audited(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SharedMembers(msgspec.Struct, frozen=True, array_like=True):
-    """How many members of a shared subscription one node, or slot, has: connected, and whose clients are away."""
+    """How many members of a shared subscription one node, or one slot, has: connected, and with an offline client."""
 
     connected: int
     away: int
 
 
 class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
-    """As RetainedMessage, with the topic that it is for. `client_id` and the rest are its publisher's, where they are
-    known, as in a `auth.deferred_authorization.Warrant`: it may not be allowed any more when it is due.
-    """
+    """A RetainedMessage with its topic. `client_id` and the fields after it describe the publisher, where known, as in
+    `auth.deferred_authorization.Warrant`: when the message is due, the publisher may not be allowed any more."""
 
     topic: bytes
     payload: bytes
@@ -166,7 +167,7 @@ def _int_key(raw: bytes) -> int:
 
 
 def _pair(key: tuple[str, str]) -> bytes:
-    """The first has no NUL: it is one of ours."""
+    """The first part contains no NUL, because the broker chooses it."""
     return f"{key[0]}\0{key[1]}".encode()
 
 
@@ -183,7 +184,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def _pack_retained(message: RetainedMessage) -> bytes:
-    """Without an author and a user to the bytes of the first cluster version."""
+    """Without an author and a user, encode as the first cluster version did."""
     first = (message.payload, message.qos, message.properties, message.version, message.expires_ms)
     if message.user is not None:
         return _pack(message)
@@ -200,7 +201,7 @@ NODES: Final[TableSpec[str, NodeInfo]] = TableSpec(
     join=lambda owner, _: owner,
     encode=_pack, decode=msgspec.msgpack.Decoder(NodeInfo).decode, fields=_fields(NodeInfo),
 )  # fmt: skip
-"""incarnation → NodeInfo; owned by that incarnation."""
+"""incarnation → NodeInfo. Owned by that incarnation."""
 
 SLOTS: Final[TableSpec[int, str]] = TableSpec(
     2, "slots", CLUSTER,
@@ -208,7 +209,7 @@ SLOTS: Final[TableSpec[int, str]] = TableSpec(
     join=lambda _, raw: _int_key(raw),
     encode=str.encode, decode=bytes.decode,
 )  # fmt: skip
-"""slot of client ids → incarnation of the core that owns it; the row is that incarnation's, too."""
+"""client slot → incarnation of the core that owns it. The row is owned by that incarnation."""
 
 ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
     30, "alarms", CLUSTER,
@@ -216,14 +217,14 @@ ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
     encode=_pack, decode=msgspec.msgpack.Decoder(Alarm).decode, fields=_fields(Alarm),
     max_rows=bounds.ALARMS_MAX,
 )  # fmt: skip
-"""name → what somebody should look at; outlives nodes, until whoever raised it or an operator ends it."""
+"""name → what an operator should look at. Outlives nodes, until the node that raised it or an operator ends it."""
 
 VERSIONS: Final[TableSpec[str, Raised]] = TableSpec(
     64, "versions", CLUSTER,
     split=split_text, join=join_text,
     encode=_pack, decode=msgspec.msgpack.Decoder(Raised).decode, fields=_fields(Raised),
 )  # fmt: skip
-""""cluster" → Raised, from version 2 on; outlives nodes."""
+""""cluster" → Raised, since cluster version 2. Outlives nodes."""
 
 ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
     3, "routes", ROUTE,
@@ -231,7 +232,7 @@ ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
     encode=no_value, decode=nothing,
     buckets=256, max_rows=bounds.MAX_ROUTES,
 )  # fmt: skip
-"""(topic filter, incarnation that wants it) → nothing; owned by that incarnation."""
+"""(topic filter, incarnation that wants it) → nothing. Owned by that incarnation."""
 
 SHARES: Final[TableSpec[tuple[bytes, str], SharedMembers]] = TableSpec(
     10, "shares", ROUTE,
@@ -239,7 +240,7 @@ SHARES: Final[TableSpec[tuple[bytes, str], SharedMembers]] = TableSpec(
     encode=_pack, decode=msgspec.msgpack.Decoder(SharedMembers).decode, fields=_fields(SharedMembers),
     buckets=256, max_rows=bounds.MAX_ROUTES,
 )  # fmt: skip
-"""(`$share/group/filter`, incarnation or `#slot` that has members) → how many; owned by that incarnation."""
+"""(`$share/group/filter`, incarnation or `#slot` that has members) → how many. Owned by that incarnation or slot."""
 
 CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
     11, "claims", ROUTE,
@@ -247,9 +248,9 @@ CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
     encode=bytes, decode=bytes,
     buckets=256, max_rows=bounds.EXCLUSIVE_MAX,
 )  # fmt: skip
-"""(filter of an exclusive subscription, incarnation) → client id that claims it there; owned by that incarnation. Of
-sessions that last, since cluster version 2: a key of `routes.exclusive_claim_table.lasting_key`, owned by `#slot`;
-outlives nodes."""
+"""(filter of an exclusive subscription, incarnation) → client id that claims it there. Owned by that incarnation. For
+durable sessions, since cluster version 2: the key is `routes.exclusive_claim_table.lasting_key`, owned by `#slot`, and
+the row outlives nodes."""
 
 MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
     4, "messages", RETAINED,
@@ -257,7 +258,7 @@ MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(
     encode=_pack_retained, decode=msgspec.msgpack.Decoder(RetainedMessage).decode, fields=_fields(RetainedMessage),
     buckets=1024, max_bytes=bounds.MAX_RETAINED_BYTES, keeps=_keeps_retained,
 )  # fmt: skip
-"""topic → retained message; outlives nodes."""
+"""topic → retained message. Outlives nodes."""
 
 DELAYED: Final[TableSpec[bytes, DelayedMessage]] = TableSpec(
     12, "delayed", RETAINED,
@@ -265,8 +266,8 @@ DELAYED: Final[TableSpec[bytes, DelayedMessage]] = TableSpec(
     encode=without_later(8), decode=msgspec.msgpack.Decoder(DelayedMessage).decode, fields=_fields(DelayedMessage),
     buckets=256, max_rows=bounds.DELAYED_MAX_MESSAGES, max_bytes=bounds.DELAYED_MAX_BYTES,
 )  # fmt: skip
-"""when it is due (milliseconds since the epoch, 8 bytes), when it was taken (microseconds, 8 bytes; the first releases
-have none) and 8 random bytes → message; outlives nodes."""
+"""When it is due (milliseconds since the epoch, 8 bytes), when it was accepted (microseconds, 8 bytes; missing in the
+first releases) and 8 random bytes → message. Outlives nodes."""
 
 USERS: Final[TableSpec[str, User]] = TableSpec(
     5, "users", AUTH,
@@ -274,7 +275,7 @@ USERS: Final[TableSpec[str, User]] = TableSpec(
     encode=_pack, decode=msgspec.msgpack.Decoder(User).decode, fields=_fields(User),
     buckets=256, max_rows=bounds.USERS_MAX,
 )  # fmt: skip
-"""user name or client id → User; outlives nodes, as do all rows of this shard."""
+"""user name or client id → User. Outlives nodes, as all rows of this shard do."""
 
 RULES: Final[TableSpec[tuple[str, str], bytes]] = TableSpec(
     20, "rules", AUTH,
@@ -283,7 +284,7 @@ RULES: Final[TableSpec[tuple[str, str], bytes]] = TableSpec(
     encode=bytes, decode=bytes,
     buckets=256, max_rows=bounds.RULED_MAX,
 )  # fmt: skip
-"""("username", "clientid" or "all", which) → a list of `config.auth_settings.RuleSettings` in JSON."""
+"""("username", "clientid" or "all", name) → a list of `config.auth_settings.RuleSettings` in JSON."""
 
 BANS: Final[TableSpec[tuple[str, str], Ban]] = TableSpec(
     21, "bans", AUTH,
@@ -292,14 +293,14 @@ BANS: Final[TableSpec[tuple[str, str], Ban]] = TableSpec(
     encode=_pack, decode=msgspec.msgpack.Decoder(Ban).decode, fields=_fields(Ban),
     buckets=256, max_rows=bounds.BANS_MAX,
 )  # fmt: skip
-"""(what, who) → Ban; `what` is one of `auth.bans.KINDS`."""
+"""(kind, value) → Ban. The kind is one of `auth.bans.KINDS`."""
 
-IMPORTS: Final[TableSpec[str, Import]] = TableSpec(
+IMPORTS: Final[TableSpec[str, ImportedFile]] = TableSpec(
     22, "imports", AUTH,
     split=split_text, join=join_text,
-    encode=_pack, decode=msgspec.msgpack.Decoder(Import).decode, fields=_fields(Import),
+    encode=_pack, decode=msgspec.msgpack.Decoder(ImportedFile).decode, fields=_fields(ImportedFile),
 )  # fmt: skip
-"""SHA-256 of a bootstrap file, in hex → Import."""
+"""SHA-256 of a user file, in hex → ImportedFile."""
 
 API_KEYS: Final[TableSpec[str, ApiKey]] = TableSpec(
     70, "api_keys", AUTH,
@@ -307,15 +308,16 @@ API_KEYS: Final[TableSpec[str, ApiKey]] = TableSpec(
     encode=_pack, decode=msgspec.msgpack.Decoder(ApiKey).decode, fields=_fields(ApiKey),
     max_rows=bounds.API_KEYS_MAX,
 )  # fmt: skip
-"""SHA-256 of a key of the REST API, in hex → ApiKey, from version 2 on."""
+"""SHA-256 of a REST API key, in hex → ApiKey. Since cluster version 2."""
 
-AUDIT: Final[TableSpec[str, Audited]] = TableSpec(
+AUDIT: Final[TableSpec[str, AuditEntry]] = TableSpec(
     71, "audit", AUTH,
     split=split_text, join=join_text,
-    encode=_pack, decode=msgspec.msgpack.Decoder(Audited).decode, fields=_fields(Audited),
+    encode=_pack, decode=msgspec.msgpack.Decoder(AuditEntry).decode, fields=_fields(AuditEntry),
     max_rows=2 * bounds.AUDIT_MAX,
 )  # fmt: skip
-"""when (microseconds since the epoch, 18 digits) and 16 random hexadecimal digits → Audited, from version 2 on."""
+"""When (microseconds since the epoch, 18 digits) and 16 random hexadecimal digits → AuditEntry. Since cluster version
+2."""
 
 SECRETS: Final[TableSpec[str, bytes]] = TableSpec(
     72, "secrets", AUTH,
@@ -323,4 +325,4 @@ SECRETS: Final[TableSpec[str, bytes]] = TableSpec(
     encode=bytes, decode=bytes,
     max_rows=bounds.SECRETS_MAX,
 )  # fmt: skip
-"""what for (`auth.unknown_user_secret`) → random bytes that stay as they are, from version 2 on."""
+"""Purpose (`auth.unknown_user_secret`) → random bytes that never change. Since cluster version 2."""

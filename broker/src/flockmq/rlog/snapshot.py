@@ -1,8 +1,8 @@
-"""A shard's tables on disk: one file, written whole beside the old one and moved into its place.
+"""A shard's tables on disk: one file. A new one is written beside the old one and then replaces it.
 
-The file is a line that names the format, then frames (snapshot_stream.py), each after its length in 4 bytes. Between
-the slices and the trailer stand the log's entries from the header's place to the trailer's, so that the file alone
-gives the tables at one place of the log: a core can seed a new Redis from it.
+The file begins with a line that names the format. Then come frames (snapshot_stream.py), each after its length in 4
+bytes. Between the slices and the trailer it holds the log entries from the header's position to the trailer's. So the
+file alone gives the tables at one log position, and a core can seed a new Redis from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import NotNext
-from flockmq.rlog.snapshot_stream import BootstrapReceiver, Framer, LogEntry, Message, Trailer
+from flockmq.rlog.snapshot_stream import Framer, LogEntry, Message, SnapshotReceiver, Trailer
 from flockmq.rlog.tables import Shard, Tables
 
 MAGIC: Final = b"flockmq snapshot 1\n"
@@ -31,8 +31,8 @@ def name_of(shard: str) -> str:
 
 
 async def write(disk: Disk, tables: Tables, shard: str, read: Read) -> StreamId:
-    """Write the shard's snapshot, on disk when this returns. `read` gives the log's entries. Raises OSError,
-    StorageUnavailable. Returns the place of the log that it holds."""
+    """Write the shard's snapshot; it is on disk when this returns. `read` reads log entries. Returns the log position
+    of the snapshot. Raises OSError, StorageUnavailable."""
     beside = f"{shard}.writing"
     framer, buffer, end = Framer(), bytearray(MAGIC), StreamId(0, 0)
     with await asyncio.to_thread(disk.create, beside) as file:
@@ -51,10 +51,10 @@ async def write(disk: Disk, tables: Tables, shard: str, read: Read) -> StreamId:
 
 
 async def load(disk: Disk, fresh: Shard, apply: Callable[[Shard, LogEntry], None]) -> StreamId | None:
-    """Fill `fresh` from its snapshot and return its place of the log; None if there is no snapshot. Raises LogCorrupt,
-    with the file's name."""
+    """Fill `fresh` from its snapshot and return the log position; None if there is no snapshot. Raises LogCorrupt, with
+    the file's name."""
     name = name_of(fresh.name)
-    receiver, framer = BootstrapReceiver(fresh), Framer()
+    receiver, framer = SnapshotReceiver(fresh), Framer()
     try:
         with await asyncio.to_thread(disk.open, name) as file:
             for frame in _frames(file):
@@ -71,7 +71,7 @@ async def load(disk: Disk, fresh: Shard, apply: Callable[[Shard, LogEntry], None
 
 
 async def _messages(tables: Tables, shard: str, read: Read) -> AsyncGenerator[Message]:
-    """As they are sent to a node, with the log's entries in front of the trailer."""
+    """The messages that would be sent to a node, with the log entries before the trailer."""
     start: StreamId | None = None
     async for message in snapshot_stream.messages(tables, shard):
         if isinstance(message, snapshot_stream.Header):

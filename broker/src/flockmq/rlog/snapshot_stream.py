@@ -1,12 +1,13 @@
-"""A core's tables as a stream of frames, while they change.
+"""A core's tables as a stream of frames, taken while they change (Raft: InstallSnapshot).
 
-The frames are a header (the log's place S and the numbers of the incarnations at S), slices (runs of rows), and a
-trailer (the place E when the last slice was made, and the digests of the tables there). A slice holds rows as they were
-at some place between S and E; entries are absolute, so slices plus the log from S to E are exactly the tables at E, and
-the digests prove it. A snapshot is the same stream with those entries in front of the trailer.
+First comes a header: log position S and the sequence numbers of the incarnations at S. Then come slices: runs of rows.
+Last comes a trailer: log position E, where the last slice was made, and the digests of the tables there. A slice holds
+rows as they were at some position between S and E. Log entries are absolute, so the slices plus the log from S to E
+give exactly the tables at E, and the digests prove it. A snapshot file is the same stream, with these entries before
+the trailer.
 
-Each frame is 8 bytes of xxh3, seeded with the frame's index, before its message: a flipped bit, a lost or a repeated
-frame is found.
+Each frame is 8 bytes of xxh3 and then its message. The hash is seeded with the frame's index, so a flipped bit and a
+lost or repeated frame are detected.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Slice(msgspec.Struct, array_like=True, tag="slice", frozen=True):
 
 
 class LogEntry(msgspec.Struct, array_like=True, tag="entry", frozen=True):
-    """One entry of the log as it stands there: its ID, its field and the field's value."""
+    """One log entry as it is in Redis: its ID, its field and the field's value."""
 
     stream_id: StreamId
     field: bytes
@@ -54,7 +55,7 @@ _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 class Framer:
-    """Frames of one stream, in order."""
+    """Encodes or decodes the frames of one stream, in order."""
 
     def __init__(self) -> None:
         self._index = 0
@@ -77,7 +78,7 @@ class Framer:
 
 
 async def messages(tables: Tables, shard: str) -> AsyncGenerator[Message]:
-    """The live tables of a shard. Raises StorageUnavailable if they are replaced meanwhile."""
+    """Stream the live tables of a shard. Raises StorageUnavailable if they are replaced meanwhile."""
     state = tables.shards[shard]
     yield Header(shard, state.applied, dict(state.sequences))
     for runs in _slices(state.export()):
@@ -89,14 +90,14 @@ async def messages(tables: Tables, shard: str) -> AsyncGenerator[Message]:
 
 
 async def frames(tables: Tables, shard: str) -> AsyncGenerator[bytes]:
-    """What `CorePort.bootstrap` gives."""
+    """Stream the frames of `CorePort.bootstrap`."""
     framer = Framer()
     async for message in messages(tables, shard):
         yield framer.frame(message)
 
 
-class BootstrapReceiver:
-    """Fills `shard`, which is fresh, with the messages of one stream; the caller adds the log's entries up to `end`."""
+class SnapshotReceiver:
+    """Fills the fresh `shard` from one stream. The caller then applies the log entries up to the trailer's `end`."""
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
@@ -104,7 +105,7 @@ class BootstrapReceiver:
         self._started = False
 
     def take(self, message: Message, apply: Callable[[Shard, LogEntry], None]) -> None:
-        """Raises LogCorrupt for a message that is out of place."""
+        """Handle one message. Raises LogCorrupt if it is out of order."""
         match message:
             case Header() if not self._started and message.shard == self.shard.name:
                 self._started = True
@@ -120,7 +121,7 @@ class BootstrapReceiver:
                 raise LogCorrupt(f"shard {self.shard.name}: {type(message).__name__} is out of place")
 
     def check(self) -> None:
-        """The shard is what it was at the sender. Raises LogCorrupt."""
+        """Check that the shard equals the sender's. Raises LogCorrupt."""
         if self.trailer is None:
             raise LogCorrupt(f"shard {self.shard.name}: the stream ended without its trailer")
         if self.shard.applied != self.trailer.end or self.shard.digests() != self.trailer.digests:
@@ -132,7 +133,7 @@ class BootstrapReceiver:
 
 
 def _slices(runs: Iterator[Run]) -> Iterator[list[Run]]:
-    """Gather small runs, so that a slice is about LOG_SLICE_MAX_BYTES."""
+    """Gather small runs into slices of about LOG_SLICE_MAX_BYTES."""
     gathered: list[Run] = []
     size = 0
     for run in runs:

@@ -1,4 +1,4 @@
-"""The keys of a table in order, so that a list of millions can be read page by page, on any node alike."""
+"""The keys of a table in order, so that any node can list millions of them page by page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ K = TypeVar("K", str, tuple[str, str])
 
 
 class SortedKeys(Generic[K]):
-    """A listener of a table."""
+    """A TableListener."""
 
     def __init__(self) -> None:
         self._keys: SortedSet[K] = SortedSet()
@@ -21,12 +21,12 @@ class SortedKeys(Generic[K]):
         return len(self._keys)
 
     def page(self, after: K | None, limit: int) -> list[K]:
-        """The first `limit` keys that come after this one."""
+        """The first `limit` keys after this one."""
         keys: Iterator[K] = self._keys.irange(minimum=after, inclusive=(False, False))
         return list(islice(keys, limit))
 
     def page_back(self, before: K | None, limit: int) -> list[K]:
-        """The last `limit` keys that come before this one, the last first."""
+        """The last `limit` keys before this one, in descending order."""
         keys: Iterator[K] = self._keys.irange(maximum=before, inclusive=(False, False), reverse=True)
         return list(islice(keys, limit))
 

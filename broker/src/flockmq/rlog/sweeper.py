@@ -1,5 +1,5 @@
-"""Freeing rows that are gone already: of purged owners, and of tables that a bootstrap replaced; a bucket a step, with
-turns of the event loop between them."""
+"""Frees rows that are already deleted: those of purged owners, and the tables that a bootstrap replaced. It frees one
+bucket per step, and lets the event loop run in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DONE: Final = object()
 
 
 class Sweeper:
-    """`swept` is told of each shard of which rows may have gone: listeners have heard of them."""
+    """`swept` is called for each shard whose rows may have been freed, after the listeners were told."""
 
     def __init__(self, tables: Tables, swept: Callable[[Shard], None]) -> None:
         self._tables = tables
@@ -50,7 +50,8 @@ class Sweeper:
         self._task = None
 
     def _step(self) -> bool:
-        """Free a bucket of what was purged, and one of what was replaced. Returns whether there is more to do."""
+        """Free one bucket of purged rows per shard, and one of a replaced table. Returns whether there is more to
+        do."""
         if self._retiring and next(self._retiring[0], _DONE) is _DONE:
             self._retiring.pop(0)
         shards = list(self._tables.shards.values())

@@ -1,15 +1,16 @@
-"""One table of a node: its rows, and how a run of the log changes it. Pure: no asyncio, no clock, no Redis.
+"""One table of a node: its rows, and how a run of the log changes it. No I/O, no clock.
 
-What always holds, after each call:
-- Tables that applied the same entries hold the same rows and have the same digest, however they came to them: by the
-  log from the start, or by a bootstrap that was taken while entries were applied, and the log from there.
-- A row of a purged owner is gone for `get`, `len` and `digest` at once, in constant time: sums are kept per owner, and
-  a purge drops the owner's. The rows themselves, and the listeners' copies, go bucket by bucket in `sweep`.
-- Nothing walks a table in one go. Rows lie in buckets (a dict each, so growing one rehashes little), and purging,
-  exporting and freeing are steps of one bucket.
+Invariants after each call:
 
-The digest of a table is the sum modulo 2^64 of an xxh3 of each row's logged bytes: order doesn't matter, and a changed
-row changes it by two terms.
+- Tables that applied the same entries hold the same rows and have the same digest. It doesn't matter whether they read
+  the log from the start, or were bootstrapped while entries were applied and read the log from there.
+- A purge takes constant time, and `get`, `len` and `digest` no longer see the owner's rows: totals are kept per owner,
+  and the purge drops the owner's. `sweep` then frees the rows, and tells the listeners, bucket by bucket.
+- No call walks a whole table. Rows are in buckets (one dict each, so that growing one rehashes little). Purging,
+  exporting and freeing take steps of one bucket.
+
+The digest of a table is the sum modulo 2^64 of an xxh3 of each row's bytes in the log. So the order doesn't matter, and
+a changed row changes two terms.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ V_contra = TypeVar("V_contra", contravariant=True)
 
 
 class TableListener(Protocol[K_contra, V_contra]):
-    """Keeps something in step with a table; called synchronously, row by row, while the table changes.
+    """Keeps something in step with a table. It is called synchronously, row by row, while the table changes.
 
-    A bootstrap fills new tables beside the live ones, and new listeners with them: `fresh` gives an empty listener
-    to fill, `swap` says that the fresh one's content is the table's from now on; it must take constant time.
+    A bootstrap fills new tables beside the live ones, and new listeners with them. `fresh` returns an empty listener to
+    fill. `swap` takes over the content of the fresh one, and must take constant time.
     """
 
     def put(self, key: K_contra, value: V_contra, old: V_contra | None) -> None: ...
@@ -43,8 +44,8 @@ class TableListener(Protocol[K_contra, V_contra]):
     def swap(self, fresh: Self) -> None: ...
 
 
-class Sum:
-    """What one owner's rows add up to."""
+class OwnerTotals:
+    """The totals of one owner's rows."""
 
     __slots__ = ("bytes", "digest", "rows")
 
@@ -55,14 +56,14 @@ class Sum:
 
 
 class Table(Generic[K, V]):
-    """What the two kinds of tables share: sums per owner, buckets, purging."""
+    """What the two kinds of tables share: totals per owner, buckets, purging."""
 
     def __init__(self, spec: TableSpec[K, V]) -> None:
         self.spec = spec
         self.listeners: list[TableListener[K, V]] = []
         self.bytes = 0
         self._rows = 0
-        self._sums: dict[str, Sum] = {}
+        self._sums: dict[str, OwnerTotals] = {}
         self._purged: set[str] = set()
         self._sweeping: frozenset[str] = frozenset()
         self._cursor = 0
@@ -79,7 +80,7 @@ class Table(Generic[K, V]):
         return 0 if total is None else total.rows
 
     def apply(self, kind: int, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
-        """One run. Raises LogCorrupt if the run is not one of this table's."""
+        """Apply one run. Raises LogCorrupt if it doesn't fit this table."""
         if kind == PUT and len(keys) == len(values):
             self._put(owner, keys, values)
         elif kind == DELETE and not values:
@@ -90,7 +91,7 @@ class Table(Generic[K, V]):
             raise LogCorrupt(f"table {self.spec.name}: run of kind {kind}, {len(keys)} keys, {len(values)} values")
 
     def purge(self, owner: str) -> None:
-        """All rows of the owner are gone from here on; `sweep` frees them."""
+        """Delete all rows of the owner at once; `sweep` frees them."""
         total = self._sums.pop(owner, None)
         if total is not None and total.rows:
             self._rows -= total.rows
@@ -98,7 +99,7 @@ class Table(Generic[K, V]):
             self._purged.add(owner)
 
     def sweep(self) -> bool:
-        """Free purged rows of one bucket that isn't empty. Returns whether there is more to do."""
+        """Free the purged rows of one non-empty bucket. Returns whether there is more to do."""
         if not self._purged:
             return False
         if not self._sweeping:
@@ -113,16 +114,16 @@ class Table(Generic[K, V]):
         return bool(self._purged)
 
     def export(self) -> Iterator[Run]:
-        """All rows as PUT runs, a bucket at a time: the table may change whenever this generator is suspended."""
+        """All rows as PUT runs, bucket by bucket. The table may change whenever this generator is suspended."""
         for bucket in range(self.spec.buckets):
             yield from self._export_bucket(bucket)
 
     def retire(self) -> Iterator[None]:
-        """Free the rows, a bucket a step, but for those that are empty."""
+        """Free the rows, one non-empty bucket per step."""
         raise NotImplementedError
 
     def items(self) -> Iterable[tuple[K, V]]:
-        """All rows, for tables that are small; not while the table changes."""
+        """All rows, for small tables. The table must not change meanwhile."""
         raise NotImplementedError
 
     def _put(self, owner: str, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
@@ -135,24 +136,24 @@ class Table(Generic[K, V]):
         raise LogCorrupt(f"table {self.spec.name} has no rows that can be dropped")
 
     def _sweep_bucket(self, bucket: int, owners: frozenset[str]) -> bool:
-        """Whether it had any rows."""
+        """Returns whether the bucket had any rows."""
         raise NotImplementedError
 
     def _export_bucket(self, bucket: int) -> Iterator[Run]:
         raise NotImplementedError
 
-    def _sum(self, owner: str) -> Sum:
-        """The sum that new rows of this owner go to. Rows it lost by a purge must be swept before it gets new ones."""
+    def _totals(self, owner: str) -> OwnerTotals:
+        """The totals of this owner. Its purged rows are swept first, before it gets new ones."""
         while owner in self._purged:
             self.sweep()
         total = self._sums.get(owner)
         if total is None:
-            total = self._sums[owner] = Sum()
+            total = self._sums[owner] = OwnerTotals()
         return total
 
 
 class RowTable(Table[K, V]):
-    """key → value, each row of one owner."""
+    """key → value; each row has one owner."""
 
     def __init__(self, spec: TableSpec[K, V]) -> None:
         super().__init__(spec)
@@ -163,7 +164,7 @@ class RowTable(Table[K, V]):
         return None if row is None or row.owner in self._purged else row.value
 
     def drop(self, key: K) -> Op | None:
-        """What deletes the row as it is now, and no later one; None if there is none."""
+        """The op that deletes the row only as it is now (compare and delete). None if there is no row."""
         row = self._buckets[hash(key) & (self.spec.buckets - 1)].get(key)
         if row is None or row.owner in self._purged:
             return None
@@ -187,8 +188,8 @@ class RowTable(Table[K, V]):
             decoded = [(self.spec.join(owner, raw), self.spec.decode(value)) for raw, value in pairs]
         except ValueError as error:
             raise LogCorrupt(f"table {self.spec.name}: {error}") from None
-        total, seed = self._sum(owner), xxh3_64_intdigest(owner.encode())
-        head, encode, keeps = self.spec.head, self.spec.encode, self.spec.keeps
+        total, seed = self._totals(owner), xxh3_64_intdigest(owner.encode())
+        value_prefix, encode, keeps = self.spec.value_prefix, self.spec.encode, self.spec.keeps
         for (key, value), (raw, raw_value) in zip(decoded, pairs, strict=True):
             bucket = self._buckets[hash(key) & (self.spec.buckets - 1)]
             old = bucket.get(key)
@@ -197,7 +198,7 @@ class RowTable(Table[K, V]):
                     continue
                 self._discount(old)
             size, digest = len(raw) + len(raw_value), row_digest(seed, raw, raw_value)
-            if raw_value[:1] == head or not head or encode(value) == raw_value:
+            if raw_value[:1] == value_prefix or not value_prefix or encode(value) == raw_value:
                 row = Row(value, owner, size, digest)
             else:
                 row = RowAsLogged(value, owner, size, digest, raw_value)

@@ -1,7 +1,7 @@
-"""Fresh tables of a shard, filled beside the live ones: from a core's, then from the log up to where that core was.
+"""Fills fresh tables of a shard beside the live ones: first from a core's, then from the log up to where that core was.
 
-What always holds: what is handed out is whole, and was checked against the core's digests. A core's fresh tables are
-never behind its live ones, for others may build on what it said.
+Invariants: returned tables are complete, and were checked against the core's digests. A core's fresh tables are never
+behind its live ones, because others may rely on what it reported.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from flockmq.rlog.snapshot_stream import LogEntry
 from flockmq.rlog.tables import Shard
 
 Source = Callable[[str], AsyncGenerator[bytes]]
-"""Gives a core's tables of a shard, in frames."""
+"""Streams a core's tables of a shard, in frames."""
 
 
 @dataclass(slots=True)
-class Filling:
-    """A shard's bootstraps on this node: how many, and the last one's duration and rows; how many entries of the log
-    one that is under way has still to replay."""
+class BootstrapStats:
+    """A shard's bootstraps on this node: their number, the last one's duration and rows, and how many log entries the
+    running one still has to replay."""
 
     bootstraps: int = 0
     seconds: float = 0.0
@@ -35,19 +35,19 @@ class Filling:
 
 
 class TableFiller:
-    """`read(shard, after, up to)` gives entries of the log. `votes`: it is a core's."""
+    """`read(shard, after, up to)` reads log entries. `is_core`: this node is a core."""
 
     def __init__(
-        self, source: Source, read: Callable[[str, StreamId, StreamId], AsyncIterator[LogEntry]], *, votes: bool
+        self, source: Source, read: Callable[[str, StreamId, StreamId], AsyncIterator[LogEntry]], *, is_core: bool
     ) -> None:
         self._source = source
         self._read = read
-        self._votes = votes
+        self._is_core = is_core
 
-    async def fill(self, live: Shard, filling: Filling, least_generation: Callable[[], int]) -> Shard:
-        """Tables to be put in the place of `live`, which stand still meanwhile. Raises StorageError."""
+    async def fill(self, live: Shard, bootstrap_stats: BootstrapStats, least_generation: Callable[[], int]) -> Shard:
+        """Fill tables that can replace `live`, which must not change meanwhile. Raises StorageError."""
         fresh = live.fresh()
-        receiver, framer = snapshot_stream.BootstrapReceiver(fresh), snapshot_stream.Framer()
+        receiver, framer = snapshot_stream.SnapshotReceiver(fresh), snapshot_stream.Framer()
         async with aclosing(self._source(live.name)) as frames:
             async for frame in frames:
                 receiver.take(framer.message(frame), apply_entry)
@@ -55,25 +55,25 @@ class TableFiller:
         if receiver.trailer is None:
             receiver.check()
         else:
-            await self._replay(fresh, receiver.trailer.end, filling)
+            await self._replay(fresh, receiver.trailer.end, bootstrap_stats)
         receiver.check()
-        if self._votes:
-            await self._replay(fresh, live.applied, filling)
+        if self._is_core:
+            await self._replay(fresh, live.applied, bootstrap_stats)
             if fresh.applied < live.applied or fresh.applied.generation < least_generation():
                 raise StorageUnavailable(
                     f"shard {fresh.name} is at {fresh.applied} there, which is older than what is known here"
                 )
         return fresh
 
-    async def _replay(self, fresh: Shard, end: StreamId, filling: Filling) -> None:
+    async def _replay(self, fresh: Shard, end: StreamId, bootstrap_stats: BootstrapStats) -> None:
         loop = asyncio.get_running_loop()
         turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
         try:
             async for entry in self._read(fresh.name, fresh.applied, end):
-                filling.replaying = entries_between(fresh.applied, end)
+                bootstrap_stats.replaying = entries_between(fresh.applied, end)
                 apply_entry(fresh, entry)
                 if loop.time() >= turn_ends:
                     await asyncio.sleep(0)
                     turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
         finally:
-            filling.replaying = 0
+            bootstrap_stats.replaying = 0

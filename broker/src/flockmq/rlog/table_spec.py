@@ -1,8 +1,8 @@
-"""How one table stands in the log: its number, its shard, and the forms of its keys and values there.
+"""How one table is encoded in the log: its number, its shard, and the form of its keys and values.
 
-Nodes of several releases read one log, so a table, once it was released, keeps its number and the form of its keys; a
-value may get fields at its end. A table that the first release doesn't have has a number from LATER to NUMBER_MAX: from
-OWNED on where its rows' owner is part of their key. So a node that doesn't know a table can carry it all the same.
+Nodes of several releases read one log. So a released table keeps its number and the form of its keys; its values may
+get more fields at the end. Tables that the first release doesn't have get numbers from LATER to NUMBER_MAX. From OWNED
+on, the owner of a row is part of its key. So a node can keep the rows of a table that it doesn't know.
 """
 
 from __future__ import annotations
@@ -18,19 +18,23 @@ from flockmq.rlog.entry import DELETE, PUT, Op
 K = TypeVar("K")
 V = TypeVar("V")
 LATER: Final = 64
+"""The first number of tables that the first release doesn't have."""
 OWNED: Final = 128
+"""The first number of those whose rows have their owner in the key."""
 NUMBER_MAX: Final = 255
 _pack: Final = msgspec.msgpack.Encoder().encode
 
 
 class TableSpec(Generic[K, V]):
-    """A table: how to write to it. `split` gives (owner, key bytes) of a row to put; `join` gives the key back.
-    `fields`: of values that are structs, how many they have; 0: whatever the value's bytes are, they are written again
-    as they were read. `keeps(old, new)`: the row stays as it is, and what is put in its place has no effect.
+    """Describes a table and makes ops that write to it.
+
+    - `split` returns (owner, key bytes) of a row; `join` returns the key.
+    - `fields`: for values that are structs, the number of their fields. 0: values are written again byte for byte.
+    - `keeps(old, new)`: True if the old row stays and the new one has no effect.
     """
 
     __slots__ = (
-        *("buckets", "decode", "encode", "head", "join", "keeps"),
+        *("buckets", "decode", "encode", "value_prefix", "join", "keeps"),
         *("max_bytes", "max_rows", "name", "number", "shard", "split"),
     )
 
@@ -57,8 +61,9 @@ class TableSpec(Generic[K, V]):
         self.join: Final = join
         self.encode: Final = encode
         self.decode: Final = decode
-        self.head: Final = bytes([0x90 | fields]) if fields else b""
-        """What a value begins with that has all fields that this release knows, and no others; msgpack's, up to 15."""
+        self.value_prefix: Final = bytes([0x90 | fields]) if fields else b""
+        """The first byte of a value that has exactly the fields that this release knows: msgpack's array header, up to
+        15 fields."""
         self.buckets: Final = buckets
         self.keeps: Final = keeps
         self.max_rows = max_rows
@@ -73,8 +78,8 @@ class TableSpec(Generic[K, V]):
         return self.number, DELETE, owner, raw, b""
 
 
-def carried(number: int, shard: str) -> TableSpec[object, bytes]:
-    """Of a table that this release doesn't know."""
+def unknown_table_spec(number: int, shard: str) -> TableSpec[object, bytes]:
+    """The spec of a table that this release doesn't know."""
     spec: TableSpec[tuple[bytes, str], bytes] | TableSpec[bytes, bytes]
     if number >= OWNED:
         spec = TableSpec(number, str(number), shard, split=split_owned, join=join_owned, encode=bytes, decode=bytes)
@@ -84,10 +89,9 @@ def carried(number: int, shard: str) -> TableSpec[object, bytes]:
 
 
 def without_later(first_fields: int) -> Callable[[msgspec.Struct], bytes]:
-    """`encode` of structs that had so many fields in the release that first had them: what was appended is left out
-    where it has its default, so a release that doesn't know it reads, and writes again, the same bytes. Who sets such a
-    field asks for the cluster version that it came with.
-    """
+    """`encode` for structs that had `first_fields` fields when they were first released. Later fields at the end are
+    left out while they have their defaults, so an older release reads and writes the same bytes. Code that sets such a
+    field must check the cluster version that introduced it."""
 
     def encode(value: msgspec.Struct) -> bytes:
         fields = list(msgspec.structs.astuple(value))
@@ -100,7 +104,7 @@ def without_later(first_fields: int) -> Callable[[msgspec.Struct], bytes]:
 
 
 def split_owned(key: tuple[bytes, str], _: object) -> tuple[str, bytes]:
-    """Of rows whose owner is part of their key."""
+    """For rows whose owner is part of their key."""
     return key[1], key[0]
 
 
@@ -109,7 +113,7 @@ def join_owned(owner: str, raw: bytes) -> tuple[bytes, str]:
 
 
 def split_plain(key: bytes, _: object) -> tuple[str, bytes]:
-    """Of rows that outlive nodes."""
+    """For rows that outlive nodes."""
     return "", key
 
 
@@ -118,7 +122,7 @@ def join_plain(_: str, raw: bytes) -> bytes:
 
 
 def split_text(key: str, _: object) -> tuple[str, bytes]:
-    """Of rows that outlive nodes, and whose keys are texts."""
+    """For rows that outlive nodes, with text keys."""
     return "", key.encode()
 
 

@@ -1,7 +1,7 @@
-"""All of a node's tables, shard by shard: how entries of the log reach them, and how a bootstrap replaces a shard.
+"""All tables of a node, shard by shard: how log entries change them, and how a bootstrap replaces a shard.
 
-Pure: no asyncio, no clock, no Redis. What always holds: a shard's tables are at one place of the log, `applied`; a swap
-takes constant time, and nobody sees a half-filled table.
+No I/O, no clock. Invariants: a shard's tables are at one log position, `applied`. A swap takes constant time, and no
+code sees a half-filled table.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from flockmq.rlog.schema import (
     VERSIONS,
     Alarm,
     ApiKey,
-    Audited,
+    AuditEntry,
     Ban,
     DelayedMessage,
-    Import,
+    ImportedFile,
     NodeInfo,
     Raised,
     RetainedMessage,
@@ -48,30 +48,30 @@ from flockmq.rlog.schema import (
     User,
 )
 from flockmq.rlog.table import RowTable, Table
-from flockmq.rlog.table_spec import LATER, NUMBER_MAX, carried
+from flockmq.rlog.table_spec import LATER, NUMBER_MAX, unknown_table_spec
 
 Digests = tuple[int, ...]
-"""Of the tables that every release has, in the order of `_new_shard`; then number and digest of each later one that has
-rows. So who doesn't know a table, and who has it without rows, say the same."""
+"""First the digests of the tables that every release has, in the order of `_new_shard`. Then number and digest of each
+later table that has rows. So a node that doesn't know a table agrees with one that has it without rows."""
 
 
 class Shard:
-    """The tables of one shard at one place of its log."""
+    """The tables of one shard at one log position."""
 
     def __init__(self, name: str, tables: Sequence[Table[object, object]]) -> None:
         self.name = name
         self.applied: StreamId = START
         self.sequences: dict[str, int] = {}
-        """Registered incarnation → the number of its last transaction that is applied."""
+        """Registered incarnation → the number of its last applied transaction."""
         self.ended: dict[str, int] = {}
-        """The same of incarnations that were purged, of the latest of them: none later will ever come."""
+        """The same for the latest purged incarnations. They will never write again."""
         self.tables: dict[int, Table[object, object]] = {table.spec.number: table for table in tables}
         self.checkpoints: dict[StreamId, Digests] = {}
         """The digests at the latest checkpoints."""
 
     def apply(self, stream_id: StreamId, transactions: Sequence[Transaction]) -> None:
-        """One entry. Readers that run between calls see all of it or nothing. Raises LogCorrupt for what no node of
-        this version writes; the shard must be bootstrapped again then."""
+        """Apply one entry. Code that runs between calls sees all of it or nothing. Raises LogCorrupt for what no node
+        of this release writes; then the shard must be bootstrapped again."""
         for incarnation, number, runs in transactions:
             if incarnation:
                 self.sequences[incarnation] = number
@@ -79,7 +79,7 @@ class Shard:
         self.applied = stream_id
 
     def checkpoint(self, stream_id: StreamId) -> None:
-        """Note the digests at this place of the log."""
+        """Record the digests at this log position."""
         self.applied = stream_id
         self.checkpoints[stream_id] = self._compared()
         if len(self.checkpoints) > bounds.LOG_CHECKPOINTS_MAX:
@@ -93,7 +93,7 @@ class Shard:
                     table.purge(owner)
                 continue
             table_or_none = self.tables.get(number)
-            known = self._carry(number) if table_or_none is None else table_or_none
+            known = self._add_unknown(number) if table_or_none is None else table_or_none
             known.apply(kind, owner, keys, values)
 
     def _end(self, incarnation: str) -> None:
@@ -103,24 +103,24 @@ class Shard:
             if len(self.ended) > bounds.LOG_PURGED_MAX_INCARNATIONS:
                 del self.ended[next(iter(self.ended))]
 
-    def _carry(self, number: int) -> Table[object, object]:
-        """A table that a later release has: its rows are kept for those who can read them. Raises LogCorrupt."""
+    def _add_unknown(self, number: int) -> Table[object, object]:
+        """Add a table of a later release: this node keeps its rows for nodes that can read them. Raises LogCorrupt."""
         if not LATER <= number <= NUMBER_MAX:
             raise LogCorrupt(f"shard {self.name}: no table has number {number}; is this node older than its peers?")
-        table = cast(Table[object, object], RowTable(carried(number, self.name)))
+        table = cast(Table[object, object], RowTable(unknown_table_spec(number, self.name)))
         self.tables[number] = table
         return table
 
     def sweep(self) -> bool:
-        """One step of freeing purged rows. Returns whether there is more to do."""
+        """Free some purged rows. Returns whether there is more to do."""
         return any(table.sweep() for table in self.tables.values())
 
     def export(self) -> Iterator[Run]:
-        for table in list(self.tables.values()):  # another one may come to be carried meanwhile
+        for table in list(self.tables.values()):  # an unknown table may be added meanwhile
             yield from table.export()
 
     def digests(self) -> dict[str, int]:
-        """By table: its name, or of a later one its number."""
+        """By table: its name, or the number of a later table."""
         return {table.spec.name if number < LATER else str(number): table.digest for number, table in self._counted()}
 
     def _compared(self) -> Digests:
@@ -130,7 +130,7 @@ class Shard:
         return tuple(digests)
 
     def _counted(self) -> list[tuple[int, Table[object, object]]]:
-        """Tables that every release has, and of later ones those that have rows."""
+        """Tables that every release has, and those later ones that have rows."""
         later = [(number, table) for number, table in self.tables.items() if number >= LATER and len(table)]
         return [item for item in self.tables.items() if item[0] < LATER] + sorted(later, key=lambda item: item[0])
 
@@ -146,30 +146,31 @@ class Shard:
         return shard
 
     def hand_over(self, fresh: Shard) -> None:
-        """The listeners of this shard go on with `fresh`."""
+        """The listeners of this shard continue with `fresh`."""
         for number, filled in fresh.tables.items():
             if (table := self.tables.get(number)) is None:
-                continue  # it is carried, and nobody hears of its rows
+                continue  # this release does not know the table, so it has no listeners
             for listener, of_filled in zip(table.listeners, filled.listeners, strict=True):
                 listener.swap(of_filled)
             filled.listeners, table.listeners = table.listeners, []
 
 
 class Tables:
-    """All shards of a node. A property gives the live table; don't keep it across turns, a bootstrap replaces it."""
+    """All shards of a node. A property returns the live table. Don't keep it across event-loop iterations, because a
+    bootstrap replaces it."""
 
     def __init__(self) -> None:
         self.shards: dict[str, Shard] = {name: _new_shard(name) for name in SHARDS}
 
     def swap(self, fresh: Shard) -> Shard:
-        """Put `fresh` in the place of the shard of its name, in constant time. Returns the old one, to be retired."""
+        """Replace the shard of the same name by `fresh`, in constant time. Returns the old one, to be retired."""
         old = self.shards[fresh.name]
         old.hand_over(fresh)
         self.shards[fresh.name] = fresh
         return old
 
     def named(self, name: str) -> Table[object, object]:
-        """The live table of that name. Raises KeyError."""
+        """The live table with this name. Raises KeyError."""
         for shard in self.shards.values():
             for table in shard.tables.values():
                 if table.spec.name == name:
@@ -177,7 +178,7 @@ class Tables:
         raise KeyError(f"no table is named {name!r}")
 
     def numbered(self, number: int) -> Table[object, object]:
-        """The live table of that number. Raises KeyError."""
+        """The live table with this number. Raises KeyError."""
         for shard in self.shards.values():
             table = shard.tables.get(number)
             if table is not None:
@@ -233,16 +234,16 @@ class Tables:
         return cast(RowTable[tuple[str, str], Ban], self.shards[AUTH].tables[BANS.number])
 
     @property
-    def imports(self) -> RowTable[str, Import]:
-        return cast(RowTable[str, Import], self.shards[AUTH].tables[IMPORTS.number])
+    def imports(self) -> RowTable[str, ImportedFile]:
+        return cast(RowTable[str, ImportedFile], self.shards[AUTH].tables[IMPORTS.number])
 
     @property
     def api_keys(self) -> RowTable[str, ApiKey]:
         return cast(RowTable[str, ApiKey], self.shards[AUTH].tables[API_KEYS.number])
 
     @property
-    def audit(self) -> RowTable[str, Audited]:
-        return cast(RowTable[str, Audited], self.shards[AUTH].tables[AUDIT.number])
+    def audit(self) -> RowTable[str, AuditEntry]:
+        return cast(RowTable[str, AuditEntry], self.shards[AUTH].tables[AUDIT.number])
 
     @property
     def secrets(self) -> RowTable[str, bytes]:

@@ -1,6 +1,6 @@
-"""This core's voice when cores agree upon a generation: where its tables are, and what it promised (generation.py).
+"""This core's vote for a new generation of the log: it reports its log position and what it promised (generation.py).
 
-Promises are on disk before anybody hears of them, in one small file beside the snapshots.
+A promise is on disk before it is reported, in one small file beside the snapshots.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _decoder = msgspec.json.Decoder(dict[str, int])
 
 
 class Voter:
-    """`name`: this core's, as others count it. `replica`: its tables."""
+    """`name`: this core's name in reports. `replica`: its tables."""
 
     def __init__(self, name: str, replica: Replica, disk: Disk) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class Voter:
         self._loaded = False
 
     async def load(self) -> None:
-        """Take up what was promised before this core was restarted, when its tables are loaded."""
+        """Load the promises from before a restart. Call it after the tables are loaded."""
         try:
             kept = _decoder.decode(await asyncio.to_thread(_read, self._disk))
         except FileNotFoundError:
@@ -54,12 +54,12 @@ class Voter:
         return self._promised[shard]
 
     def promised_for_s(self, shard: str) -> float:
-        """How long ago it promised the last one."""
+        """Seconds since the last promise."""
         return asyncio.get_running_loop().time() - self._promised_at[shard]
 
     async def report(self, shard: str, generation: int) -> Report:
-        """Say where the tables are; promise the generation if it is higher than any before (0: don't). Raises
-        StorageUnavailable."""
+        """Report the log position of the tables. Promise the generation if it is higher than any before (0: never).
+        Raises StorageUnavailable."""
         if shard not in SHARDS or not self._loaded:
             raise StorageUnavailable(f"{self.name} has not loaded shard {shard!r}")
         granted = generation > self._promised[shard]
@@ -67,14 +67,14 @@ class Voter:
             self._promise(shard, generation)
             async with self._writing:
                 await self._write()
-        return Report(self.name, self._place(shard), self._promised[shard], granted)
+        return Report(self.name, self._position(shard), self._promised[shard], granted)
 
     def _promise(self, shard: str, generation: int) -> None:
         self._promised[shard] = generation
         self._promised_at[shard] = asyncio.get_running_loop().time()
-        self._replica.bar(shard, generation)
+        self._replica.require_generation(shard, generation)
 
-    def _place(self, shard: str) -> StreamId:
+    def _position(self, shard: str) -> StreamId:
         return START if self._replica.is_distrusted(shard) else self._replica.tables.shards[shard].applied
 
     async def _write(self) -> None:

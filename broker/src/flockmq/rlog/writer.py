@@ -1,17 +1,17 @@
-"""This node's writes to one shard: numbered, handed to a core in order, kept until the own tables have them.
+"""This node's writes to one shard: they are numbered, sent to a core in order, and kept until the own tables have them.
 
-What is written in one turn of the event loop becomes one transaction. One append is under way at a time; what is
-numbered meanwhile goes with the next one. A transaction is done when the own tables applied its number, which the log
-itself tells: an append whose answer was lost needs no answer, unless Redis' replicas must have it too, of which only
-the answer tells. A core that was lost before, or refused for now, is followed by the next one with the same numbers.
+All writes of one event-loop iteration become one transaction. Only one append is under way at a time; later
+transactions go with the next one. A transaction is done when the own tables have applied its number, which the log
+itself shows. So it doesn't matter if the answer of an append is lost. Exception: if Redis' replicas must confirm writes
+too, only the answer shows that. If a core is lost or refuses for now, the next core gets the same numbers.
 
-Who waits for a write is told after LOG_WRITE_DEADLINE_S that it failed. What Redis surely wasn't given is withdrawn
-then: an empty transaction takes its number. What it may have been given can't be; in a shard whose writes are `SURE`
-its caller waits on, until the log tells, also when the incarnation was purged: so what was refused there has no effect,
-ever.
+After LOG_WRITE_DEADLINE_S the caller gets an error. If the write surely never reached Redis, an empty transaction
+replaces it. If it may have reached Redis, it can't be withdrawn. In shards of `FAIL_WITHOUT_EFFECT` the caller then
+waits until the log shows the result, even if the incarnation is purged: so a write that failed there never has an
+effect.
 
-What is done is kept until a majority of the cores has it. If Redis loses it before, the tables go on from an earlier
-number, and it is written again.
+Transactions that are done are kept until a majority of the cores has them. If Redis loses them before, the tables
+continue from an earlier number, and the writer writes them again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flockmq.rlog.change import Change, Puts
 from flockmq.rlog.entry import START, StreamId, encode_transaction
 from flockmq.rlog.errors import LogFull, LogGap, LogRefused, LogStopping, LogUntried
 from flockmq.rlog.ports import CorePort
-from flockmq.rlog.schema import SURE
+from flockmq.rlog.schema import FAIL_WITHOUT_EFFECT
 
 log = logging.getLogger(__name__)
 
@@ -43,20 +43,21 @@ class _Transaction:
     puts: Puts
     deadline: asyncio.TimerHandle | None = field(default=None)
     is_late: bool = False
-    """Nobody needs it any more, if it can be withdrawn."""
+    """Its deadline has passed: withdraw it as soon as that is possible."""
     stream_id: StreamId = START
-    """Where the own tables have it."""
+    """The log position at which the own tables have it."""
 
 
 class Writer:
-    """One shard's writes of one incarnation. `awaits_answer`: a transaction is done only when a core answered it."""
+    """The writes of one incarnation to one shard. `awaits_answer`: a transaction is done only when a core confirmed
+    it."""
 
     def __init__(self, shard: str, incarnation: str, port: CorePort, *, awaits_answer: bool = False) -> None:
         self.shard = shard
         self.incarnation = incarnation
         self.pending_bytes = 0
         self.pending = Puts()
-        """What the own tables haven't reached."""
+        """Rows that the own tables don't have yet."""
         self.rewritten = 0
         """Transactions that Redis had lost and that were written again."""
         self._port = port
@@ -74,7 +75,7 @@ class Writer:
         self._reached = 0  # the highest number that Redis may have been given
         self.refused: StorageError | None = None
         self._is_final = False
-        """The own tables have all of this incarnation that will ever be in the log."""
+        """The own tables have everything that the log will ever hold of this incarnation."""
         self._numbered = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
 
@@ -93,11 +94,11 @@ class Writer:
         self._sender = tasks.vital(self._send(), f"rlog-writer-{self.shard}")
 
     def leave(self) -> None:
-        """This node says goodbye: what it can't write any more is nothing to look at."""
+        """This node leaves the cluster: failed writes are no longer worth a warning."""
         self._waiting.leave()
 
     async def retire(self) -> None:
-        """This node goes on as another incarnation. What isn't decided yet waits for the log."""
+        """This node continues as another incarnation. Writes whose result is unknown wait for the log."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait([self._sender])
@@ -109,12 +110,12 @@ class Writer:
 
     @property
     def is_undecided(self) -> bool:
-        """It writes nothing more, and waits for the log to tell what of it is there."""
+        """It writes nothing more, and waits for the log to show which of its writes are there."""
         return self.refused is not None and bool(self._pending)
 
     def submit(self, change: Change) -> asyncio.Future[StreamId]:
-        """Write it, taking it over, as part of this turn's transaction. The future gets the Stream ID at which this
-        node's tables have it, or LogFull, StorageUnavailable, LogRefused."""
+        """Write the change as part of this event-loop iteration's transaction; the writer takes it over. The future
+        gets the Stream ID at which this node's tables have it, or LogFull, StorageUnavailable, LogRefused."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[StreamId] = loop.create_future()
         turn = self._turn
@@ -136,7 +137,7 @@ class Writer:
         return done
 
     def applied(self, number: int, stream_id: StreamId, is_final: bool = False) -> None:
-        """This node's tables have this incarnation's transactions up to `number`; `is_final`: there will be no more."""
+        """This node's tables have this incarnation's transactions up to `number`. `is_final`: there will be no more."""
         goes_on = stream_id.generation == self._applied[1].generation
         self._is_final = is_final or (self.refused is not None and not goes_on)
         if self._is_final:
@@ -153,16 +154,16 @@ class Writer:
             self._end()
 
     def majority_reached(self, stream_id: StreamId) -> None:
-        """More than half of the cores have applied all up to there."""
+        """A majority of the cores has applied everything up to there."""
         if stream_id.generation > self._applied[1].generation:
-            return  # which of the kept it has is known when the own tables have gone on to it
+            return  # the own tables must reach that generation first: they show which transactions it has
         kept = self._kept
         while kept and kept[0].stream_id <= stream_id:
             self._kept_bytes -= len(kept.popleft().data)
 
     def _settle_reached(self) -> None:
         number, stream_id = self._applied
-        if self._awaits_answer and not self._is_final:  # a purge is in the log where all before it is
+        if self._awaits_answer and not self._is_final:  # the log with the purge has all that came before
             number = min(number, self._sent)
         pending, kept = self._pending, self._kept
         while pending and pending[0].number <= number:
@@ -175,7 +176,7 @@ class Writer:
             self._kept_bytes -= len(kept.popleft().data)
 
     def _write_again(self, number: int) -> None:
-        """The log goes on without what the tables had after `number`."""
+        """The log continues without this incarnation's transactions after `number`."""
         kept, again = self._kept, 0
         while kept and kept[-1].number > number:
             transaction = kept.pop()
@@ -189,13 +190,14 @@ class Writer:
         self.rewritten += again
 
     def _send_again(self, number: int) -> None:
-        """The log's next generation may lack what was answered after `number`; what it has is answered once more."""
+        """The next generation of the log may lack transactions after `number` that a core confirmed. Send them again;
+        those that it has are just confirmed again."""
         self._losses += 1
         self._sent = min(self._sent, number)
         self._numbered.set()
 
     def _number(self) -> None:
-        """The turn's changes become a transaction."""
+        """Make a transaction of the changes of this event-loop iteration."""
         if not self._turn.runs:
             return
         data = encode_transaction(self.incarnation, self._next, self._turn.runs)
@@ -227,7 +229,7 @@ class Writer:
                 retry_s = bounds.LOG_RETRY_MIN_S
             except LogGap as gap:
                 if self._kept and self._kept[0].number <= gap.expected <= self._kept[-1].number:
-                    await asyncio.sleep(retry_s)  # the own tables will go on without it, too
+                    await asyncio.sleep(retry_s)  # the own tables will lose it, too, and then it is written again
                     retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
                 elif not self._rewind(gap.expected):
                     lost = LogRefused(f"the log lost transactions of {self.incarnation}")
@@ -258,7 +260,7 @@ class Writer:
             raise
 
     def _unsent(self) -> list[_Transaction]:
-        """What goes with the next append."""
+        """The transactions of the next append."""
         pending = self._pending
         if not pending:
             return []
@@ -273,7 +275,7 @@ class Writer:
         return chosen
 
     def _rewind(self, expected: int) -> bool:
-        """Send again from the number that the log expects. False: that one is not here any more."""
+        """Send again from the number that the log expects. False: that transaction is not kept any more."""
         if not self._pending or expected < self._pending[0].number or expected > self._pending[-1].number:
             return False
         self._sent = expected - 1
@@ -291,13 +293,13 @@ class Writer:
     def _give_up(self, transaction: _Transaction) -> None:
         if self.refused is None and transaction.number > self._reached:
             self._withdraw(transaction)
-        elif self.shard in SURE:
+        elif self.shard in FAIL_WITHOUT_EFFECT:
             transaction.is_late = True
         else:
             self._fail_late(transaction)
 
     def _withdraw(self, transaction: _Transaction) -> None:
-        """An empty transaction takes its place, for later ones have later numbers."""
+        """Replace it by an empty transaction, because later ones already have later numbers."""
         self.pending_bytes -= len(transaction.data)
         self.pending.add(transaction.puts, -1)
         transaction.data, transaction.puts = encode_transaction(self.incarnation, transaction.number, ()), Puts()
@@ -310,10 +312,10 @@ class Writer:
         transaction.waiting = []
 
     def _refuse(self, error: StorageError) -> None:
-        """Nothing more is written by this incarnation; what may be in the log already is decided by it."""
+        """This incarnation writes nothing more. The log decides about transactions that may have reached it."""
         self.refused = error = self.refused or error
         undecided = 0
-        if self.shard in SURE and not self._is_final:
+        if self.shard in FAIL_WITHOUT_EFFECT and not self._is_final:
             undecided = sum(transaction.number <= self._reached for transaction in self._pending)
         self._fail(self._turn_waiting, error)
         self._kept.clear()
@@ -321,12 +323,12 @@ class Writer:
         self._drop(undecided, error)
 
     def _end(self) -> None:
-        """What isn't in the log won't ever be."""
+        """Transactions that aren't in the log now will never be."""
         assert self.refused is not None
         self._drop(0, self.refused)
 
     def _drop(self, left: int, error: StorageError) -> None:
-        """All pending transactions but the first ones fail."""
+        """Fail all pending transactions but the first `left` ones."""
         while len(self._pending) > left:
             transaction = self._pending.pop()
             self._fail(transaction.waiting, error)

@@ -36,7 +36,7 @@ class Log:
     def applied(self, shard: str) -> StreamId:
         return self.tables.get(shard, StreamId(1, 7))
 
-    def note_head(self, shard: str, head: StreamId) -> None:
+    def note_log_end(self, shard: str, head: StreamId) -> None:
         self.noted[shard] = head
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flockmq.rlog.digests import Checked, Verdict, judge
+from flockmq.rlog.digests import CheckpointDigests, Comparison, compare_digests
 from flockmq.rlog.entry import StreamId
 
 EARLY, LATE = StreamId(1, 5), StreamId(1, 9)
@@ -25,14 +25,18 @@ GOOD, BAD = (1, 2), (1, 3)
     ],
 )
 def test_judge(votes: bool, others: list[tuple[int, ...]], cores: int, kind: str | None) -> None:
-    verdict = judge({EARLY: BAD, LATE: GOOD}, votes, [Checked(LATE, digests) for digests in others], cores)
-    assert verdict == (None if kind is None else Verdict(LATE, kind))  # type: ignore[arg-type]
+    comparison = compare_digests(
+        {EARLY: BAD, LATE: GOOD}, votes, [CheckpointDigests(LATE, digests) for digests in others], cores
+    )
+    assert comparison == (None if kind is None else Comparison(LATE, kind))  # type: ignore[arg-type]
 
 
 def test_what_is_said_of_other_places_says_nothing() -> None:
-    others = [Checked(StreamId(1, 8), BAD), Checked(StreamId(2, 1), BAD)]
-    assert judge({EARLY: GOOD, LATE: GOOD}, False, others, 3) is None
+    others = [CheckpointDigests(StreamId(1, 8), BAD), CheckpointDigests(StreamId(2, 1), BAD)]
+    assert compare_digests({EARLY: GOOD, LATE: GOOD}, False, others, 3) is None
 
 
 def test_an_earlier_place_is_judged_while_the_latest_says_nothing() -> None:
-    assert judge({EARLY: GOOD, LATE: GOOD}, True, [Checked(EARLY, GOOD)], 3) == Verdict(EARLY, "right")
+    assert compare_digests({EARLY: GOOD, LATE: GOOD}, True, [CheckpointDigests(EARLY, GOOD)], 3) == Comparison(
+        EARLY, "right"
+    )

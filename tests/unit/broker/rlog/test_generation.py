@@ -5,20 +5,20 @@ import pytest
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.generation import (
-    Found,
     Life,
     Report,
     Seal,
     Seed,
+    StoredLog,
     is_settled,
     next_generation,
     plan,
+    rank,
     reached_by_majority,
-    turn,
 )
 
 NOW, BEFORE = "run-now", "run-before"
-A, B, C = (Report(name, StreamId(3, place), 3) for name, place in (("a", 9), ("b", 7), ("c", 9)))
+A, B, C = (Report(name, StreamId(3, position), 3) for name, position in (("a", 9), ("b", 7), ("c", 9)))
 BLANK = Report("b", START, 0)
 
 
@@ -26,15 +26,15 @@ BLANK = Report("b", START, 0)
     ("life", "last", "reports", "step"),
     [
         pytest.param(None, START, [BLANK, BLANK], Seal(Life(4, NOW), START), id="the first log ever"),
-        pytest.param(Life(3, BEFORE), StreamId(3, 9), [A, B], Seal(Life(4, NOW), A.place), id="a plain restart"),
-        pytest.param(Life(3, BEFORE), StreamId(3, 8), [A, B], Seed(Life(4, NOW), A.place), id="lost writes"),
-        pytest.param(None, START, [BLANK, A], Seed(Life(4, NOW), A.place), id="an empty Redis"),
-        pytest.param(Life(1, NOW), StreamId(1, 4), [A], Seed(Life(4, NOW), A.place), id="another log"),
-        pytest.param(None, StreamId(5, 4), [A], Seed(Life(4, NOW), A.place), id="a log that no one sealed"),
+        pytest.param(Life(3, BEFORE), StreamId(3, 9), [A, B], Seal(Life(4, NOW), A.position), id="a plain restart"),
+        pytest.param(Life(3, BEFORE), StreamId(3, 8), [A, B], Seed(Life(4, NOW), A.position), id="lost writes"),
+        pytest.param(None, START, [BLANK, A], Seed(Life(4, NOW), A.position), id="an empty Redis"),
+        pytest.param(Life(1, NOW), StreamId(1, 4), [A], Seed(Life(4, NOW), A.position), id="another log"),
+        pytest.param(None, StreamId(5, 4), [A], Seed(Life(4, NOW), A.position), id="a log that no one sealed"),
     ],
 )
 def test_plan(life: Life | None, last: StreamId, reports: list[Report], step: Seal | Seed) -> None:
-    assert plan(Found(NOW, life, last), 4, reports) == step
+    assert plan(StoredLog(NOW, life, last), 4, reports) == step
 
 
 @pytest.mark.parametrize(
@@ -49,20 +49,20 @@ def test_plan(life: Life | None, last: StreamId, reports: list[Report], step: Se
     ],
 )
 def test_is_settled(life: Life | None, last: StreamId, mine: Report, settled: bool) -> None:
-    assert is_settled(Found(NOW, life, last), mine) == settled
+    assert is_settled(StoredLog(NOW, life, last), mine) == settled
 
 
 def test_a_generation_is_higher_than_all_that_anybody_heard_of() -> None:
-    found = Found(NOW, Life(3, BEFORE), StreamId(2, 9))
+    found = StoredLog(NOW, Life(3, BEFORE), StreamId(2, 9))
     assert next_generation(found, [BLANK]) == 4
     assert next_generation(found, [A, C._replace(promised=7)]) == 8
-    assert next_generation(Found(NOW, None, START), [A._replace(place=StreamId(9, 1))]) == 10
+    assert next_generation(StoredLog(NOW, None, START), [A._replace(position=StreamId(9, 1))]) == 10
 
 
 def test_whoever_may_seal_takes_turns_and_only_who_stands_at_the_base_seeds() -> None:
     life, reports = Life(4, NOW), [C, B, A]
-    assert [turn(name, Seal(life, A.place), reports) for name in "abc"] == [0, 1, 2]
-    assert [turn(name, Seed(life, A.place), reports) for name in "abc"] == [0, None, 1]
+    assert [rank(name, Seal(life, A.position), reports) for name in "abc"] == [0, 1, 2]
+    assert [rank(name, Seed(life, A.position), reports) for name in "abc"] == [0, None, 1]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_whoever_may_seal_takes_turns_and_only_who_stands_at_the_base_seeds() ->
     [([4], 1, 4), ([4, 9], 2, 4), ([4, 9, 7], 3, 7), ([9], 3, 0), ([9, 8], 3, 8), ([9, 8], 4, 0), ([], 1, 0)],
 )
 def test_what_a_majority_has_reached(sequences: list[int], cores: int, reached: int) -> None:
-    places = [StreamId(1, sequence) for sequence in sequences]
-    assert reached_by_majority(places, cores) == (StreamId(1, reached) if reached else START)
+    positions = [StreamId(1, sequence) for sequence in sequences]
+    assert reached_by_majority(positions, cores) == (StreamId(1, reached) if reached else START)
 
 
 @pytest.mark.parametrize(
-    ("places", "reached"),
+    ("positions", "reached"),
     [
         ([StreamId(1, 200), StreamId(2, 50)], START),
         ([StreamId(2, 1), StreamId(1, 200), StreamId(1, 149)], StreamId(1, 149)),
@@ -83,9 +83,9 @@ def test_what_a_majority_has_reached(sequences: list[int], cores: int, reached: 
     ],
 )
 def test_who_is_in_a_later_generation_may_have_left_places_of_an_earlier_one_behind(
-    places: list[StreamId], reached: StreamId
+    positions: list[StreamId], reached: StreamId
 ) -> None:
-    assert reached_by_majority(places, 3) == reached
+    assert reached_by_majority(positions, 3) == reached
 
 
 def test_a_life_is_read_back() -> None:

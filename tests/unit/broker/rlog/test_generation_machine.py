@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.generation import Found, Life, Report, Seed, is_settled, majority, next_generation, plan
+from flockmq.rlog.generation import Life, Report, Seed, StoredLog, is_settled, majority, next_generation, plan
 
 NAMES = "abc"
 one_name = st.sampled_from(NAMES)
@@ -23,7 +23,7 @@ Line = tuple[tuple[StreamId, int], ...]
 """Entries with unique contents."""
 
 
-def place(line: Line) -> StreamId:
+def position(line: Line) -> StreamId:
     return line[-1][0] if line else START
 
 
@@ -44,7 +44,7 @@ class Core:
     promised: int = 0
     server: Server | None = None
     """Which its tail and its committer are connected to."""
-    asked: tuple[Found, int] | None = None
+    asked: tuple[StoredLog, int] | None = None
     """Between the two rounds: what it found, and the generation it asks for."""
     granted: list[Report] = field(default_factory=list)
 
@@ -52,11 +52,11 @@ class Core:
         granted = generation > self.promised
         if granted:
             self.promised = generation
-        return Report(self.name, place(self.line), self.promised, granted)
+        return Report(self.name, position(self.line), self.promised, granted)
 
-    def found(self) -> Found:
+    def found(self) -> StoredLog:
         assert self.server is not None
-        return Found(self.server.run_id, self.server.life, place(self.server.line))
+        return StoredLog(self.server.run_id, self.server.life, position(self.server.line))
 
 
 class Generations(RuleBasedStateMachine):
@@ -108,10 +108,10 @@ class Generations(RuleBasedStateMachine):
             return
         seal = (StreamId(generation, 0), self.new_content())
         if isinstance(step, Seed):
-            if place(core.line) != step.base:
+            if position(core.line) != step.base:
                 return
             server.line = (*core.line, seal)
-        elif place(server.line) >= step.base:
+        elif position(server.line) >= step.base:
             server.line = (*server.line, seal)
         else:
             return
@@ -135,7 +135,7 @@ class Generations(RuleBasedStateMachine):
         if server is None or not is_settled(core.found(), core.report(0)):
             return
         for _ in range(entries):
-            last = place(server.line)
+            last = position(server.line)
             server.line = (*server.line, (last._replace(sequence=last.sequence + 1), self.new_content()))
         for applier in sorted(appliers):
             self.apply(applier, 9)
@@ -144,7 +144,11 @@ class Generations(RuleBasedStateMachine):
     def apply(self, name: str, entries: int) -> None:
         core = self.cores[name]
         server = core.server
-        if server is None or place(server.line) < place(core.line) or place(server.line).generation < core.promised:
+        if (
+            server is None
+            or position(server.line) < position(core.line)
+            or position(server.line).generation < core.promised
+        ):
             return
         if server.line[: len(core.line)] == core.line:
             core.line = server.line[: len(core.line) + entries]
@@ -235,4 +239,4 @@ def test_a_core_that_was_restarted_keeps_its_promise() -> None:
     model.write("c")
     model.grow("c", {"b", "c"}, 1)
     model.no_two_logs_share_an_id()
-    assert place(model.cores["c"].line) > place(model.cores["a"].line)
+    assert position(model.cores["c"].line) > position(model.cores["a"].line)

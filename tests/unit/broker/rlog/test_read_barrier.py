@@ -10,7 +10,7 @@ from flockmq import bounds
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.read_barrier import CatchUp
+from flockmq.rlog.read_barrier import ReadBarrier
 from flockmq.rlog.schema import ROUTE
 
 
@@ -18,11 +18,13 @@ class Log:
     """It ends at 1-9, and the tables are somewhere before."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.applied = self.head = START
+        self.applied = self.log_end = START
         self.ends: list[bytes] = []
         """The next answers."""
         self.asked, self.closed = asyncio.Event(), asyncio.Event()
-        self.catch_up = CatchUp(ROUTE, RedisConfig("redis://127.0.0.1:1"), lambda: self.applied, lambda: self.head)
+        self.catch_up = ReadBarrier(
+            ROUTE, RedisConfig("redis://127.0.0.1:1"), lambda: self.applied, lambda: self.log_end
+        )
         monkeypatch.setattr(self.catch_up._link, "call", self.call)
         monkeypatch.setattr(self.catch_up._link, "close", self.close)
 
@@ -53,7 +55,7 @@ async def test_it_waits_for_the_end_of_the_log(log: Log) -> None:
 @pytest.mark.parametrize("applied", [StreamId(1, 150), StreamId(2, 5)])
 async def test_an_end_before_what_is_known_of_the_log_is_a_former_primarys(log: Log, applied: StreamId) -> None:
     """Which was frozen, and answers on a connection that lay idle since. The tables may be at its end, too."""
-    log.applied, log.head = applied, StreamId(2, 5)
+    log.applied, log.log_end = applied, StreamId(2, 5)
     log.ends[:] = [b"1-150", b"2-6"]
     waiting = asyncio.ensure_future(log.catch_up.wait())
     await asyncio.wait_for(log.closed.wait(), 10)

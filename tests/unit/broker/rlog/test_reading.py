@@ -2,7 +2,7 @@
 
 from flockmq import bounds
 from flockmq.rlog.entry import BATCH_FIELD, StreamId
-from flockmq.rlog.reading import Looks
+from flockmq.rlog.reading import LogEnds
 from flockmq.rlog.schema import RETAINED, ROUTE
 from flockmq.rlog.snapshot_stream import LogEntry
 
@@ -11,9 +11,9 @@ def entries(*sequences: int) -> list[LogEntry]:
     return [LogEntry(StreamId(1, sequence), BATCH_FIELD, b"") for sequence in sequences]
 
 
-def looked(routes: list[LogEntry], retained: list[LogEntry]) -> Looks:
+def looked(routes: list[LogEntry], retained: list[LogEntry]) -> LogEnds:
     """From 1-4 of the routes and 1-7 of the retained messages on."""
-    looks = Looks()
+    looks = LogEnds()
     came = {shard: found for shard, found in ((ROUTE, routes), (RETAINED, retained)) if found}
     looks.note({ROUTE: StreamId(1, 4), RETAINED: StreamId(1, 7)}, came)
     return looks
@@ -42,7 +42,7 @@ def test_of_a_log_that_may_have_more_nothing_is_known() -> None:
 
 
 def test_logs_of_different_servers_tell_nothing_of_one_another() -> None:
-    looks = Looks()
+    looks = LogEnds()
     looks.note({ROUTE: StreamId(1, 4)}, {ROUTE: entries(5)})
     looks.note({RETAINED: StreamId(1, 7)}, {RETAINED: entries(8)})
     assert looks.end(RETAINED, ROUTE, StreamId(1, 5)) is None

@@ -27,7 +27,7 @@ from flockmq.rlog.schema import (
     Alarm,
     Ban,
     DelayedMessage,
-    Import,
+    ImportedFile,
     NodeInfo,
     Raised,
     RetainedMessage,
@@ -149,7 +149,7 @@ FIRST: Final[list[tuple[TableSpec[Any, Any], Any, list[object]]]] = [
     (DELAYED, DelayedMessage(b"t", b"p", 1, False, b"", 5), [b"t", b"p", 1, False, b"", 5, -1, b""]),
     (USERS, User("hash"), ["hash", "", False]),
     (BANS, Ban(0.0, "by", "reason", 1.0), [0.0, "by", "reason", 1.0]),
-    (IMPORTS, Import(1.0, 7), [1.0, 7]),
+    (IMPORTS, ImportedFile(1.0, 7), [1.0, 7]),
 ]
 """Of each table that the first release has whose values are structs: one as nobody writes it who knows more, and its
 fields."""

@@ -22,7 +22,7 @@ from flockmq.rlog.entry import (
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.reading import NotNext, apply_entry
 from flockmq.rlog.schema import CLUSTER, NODES, ROUTE, ROUTES, SLOTS, NodeInfo
-from flockmq.rlog.snapshot_stream import BootstrapReceiver, Framer, Header, LogEntry, Slice, Trailer
+from flockmq.rlog.snapshot_stream import Framer, Header, LogEntry, Slice, SnapshotReceiver, Trailer
 from flockmq.rlog.tables import Shard, Tables
 
 NODE_NAMES = ["a@1", "b@1", "c@1"]
@@ -69,7 +69,7 @@ async def interleave(shard: str, script: list[tuple[str, object]]) -> None:
     tables, log = Tables(), []
     source = tables.shards[shard]
     fresh = Tables().shards[shard]
-    receiver, sending, received = BootstrapReceiver(fresh), Framer(), Framer()
+    receiver, sending, received = SnapshotReceiver(fresh), Framer(), Framer()
     stream = snapshot_stream.messages(tables, shard)
 
     def take(message: snapshot_stream.Message) -> None:
@@ -130,8 +130,8 @@ async def frames() -> list[bytes]:
     return [frame async for frame in snapshot_stream.frames(filled(), ROUTE)]
 
 
-async def receive(received: list[bytes]) -> BootstrapReceiver:
-    receiver, framer = BootstrapReceiver(Tables().shards[ROUTE]), Framer()
+async def receive(received: list[bytes]) -> SnapshotReceiver:
+    receiver, framer = SnapshotReceiver(Tables().shards[ROUTE]), Framer()
     for frame in received:
         receiver.take(framer.message(frame), apply_entry)
     return receiver
@@ -179,7 +179,7 @@ async def test_tables_that_are_replaced_while_they_are_sent_end_the_stream() -> 
 
 
 def test_tables_that_differ_from_the_senders_are_not_taken() -> None:
-    receiver = BootstrapReceiver(Tables().shards[ROUTE])
+    receiver = SnapshotReceiver(Tables().shards[ROUTE])
     receiver.take(Header(ROUTE, StreamId(1, 5), {}), apply_entry)
     receiver.take(Trailer(StreamId(1, 5), {"routes": 7}), apply_entry)
     with pytest.raises(LogCorrupt, match="shard route at 1-5 has digests"):
