@@ -1,1 +1,1 @@
-"""Sessions that outlive their connections and their nodes: at their owner, and in Redis."""
+"""Durable sessions at their owner: in its memory and in Redis."""

@@ -1,7 +1,7 @@
-"""Whether a connection gets its session: whose the client id is, what Redis has room for, what its user may have.
+"""Decides whether a connection gets its session: the owner of the client id, Redis memory, and the user's quota.
 
-What always holds: who is refused changed nothing. Who comes back to a session gets in as long as possible: what its
-client acknowledges makes room.
+Invariants: a refused attach has no effect. A client that returns to an existing session is refused last, because its
+acknowledgements free memory.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class AttachLimits:
         return session is not None and are_others(user, session.record.user)
 
     def _has_room(self, attach: Attach) -> bool:
-        """Redis has room for what is put at the least. A client whose session can't be read gets no other in its place,
-        but may end it.
+        """True if Redis has room for what must be written at least. A client whose session can't be read gets no new
+        session beside it, but may end it with Clean Start.
         """
         client_id, opening = attach.client_id, attach.opening
         number = slot_of(client_id)
@@ -55,7 +55,7 @@ class AttachLimits:
         return not opening.expiry_s or not self._store.is_short(number)
 
     def _has_quota(self, attach: Attach) -> bool:
-        """A user's quota bounds what begins, and what grows: who comes back with no more gets in."""
+        """The quota bounds new sessions and growth: a client that returns with nothing larger is admitted."""
         client_id, opening = attach.client_id, attach.opening
         if opening is None:
             return True
@@ -76,7 +76,7 @@ class AttachLimits:
         return more_bytes <= 0 or usage.may_queue(more_bytes, is_away=False)
 
     def must_be_told(self, attach: Attach) -> Usage | None:
-        """The usage that other nodes must hear of before this session begins; None: they needn't."""
+        """The usage that other nodes must know of before this new session begins; None: they needn't."""
         begins = attach.opening is not None and attach.opening.expiry_s and attach.client_id not in self._sessions.by_id
         usage = self._host.usage(attach.user) if begins else None
         return usage if usage is not None and usage.must_wait(ONE_SESSION) else None

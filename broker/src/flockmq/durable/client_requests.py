@@ -1,8 +1,8 @@
-"""What a client asks of its session: SUBSCRIBE, UNSUBSCRIBE, and what a QoS 2 message is to be known by.
+"""Requests of a client to its durable session: SUBSCRIBE, UNSUBSCRIBE, ids for QoS 2 messages, and reauthorization.
 
-What always holds: questions of a connection are heard in their order, each behind the one before it, or answered b"".
-Then the session proxy asks again. What is asked behind a SUBSCRIBE waits while that waits for its claim. Nothing is
-answered before it is committed.
+Invariants: the requests of a connection are processed in order. A request that arrives out of order is answered with
+b"", and the session proxy sends it again. Requests after a SUBSCRIBE wait while that waits for its exclusive claim.
+Nothing is answered before it is committed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flockmq.session_rpc.messages import Answered
 
 
 class ClientRequests:
-    """One per core. `heard` knows the session of a connection, while it runs here."""
+    """One per core. `heard` returns the session of a connection's token while it runs here."""
 
     def __init__(
         self, host: HostPort, manager: SlotManager, store: SessionStore, heard: Callable[[int], DurableSession | None]
@@ -67,7 +67,7 @@ class ClientRequests:
         | messages.JudgedQuestion,
         answer: Answered,
     ) -> None:
-        """Its subscriptions."""
+        """Read or change the session's subscriptions."""
         self._manager.now()
         match question:
             case messages.StandingQuestion(after):
@@ -107,11 +107,11 @@ class ClientRequests:
     def _placed(self, session: DurableSession, waiting: list[Callable[[], None]]) -> None:
         sink = session.sink
         if not isinstance(sink, ProxySink) or sink.waiting is not waiting:
-            return  # another connection has the session by now
+            return  # Another connection has the session now.
         sink.waiting = None
         for change in waiting:
             if not self._is_there(session, sink.token) or session.sink is not sink:
-                return  # it is asked again, on another way to the session proxy
+                return  # The session proxy asks again over the new sink.
             if sink.waiting is None:
                 change()
             else:
@@ -133,7 +133,9 @@ def _page(session: DurableSession, after: int) -> messages.Page:
 
 
 def hand_over(former: Sink, sink: Sink) -> None:
-    """What was asked there is asked again, and waits for the same SUBSCRIBE."""
+    """The new sink takes over the queue of the old one. Queued requests are dropped, because the proxy sends them
+    again.
+    """
     assert isinstance(former, ProxySink)
     assert isinstance(sink, ProxySink)
     if former.waiting is not None:
@@ -142,7 +144,7 @@ def hand_over(former: Sink, sink: Sink) -> None:
 
 
 def _is_next(sink: ProxySink, number: int, behind: int) -> bool:
-    """The question before it was heard here, on this connection, or answered before: none passes another."""
+    """True if the request before this one was processed on this sink, or answered before (`behind` 0)."""
     if behind not in (0, sink.heard):
         return False
     sink.heard = number

@@ -1,7 +1,7 @@
-"""What is said when it is committed, and whose turn it is to commit. Pure.
+"""Acknowledgements that a session may send only after Redis has committed the change behind them. No I/O.
 
-A session puts what changes into its journal, and asks for a barrier when the turn ends. What always holds: what the
-client may take for done is said when the barrier behind it was answered.
+A session writes its changes through its slot's writer, and requests a barrier at the end of the event-loop iteration.
+Invariant: an acknowledgement is sent only after the barrier behind its change was answered.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _SOON_S: Final = 1e-9
 
 @mypyc_attr(acyclic=True)
 class Ledger:
-    """What the sessions of one core share: who put something that no barrier stands behind yet, and both clocks.
+    """What all sessions of one core share: which of them wrote something since their last barrier, and both clocks.
 
-    `wall_offset_s` is the cluster's time less monotonic time, in seconds; whoever runs the turn sets it.
+    `wall_offset_s`: the cluster's time minus monotonic time, in seconds. The slot manager sets it in each iteration.
     """
 
     __slots__ = ("unsealed", "wall_offset_s")
@@ -29,7 +29,9 @@ class Ledger:
         self.wall_offset_s = wall_offset_s
 
     def seal(self) -> None:
-        """At the end of a turn, or of a batch of messages: one barrier for each session that put something."""
+        """Request one barrier for each session that wrote something. Called at the end of an iteration or
+        of a batch.
+        """
         while self.unsealed:
             self.unsealed.pop()()
 
@@ -37,17 +39,17 @@ class Ledger:
         return max(0, int((monotonic_s + self.wall_offset_s) * _MS_PER_S))
 
     def monotonic_s(self, wall_ms: int) -> float:
-        """Below zero for what was before this machine's monotonic clock began."""
+        """Negative for times before this machine's monotonic clock began."""
         return wall_ms / _MS_PER_S - self.wall_offset_s
 
     def expires_s(self, wall_ms: int) -> float:
-        """Never 0.0, which means never."""
+        """The expiry as monotonic time. Never 0.0, because 0.0 means "never expires"."""
         return max(_SOON_S, self.monotonic_s(wall_ms))
 
 
 @mypyc_attr(acyclic=True)
 class Commit:
-    """What waits for one barrier: messages up to a sequence, and what is to be said, as kind << 16 | packet id."""
+    """What waits for one barrier: messages up to a sequence number, and acknowledgements as kind << 16 | packet id."""
 
     __slots__ = ("effects", "sequence")
 
@@ -58,7 +60,7 @@ class Commit:
 
 @mypyc_attr(acyclic=True)
 class CommitQueue:
-    """Of one session. Barriers are answered in their order."""
+    """The pending commits of one session. Barriers are answered in order."""
 
     __slots__ = ("_commits", "_effects")
 
@@ -67,18 +69,18 @@ class CommitQueue:
         self._commits: list[Commit] | None = None
 
     def say(self, kind: int, packet_id: int) -> None:
-        """When all that was put so far is committed."""
+        """Send this acknowledgement when all writes so far are committed."""
         effects = self._effects
         if effects is None:
             self._effects = effects = []
         effects.append(kind << 16 | packet_id)
 
     def has_more(self) -> bool:
-        """Something is to be said that no barrier stands behind yet."""
+        """True if an acknowledgement waits and no barrier was requested for it yet."""
         return self._effects is not None
 
     def close(self, sequence: int) -> None:
-        """A barrier is asked for."""
+        """Assign what waits to the barrier that the session requests now."""
         commits = self._commits
         if commits is None:
             self._commits = commits = []
@@ -86,7 +88,7 @@ class CommitQueue:
         self._effects = None
 
     def take(self) -> Commit:
-        """The first barrier was answered."""
+        """The oldest barrier was answered: return what waited for it."""
         commits = self._commits
         assert commits is not None
         commit = commits.pop(0)

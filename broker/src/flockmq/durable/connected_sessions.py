@@ -1,6 +1,6 @@
-"""Which sessions here have a connection, by its token, and the nodes of those connections.
+"""Which sessions here have a connection (by its token), and at which nodes.
 
-What always holds: a connection whose deliveries may be lost gets nothing more before it gets all of it again.
+Invariant: when packets to a session proxy may have been lost, it gets nothing new before everything is sent again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class ConnectedSessions:
 
     def __init__(self, host: HostPort, proxies: ProxyPort, manager: SlotManager, slices: TimeSlices) -> None:
         self.congestion = SlotCongestion(self._session_at, proxies.congested)
-        self.behind_s: float = bounds.HOME_BEHIND_S  # tests shorten it: what is compiled has constants built in
+        # Tests shorten it; in compiled code a constant couldn't be changed.
+        self.behind_s: float = bounds.HOME_BEHIND_S
         self._host = host
         self._proxies = proxies
         self._manager = manager
@@ -32,20 +33,20 @@ class ConnectedSessions:
         self._sessions: dict[int, DurableSession] = {}
         """By token."""
         self._nodes: dict[str, ProxyNode] = {}
-        """Those with session proxies here."""
+        """Nodes with session proxies for sessions here."""
         self._cut: set[str] = set()
-        """Nodes to which everything goes again soon."""
+        """Nodes to which everything will be sent again soon."""
 
     def sink(
         self, version: int, incarnation: str, client_id: bytes, token: int, on_overflow: Callable[[ProxySink], None]
     ) -> ProxySink:
-        """The way to a connection's session proxy."""
+        """A sink that sends to the session proxy of a connection."""
         node = self._nodes.setdefault(incarnation, ProxyNode(incarnation))
         router, deliver, on_flow = self._manager.router, self._proxies.deliver, self.congestion.flow_changed
         return ProxySink(router, version, deliver, on_overflow, on_flow, node, client_id, token)
 
     def attach(self, session: DurableSession, token: int) -> ProxySink:
-        """Its connection has the token."""
+        """The connection with this token has the session."""
         sink = session.sink
         assert isinstance(sink, ProxySink)
         self._sessions[token] = session
@@ -73,10 +74,11 @@ class ConnectedSessions:
         return session if session is not None and session.sink is sink else None
 
     def cut(self, incarnation: str) -> None:
-        """What was sent to a node may not have come: send nothing more there before all of it is sent again.
+        """The link to a node broke, so packets may be lost: send nothing new there before everything was sent again.
 
-        The node's session proxies say themselves that they are there when they find a link lost. But they may find it
-        before this core does, and then were sent everything by a link that was taken for good.
+        Session proxies register again when they notice a broken link. But they may notice it before this core does;
+        then this core has sent everything again over the link that was already broken. So it sends everything once
+        more.
         """
         node = self._nodes.get(incarnation)
         if node is not None:
@@ -102,7 +104,7 @@ class ConnectedSessions:
     def _send_again(self, session: DurableSession) -> None:
         sink = session.sink
         if not isinstance(sink, ProxySink) or not sink.is_told:
-            return  # when it is admitted it gets all of it
+            return  # It gets everything when it is admitted.
         if sink.cuts != sink.node.cuts and self._manager.holds(session):
             self._manager.now()
             sink.cuts = sink.node.cuts
@@ -110,7 +112,7 @@ class ConnectedSessions:
             self._host.flush_soon()
 
     def node_gone(self, incarnation: str, leave: Callable[[bytes, int], None]) -> None:
-        """Each of its sessions leaves: (client id, token)."""
+        """A node was purged: call `leave` with client id and token for each of its sessions."""
         node = self._nodes.pop(incarnation, None)
         if node is not None:
             self._slices.add(self._leave_all(node, leave))

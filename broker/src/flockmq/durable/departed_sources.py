@@ -1,7 +1,8 @@
-"""Sources of nodes that are no members any more: how long the marks of what they sent are kept. Pure.
+"""Message sources of nodes that are no members any more: how long their last sequence numbers are kept. No I/O.
 
-Such a node may come back as another incarnation, and repeat what it wasn't told to be accepted. What always holds: a
-source is due MARKS_KEPT_S after its node went; of more than MARKS_STRANGERS_MAX those that went first are due at once.
+Such a node may rejoin with a new incarnation and resend what wasn't acknowledged. Invariant: a source is due
+MARKS_KEPT_S after its node departed. If there are more than MARKS_STRANGERS_MAX, those that departed first are due at
+once.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from flockmq import bounds
 class DepartedSources:
     def __init__(self) -> None:
         self._until_s: dict[bytes, float] = {}
-        """In the order in which they went."""
+        """In the order of departure."""
 
     def went(self, source: bytes, now_s: float) -> None:
         self._until_s.pop(source, None)
         self._until_s[source] = now_s + bounds.MARKS_KEPT_S
 
     def found(self, sources: Iterable[bytes], now_s: float) -> None:
-        """In a slot that came here: when their nodes went isn't known."""
+        """Found in a slot that was loaded. When their nodes departed isn't known."""
         for source in sources:
             self._until_s.setdefault(source, now_s + bounds.MARKS_KEPT_S)
 
     def take_due(self, now_s: float) -> list[bytes]:
-        """Whose marks are kept no longer."""
+        """Remove and return the sources whose sequence numbers may be forgotten."""
         surplus = list(self._until_s)[: max(0, len(self._until_s) - bounds.MARKS_STRANGERS_MAX)]
         due = [source for source, until_s in self._until_s.items() if until_s <= now_s]
         taken = list(dict.fromkeys((*surplus, *due)))

@@ -1,15 +1,16 @@
-"""Wills that are due, of the sessions that run here, until everybody who is to have them has them.
+"""Wills of durable sessions that are due, kept until all receivers have accepted them.
 
-A will that is due leaves its session, which may end or begin anew meanwhile, for a hash of its slot: that of the client
-id b"", which no session has. What always holds: a will is in its session, here, or published; the next owner publishes
-what it finds, under the same origin, so who has it already takes no second one.
+When a will is due, the owner moves it from its session, which may end meanwhile, to a separate Redis hash of the slot
+(key: the empty client id). It stays there until all receivers have accepted it. Invariant: a will is in its session,
+here, or published. If the owner crashes, the next owner publishes it again with the same message id, so receivers drop
+the duplicate.
 
-    field               value
-    w, origin (16)      when it was due (ms of the cluster's time, 8), the MQTT version (1), one PUBLISH packet; of a
-                        retained one AUTHORED is added to the version, and its author (rlog/retained_authors.py) stands
-                        before the packet; with WARRANTED why its client might publish it, behind its length (4), before
-                        both
-    m                   nothing: a hash with this field is listed among the slot's
+ field               value
+ w, message id (16)  when it was due (cluster time in ms, 8), the MQTT version (1), one PUBLISH packet. If AUTHORED is
+                     added to the version, the author of the retained message (rlog/retained_authors.py) stands before
+                     the packet. If WARRANTED is added, the stored authorization stands before both, after its
+                     length (4)
+ m                   empty; a hash with this field is listed in the slot's set of sessions
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ WARRANTED: Final = 0x40
 _LENGTH_BYTES: Final = 4
 
 Give = Callable[[Left, Callable[[], None]], None]
-"""Have a will published; the second is called when everybody has it, or never will."""
+"""Publishes a will; calls its second argument when all receivers have it, or nobody will get it."""
 
 
 class _Due:
@@ -49,8 +50,8 @@ class _Due:
 
 
 class DueWills:
-    """Of one slot. When it is let go of nothing more is put: the next owner finds what isn't published. `has_authors`:
-    all cores understand whom a will is of, and why.
+    """The due wills of one slot. When the slot is given up nothing more is written: the next owner finds the wills that
+    weren't published. `has_authors`: all cores understand authors and stored authorizations.
     """
 
     def __init__(self, journal: Journal, ledger: Ledger, give: Give, has_authors: Callable[[], bool]) -> None:
@@ -60,14 +61,14 @@ class DueWills:
         self._has_authors = has_authors
         self._due: dict[bytes, _Due] = {}
         self._unread: dict[bytes, bytes] = {}
-        """Fields that can't be read: they stay."""
+        """Fields that can't be read; they are kept."""
         self._is_ours = True
 
     def __len__(self) -> int:
         return len(self._due)
 
     def publish(self, left: Left, now_s: float) -> None:
-        """It has an origin. What is put here comes before whatever takes it out of its session."""
+        """Store and publish a will that has a message id. The caller removes it from its session after this call."""
         message, warrant, version = left.will.message, b"", left.will.message.version
         author = message.author if message.retain and self._has_authors() else b""
         if author:
@@ -79,8 +80,9 @@ class DueWills:
         self._take(_Due(message.origin, value), left)
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
-        """What a former owner didn't see accepted. Raises ValueError, when all are here that can be read, if some
-        can't."""
+        """Publish wills that a former owner stored. Restores all that can be read, then raises ValueError if some
+        can't.
+        """
         for field, value in fields.items():
             if field == META:
                 continue
@@ -112,7 +114,7 @@ class DueWills:
             self._take(_Due(message.origin, value), Left(HASH, None, will))
 
     def write_again(self) -> None:
-        """The store lost something."""
+        """The store lost data."""
         self._journal.drop(HASH)
         for due in self._due.values():
             self._put(due)

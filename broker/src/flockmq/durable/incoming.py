@@ -1,6 +1,6 @@
-"""QoS 2 messages from the client of a session: which of them await their PUBREL, and what each is known by.
+"""QoS 2 messages from the client of a durable session that wait for PUBREL, and their message ids. No I/O.
 
-What always holds: an origin names one message of the client, for ever. Pure.
+Invariant: a message id (origin) names one message of the client and is never used again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from flockmq.session.limits import Limits
 
 @mypyc_attr(acyclic=True)
 class Incoming:
-    """`origins`: packet id → origin, and deals behind it, of the messages whose PUBREL hasn't come."""
+    """`origins`: packet id → message id of a message without PUBREL yet, followed by its chosen shared-subscription
+    members (`routing.shared_deals`).
+    """
 
     __slots__ = ("_deals_bytes", "_last_number", "_record", "_since", "origins")
 
     def __init__(self, record: SessionRecord) -> None:
         self.origins: dict[int, bytes] | None = None
         self._since: dict[int, float] | None = None
-        """Packet id → when it came, in seconds."""
+        """Packet id → time of arrival, in seconds."""
         self._record = record
         self._last_number: int = 0
         self._deals_bytes: int = 0
@@ -35,15 +37,15 @@ class Incoming:
         self.origins = self._since = None
 
     def stored_bytes(self) -> int:
-        """What they take of their user's quota."""
+        """What these use of the user's quota."""
         return QUEUED_MESSAGE_BYTES * len(self.origins or ()) + self._deals_bytes
 
     def origin(self, packet_id: int) -> bytes:
-        """Of a message that came before; b"": there is none."""
+        """The message id for this packet id; b"": there is none."""
         return b"" if self.origins is None else self.origins.get(packet_id, b"")
 
     def overdue(self, limits: Limits, now_s: float) -> list[int]:
-        """No other may come, and these waited for too long for their PUBREL."""
+        """If the session is full: the packet ids that have waited too long for their PUBREL."""
         if self._since is None or not self.is_full(limits):
             return []
         horizon_s = now_s - limits.await_rel_timeout
@@ -53,7 +55,9 @@ class Incoming:
         return len(self.origins or ()) >= limits.max_awaiting_rel
 
     def begin(self, packet_id: int, deals: bytes, now_s: float) -> bytes:
-        """A message came: its origin, with the deals. It may be used when it is committed."""
+        """A new message arrived: return its message id, with the chosen members. It may be used when this
+        is committed.
+        """
         self._last_number += 1
         meta = self._record.meta
         if self._last_number > meta.numbers:
@@ -65,7 +69,7 @@ class Incoming:
         return origin
 
     def release(self, packet_id: int) -> bool:
-        """False: it isn't known."""
+        """PUBREL arrived. Returns False if the packet id is unknown."""
         origins = self.origins
         if origins is None or packet_id not in origins:
             return False
@@ -85,7 +89,7 @@ class Incoming:
         self._note(packet_id, origin, now_s)
 
     def restore_numbers(self) -> None:
-        """None is used again."""
+        """No number is used again."""
         self._last_number = self._record.meta.numbers
 
     def _note(self, packet_id: int, origin: bytes, now_s: float) -> None:

@@ -1,10 +1,10 @@
-"""Which sessions take at once what comes, slot by slot, told to all nodes while Redis is short of memory.
+"""While Redis is short of memory: reports to all nodes, slot by slot, which sessions can take messages at once.
 
-A message stays in Redis until its client acknowledged it. One for a client that is connected and has room in its window
-soon makes room again; one for a client that is away, or whose window is full, would stay. What always holds:
-- Of a slot nothing is said where Redis' memory is used up: nodes refuse what is for it. What can't be said shortly is
-  said as if all of it would wait.
-- What a node heard it forgets after TAKERS_KEPT_S, so it is said several times as often.
+A message stays in Redis until its client acknowledges it. A message for a connected client with room in its window soon
+frees its memory; one for an offline client, or a full window, would stay. Invariants:
+- For a slot whose Redis is full the owner sends no report, so nodes refuse its messages. If the list of filters would
+  be too long, the owner reports `#`.
+- A node forgets a report after TAKERS_KEPT_S, so reports are sent four times as often.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from flockmq.routing.subscriber import Subscription
 
 
 class AcceptingSessions:
-    """One per core. `say` hears of a slot: whether members of its shared subscriptions take what comes, and the filters
-    of sessions that would have it wait. `is_asked`: Redis is short of memory."""
+    """One per core. `say` sends a report of a slot: whether all members of its shared subscriptions take messages at
+    once, and the filters of sessions for which messages would wait. `is_asked`: Redis is short of memory.
+    """
 
     def __init__(
         self, manager: SlotManager, store: SessionStore, say: Callable[[int, bool, list[bytes]], None]
@@ -32,7 +33,7 @@ class AcceptingSessions:
         self._store = store
         self._say = say
         self._slots: list[int] = []
-        """Those to be looked at in this round."""
+        """Slots that this round hasn't reported yet."""
         self._began_s = 0.0
 
     def beat(self, now_s: float) -> None:
@@ -47,7 +48,7 @@ class AcceptingSessions:
                 looked_at += self._look(slot)
 
     def _look(self, slot: OwnedSlot) -> int:
-        """How many sessions were looked at."""
+        """Report one slot; returns how many sessions were checked."""
         if not self._store.is_short(slot.number):
             self._say(slot.number, True, [])
             return 1
@@ -69,7 +70,7 @@ class AcceptingSessions:
         return 1 + len(slot.clients)
 
     def _members_take(self, slot: int) -> bool:
-        """It is those who are connected to whom messages are dealt out."""
+        """True if all connected members take messages at once. (Messages are assigned to connected members first.)"""
         groups = self._manager.router.groups.get(slot, {}).values()
         return all(group.connected.members and all(map(_takes_at_once, group.connected.members)) for group in groups)
 

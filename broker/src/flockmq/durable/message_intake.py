@@ -1,12 +1,12 @@
-"""Messages that reach this core: to each session that matches, once (`slot_receiver.ReceivingSessions`).
+"""Delivers slot messages on this core: once to each session that matches (`slot_receiver.ReceivingSessions`).
 
-What always holds:
-- A message is accepted when it is committed at all slots that it matched here, repeats included. A slot takes of each
-  source what is above the number that it took last.
-- A slot may be unable to take messages: its sessions aren't here yet, or too much of it waits for Redis. It holds up
-  none for other slots. What is for it is held here, in its order, until it can, within its senders' windows
+Invariants:
+- A message is accepted when it is committed at all slots here that it matched, or was a duplicate there. A slot takes a
+  message only if its number is above the last one of its source.
+- A slot may be unable to take messages: its sessions aren't loaded, or too much of its data waits for Redis. It must
+  not delay other slots. So messages for it are held here, in order, within the send windows of their senders
   (COURIER_WINDOW_BYTES, COURIER_STUCK_MAX_BYTES).
-- A shared delivery that its slot has no member for is taken first. When that is committed it goes on to another node.
+- A shared delivery for which the slot has no member is accepted first. After that is committed it goes to another node.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ from flockmq.routing.subscriber import Subscription
 log: Final = logging.getLogger(__name__)
 
 _ALWAYS: Final = 1 << 62
-"""Of an epoch that was looked at before."""
+"""An epoch later than all others. It marks a held message whose epoch was checked before."""
 
 
 class _HeldMessage:
-    """For one slot: a message, since when and by whom; or who waits until those before it are committed."""
+    """An item that waits for one slot: a message with its sender and time, or a `done` that waits for the messages
+    before it.
+    """
 
     __slots__ = ("done", "message", "sender", "since_s")
 
@@ -58,7 +60,7 @@ class MessageIntake:
     def __init__(self, host: HostPort, manager: SlotManager, store: SessionStore) -> None:
         self._held: dict[int, deque[_HeldMessage]] = {}
         self._unsettled: dict[int, list[tuple[Subscription, Publish]]] = {}
-        """By slot, of the messages at hand: who gets them at QoS 0."""
+        """For the current batch, by slot: deliveries at QoS 0."""
         self._host = host
         self._manager = manager
         self._store = store
@@ -71,7 +73,9 @@ class MessageIntake:
         return self._manager.view
 
     def is_loading(self) -> bool:
-        """Or so much waits for Redis that messages that say nothing of slots wait at their senders."""
+        """True if slots aren't loaded, or so much waits for Redis that messages which don't name their slots must wait
+        at their senders.
+        """
         return self._manager.is_loading() or len(self._closed()) > 0
 
     def is_changing(self) -> bool:
@@ -90,7 +94,7 @@ class MessageIntake:
         return closed
 
     def take(self, messages: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> BySlot:
-        """Put each message to every session that matches, once; `done` when all of them are committed."""
+        """Deliver each message once to every session that matches. Calls `done` when all of that is committed."""
         self._manager.now()
         closed = self._closed()
         touched: dict[int, None] = {}
@@ -135,7 +139,7 @@ class MessageIntake:
                     touched[slot] = None
 
     def advance(self) -> None:
-        """Give slots that can take messages again what was held for them."""
+        """Deliver the held messages of slots that can take messages again."""
         if not self._held:
             return
         self._manager.now()
@@ -169,7 +173,7 @@ class MessageIntake:
             log.error("%s sent a message that can't be delivered: %s", item.sender, error)
 
     def let_go(self, slot: int) -> None:
-        """Of another owner: what was held here goes there."""
+        """Another core owns the slot now; the senders send the held messages there."""
         for item in self._held.pop(slot, ()):
             if item.done is not None:
                 item.done(False)
@@ -179,7 +183,7 @@ class MessageIntake:
     def _take_one(
         self, message: SlotMessage, epoch: int, closed: set[int], touched: dict[int, None], only: int = -1
     ) -> None:
-        """At all slots that aren't closed, or at one of them."""
+        """Deliver at all slots that aren't closed, or only at slot `only`."""
         publish = message_of(message)
         is_new: dict[int, bool] = {}
         for subscription in self._router.route(publish.topic).fanout.deliveries:
@@ -206,17 +210,21 @@ class MessageIntake:
                 self._mark(slot, message)
 
     def _is_dropped(self, session: DurableSession, publish: Publish) -> bool:
-        """Redis is short of memory, the client is away, and the publisher couldn't be told so, being of before 5.0."""
+        """True if Redis is short of memory, the client is offline, and the publisher uses MQTT 3.1.1, which can't
+        report a refusal.
+        """
         return publish.version < 5 and session.meta.left_ms != 0 and self._store.is_short(session.journal.slot)
 
     def _give(self, subscription: Subscription, publish: Publish) -> None:
         try:
             self._router.give(subscription, publish)
-        except Exception:  # the other sessions, and the other messages, have no part in it
+        except Exception:  # One failing delivery must not stop the others.
             log.exception("a message to %r could not be given to %r", publish.topic, subscription.session.client_id)
 
     def _settle_qos0(self) -> None:
-        """Send what goes at QoS 0 when its mark is committed: else the slot's next owner sends it again."""
+        """Send QoS 0 copies after the message's sequence number is committed. Otherwise the slot's next owner would
+        send them again.
+        """
         unsettled, self._unsettled = self._unsettled, {}
         for slot, copies in unsettled.items():
             self._manager.settle(slot, partial(self._give_qos0, copies))
@@ -231,7 +239,7 @@ class MessageIntake:
         self._host.flush_soon()
 
     def _deal(self, message: SlotMessage, epoch: int, closed: set[int], touched: dict[int, None]) -> None:
-        """To one member of a shared subscription, of one slot."""
+        """Give the message to one member of a shared subscription in one slot."""
         slot, chunk = addressed(message.packet)
         state = self._manager.slots.get(slot)
         if state is None or state.gained_at > epoch or slot in closed:
@@ -245,10 +253,11 @@ class MessageIntake:
                 left = self._router.deal(slot, version, chunk)
             except PacketError:
                 raise
-            except Exception:  # the other messages have no part in it
+            except Exception:  # One failing delivery must not stop the other messages.
                 log.exception("a shared delivery could not be given to a member in slot %d", slot)
             self._mark(slot, message)
-            if left:  # not before its mark is committed: else the slot's next owner takes it, too
+            # Only after the sequence number is committed; otherwise the slot's next owner would deliver them too.
+            if left:
                 self._manager.settle(slot, partial(self._pass_on, slot, version, left))
 
     def _pass_on(self, slot: int, version: int, items: list[Item]) -> None:
@@ -265,7 +274,7 @@ class MessageIntake:
             self._store.unmark(slot, fell_out)
 
     def take_runs(self, messages: Sequence[SlotMessage]) -> None:
-        """Of QoS 0."""
+        """Deliver runs of QoS 0 packets."""
         self._manager.now()
         for message in messages:
             try:

@@ -1,8 +1,8 @@
-"""Messages on their way to one client, in their order: those that wait, and those that are in flight. Pure.
+"""Messages to one client in order: those that wait and those in flight. No I/O.
 
-What always holds: a message of QoS ≥ 1 has a *sequence* that its session never uses again, and its packet id comes from
-that. It is stored until its exchange is complete, or there is no room for it. QoS 0 messages that wait for a client
-that is away wait in memory: a crash loses them, as the specification allows.
+Invariants: each QoS 1 or 2 message has a *sequence number* that its session never uses again, and its packet id is
+computed from that. The message is stored until its exchange is complete or it is dropped for want of room. QoS 0
+messages for an offline client wait only in memory: a crash loses them, as MQTT allows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from flockmq.session.send_window import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PU
 PACKET_IDS: Final = 65_535
 
 AWAITS_COMMIT: Final = 4
-"""Beside the states of `send_window`: PUBREC came; PUBREL is sent when that is committed."""
+"""In addition to the states of `send_window`: PUBREC arrived, and PUBREL waits until that is committed."""
 
 
 @mypyc_attr(acyclic=True)
 class Entry(StoredMessage):
-    """A message with its sequence. `packet` has the publisher's packet id; b"": PUBREC came."""
+    """A message with its sequence number. `packet` contains the publisher's packet id; it is b"" after PUBREC."""
 
     __slots__ = ("sequence",)
 
@@ -45,8 +45,8 @@ class Entry(StoredMessage):
 
 @mypyc_attr(acyclic=True)
 class MessageQueue:
-    """`window`: how many the client takes at once, 0 while it is away. Most containers are None while they are
-    empty: an idle session is small.
+    """`window`: the receive maximum of the client, 0 while it is offline. Most containers are None while they are
+    empty, to keep idle sessions small.
     """
 
     __slots__ = (
@@ -60,14 +60,14 @@ class MessageQueue:
         self.queue: deque[StoredMessage] | None = None
         self.queue_bytes: int = 0
         self.inflight: dict[int, int] = {}
-        """Packet id → state of what was sent and isn't complete, in the order of the sequences."""
+        """Packet id → state of messages whose exchange isn't complete, in the order of their sequence numbers."""
         self.kept: dict[int, Entry] | None = None
-        """Packet id → the message."""
+        """Packet id → message."""
         self.kept_bytes: int = 0
         self.unsent: dict[int, None] | None = None
-        """Packet ids of what is to be sent again, the first of them last."""
+        """Packet ids that must be sent again after a reconnect, in reverse order."""
         self.last: int = 0
-        """The last sequence that was used."""
+        """The last sequence number that was used."""
         self._record = record
         self._ledger = ledger
         self._queued_qos0: int = 0
@@ -80,8 +80,8 @@ class MessageQueue:
     # --- how much there is --------------------------------------------------------------------------------------------
 
     def waiting(self) -> int:
-        """Messages for which the window has no place. A crash of the owner makes messages in flight, sent or not: so
-        many of them count as are beyond the window.
+        """Number of messages for which the window has no place. After a crash of the owner, messages may count as in
+        flight that were never sent. Those beyond the window count as waiting.
         """
         queue = self.queue
         return (0 if queue is None else len(queue)) + self._beyond_window()
@@ -93,23 +93,25 @@ class MessageQueue:
         return max(0, len(self.inflight) - max(self.window, self.limits.max_inflight))
 
     def stored_bytes(self) -> int:
-        """What they take of their user's quota."""
+        """What the messages use of the user's quota."""
         waiting = len(self.queue or ()) + len(self.inflight)
         return self.queue_bytes + self.kept_bytes + QUEUED_MESSAGE_BYTES * waiting
 
     def has_place(self) -> bool:
-        """One more could be sent at once."""
+        """True if one more message could be sent at once."""
         return not self.queue and len(self.inflight) < self.window
 
     def has_room(self, packet_bytes: int) -> bool:
-        """One more leaves most of the queue to what is published."""
+        """True if one more message would leave most of the queue free for published messages."""
         return self.has_place() or (
             self.waiting() * 4 < self.limits.max_mqueue_len
             and self.waiting_bytes() + packet_bytes <= MQUEUE_MAX_BYTES // 4
         )
 
     def is_full(self, packet_bytes: int, ahead: int) -> bool:
-        """No place for one more, where so many may wait `ahead` of the client's limit."""
+        """True if the queue has no place for one more message, although `ahead` more than the client's
+        limit may wait.
+        """
         is_long = self.waiting() >= self.limits.max_mqueue_len + ahead
         return is_long or self.waiting_bytes() + packet_bytes > MQUEUE_MAX_BYTES
 
@@ -119,7 +121,7 @@ class MessageQueue:
     # --- what waits ---------------------------------------------------------------------------------------------------
 
     def append(self, entry: StoredMessage) -> None:
-        """Behind all that wait; what is of QoS ≥ 1 is stored."""
+        """Append behind all waiting messages. QoS 1 and 2 messages are stored."""
         queue = self.queue
         if queue is None:
             self.queue = queue = deque()
@@ -146,7 +148,9 @@ class MessageQueue:
         return entry
 
     def take_expired(self, queue: deque[StoredMessage], now_s: float, room: int) -> int:
-        """Take out what expired of the first `room` that stay; how many that were."""
+        """Remove expired messages until `room` messages that haven't expired were seen. Returns how many
+        were removed.
+        """
         stay: list[StoredMessage] = []
         taken = 0
         while queue and len(stay) < room:
@@ -161,7 +165,7 @@ class MessageQueue:
         return taken
 
     def take_qos0(self) -> list[StoredMessage]:
-        """What finds no room in the window needs none: it goes before what comes from now on [MQTT-4.6.0-6]."""
+        """QoS 0 messages need no place in the window. They must be sent before all later messages [MQTT-4.6.0-6]."""
         if not self._queued_qos0 or not self.queue:
             return []
         self._queued_qos0 = 0
@@ -170,7 +174,7 @@ class MessageQueue:
         return waiting
 
     def take_out(self, gone: list[StoredMessage | bytes], stay: list[StoredMessage | bytes]) -> None:
-        """Of what waits only this is to stay."""
+        """Remove `gone` from the queue. Only `stay` remains."""
         self._replace([entry for entry in stay if isinstance(entry, StoredMessage)])
         for entry in gone:
             if isinstance(entry, Entry):
@@ -185,8 +189,8 @@ class MessageQueue:
             self.queue_bytes += len(entry.packet)
 
     def make_room(self, packet_bytes: int) -> bool:
-        """Drop as much of what waits, the oldest first, as comes: the user's other sessions keep what they have. False:
-        so much doesn't wait here.
+        """Drop the oldest waiting messages until as many bytes are free as `packet_bytes`, so the user's other sessions
+        keep theirs. Returns False if too little waits here.
         """
         if self.queue_bytes < packet_bytes or not self.queue:
             return False
@@ -197,14 +201,14 @@ class MessageQueue:
         return True
 
     def drop_what_is_ahead(self) -> int:
-        """Its client went: drop what is beyond the limit for one that is away; how many that were."""
+        """The client went offline: drop messages beyond the limit for offline clients. Returns how many."""
         dropped = 0
         while self.waiting() > self.limits.max_mqueue_len and self.drop_oldest():
             dropped += 1
         return dropped
 
     def drop_oldest(self) -> bool:
-        """Of QoS 0 first. False: there is none."""
+        """Drop the oldest waiting message, QoS 0 first. Returns False if there is none."""
         queue = self.queue
         if not self._queued_qos0 and self._beyond_window() and self._drop_in_flight():
             return True
@@ -225,7 +229,7 @@ class MessageQueue:
         return True
 
     def _drop_in_flight(self) -> bool:
-        """The last of it, which is the least likely to have been sent. False: all of it was, on this connection."""
+        """Drop the newest message in flight that wasn't sent on this connection. Returns False if all were sent."""
         for packet_id in reversed(self.kept or {}):
             is_sent = self.unsent is not None and packet_id not in self.unsent
             if not is_sent and self.inflight[packet_id] in (AWAITS_PUBACK, AWAITS_PUBREC):
@@ -234,8 +238,8 @@ class MessageQueue:
         return False
 
     def unacknowledged_shared(self) -> list[StoredMessage]:
-        """QoS 1 messages that weren't acknowledged, and of QoS 2 those that were never sent, which are for other
-        members of shared subscriptions [MQTT-4.8.2-5].
+        """Messages that other members of shared subscriptions should get: QoS 1 messages without PUBACK, and messages
+        that were never sent [MQTT-4.8.2-5].
         """
         left: list[StoredMessage] = []
         for packet_id, entry in (self.kept or {}).items():
@@ -258,7 +262,7 @@ class MessageQueue:
         return self.kept[packet_id]
 
     def complete(self, packet_id: int) -> None:
-        """The exchange is over."""
+        """The exchange is complete."""
         assert self.kept is not None
         entry = self.kept.pop(packet_id)
         self._record.delete_message(entry.sequence)
@@ -267,17 +271,18 @@ class MessageQueue:
         self.need_not_send(packet_id)
 
     def received(self, packet_id: int) -> None:
-        """PUBREC came for a QoS 2 message: its packet isn't kept."""
+        """PUBREC arrived for a QoS 2 message. Its packet is no longer needed."""
         entry = self.entry(packet_id)
         self.kept_bytes -= len(entry.packet)
         entry.packet = b""
         self.need_not_send(packet_id)
         del self.inflight[packet_id]
-        self.inflight[packet_id] = AWAITS_COMMIT  # behind those that were received before [MQTT-4.6.0-4]
+        # Moved to the end: PUBRELs are sent in the order of the PUBRECs [MQTT-4.6.0-4].
+        self.inflight[packet_id] = AWAITS_COMMIT
         self.write(entry)
 
     def need_not_send(self, packet_id: int) -> None:
-        """The client answered already, on a connection that another owner had."""
+        """The client already answered, on a connection to a former owner."""
         if self.unsent is not None:
             self.unsent.pop(packet_id, None)
 
@@ -299,7 +304,7 @@ class MessageQueue:
                 self.write(entry)
 
     def restore(self, messages: list[tuple[int, bytes]], now_s: float) -> None:
-        """By sequence. Whatever could have been sent before is sent again, as what it may be: a duplicate."""
+        """Restore messages by sequence number. Messages that may have been sent before are sent again with DUP."""
         messages.sort()
         meta = self._record.meta
         started = meta.started if meta.left_ms else meta.sequences
@@ -317,7 +322,7 @@ class MessageQueue:
             self.keep(packet_id, entry)
         elif may_be_sent and not self.queue and packet_id not in self.inflight:
             if qos == 1 and not entry.now(now_s):
-                self._record.delete_message(sequence)  # sent or not, nobody misses it
+                self._record.delete_message(sequence)  # It expired, so it need not be sent again.
                 return
             self._record.meta.started = sequence
             self.inflight[packet_id] = qos

@@ -1,17 +1,17 @@
-"""How messages reach the client of a session: sent when they are committed, in order, until each exchange is complete.
+"""Delivery of a durable session's messages: each is sent after its commit, in order, until its exchange is complete.
 
-    publisher ──▶ owner: put in the journal ── committed ──▶ sent ──▶ session proxy ──▶ client
-                  owner: deleted ◀───────────────────── reported ◀── session proxy ◀── acknowledged
-                         └── committed ──▶ settled: the session proxy forgets the packet id
+ publisher ──▶ owner: written to the store ── committed ──▶ sent ──▶ session proxy ──▶ client
+               owner: deleted ◀────────────────────── reported ◀── session proxy ◀── acknowledged
+                 └── committed ──▶ settled: the session proxy forgets the packet id
 
-What always holds:
-- A message is sent when its put is committed, in the order of the sequences, when its packet id is free, for the
-  session proxy too, and the window has room. Nothing must be written before, and after a crash it is sent under the
-  packet id that the client may know it by.
-- Behind a QoS 2 message that expired nothing is sent before it is committed that it is gone. Else the next owner would
-  take it for sent, and send it behind what came after it [MQTT-4.6.0-6].
-- PUBREL is sent when it is committed that PUBREC came, in the order of the PUBRECs. What a client answered is settled
-  when that is committed.
+Invariants:
+- A message is sent when its write is committed, in the order of sequence numbers. Its packet id must be free, also at
+  the session proxy, and the window must have room. The packet id comes from the stored sequence number, so sending
+  needs no extra write, and after a crash the message is sent with the same packet id.
+- When a QoS 2 message has expired, nothing behind it is sent before its deletion is committed. Otherwise the next owner
+  would assume that it was sent, and send it after later messages [MQTT-4.6.0-6].
+- PUBREL is sent after the PUBREC is committed, in the order of the PUBRECs. The session proxy is told that an
+  acknowledgement is settled after that is committed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ _ENDS: Final = (PUBACK, PUBCOMP, PUBREC_REFUSED)
 
 @mypyc_attr(acyclic=True)
 class Outgoing:
-    """`sink`: the way to the client; `proxy`: the same, while it is connected. `committed`: the sequence up to which
-    all messages are. `is_held`: a client that came back may be sent nothing yet.
+    """`sink`: the way to the client. `proxy`: the same object while the client is connected, else None. `committed`:
+    all messages up to this sequence number are committed. `is_held`: the client reconnected, but nothing may be sent
+    to it yet.
     """
 
     __slots__ = (
@@ -64,21 +65,23 @@ class Outgoing:
         self.committed: int = 0
         self.is_held: bool = False
         self.is_returning: bool = False
-        """A client that came back has as much to read yet as would have its publishers paused. To cut it off for that
-        would be to never let it in."""
+        """The client reconnected and still has so much to read that its publishers would be paused. It isn't
+        disconnected for a full queue meanwhile; otherwise it could never catch up.
+        """
         self._record = record
         self._commits = commits
         self._usage = usage
         self._given_up_s: float = 0.0
-        """Since when it is awaited that messages that expired are gone; 0.0: there are none."""
+        """Since when we wait for the commit that deletes expired messages; 0.0: there are none."""
         self._settling: set[int] | None = None
-        """Packet ids whose exchanges are over, and the session proxy hasn't heard of it: it would take their next for a
-        repeat."""
+        """Packet ids whose exchange is complete, but the session proxy doesn't know it yet. It would take a new message
+        with such an id for a repeat.
+        """
 
     # --- connections --------------------------------------------------------------------------------------------------
 
     def attach(self, proxy: ProxySink, max_packet_bytes: int) -> None:
-        """Nothing is sent before `send_again`."""
+        """A connection was attached. Nothing is sent before `send_again`."""
         self.sink = self.proxy = proxy
         self.max_packet_bytes = max_packet_bytes
         self.is_held = self.is_returning = True
@@ -93,11 +96,13 @@ class Outgoing:
         self.messages.unsent = None
 
     def send_again(self) -> None:
-        """What was not acknowledged under its packet ids, PUBRELs first [MQTT-4.4.0-1], then what waits."""
+        """Send all unacknowledged messages with their old packet ids, PUBRELs first [MQTT-4.4.0-1], then waiting
+        messages.
+        """
         inflight = self.messages.inflight
         self.is_held = False
         self.sink.put(AGAIN)
-        # what was received has a place in the client's window, where what comes behind it may never have been
+        # Messages with PUBREC have a place in the client's window already; messages behind them may never have had one.
         again = [packet_id for packet_id, state in inflight.items() if state == AWAITS_PUBCOMP]
         again += [i for i, state in inflight.items() if state not in (AWAITS_PUBCOMP, AWAITS_COMMIT)]
         self.messages.unsent = dict.fromkeys(reversed(again))
@@ -108,15 +113,17 @@ class Outgoing:
     # --- what is published --------------------------------------------------------------------------------------------
 
     def is_behind(self) -> bool:
-        """The client is away, or comes back to what waited for it: where there is no room, the oldest of that goes."""
+        """True if the client is offline, or still reads what waited for it. A full queue then drops its oldest
+        messages.
+        """
         return self.is_returning or self.messages.window == 0
 
     def takes(self, packet_bytes: int) -> bool:
         return self.messages.has_place() or self.is_behind() or not self._is_full(packet_bytes)
 
     def put(self, entry: StoredMessage) -> int:
-        """It is sent when it is committed: QUEUED, REPLACED or REFUSED. A client that is away can't be told that there
-        is no room: it loses the oldest messages, as it would lose all of them if the session ended.
+        """Queue a message; it is sent after its commit. Returns QUEUED, REPLACED or REFUSED. An offline client can't be
+        disconnected for a full queue, so it loses its oldest messages instead.
         """
         answer = QUEUED
         if self._record.has_ended:
@@ -136,8 +143,8 @@ class Outgoing:
         return answer
 
     def _is_full(self, packet_bytes: int) -> bool:
-        """That nodes pause who publishes to it takes its time, and all that waited for the store comes at once: a
-        client that reads, or is expected back since the last owner, loses nothing for that.
+        """Pausing publishers takes a moment, and commits come in groups. Until then a client that reads, or is expected
+        back after a failover, may have up to MQUEUE_AHEAD_MAX messages more than its limit.
         """
         if self._usage.usage is not None and not self.is_behind() and self._usage.is_over(packet_bytes, is_away=False):
             return True
@@ -151,8 +158,8 @@ class Outgoing:
             self._send_as_of(self.sink.now_s())
 
     def _send_as_of(self, now_s: float) -> None:
-        """There is room in the window: first what a returned client must get again, then what is committed, unless it
-        had expired by then.
+        """Send while the window has room: first the unacknowledged messages of a client that reconnected, then
+        committed messages that hadn't expired at `now_s`.
         """
         messages = self.messages
         inflight = messages.inflight
@@ -182,7 +189,7 @@ class Outgoing:
                 self._send_now(entry)
 
     def _give_up(self, now_s: float) -> None:
-        """What expired of that which would be sent next, and go on when that is committed."""
+        """Delete expired QoS 2 messages that would be sent next; continue when that is committed."""
         messages = self.messages
         assert messages.queue is not None
         room = messages.window - len(messages.inflight)
@@ -218,7 +225,7 @@ class Outgoing:
         packet = self._in_its_version(entry, entry.started(self.sink.now_s()))
         if packet:
             self.sink.put(as_duplicate(with_packet_id(packet, packet_id)))
-        else:  # it needs no answer [MQTT-3.1.2-25]
+        else:  # It can't be sent to this client; so its exchange is over [MQTT-3.1.2-25].
             self.messages.complete(packet_id)
 
     def send_qos0(self) -> None:
@@ -231,7 +238,9 @@ class Outgoing:
             self.sink.put(packet)
 
     def _in_its_version(self, entry: StoredMessage, packet: bytes) -> bytes:
-        """In the version that the client came back with; b"": it takes no packet so large, or it has expired."""
+        """Convert to the client's MQTT version. Returns b"" if the packet is too large for the client or
+        has expired.
+        """
         version = self.sink.protocol_version
         if packet and entry.version != version:
             packet = transcode(packet, entry.version, version)
@@ -244,7 +253,7 @@ class Outgoing:
         return self._settling is not None and packet_id in self._settling
 
     def is_held_up(self) -> bool:
-        """What is to be said next isn't committed: the client can't go on before that."""
+        """True if the client must wait because the next packet to it isn't committed yet."""
         if self.is_held or self._given_up_s:
             return True
         queue = self.messages.queue
@@ -267,7 +276,7 @@ class Outgoing:
         self._ends(packet_id, AWAITS_PUBREC, PUBREC_REFUSED)
 
     def _ends(self, packet_id: int, state: int, kind: int) -> None:
-        """Unknown ones are settled all the same: the answer to an earlier report was lost."""
+        """An unknown packet id is settled too: the session proxy repeats its report if the first answer was lost."""
         if self.messages.inflight.get(packet_id) == state:
             self.messages.complete(packet_id)
         if self._settling is None:
@@ -277,7 +286,7 @@ class Outgoing:
         self.send_waiting()
 
     def pubrec(self, packet_id: int) -> None:
-        """PUBREL follows when it is committed; at once where nothing is known, or was known before."""
+        """PUBREL is sent after the commit; at once if the packet id is unknown, or its PUBREC was committed before."""
         state = self.messages.inflight.get(packet_id)
         if state == AWAITS_PUBREC:
             self.messages.received(packet_id)
@@ -287,7 +296,7 @@ class Outgoing:
             self._put_pubrel(packet_id, reason)
 
     def say(self, kind: int, packet_id: int) -> None:
-        """What it waited for is committed."""
+        """The commit that this acknowledgement waited for is done."""
         if kind in _ENDS and self._settling is not None:
             self._settling.discard(packet_id)
             if not self._settling:

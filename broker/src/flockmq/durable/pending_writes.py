@@ -1,7 +1,7 @@
-"""What is put for the slots that this core owns, until it is durable: in their batches. Pure; the store commits them.
+"""Writes for the slots of this core that aren't durable yet, in batches by slot. No I/O; the store commits them.
 
-What always holds: a slot is in its line's `queue` exactly while it may be written and has a batch that no turn of the
-store has taken; `queued_bytes` is the sum of all batches' sizes, and of all lines' `waiting_bytes`.
+Invariants: a slot is in its server's `queue` exactly while it may be written and has a batch that the store hasn't
+taken. `queued_bytes` is the sum of the sizes of all batches, and of all servers' `waiting_bytes`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from flockmq.durable.write_batch import Done, ServerQueue, SlotQueue, WriteBatch
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PendingWrites:
-    """Of the slots of one core, at whatever servers."""
+    """Writes for all slots of one core, at all Redis servers."""
 
     def __init__(self) -> None:
         self.queued_bytes: int = 0
         self._slots: dict[int, SlotQueue] = {}
 
     def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
-        """Of a slot that isn't ours this and what follows is nothing; its barriers say so."""
+        """For a slot that this core doesn't own, this and all other writes have no effect; its barriers get False."""
         self._change(slot, client_id, field, value, STORE_CHANGE_BYTES + len(field) + len(value))
 
     def put_both(
         self, slot: int, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes
     ) -> None:
-        """In one batch."""
+        """Put two fields into the same batch."""
         state = self._slots.get(slot)
         if state is not None:
             batch = state.open_batch()
@@ -39,7 +39,7 @@ class PendingWrites:
         self._change(slot, client_id, field, None, STORE_CHANGE_BYTES + len(field))
 
     def drop(self, slot: int, client_id: bytes) -> None:
-        """The session ends, with all its fields."""
+        """End the session: delete all its fields."""
         state = self._slots.get(slot)
         if state is not None:
             batch = state.open_batch()
@@ -47,13 +47,13 @@ class PendingWrites:
             self._grow(state, batch, STORE_CHANGE_BYTES + len(client_id))
 
     def is_ending(self, slot: int, client_id: bytes) -> bool:
-        """A session of the client ended, and that isn't durable yet."""
+        """True if a session of the client ended and that isn't durable yet."""
         state = self._slots.get(slot)
         return state is not None and any(batch.drops(client_id) for batch in state.batches)
 
     def begin_message(self, slot: int) -> None:
-        """Commit what is put from now on together with the message's mark. Else an owner that dies in between has taken
-        the message, and the next one doesn't know.
+        """From now on commit all writes together with the message's sequence number. Otherwise, if the owner crashed
+        between the two commits, the next owner would take the message twice.
         """
         state = self._slots.get(slot)
         if state is not None:
@@ -61,7 +61,7 @@ class PendingWrites:
             state.is_amid_message = True
 
     def mark(self, slot: int, source: bytes, number: bytes) -> None:
-        """The message ends."""
+        """Put the last sequence number of a source. The message that `begin_message` began ends."""
         self._mark(slot, source, number)
         state = self._slots.get(slot)
         if state is not None:
@@ -71,12 +71,12 @@ class PendingWrites:
         self._mark(slot, source, None)
 
     def begin_anew(self, slot: int) -> None:
-        """Whoever calls puts all that the slot has: of what waits only the barriers stay."""
+        """Drop all waiting writes of the slot but keep the barriers. The caller writes the whole slot again."""
         state = self._slots.get(slot)
         if state is None:
             return
         anew = WriteBatch()
-        while len(state.batches) > (1 if state.after else 0):  # what is on its way may come again
+        while len(state.batches) > (1 if state.after else 0):  # A batch that was sent may have to be sent again.
             batch = state.batches.pop()
             self._let_go(state, batch)
             anew.barriers = batch.barriers + anew.barriers
@@ -84,8 +84,9 @@ class PendingWrites:
         self._enqueue(state)
 
     def barrier(self, slot: int, done: Done) -> None:
-        """`done(True)` when all that was put for the slot is durable, at once if it is; `done(False)` when it never
-        will be by us."""
+        """Call `done(True)` when all writes for the slot are durable, at once if they are. Call `done(False)` when this
+        core can't make them durable any more.
+        """
         state = self._slots.get(slot)
         if state is None:
             done(False)
@@ -129,17 +130,17 @@ class PendingWrites:
             state.line.arrived()
 
     def _suspend(self, state: SlotQueue) -> None:
-        """It isn't written until it is taken."""
+        """Don't write the slot until it is taken again."""
         state.writable = state.queued = False
         state.line.queue.pop(state.number, None)
 
     def _let_go(self, state: SlotQueue, batch: WriteBatch) -> None:
-        """The batch doesn't wait any more."""
+        """The batch no longer waits."""
         self.queued_bytes -= batch.size
         state.line.waiting_bytes -= batch.size
 
     def _move(self, state: SlotQueue, line: ServerQueue) -> None:
-        """Another server has the slot."""
+        """The slot is at another Redis server now."""
         state.line.queue.pop(state.number, None)
         state.queued = False
         waiting_bytes = sum(batch.size for batch in state.batches)

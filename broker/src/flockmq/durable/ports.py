@@ -1,4 +1,4 @@
-"""What the sessions that run here need of their node and of the cluster."""
+"""What the durable sessions on this core need from their node and from the cluster (interfaces)."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from flockmq.session_rpc.clean_session_wills import Left
 
 
 class Desk(Protocol):
-    """What of the cluster a subscription needs."""
+    """What a subscription needs from the cluster."""
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """Exclusive filters, for this client alone: `done` gets those that are refused, with their reasons."""
+        """Claim exclusive filters for this client. `done` gets the refused filters with their reason codes."""
         ...
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None:
-        """Exclusive filters that were claimed, and are not used."""
+        """Give up claims of exclusive filters that the client doesn't use."""
         ...
 
     def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Have the log route what isn't routed to the slot yet: `done` gets the worst reason code."""
+        """Add routes to the slot for filters that have none yet. `done` gets the worst reason code."""
         ...
 
     def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
-        """The client was the last of the slot's to subscribe to these."""
+        """No session of the slot subscribes to these filters any more; this client was the last one."""
         ...
 
     def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
-        """The filters of a session that ran elsewhere before."""
+        """This core loaded a session that ran on another owner before; these are its filters."""
         ...
 
     def slot_gone(self, slot: int) -> None: ...
 
     def see_retained(self, then: Callable[[bool], None]) -> None:
-        """`then` gets whether this node has all that was retained by now."""
+        """Wait until this node has all messages that are retained now. `then` gets False if that failed."""
         ...
 
     def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
-        """Give them what is retained."""
+        """Send the retained messages to these new subscriptions."""
         ...
 
 
@@ -52,35 +52,38 @@ class HostPort(Desk, Protocol):
     def incarnation(self) -> str: ...
 
     def slots_epoch(self) -> int:
-        """The place in the cluster's log that slots and members are at."""
+        """The position in the cluster log that the tables of slots and members have reached."""
         ...
 
     def floor(self, slot: int) -> int:
-        """A token above those of all connections that came before this core owned the slot."""
+        """A token above the tokens of all connections that began before this core owned the slot."""
         ...
 
     def has_authors(self) -> bool:
-        """All nodes understand whom a retained message is of (`rlog.retained_authors`)."""
+        """True if all nodes understand the author of a retained message (`rlog.retained_authors`)."""
         ...
 
     def members(self) -> Collection[str]: ...
     def usage(self, user: bytes | None) -> Usage | None:
-        """What this user has; None: nobody's."""
+        """The quota usage of this user; None: it has no quota."""
         ...
 
     def limits(self, zone: str) -> Limits: ...
     def publish(self, left: Left, accepted: Callable[[], None]) -> None:
-        """A will, if its client may still publish it: `accepted` is called when everybody who is to have it has it, or
-        nobody will."""
+        """Publish a will if its client is still authorized. Calls `accepted` when all receivers have accepted the will,
+        or when nobody will get it.
+        """
         ...
 
     def session_ended(self, client_id: bytes) -> None: ...
     def alarm(self, slot: int, text: str, *, is_ours: bool = True) -> None:
-        """What of the slot can't be read; "": nothing. Not `is_ours`: it is another owner's to say."""
+        """Raise the alarm for unreadable data of a slot, or clear it if `text` is empty. Not `is_ours`: this core no
+        longer owns the slot, and the new owner raises its own alarm.
+        """
         ...
 
     def changed(self) -> None:
-        """Slots came or went, or are loaded: batches that were held may be taken."""
+        """Slots were gained, lost or loaded. Message batches that were held back may be taken now."""
         ...
 
     def flush_soon(self) -> None: ...

@@ -1,6 +1,6 @@
-"""The way of a session that runs here to its session proxy, at the node of its connection.
+"""The sink of a durable session: sends packets to its session proxy, at the node of the connection.
 
-What always holds: a session proxy whose link was cut gets nothing more before it gets all of it again.
+Invariant: after its link was lost, a session proxy gets nothing new until everything unacknowledged was sent again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flockmq.session.acknowledgement_codec import settled
 
 
 class ProxyNode:
-    """A node with session proxies: the tokens of their connections. `cuts` counts how often what was sent may have been
+    """A node with session proxies; `tokens`: their connections. `cuts`: how many times packets to it may have been
     lost.
     """
 
@@ -30,16 +30,17 @@ class ProxyNode:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ProxySink(Sink):
-    """A session's way to its session proxy, which gets what was put once a turn (`RemoteSession.arrived`).
+    """Sends what was put to the session proxy once in each event-loop iteration (`RemoteSession.arrived`).
 
-    What is put comes in its order, or all that follows is lost, and `send_again` mends that. It is AWAY while a client
-    that came back may be sent nothing: QoS 0 waits then, too. Its pace is told by what it acknowledges: FLOWING,
-    CONGESTED and LAGGING as in back_pressure.py, but it is never cut off for its pace alone.
+    The proxy gets packets in order. If some are lost, all later ones are dropped, and `send_again` repairs that. `flow`
+    is AWAY while a reconnected client may be sent nothing; QoS 0 messages wait then, too. Otherwise it is FLOWING,
+    CONGESTED or LAGGING as in back_pressure.py, judged by the client's acknowledgements. A client is never disconnected
+    for its pace alone.
 
-    `on_overflow` makes the session leave at once; `on_flow` hears of changes from FLOWING, to LAGGING, or back:
-    publishers are to pause while it is CONGESTED. `cuts`: those of the node after which all of it went again.
-    `is_told`: the node was told that its connection is admitted; `former_expiry_s`: what the session's was before that,
-    -1 for none.
+    `on_overflow` must end the connection at once. `on_flow` is called when `flow` changes between FLOWING, CONGESTED
+    and LAGGING; publishers pause while it is CONGESTED. `cuts`: the value of the node's `cuts` when everything was last
+    sent again. `is_told`: the node knows that its connection was admitted. `former_expiry_s`: the session expiry before
+    the connection; -1: there was no session.
     """
 
     __slots__ = (
@@ -67,9 +68,9 @@ class ProxySink(Sink):
         self.node = node
         self.cuts = node.cuts
         self.heard = 0
-        """The number of the last question of its connection."""
+        """Number of the last request of the connection that was processed."""
         self.waiting: list[Callable[[], None]] | None = None
-        """What is asked behind a SUBSCRIBE, while that isn't placed."""
+        """Requests that wait while a SUBSCRIBE isn't placed yet; None: no SUBSCRIBE is pending."""
         self.client_id = client_id
         self.token = token
         self.is_told = False
@@ -101,7 +102,7 @@ class ProxySink(Sink):
             self.on_flow(self)
 
     def judge(self, is_held_up: bool) -> None:
-        """Called now and then while it is CONGESTED. `is_held_up`: it isn't the client that has to go on."""
+        """Check for progress; called regularly while CONGESTED. `is_held_up`: the client has to wait for the owner."""
         now_s = self.router.now_s
         if is_held_up:
             self.stall = StallClock(now_s)
@@ -121,5 +122,5 @@ class ProxySink(Sink):
             counters.dropped_expired += 1
 
     def settled(self, kind: int, packet_id: int) -> None:
-        """What the session proxy reported is committed."""
+        """A report of the session proxy is committed."""
         self.put(settled(kind, packet_id))

@@ -1,4 +1,6 @@
-"""How a session that lasts is given what is retained for its new subscriptions, and how far that went."""
+"""Sends retained messages to new subscriptions of durable sessions. Stores the last topic sent, so that the next owner
+continues there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from flockmq.routing.subscriber import Subscriber, Subscription
 
 
 class NotedGiving(RetainedGiving):
-    """To sessions that run here and last. `may_note`: whether every node understands what is noted."""
+    """For durable sessions on this core. `may_note`: True if all nodes understand the stored progress."""
 
     def __init__(self, router: Router, may_note: Callable[[], bool]) -> None:
         super().__init__(router)

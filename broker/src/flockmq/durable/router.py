@@ -1,7 +1,7 @@
-"""The router of an owner of slots: of the sessions that run there, and of nobody else. Slot messages come to it.
+"""The router for the durable sessions on this core. It gets its messages from slot messages.
 
-What always holds: `wanted` counts, slot by slot, the subscriptions of sessions of that slot by filter: what the log
-routes to the slot. Members of shared subscriptions stand slot by slot, for the log has their number by slot.
+Invariants: `wanted` counts the subscriptions by slot and filter; for these the cluster's tables have routes to the
+slot. Members of shared subscriptions are kept by slot, because the tables count them by slot.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from flockmq.routing.subscriber import Subscription
 
 
 class DurableRouter(Router):
-    """`own` is the router of this node's clients, with which it shares the turn, the counters and who deals out shared
-    messages. `on_count` hears of a slot and share filter whose members changed, `on_missing` of one that got a message
-    without having any.
+    """`own`: the router of this node's clean sessions. Both share the iteration, the counters and the
+    shared-subscription assigner. `on_count` is called with a slot and share filter whose number of members changed;
+    `on_missing` when a message arrived for a share filter without members.
     """
 
     def __init__(self, own: Router, slots: SlotPeers) -> None:
@@ -35,9 +35,9 @@ class DurableRouter(Router):
         self.on_missing: Callable[[int, bytes], None] = _nobody_listens
         self.wanted: dict[tuple[int, bytes], int] = {}
         self.filters: dict[int, int] = {}
-        """Slot -> how many filters of it are wanted."""
+        """Slot → number of different filters."""
         self.groups: dict[int, dict[bytes, Group]] = {}
-        """Slot -> share filter -> its members."""
+        """Slot → share filter → members."""
         self._slots = slots
 
     def add(self, subscription: Subscription) -> None:
@@ -80,24 +80,24 @@ class DurableRouter(Router):
             self._place(group, member)
 
     def give(self, subscription: Subscription, message: Publish) -> None:
-        """One message to one session."""
+        """Deliver one message to one session."""
         self.delivery.give(subscription, message, None)
 
     # Shared subscriptions.
 
     def count(self, slot: int, share_filter: bytes) -> tuple[int, int]:
-        """Members of the slot: (connected, away)."""
+        """Number of members in the slot: (connected, offline)."""
         group = self._group(slot, share_filter)
         return (0, 0) if group is None else (len(group.connected), len(group.away))
 
     def members(self) -> int:
-        """Of all shared subscriptions."""
+        """Number of members of all shared subscriptions."""
         groups = [group for by_filter in self.groups.values() for group in by_filter.values()]
         return sum(len(group.connected) + len(group.away) for group in groups)
 
     def deal(self, slot: int, version: int, chunk: bytes) -> list[Item]:
-        """What was dealt out to members of a slot; returns what is to be passed on, for there are none any more. Raises
-        PacketError for what no node of ours sends.
+        """Deliver messages that were assigned to members of a slot. Returns those for which the slot has no member.
+        Raises PacketError if no version of FlockMQ wrote the chunk.
         """
         left: list[Item] = []
         for item in unwrap(chunk):
@@ -110,12 +110,12 @@ class DurableRouter(Router):
         return left
 
     def pass_on(self, slot: int, version: int, items: list[Item]) -> None:
-        """Not to the slot itself. Raises PacketError."""
+        """Assign the messages to members outside this slot. Raises PacketError."""
         for item in items:
             self.shared.pass_on(item, version, self._slots.peer(slot))
 
     def give_up_shared(self, slot: int) -> None:
-        """The slot is another owner's: its members of shared subscriptions get nothing more here."""
+        """The slot has another owner now: remove its members of shared subscriptions."""
         self.groups.pop(slot, None)
 
     def _group(self, slot: int, share_filter: bytes) -> Group | None:
@@ -149,7 +149,7 @@ class DurableRouter(Router):
 
 
 def _nobody_listens(slot: int, share_filter: bytes) -> None:
-    """Until there is a log."""
+    """Used until the log is connected."""
 
 
 def slot_of(subscription: Subscription) -> int:
@@ -159,7 +159,7 @@ def slot_of(subscription: Subscription) -> int:
 
 
 def message_of(sent: SlotMessage) -> Publish:
-    """Raises PacketError for what no node of ours sends."""
+    """Raises PacketError if no version of FlockMQ sent the packet."""
     packet = sent.packet
     _, body = remaining_length(packet, 1, sent.version)
     message = parse_publish(packet, 0, body, len(packet), sent.version)

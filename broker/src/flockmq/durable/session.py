@@ -1,11 +1,12 @@
-"""A session that outlives its connection and the crash of its owner, where it runs. Its client's node has a proxy.
+"""A durable session at its owner: it outlives its connection and a crash of its owner. The client's node has a session
+proxy for it (`session.remote_session`).
 
-It is put together from what is stored of it (`session_record`), the messages to its client (`message_queue`,
-`outgoing`), those from its client (`incoming`), what waits to be committed (`commit_queue`), and what it takes of its
-user's quota (`session_usage`). What always holds:
-- To a client that came back nothing is sent before it is committed that it is there: the next owner takes nothing of
-  that for unsent.
-- A journal that refuses a barrier belongs to another owner, and from then on nothing is said.
+It consists of its stored state (`session_record`), the messages to its client (`message_queue`, `outgoing`), QoS 2
+messages from its client (`incoming`), pending commits (`commit_queue`), and its use of the user's quota
+(`session_usage`). Invariants:
+- After a reconnect nothing is sent before the reconnect is committed. Otherwise the next owner would assume that
+  messages which were sent now had never been sent.
+- If a barrier fails, another core owns the slot. From then on the session sends nothing.
 """
 
 from __future__ import annotations
@@ -59,12 +60,14 @@ from flockmq.session.acknowledgement_codec import (
 from flockmq.session.limits import DEFAULT, Limits
 
 _RETURNED: Final = 0x100
-"""Beside the kinds of `settlement`: what it waits for is that the client is there."""
+"""In addition to the kinds of `acknowledgement_codec`: the commit is of the client's reconnect."""
 
 
 @mypyc_attr(acyclic=True)
 class DurableSession(Subscriber):
-    """Made by a CONNECT, or by `restored`. All calls come from its owner, in turns; `ledger.seal` ends each of them."""
+    """Created by a CONNECT or by `restored`. Only its owner calls it, in event-loop iterations that end with
+    `ledger.seal`.
+    """
 
     __slots__ = (
         "_commits", "_is_unsealed", "_sends_again_later", "_unwritten_returns", "incoming", "journal", "ledger",
@@ -95,31 +98,31 @@ class DurableSession(Subscriber):
         self._commits = CommitQueue()
         self.outgoing = Outgoing(self.record, self._commits, self.messages, self.quota, sink, max_packet_bytes)
         self.must_be_judged: bool = False
-        """Nothing is sent before its subscriptions are judged anew."""
+        """True: send nothing before the subscriptions are authorized again."""
         self._is_unsealed: bool = False
         self._unwritten_returns: int = 0
-        """How often the client came back without its being committed yet."""
+        """How many reconnects of the client aren't committed yet."""
         self._sends_again_later: bool = False
-        """When all of that is."""
+        """True: call `send_again` when all of these are committed."""
 
     # --- the life of the session --------------------------------------------------------------------------------------
 
     def opened(self) -> None:
-        """From now on it is what its client id has."""
+        """From now on this is the session of its client id."""
         self.record.begin()
         self.quota.begin()
 
     def has_ended(self) -> bool:
-        """It ended, or goes on elsewhere."""
+        """True if the session ended, or runs on another owner now."""
         return self.record.has_ended or self.journal.is_closed
 
     def erase(self) -> None:
-        """It ended, and is no more in the store either."""
+        """The session ended: delete it from the store too."""
         self.record.end()
         self.abandon()
 
     def abandon(self) -> None:
-        """It isn't ours any more: barriers that are still to be answered do nothing."""
+        """Another owner has the session. Barriers that are answered later have no effect."""
         self.quota.end()
         self.subscriptions.clear()
         self.messages.clear()
@@ -129,11 +132,11 @@ class DurableSession(Subscriber):
         self.outgoing.proxy = None
 
     def uses(self, usage: Usage | None) -> None:
-        """What its user has; None: it has no quota."""
+        """Set the usage of its user; None: the user has no quota."""
         self.usage = self.quota.usage = usage
 
     def becomes(self, user: bytes, usage: Usage | None) -> None:
-        """Its client came back, and says whose it is."""
+        """The client reconnected and named its user."""
         self.record.user = user
         if self.usage is None and usage is not None:
             self.uses(usage)
@@ -147,30 +150,34 @@ class DurableSession(Subscriber):
         self.quota.count()
 
     def will_origin(self) -> bytes:
-        """The origin of the will of the last CONNECT, the same however often it is published."""
+        """The message id of the last CONNECT's will; the same each time the will is published."""
         return derived_origin(self.meta.will_source, b"will")
 
     def came_by(self, rules: bytes | None) -> None:
-        """Its client is back, and these rules hold for it now (as in `session_rpc.messages.Opening`)."""
+        """The client reconnected. If the subscriptions were last authorized under other rules, the session waits until
+        they are authorized again. `rules`: as in `session_rpc.messages.Opening`.
+        """
         if rules is None or (rules and not len(self.subscriptions)):
             self.judged_by(rules or b"")
         else:
             self.goes_on_by(rules)
 
     def goes_on_by(self, rules: bytes | None) -> None:
-        """Its client is there; None: its subscriptions were judged."""
+        """Decide whether the session must wait until its subscriptions are authorized under these rules. None: they
+        were.
+        """
         self.must_be_judged = rules is not None and (not rules or rules != self.record.judged)
 
     def judged_by(self, rules: bytes) -> None:
-        """All that it has is allowed by these."""
+        """All subscriptions are authorized under these rules."""
         self.must_be_judged = False
         self.record.judged_by(rules)
 
     # --- away and back ------------------------------------------------------------------------------------------------
 
     def resume(self, fresh: DurableSession) -> None:
-        """Take over what a connection brings along, which made `fresh`. Hold back what is sent until `send_again`:
-        CONNACK comes first.
+        """Take over the data of a new connection, for which `fresh` was created. Nothing is sent until `send_again`,
+        because CONNACK must be sent first.
         """
         meta = self.meta
         if meta.will_source != fresh.meta.will_source:
@@ -185,14 +192,14 @@ class DurableSession(Subscriber):
         self.attach(fresh.sink, fresh.limits, fresh.messages.window, fresh.max_packet_bytes)
 
     def _renew_sender(self, nonce: bytes) -> None:
-        """The client has another connection. What it published on the former one comes under its origin: from there, if
-        it was accepted and is on its way to other nodes, or from here, if it is published again. What is published now
-        may come before that, and under a later one of the same source would make it a repeat.
+        """Start a new message source for the new connection. Messages from the old connection may still be on their
+        way. If new messages continued the old numbers and overtook these, receivers would drop the old ones as
+        duplicates.
         """
         self.meta.sender = session_source(nonce)
 
     def attach(self, sink: Sink, limits: Limits, window: int, max_packet_bytes: int) -> None:
-        """A connection has this session now; `send_again` when its CONNACK was put."""
+        """Attach a connection. `send_again` follows when its CONNACK was sent."""
         assert isinstance(sink, ProxySink)
         sink.flow = AWAY
         self.sink = sink
@@ -211,13 +218,13 @@ class DurableSession(Subscriber):
             self._unseal()
 
     def send_again(self) -> None:
-        """What wasn't acknowledged, then what waits. It may be called again on a connection, where something may have
-        been lost on its way to the session proxy.
+        """Send all unacknowledged messages, then waiting messages. It may be called again on the same connection, when
+        something may have been lost on the way to the session proxy.
         """
         proxy = self.outgoing.proxy
         if proxy is None or self.must_be_judged:
             return
-        if proxy.flow == AWAY:  # from now on what comes at QoS 0 goes to it, behind what waited
+        if proxy.flow == AWAY:  # From now on QoS 0 messages are sent at once, behind those that waited.
             proxy.flow = FLOWING
             proxy.router.reached_anew(self)
         self._sends_again_later = self._unwritten_returns > 0
@@ -227,7 +234,7 @@ class DurableSession(Subscriber):
             self.outgoing.send_again()
 
     def leave(self, away: Sink, will: Will | None = None) -> None:
-        """The connection is gone, the session lasts: from now on everything waits; so does `will`, if there is one."""
+        """The connection ended but the session stays: queue all messages from now on, and keep `will`, if any."""
         assert isinstance(away, AwaySink)
         now_s = self.sink.now_s()
         self.sink = away
@@ -243,7 +250,7 @@ class DurableSession(Subscriber):
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
     def note_asked(self, filter: bytes, asked: bytes) -> None:
-        """The client asked for this one, of which `filter` was made: so rules are to be asked about it."""
+        """`asked` is the client's own filter, before rewriting made it `filter`. Authorization checks use `asked`."""
         was = self.subscriptions.asked_for(filter)
         self.subscriptions.note_asked(filter, asked)
         self.record.write_asked(filter, was, asked)
@@ -261,12 +268,12 @@ class DurableSession(Subscriber):
         return removed
 
     def owe(self, subscription: Subscription) -> None:
-        """It is to get what is retained: here, or at the next owner."""
+        """The subscription gets the retained messages, from this owner or from the next one."""
         self.record.owe(subscription)
         self.quota.count()
 
     def gave(self, subscription: Subscription) -> None:
-        """All of that was put for it."""
+        """All retained messages for the subscription were queued."""
         self.record.gave(subscription)
         self.quota.count()
 
@@ -277,7 +284,7 @@ class DurableSession(Subscriber):
     # --- what is published for the client -----------------------------------------------------------------------------
 
     def offer(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
-        """Put it in the journal; it is sent when it is committed: QUEUED, REPLACED or REFUSED."""
+        """Store the message; it is sent after the commit. Returns QUEUED, REPLACED or REFUSED."""
         if stored is None:
             stored = StoredMessage(packet, self.sink.protocol_version, 0.0)
         answer = self.outgoing.put(stored)
@@ -296,7 +303,7 @@ class DurableSession(Subscriber):
         return self.outgoing.takes(packet_bytes)
 
     def takes_at_once(self) -> bool:
-        """The client is there, and its window has room for one more: nothing waits but to be committed."""
+        """True if the client is connected and its window has room, so a message would wait only for its commit."""
         messages = self.messages
         used = len(messages.inflight) + len(messages.queue or ())
         return self.outgoing.proxy is not None and used < messages.window
@@ -315,16 +322,16 @@ class DurableSession(Subscriber):
         return not self.is_connected()
 
     def take_out(self, gone: list[StoredMessage | bytes], stay: list[StoredMessage | bytes]) -> None:
-        """Of what waits only this is to stay."""
+        """Remove `gone` from the queue. Only `stay` remains."""
         self.messages.take_out(gone, stay)
         self.quota.count()
 
     # --- what the client says -----------------------------------------------------------------------------------------
 
     def origin_for(self, packet_id: int, deals: bytes = b"") -> bytes:
-        """The origin of the message that the client publishes under this packet id, and the deals behind it that were
-        proposed first, the same if it does so again before PUBREL; b"": too many await their PUBREL. It may be used
-        when the next barrier was answered.
+        """The message id for a QoS 2 message with this packet id, followed by the members chosen for it first; the same
+        if the client repeats the message before PUBREL. b"": too many messages wait for PUBREL. The id may be used
+        after the next barrier was answered.
         """
         origin = self.incoming.origin(packet_id)
         if origin or self.record.has_ended:
@@ -339,7 +346,9 @@ class DurableSession(Subscriber):
         return origin
 
     def reported(self, pairs: bytes) -> None:
-        """A run of `settlement` pairs. Of a session proxy whose place another one took nothing is to be heard."""
+        """Process acknowledgements from the session proxy (`acknowledgement_codec`). Callers pass none from a proxy
+        that was replaced.
+        """
         outgoing = self.outgoing
         for at in range(0, len(pairs) - 2, PAIR_BYTES):
             kind = pairs[at]
@@ -362,7 +371,7 @@ class DurableSession(Subscriber):
             outgoing.proxy.progressed(self.messages.is_congested())
 
     def _forget(self, packet_id: int) -> None:
-        """The message was refused, or waited too long for its PUBREL: its packet id may stand for another one."""
+        """The message was refused, or waited too long for its PUBREL: its packet id may be used for another message."""
         self.incoming.release(packet_id)
         self._commits.say(DROPPED, packet_id)
         self._unseal()
@@ -370,13 +379,13 @@ class DurableSession(Subscriber):
     # --- commits ------------------------------------------------------------------------------------------------------
 
     def _unseal(self) -> None:
-        """Something was put that no barrier stands behind yet."""
+        """Something was written and no barrier was requested for it yet."""
         if not self._is_unsealed:
             self._is_unsealed = True
             self.ledger.unsealed.append(self._seal)
 
     def _seal(self) -> None:
-        """Ask for a barrier behind all that was put."""
+        """Request a barrier behind all writes so far."""
         self._is_unsealed = False
         if not self.record.has_ended:
             self.quota.count()
@@ -406,14 +415,14 @@ class DurableSession(Subscriber):
             self.send_again()
 
     def write_again(self) -> None:
-        """The store lost something: put all that is to last into it anew."""
+        """The store lost data: write the whole session again."""
         self.record.write_again(self.subscriptions.all(), self.subscriptions.asked)
         self.incoming.write_again()
         self.messages.write_again()
         self._unseal()
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
-        """From what another owner stored. Its subscriptions aren't in a router yet."""
+        """Restore from what another owner stored. The caller adds the subscriptions to a router."""
         self.record.restore(fields)
         messages: list[tuple[int, bytes]] = []
         for field, value in fields.items():
@@ -445,8 +454,9 @@ def restored(
     router: Router,
     limits: Callable[[str], Limits],
 ) -> DurableSession:
-    """The session as it was at another owner, away; its subscriptions aren't in the router yet. `limits` knows those of
-    each zone. Raises ValueError, IndexError, struct.error or PacketError for what no owner of ours put.
+    """The session as another owner stored it, offline; the caller adds its subscriptions to the router. `limits`
+    returns the limits of a zone. Raises ValueError, IndexError, struct.error or PacketError if no version of FlockMQ
+    wrote this.
     """
     meta = decode_meta(fields.get(META, b""))
     zone = fields.get(ZONE, DEFAULT.encode()).decode()

@@ -1,7 +1,7 @@
-"""What follows when a session ends, or a part of it: a will, a subscription, what waited by it.
+"""What follows when a session or a subscription ends: its will, its routes, and its undelivered messages.
 
-What always holds: what a session leaves to other nodes is sent when its end in the session is committed. Else the
-slot's next owner finds it in the session, and sends it again.
+Invariant: other nodes get messages of an ended session only after the end is committed. Otherwise the slot's next owner
+would find the messages in the session and send them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flockmq.session_rpc.clean_session_wills import Left
 
 
 class SessionEndings(SessionEnds):
-    """`slots` are those that this core owns."""
+    """`slots`: the slots that this core owns."""
 
     def __init__(self, host: HostPort, store: SessionStore, router: DurableRouter, slots: dict[int, OwnedSlot]) -> None:
         self._host = host
@@ -49,8 +49,9 @@ class SessionEndings(SessionEnds):
         self._host.session_ended(session.client_id)
 
     def revoke(self, sessions: SessionTable, session: DurableSession, filters: list[bytes]) -> list[int]:
-        """End these subscriptions, and drop what waits by them alone. That is dropped first: it couldn't be judged once
-        they are gone. Returns the reason codes of UNSUBACK.
+        """End these subscriptions, and drop queued messages that matched no other subscription. The messages are
+        dropped first, because afterwards nobody knows which subscription they matched. Returns the reason codes of
+        UNSUBACK.
         """
         dropped, left = drop_waiting(session.messages.queue, session.subscriptions, filters, session.take_out)
         self._router.counters.dropped_revoked += dropped
@@ -60,7 +61,9 @@ class SessionEndings(SessionEnds):
         return reasons
 
     def _redispatch(self, session: DurableSession, left: list[StoredMessage]) -> None:
-        """Give messages of shared subscriptions to other members, behind what was put for the session in this turn."""
+        """Give messages of shared subscriptions to other members, after everything that the session wrote in this
+        iteration.
+        """
         if left:
             redispatch = partial(if_durable, partial(self._router.shared.redispatch, left))
             self._host.soon(partial(session.journal.barrier, redispatch))

@@ -1,22 +1,22 @@
-"""What lasts of a session: the fields that its owner keeps in memory and mirrors, one by one, in a store.
+"""The stored form of a durable session: the fields of its Redis hash. The owner has the same in memory.
 
-    field               value
-    m                   what CONNECT said of the session, and what must never be used twice (`Meta`)
-    q, sequence (8)     a message of QoS ≥ 1 on its way to the client, until its exchange is complete
-    r, packet id (2)    the origin (16) of a QoS 2 message from the client, until PUBREL; behind it to whom it goes of
-                        shared subscriptions (`routing.shared_deals`), from cluster version 2 on
-    s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), and whether it is owed what is
-                        retained; its encoded identifiers
-    o, filter           of what is retained and owed to that subscription: the topic up to which all was put
-    u, nonce            the reason codes that an UNSUBSCRIBE of this connection was answered with
-    z                   the zone whose limits it has, where that was ever another than "default"
-    a, filter           what the client asked for, where another filter was made of it
-    j                   what stands for the rules by which all its subscriptions are allowed (8); none: nobody knows
-    n                   the name of the user whose session it is, b"" for nobody's; none where client ids aren't bound
-    w                   the CONNECT (8, as in `m`) that a will came with, and why its client might publish it
+ field               value
+ m                   what CONNECT said about the session, and counters that must never repeat (`Meta`)
+ q, sequence (8)     a QoS 1 or 2 message to the client, until its exchange is complete
+ r, packet id (2)    the message id (16) of a QoS 2 message from the client, until PUBREL; then the members chosen for
+                     it in shared subscriptions (`routing.shared_deals`), from cluster version 2 on
+ s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), whether retained messages are
+                     pending, and its encoded subscription identifier
+ o, filter           while retained messages are pending for that filter: the last topic that was sent
+ u, nonce            the reason codes with which an UNSUBSCRIBE of this connection was answered
+ z                   the zone of the session's limits; missing if it was always "default"
+ a, filter           the filter that the client asked for, if a rewrite rule changed it to this one
+ j                   hash of the rules under which all subscriptions are authorized (8); missing: unknown
+ n                   the user of the session, b"" for no user; missing if client ids aren't bound to users
+ w                   the nonce of the CONNECT that brought the will (8, as in `m`), and the will's stored authorization
 
-Integers are unsigned, big end first; times are the cluster's, in ms. Puts and deletes are absolute and reach the store
-in their order, so what it has is always the session as it was at some moment. Pure.
+Integers are unsigned and big-endian. Times are cluster time in ms. Puts and deletes are absolute and reach the store in
+order, so the store always has a state that the session really had. No I/O.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ SUBSCRIPTION: Final = 0x73
 GIVEN: Final = 0x6F
 UNSUBSCRIBED: Final = 0x75
 ASKED: Final = 0x61
-"""The first byte of the other fields."""
+"""First byte of the other fields."""
 
 WAITS: Final = 0
-"""Sent or not: it is sent until it is acknowledged."""
+"""The message waits or was sent; it is sent again until the client acknowledges it."""
 RELEASED: Final = 1
-"""PUBREC came, so what is left is PUBREL; the packet isn't kept."""
+"""PUBREC arrived; only PUBREL is left to do. The packet isn't kept."""
 
 OWED: Final = 0x80
-"""Among a subscription's options: not all that is retained was put for it yet."""
+"""Bit in a subscription's options: not all retained messages were queued for it yet."""
 _OPTIONS: Final = 3 | NO_LOCAL | RETAIN_AS_PUBLISHED | OWED
 
 IDENTITY_BYTES: Final = 16
@@ -67,12 +67,12 @@ _FORM: Final = 2
 
 @mypyc_attr(acyclic=True)
 class Meta:
-    """The field `m`. `source`: the session's name; `sender`: its name in the origin of what its client publishes at
-    QoS 2 from now on; `will_source`: what the origin of its will is made of, anew with each CONNECT; `left_ms` 0: a
-    client is connected.
+    """The field `m`. `source`: the session's id. `sender`: the source in the ids of QoS 2 messages that the client
+    publishes from now on. `will_source`: the source of the will's message id; each CONNECT makes a new one.
+    `left_ms`: when the client disconnected; 0: it is connected.
 
-    No sequence above `sequences`, and no number above `numbers`, was ever used; of a session whose client is away none
-    above `started` was ever sent.
+    No sequence number above `sequences`, and no message number above `numbers`, was ever used. If the client is
+    offline, no message with a sequence number above `started` was ever sent.
     """
 
     __slots__ = (
@@ -112,7 +112,7 @@ class Meta:
 
 
 def decode_meta(value: bytes) -> Meta:
-    """Raises ValueError for what no version of ours wrote."""
+    """Raises ValueError if no version of FlockMQ wrote this value."""
     if len(value) < _META.size or value[0] != _FORM:
         raise ValueError(f"a session's meta field of {len(value)} bytes and form {value[:1]!r}")
     _, identity, sender, expiry_s, version, left_ms, sequences, numbers, started = _META.unpack_from(value, 0)
@@ -134,19 +134,21 @@ def sequence_field(sequence: int) -> bytes:
 
 
 def sequence_of(field: bytes) -> int:
-    """Raises ValueError for what no version of ours wrote."""
+    """Raises ValueError if no version of FlockMQ wrote this field."""
     if len(field) != 9:
         raise ValueError(f"a message in a field of {len(field)} bytes")
     return int.from_bytes(field[1:], "big")
 
 
 def message_value(state: int, qos: int, version: int, expires_ms: int, share: bytes, packet: bytes) -> bytes:
-    """`expires_ms` 0: never; `share`: the shared subscription that it came by, or b""."""
+    """`expires_ms` 0: never; `share`: the share filter through which the message came, or b""."""
     return _MESSAGE.pack(state, qos, version, expires_ms, len(share)) + share + packet
 
 
 def message_parts(value: bytes) -> tuple[int, int, int, int, bytes, bytes]:
-    """(state, QoS, version, expires_ms, share, packet). Raises ValueError for what no version of ours wrote."""
+    """Returns (state, QoS, version, expires_ms, share, packet). Raises ValueError if no version of
+    FlockMQ wrote this.
+    """
     state, qos, version, expires_ms, share_bytes = _MESSAGE.unpack_from(value, 0)
     packet_at = _MESSAGE.size + share_bytes
     packet = value[packet_at:]
@@ -157,7 +159,7 @@ def message_parts(value: bytes) -> tuple[int, int, int, int, bytes, bytes]:
 
 
 def _is_whole(packet: bytes, qos: int) -> bool:
-    """A PUBLISH of this QoS, which has a packet id."""
+    """True if this is one complete PUBLISH of this QoS, with a packet id."""
     if not packet or qos not in (1, 2) or packet[0] & 0xF6 != frame.PUBLISH << 4 | qos << 1:
         return False
     length, body = remaining_length(packet, 1, 0)
@@ -169,7 +171,7 @@ def received_field(packet_id: int) -> bytes:
 
 
 def received_of(field: bytes, origin: bytes) -> int:
-    """The packet id. Raises ValueError for what no version of ours wrote."""
+    """Returns the packet id. Raises ValueError if no version of FlockMQ wrote this field."""
     if len(field) != 3 or len(origin) < ORIGIN_BYTES:
         raise ValueError(f"a QoS 2 message in a field of {len(field)} bytes, of an origin of {len(origin)}")
     return int.from_bytes(field[1:], "big")
@@ -203,7 +205,7 @@ def subscription_value(subscription: Subscription, is_owed: bool) -> bytes:
 
 
 def subscription_of(session: Subscriber, filter: bytes, value: bytes) -> Subscription:
-    """Raises ValueError or PacketError for what no version of ours wrote."""
+    """Raises ValueError or PacketError if no version of FlockMQ wrote this value."""
     check_filter(filter)
     options, identifiers = value[0], value[1:]
     if options & 3 == 3 or options & ~_OPTIONS:

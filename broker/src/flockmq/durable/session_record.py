@@ -1,7 +1,7 @@
-"""What is stored of one session beside its messages: its state, subscriptions, and notes of exchanges.
+"""The stored part of a durable session, apart from messages: its state, subscriptions and answered requests. No I/O.
 
-What always holds: what changes here is put into the journal at once (`session_fields` has the form). Whoever ends the
-session changes nothing of it any more. Pure.
+Invariant: each change here is written to the store at once (`session_fields` has the format). After the session has
+ended, nothing is written.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from flockmq.session.limits import DEFAULT
 
 @mypyc_attr(acyclic=True)
 class SessionRecord:
-    """`has_ended`: it ended, or goes on elsewhere. `user`: whose it is; None: client ids aren't bound to users. `zone`
-    names its limits. `judged`: what stands for the rules by which its subscriptions are allowed; b"": nobody knows.
+    """`has_ended`: the session ended, or runs on another owner now. `user`: the user of the session; None: client ids
+    aren't bound to users. `zone`: the name of its limits. `judged`: hash of the rules under which all its
+    subscriptions are authorized; b"": unknown.
     """
 
     __slots__ = (
@@ -50,21 +51,21 @@ class SessionRecord:
         self.judged: bytes = b""
         self.has_ended: bool = False
         self.owed: set[bytes] | None = None
-        """Filters of those that are owed what is retained."""
+        """Filters whose retained messages are still pending."""
         self.given: dict[bytes, bytes] | None = None
-        """Filter of those → topic up to which all was put."""
+        """Filter with pending retained messages → the last topic that was queued."""
         self.unsubscribes: dict[bytes, bytes] | None = None
-        """Nonce of an UNSUBSCRIBE → the reason codes with which it was answered."""
+        """Nonce of an UNSUBSCRIBE → the reason codes of its answer."""
         self.noted_bytes: int = 0
-        """Of `given` and `unsubscribes`."""
+        """Size of `given` and `unsubscribes`."""
         self._giving: bytes = b""
-        """The filter for which a retained message is put now."""
+        """The filter for which a retained message is being queued now; b"": none."""
         self._stored_zone: str = DEFAULT
         self._stored_user: bytes | None = None
         self._stored_warrant: bytes = b""
 
     def stored_bytes(self) -> int:
-        """What it takes of its user's quota."""
+        """What this record uses of the user's quota."""
         will = self.meta.will
         names = len(self.client_id) + len(self.user or b"")
         return names + (0 if will is None else len(will.message.packet)) + self.noted_bytes
@@ -72,7 +73,9 @@ class SessionRecord:
     # --- the session itself -------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Whatever the store has of the client id is another's: one that couldn't be restored."""
+        """Create the session in the store. Anything stored under this client id belongs to an older session that
+        couldn't be restored, and is deleted.
+        """
         self.journal.drop(self.client_id)
         self.write_meta()
         self.write_judged()
@@ -100,7 +103,7 @@ class SessionRecord:
                 self.journal.put(self.client_id, WARRANT, warrant)
 
     def judged_by(self, rules: bytes) -> None:
-        """All its subscriptions are allowed by these."""
+        """All subscriptions are authorized under these rules."""
         if rules != self.judged:
             self.judged = rules
             self.write_judged()
@@ -112,7 +115,7 @@ class SessionRecord:
             self.journal.put(self.client_id, JUDGED, self.judged)
 
     def write_again(self, subscriptions: list[Subscription], asked: dict[bytes, bytes] | None) -> None:
-        """The store lost something: put all of this anew."""
+        """The store lost data: write everything here again."""
         client_id, journal = self.client_id, self.journal
         journal.drop(client_id)
         self._stored_zone, self._stored_user, self._stored_warrant = DEFAULT, None, b""
@@ -135,7 +138,7 @@ class SessionRecord:
         self.journal.put(self.client_id, subscription_field(filter), value)
 
     def write_asked(self, filter: bytes, was: bytes, asked: bytes) -> None:
-        """The client asked for another filter than before."""
+        """The client asked for `asked`; `was` is what it asked for before."""
         if asked == was:
             return
         if asked != filter:
@@ -152,14 +155,14 @@ class SessionRecord:
         return self.owed is not None and filter in self.owed
 
     def _settle(self, filter: bytes) -> None:
-        """Nothing is owed to it. An empty set would be 216 B of each session, and looked at by each collection."""
+        """No retained messages are pending for it. An empty set would cost 216 B per session and slow garbage collection."""
         if self.owed is not None:
             self.owed.discard(filter)
             if not self.owed:
                 self.owed = None
 
     def owe(self, subscription: Subscription) -> None:
-        """It is to get what is retained: here, or at the next owner."""
+        """Mark the subscription: its retained messages are pending, here or at the next owner."""
         if self.owed is None:
             self.owed = set()
         self.owed.add(subscription.filter)
@@ -167,20 +170,22 @@ class SessionRecord:
         self.write_subscription(subscription)
 
     def gave(self, subscription: Subscription) -> None:
-        """All of that was put for it."""
+        """All retained messages for the subscription were queued."""
         if not self.has_ended and self.is_owed(subscription.filter):
             self._settle(subscription.filter)
             self.write_subscription(subscription)
             self._forget_given(subscription.filter)
 
     def giving(self, filter: bytes, topic: bytes, usage: Usage | None) -> None:
-        """What is put next, if it is put in the journal, is what is retained for this topic, given for this filter."""
+        """The next message that is queued is the retained message of this topic, for this filter. Its progress is
+        stored with it.
+        """
         if self.given is None:
             self.given = {}
         former = self.given.get(filter)
         more_bytes = len(topic) - len(former) if former is not None else _note_bytes(filter, topic)
         if more_bytes > 0 and not may_note(usage, more_bytes):
-            return  # the next owner gives it again
+            return  # The quota has no room to store the progress: the next owner may send this message again.
         self.noted_bytes += more_bytes
         self.given[filter] = topic
         self._giving = filter
@@ -200,12 +205,14 @@ class SessionRecord:
     # --- UNSUBSCRIBEs whose answers may be lost with an owner ---------------------------------------------------------
 
     def unsubscribed(self, nonce: bytes) -> list[int] | None:
-        """The reason codes of one that was asked before."""
+        """The reason codes of this UNSUBSCRIBE, if it was answered before; else None."""
         reasons = None if self.unsubscribes is None else self.unsubscribes.get(nonce)
         return None if reasons is None else list(reasons)
 
     def note_unsubscribed(self, nonce: bytes, reasons: list[int], usage: Usage | None) -> None:
-        """It removed something: whoever asks again is told so. The client has no more than these under way."""
+        """Store the answer of an UNSUBSCRIBE that removed something, so that a repeat gets the same answer. Only the
+        last SUBSCRIBES_WAITING_MAX answers are kept; a client never has more of them in flight.
+        """
         if Reason.SUCCESS not in reasons:
             return
         known = self.unsubscribes
@@ -214,13 +221,13 @@ class SessionRecord:
         elif len(known) >= SUBSCRIBES_WAITING_MAX:
             self._forget_unsubscribed(next(iter(known)))
         noted = bytes(reasons)
-        if may_note(usage, _note_bytes(nonce, noted)):  # else whoever asks again is told that there was none
+        if may_note(usage, _note_bytes(nonce, noted)):  # Without quota, a repeat gets NO_SUBSCRIPTION_EXISTED.
             known[nonce] = noted
             self.noted_bytes += _note_bytes(nonce, noted)
             self.journal.put(self.client_id, unsubscribed_field(nonce), noted)
 
     def forget_unsubscribed(self) -> None:
-        """The client has another connection, on which it asks for nothing of that again."""
+        """The client has a new connection and doesn't repeat requests of the old one."""
         for nonce in list(self.unsubscribes or ()):
             self._forget_unsubscribed(nonce)
         self.unsubscribes = None
@@ -245,12 +252,13 @@ class SessionRecord:
     # --- restoring ----------------------------------------------------------------------------------------------------
 
     def restore(self, fields: dict[bytes, bytes]) -> None:
-        """What there is once a session."""
+        """Restore the fields that a session has once."""
         self._stored_zone = fields.get(ZONE, DEFAULT.encode()).decode()
         self.user = self._stored_user = fields.get(USER)
         self.judged = fields.get(JUDGED, b"")
         will, warrant = self.meta.will, fields.get(WARRANT, b"")
-        if will is not None and warrant.startswith(self.meta.will_source):  # an earlier release knows nothing of this
+        # An earlier release may replace the will without this field, so it may belong to an older will.
+        if will is not None and warrant.startswith(self.meta.will_source):
             self._stored_warrant = warrant
             will.warrant = warrant[len(self.meta.will_source) :]
 
@@ -273,7 +281,7 @@ class SessionRecord:
 
 
 def may_note(usage: Usage | None, size_bytes: int) -> bool:
-    """The user's quota has room for it."""
+    """True if the user's quota has room for this."""
     return usage is None or usage.may_queue(size_bytes, is_away=False)
 
 

@@ -1,12 +1,12 @@
-"""The sessions that last, of the slots that this core owns (`slot_manager`): how their connections come and go.
+"""Attaches, detaches and resumes connections of the durable sessions on this core (slots: `slot_manager`).
 
-What always holds:
-- Nothing is answered before it is committed: an attach, a SUBSCRIBE, what a client acknowledged.
-- Whoever comes back is told that its session is present exactly if it is; a CONNECT that asks again, because its answer
-  was lost, is told the same as before.
-- Only its node knows how a connection ended that a former owner had. A client that comes back to a session with a will
-  waits for what that node says, within the return window: so the will is published, or isn't, before the session goes
-  on.
+After a failover only the client's node knows how the old connection ended (with DISCONNECT or without), and so whether
+the will must be published. Until that node reports it, at most HOME_RETURN_S, a client that reconnects waits if its
+session has a will. Invariants:
+- Nothing is answered before it is committed: an attach, a SUBSCRIBE, an acknowledgement.
+- A client is told Session Present exactly if the session exists. A CONNECT that the node repeats, because the first
+  answer was lost, gets the same answer again.
+- The will of a connection is published, or cancelled, before its session continues.
 """
 
 from __future__ import annotations
@@ -65,25 +65,31 @@ class SessionService:
         self._proxies = proxies
         self._store = store
         self._expected: dict[bytes, float] = {}
-        """Clients that were connected when their sessions came here, and until when their nodes may say so."""
+        """Clients that were connected when their sessions moved here, and the time until which their nodes may report
+        them.
+        """
         self._returning = ReturningClients()
-        """Those among them that are back elsewhere, and wait for what their nodes say."""
+        """Attaches that wait, for such a report or for the quota."""
         self._cut_off: dict[bytes, int] = {}
-        """Clients whose sessions found no room, and the tokens of their connections, until those are gone."""
+        """Clients that were disconnected because their queues were full → token of the connection, until its node
+        confirms the end.
+        """
 
     async def stop(self) -> None:
         self._slices.stop()
         await self.manager.stop()
 
     async def durable(self) -> None:
-        """Returns when all that was put is durable, or never will be."""
+        """Return when all writes are durable, or never will be."""
         await self.manager.durable()
 
     def __len__(self) -> int:
         return len(self.sessions.by_id)
 
     def tick(self) -> None:
-        """Publish wills that are due, end sessions that expired, and hold those for gone that didn't come back."""
+        """Publish wills that are due, end expired sessions, and give up clients that didn't reconnect
+        after a failover.
+        """
         self.manager.now()
         for client_id, until_s in list(self._expected.items()):
             if until_s <= self.router.now_s:
@@ -96,21 +102,25 @@ class SessionService:
         self.manager.seal()
 
     def _gone(self, client_id: bytes) -> None:
-        """Its client did not come back: say when it left, or its expiry would start anew with each crash."""
+        """The client didn't reconnect in time: store when it went offline. Otherwise each crash would restart its
+        expiry.
+        """
         session = self._expected_at(client_id)
         del self._expected[client_id]
         if session is not None:
             session.leave(session.sink, session.meta.will)
 
     def _expected_at(self, client_id: bytes) -> DurableSession | None:
-        """The session here whose former owner had a connection of it, and nobody has said yet how that ended."""
+        """The session, if it came from another owner with a connection, and nobody has reported how that ended; else
+        None.
+        """
         absence = self.sessions.away.get(client_id) if client_id in self._expected else None
         if absence is None or absence.session.meta.left_ms:
             return None
         return absence.session if self.manager.holds(absence.session) else None
 
     def _left(self, session: DurableSession, expiry_s: int, with_will: bool) -> None:
-        """As its node says, who knows how the connection ended that a former owner had."""
+        """The client's node reported how the connection to the former owner ended."""
         del self._expected[session.client_id]
         self.manager.now()
         self.sessions.come_back(session)
@@ -120,15 +130,16 @@ class SessionService:
         self._let_in(session.client_id)
 
     def _must_wait(self, attach: Attach) -> bool:
-        """Nobody has said yet how its last connection ended, and its session has a will. A CONNECT that is asked for
-        again is that connection."""
+        """True if the session has a will, and nobody has reported how its old connection ended. A repeated CONNECT is
+        that same connection, so it needn't wait.
+        """
         session = self._expected_at(attach.client_id)
         if session is None:
             return False
         return session.meta.will is not None and not self.was_asked_by(attach.client_id, attach.opening)
 
     def _let_in(self, client_id: bytes) -> None:
-        """It is known how its last connection ended."""
+        """It is known now how the client's old connection ended: continue its attach."""
         attach = self._returning.take(client_id)
         if attach is not None and self.manager.has_loaded(slot_of(client_id)):
             self._open(attach)
@@ -154,7 +165,7 @@ class SessionService:
         self._proxies.retaken(slot)
 
     def beat(self) -> None:
-        """Every moment."""
+        """Called every 0.1 s or so."""
         self.manager.now()
         self.congestion.beat(self.router.now_s)
         self.accepting.beat(self.router.now_s)
@@ -164,7 +175,7 @@ class SessionService:
 
     def went(self, session: DurableSession) -> None:
         self._expected.pop(session.client_id, None)
-        self._returning.take(session.client_id)  # its node asks the other owner
+        self._returning.take(session.client_id)  # Its node sends the request to the new owner.
         self._cut_off.pop(session.client_id, None)
         self.connected.detach(session)
 
@@ -218,7 +229,7 @@ class SessionService:
         if present and asked_before:
             present = session.meta.source != source
         if not present and not opening.expiry_s:
-            session.abandon()  # it is the connection's own
+            session.abandon()  # It is a clean session, which lives at the node of the connection.
             self.manager.seal()
             self.manager.settle(slot.number, partial(answer, 0))
             return
@@ -234,7 +245,9 @@ class SessionService:
             attach.again()
 
     def _without_connection(self, client_id: bytes, *, with_will: bool) -> DurableSession | None:
-        """The session that is here; if its connection went with its node, and it wasn't its turn yet, it leaves now."""
+        """Returns the session here. If it still has a connection, because its node was purged and its turn hasn't come
+        yet, disconnects that first.
+        """
         known = self.sessions.find(client_id)
         if known is None or not isinstance(known.sink, ProxySink):
             return known
@@ -261,8 +274,9 @@ class SessionService:
         self._host.flush_soon()
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
-        """`nonce`: of the connection's opening. What it said counts for a session that came from another owner if that
-        has no later connection."""
+        """A connection ended. `nonce`: that of its CONNECT. If the session came from another owner, the report counts
+        only if that was its last connection. `expiry_s` -1: unchanged.
+        """
         session = self.connected.running(token)
         if session is None:
             if self._cut_off.get(client_id) == token:
@@ -280,9 +294,9 @@ class SessionService:
         if expiry_s >= 0:
             session.meta.expiry_s = expiry_s
         elif not with_will and sink.former_expiry_s >= 0:
-            session.meta.expiry_s = sink.former_expiry_s  # its CONNECT came to nothing
+            session.meta.expiry_s = sink.former_expiry_s  # The CONNECT was never answered: keep the old expiry.
         if not sink.is_told and session.meta.source == session_source(session.meta.will_source):
-            self.sessions.end(session)  # it began with a CONNECT that was never answered
+            self.sessions.end(session)  # The session was created by a CONNECT that was never answered.
         else:
             will = session.meta.will if with_will else None
             if will is not None:
@@ -291,8 +305,9 @@ class SessionService:
         self.manager.seal()
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
-        """A session proxy is there, and may have missed what was sent: send all of it again, it knows what it had. One
-        that was cut off didn't hear so, and must not go on.
+        """A session proxy registers again, and may have missed packets: send everything again; the proxy drops what it
+        has. Returns False if the session doesn't exist, or this connection was ended for its full queue but doesn't
+        know it.
         """
         self.manager.now()
         session = self.sessions.find(client_id)
@@ -300,7 +315,7 @@ class SessionService:
             return False
         fresh = self._made(session.journal, session.meta.source, opening, incarnation, client_id, token)
         is_attached = self.connected.of(token) is session
-        self.connected.detach(session)  # from its node, which may be another incarnation now
+        self.connected.detach(session)  # From its node, which may have another incarnation now.
         if is_attached:
             hand_over(session.sink, fresh.sink)
             session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
@@ -320,7 +335,7 @@ class SessionService:
     def _made(
         self, journal: Journal, source: bytes, opening: messages.Opening, incarnation: str, client_id: bytes, token: int
     ) -> DurableSession:
-        """What a CONNECT makes, with the way to its session proxy."""
+        """The session that a CONNECT describes, with a sink to its session proxy."""
         sink = self.connected.sink(opening.version, incarnation, client_id, token, self._overflowed)
         meta = Meta(source + opening.nonce, opening.expiry_s, opening.version, _will_of(opening))
         limits = self._host.limits(opening.zone)
@@ -331,7 +346,9 @@ class SessionService:
         return made
 
     def _overflowed(self, sink: ProxySink) -> None:
-        """Cut off with a reason rather than left with a gap; the session is away from now on."""
+        """The queue is full: disconnect the client with a reason code, so that it doesn't miss messages unknowingly.
+        The session goes offline.
+        """
         session = self.connected.of(sink.token)
         if session is not None and not self.manager.holds(session):
             self.manager.depart(session)
@@ -347,7 +364,7 @@ class SessionService:
         self.connected.cut(incarnation)
 
     def node_gone(self, incarnation: str) -> None:
-        """Its connections are gone with it; their wills are published."""
+        """The node was purged: its connections ended, and their wills are published."""
         self.manager.node_gone(incarnation)
         self._returning.node_gone(incarnation)
         self.connected.node_gone(incarnation, self._leave_with_will)

@@ -1,15 +1,15 @@
-"""The durable mirror of this core's sessions: puts and deletes, group-committed to Redis behind each slot's fence.
+"""The durable copy of this core's sessions in Redis: writes in group commits, protected by each slot's fence.
 
-What always holds:
-- A slot's changes reach Redis in the order in which they were made, in batches, each atomic. What is put while one is
-  under way goes into the next. A barrier is answered when Redis, and `min_replicas`, has all that was put before it.
-- Redis takes a batch only from the slot's owner, and only behind the batch before it (functions.lua). So after an
-  error, when nobody knows what was executed, the same batch is sent again; what comes twice changes nothing.
-- A slot that a higher owner took is let go: its barriers get False. If Redis hasn't the last batch that it answered, it
-  lost data: what is put waits until the slot is taken again.
-- A slot of which a key has a wrong type is told of, and holds up no other.
-- Redis full (`maxmemory`), or nearly: `is_full` says so, and what waits is written nevertheless, for its deletes make
-  room. Well before that `is_short` does.
+Invariants:
+- The changes of a slot reach Redis in order, in atomic batches. What is put while a batch is being sent goes into the
+  next one. A barrier is answered when Redis, and `min_replicas` replicas, have all that was put before it.
+- Redis accepts a batch only from the slot's owner, and only after the batch before it (functions.lua). So after an
+  error, when nobody knows what was executed, the same batch is sent again; a second execution has no effect.
+- When a higher owner has taken a slot, it is released here: its barriers get False. If Redis doesn't have the last
+  batch that it confirmed, it lost data: writes wait until the slot is taken again.
+- A slot with a key of a wrong type is reported, and doesn't delay other slots.
+- If Redis is full (`maxmemory`), or nearly, `is_full` is True; waiting writes are still sent, because their deletes
+  free memory. `is_short` is True well before that.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ FUNCTIONS: Final = files("flockmq.durable").joinpath("functions.lua").read_text(
 TAKE: Final = b"flockmq_home_take_1"
 WRITE: Final = b"flockmq_home_write_1"
 WRITE_FULL: Final = b"flockmq_home_write_full_1"
-"""The same for a Redis that is full: Redis refuses WRITE then."""
+"""The same function for a full Redis, which refuses WRITE."""
 
 
 _T = TypeVar("_T")
 
 
 class StoreFenced(Exception):
-    """A higher owner took the slot; the text is its fence."""
+    """A higher owner has taken the slot; the text is its fence."""
 
 
 class SessionStore(PendingWrites):
-    """`on_fenced` and `on_lost` are told a slot's number, after what waited for it was answered or kept."""
+    """`on_fenced` and `on_lost` are called with a slot's number, after its barriers were answered or kept."""
 
     def __init__(self, redis: RedisConfig) -> None:
         super().__init__()
         self.on_fenced: Callable[[int], None] = _ignore
         self.on_lost: Callable[[int], None] = _ignore
         self.commits = 0
-        """Batches that became durable."""
+        """Number of batches that became durable."""
         self.committed_bytes = 0
         self.retries = 0
-        """Turns that failed and were tried again."""
+        """Number of failed attempts that were repeated."""
         self._servers = StoreServers(redis, self._load_functions, self._found)
         self._numbers = count(1)
         self._is_running = False
 
     async def start(self) -> None:
-        """Needs no Redis yet: what is put waits for it."""
+        """Doesn't wait for Redis: writes wait until it is reachable."""
         self._is_running = True
         for server in self._servers.all():
             self._run_at(server)
@@ -83,7 +83,7 @@ class SessionStore(PendingWrites):
         ]
 
     async def stop(self) -> None:
-        """What isn't durable by now never will be: its barriers get False."""
+        """What isn't durable now never will be: its barriers get False."""
         self._is_running = False
         running = [task for server in self._servers.all() for task in server.tasks]
         for task in running:
@@ -99,7 +99,7 @@ class SessionStore(PendingWrites):
         return any(server.is_full for server in self._servers.all())
 
     def is_full(self, slot: int) -> bool:
-        """Refuse new messages for the slot. What acknowledges or deletes is always taken."""
+        """True if new messages for the slot must be refused. Acknowledgements and deletes are always accepted."""
         state = self._slots.get(slot)
         if state is None:
             return False
@@ -107,31 +107,32 @@ class SessionStore(PendingWrites):
         return server.takes_nothing_new() or self.is_backed_up(slot)
 
     def is_short(self, slot: int) -> bool:
-        """Begin nothing new for the slot."""
+        """True if no new sessions or subscriptions may begin in the slot."""
         state = self._slots.get(slot)
         return state is not None and (cast(StoreServer, state.line).room.is_short or self.is_full(slot))
 
     def is_any_full(self) -> bool:
-        """Of some slot `is_full` may hold."""
+        """False if `is_full` is False for every slot."""
         is_one_full = any(server.takes_nothing_new() for server in self._servers.all())
         return is_one_full or self.queued_bytes >= self._servers.part_bytes()
 
     def rooms(self) -> dict[str, MemoryRoom]:
-        """By address, of the servers that have slots of this core."""
+        """By address: the memory of servers that have slots of this core."""
         lines = {state.line for state in self._slots.values()}
         return {server.link.address: server.room for server in self._servers.all() if server in lines}
 
     def is_backed_up(self, slot: int) -> bool:
-        """Take nothing for the slot that adds to what waits, but acknowledgements and deletes."""
+        """True if the slot must accept only acknowledgements and deletes, because too much waits for its server."""
         state = self._slots.get(slot)
         return state is not None and state.line.waiting_bytes >= self._servers.part_bytes()
 
     # --- whose a slot is ----------------------------------------------------------------------------------------------
 
     async def take(self, slot: int, fence: str, *, again: bool = False) -> SlotContents:
-        """Become the slot's owner and read what it has. `fence`: "generation-sequence incarnation"; again with the same
-        one is harmless. `again`: only if it is ours by this very fence still. Raises StoreFenced if a higher owner took
-        it; Spoilt; RedisUnreachable, StorageUnavailable, the latter also if it was released meanwhile."""
+        """Become the slot's owner and read its contents. `fence`: "generation-sequence incarnation"; a repeat with the
+        same fence is harmless. `again`: only if the slot is still ours with this fence. Raises StoreFenced if a
+        higher owner took it; Spoilt; RedisUnreachable; StorageUnavailable, also if the slot was released meanwhile.
+        """
         (server,) = await self._servers.group([slot])
         async with aclosing(self._take_at(server, {slot: fence}, again)) as slots:
             async for _, taken in slots:
@@ -141,15 +142,16 @@ class SessionStore(PendingWrites):
         raise StorageUnavailable(f"slot {slot} was released, or taken anew, while it was read")
 
     async def apart(self, slots: Iterable[int]) -> list[list[int]]:
-        """In groups of which each is at one server. Raises RedisUnreachable."""
+        """Group the slots by server. Raises RedisUnreachable."""
         return list((await self._servers.group(slots)).values())
 
     async def take_all(
         self, fences: Mapping[int, str]
     ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | Spoilt]]:
-        """As `take`, many slots a round trip, those first that have little. A slot may be written to from when it is
-        yielded; one that is released meanwhile, and was ours before, isn't. Raises RedisUnreachable or
-        StorageUnavailable: what wasn't yielded must be taken again."""
+        """As `take`, with many slots in a round trip, small ones first. A slot may be written after it was yielded. A
+        slot that is released meanwhile isn't yielded. Raises RedisUnreachable or StorageUnavailable: slots that
+        weren't yielded must be taken again.
+        """
         for server, group in (await self._servers.group(fences)).items():
             slots = self._take_at(server, {number: fences[number] for number in group}, again=False)
             async with server.reading, aclosing(slots):
@@ -185,7 +187,7 @@ class SessionStore(PendingWrites):
                 yield state.number, taken
 
     def release(self, slot: int) -> None:
-        """This core doesn't own the slot any more: what waits is let go, barriers get False."""
+        """This core no longer owns the slot: drop its writes; its barriers get False."""
         state = self._slots.pop(slot, None)
         if state is None:
             return
@@ -199,7 +201,9 @@ class SessionStore(PendingWrites):
         return state is not None and state.fence == fence.encode()
 
     def _suspended(self, number: int, fence: bytes, server: StoreServer) -> SlotQueue:
-        """The slot, not written while it is taken. If it is ours by this fence, what waits for it goes on waiting."""
+        """The slot, with writing stopped while it is taken. If it is ours with this fence, its waiting
+        writes are kept.
+        """
         state = self._slots.get(number)
         if state is not None and state.fence == fence:
             self._suspend(state)
@@ -208,7 +212,7 @@ class SessionStore(PendingWrites):
         return SlotQueue(number, fence, server)
 
     async def _move_here(self, server: StoreServer, slots: Iterable[int]) -> None:
-        """Of slots that were at another server nothing is under way there any more."""
+        """Move slots that were at another server here, after that server has no batch of them in flight."""
         for number in slots:
             state = self._slots.get(number)
             if state is not None and state.line is not server:
@@ -216,7 +220,7 @@ class SessionStore(PendingWrites):
                     self._move(state, server)
 
     async def _fence(self, server: StoreServer, slots: list[SlotQueue]) -> list[StoreFenced | Spoilt | None]:
-        """Set our fence for each, and say where a higher one is."""
+        """Set our fence for each slot. Returns for each what prevented it, or None."""
         number = next(self._numbers)
         takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
         await self._servers.connect(server, slots[0])
@@ -235,7 +239,9 @@ class SessionStore(PendingWrites):
         return answers
 
     async def _still_at(self, server: StoreServer, slots: list[SlotQueue]) -> list[SlotQueue]:
-        """Those of the slots that the server has, connected to it; others go to theirs. Raises RedisUnreachable."""
+        """Connect to the server and return the slots that it still has; move others to their server. Raises
+        RedisUnreachable.
+        """
         if server.link.connected or not slots:
             return slots
         await self._servers.look_up()
@@ -266,12 +272,12 @@ class SessionStore(PendingWrites):
                     trouble.failed("sessions wait to be durable: %s", error)
                     await asyncio.sleep(retry_s)
                     retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-                except Exception:  # all sessions at this server would wait for ever
+                except Exception:  # Otherwise no session at this server would ever be committed.
                     log.exception("a turn of the store failed; its slots come again")
                     await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
     async def _commit(self, server: StoreServer, turn: list[SlotQueue]) -> None:
-        """Raises StorageError, for those whose batch must be sent again; they are queued."""
+        """Raises StorageError if batches must be sent again; their slots are queued again."""
         try:
             if here := await self._still_at(server, turn):
                 await self._write(server, here)
@@ -291,13 +297,13 @@ class SessionStore(PendingWrites):
         failure = ""
         for state, reply in zip(group, replies, strict=True):
             if self._slots.get(state.number) is not state:
-                continue  # released meanwhile
+                continue  # Released meanwhile.
             if isinstance(reply, ResponseError):
                 failure = self._refused(server, state, reply) or failure
             else:
                 self._committed(state)
         if failure:
-            await server.link.close()  # it is prepared anew: its functions may be gone
+            await server.link.close()  # The new connection loads the functions again; Redis may have lost them.
             raise StorageUnavailable(f"Redis: {failure}")
 
     def _committed(self, state: SlotQueue) -> None:
@@ -310,12 +316,13 @@ class SessionStore(PendingWrites):
         _answer(batch, durable=True)
 
     def _refused(self, server: StoreServer, state: SlotQueue, error: ResponseError) -> str:
-        """The error, if it is none that we know what to do about."""
+        """Handle an error reply. Returns its text if we don't know what to do about it."""
         text = str(error)
         if text.startswith("FENCED"):
             self.release(state.number)
             _tell(self.on_fenced, state.number)
-        elif text.startswith("LOST") or is_spoilt(error):  # a function that ends amid a batch has written a part of it
+        # A function that fails in the middle of a batch has written a part of it.
+        elif text.startswith("LOST") or is_spoilt(error):
             log.debug("slot %d: Redis lost what it had answered, or can't take it: %s", state.number, text)
             self._suspend(state)
             _tell(self.on_lost, state.number)
@@ -333,8 +340,9 @@ class SessionStore(PendingWrites):
     # --- watching Redis -----------------------------------------------------------------------------------------------
 
     async def _watch(self, server: StoreServer) -> None:
-        """Find out, without a change to write, that Redis was replaced or lost data, or has room again; and how many
-        servers have slots."""
+        """Find out without a write that Redis was replaced, lost data, or has room again. Also count the servers with
+        slots.
+        """
         while True:
             await asyncio.sleep(bounds.STORE_WATCH_EVERY_S)
             self._servers.in_use = len({state.line for state in self._slots.values()})
@@ -342,12 +350,12 @@ class SessionStore(PendingWrites):
                 async with server.turn:
                     await self._look(server)
             except StorageError:
-                pass  # whoever writes says so
-            except Exception:  # nobody else would find it out
+                pass  # The writer reports it.
+            except Exception:  # Otherwise nobody would find it out.
                 log.exception("a look at Redis failed")
 
     async def _look(self, server: StoreServer) -> None:
-        """Write a batch without changes: for one slot, or for all if the connection is new; ask how full it is."""
+        """Write an empty batch: for one slot, or for all if the connection is new. Also ask for the memory use."""
         slots = [state for state in self._slots.values() if state.line is server]
         sure = [state for state in await self._still_at(server, slots) if state.writable and not state.after]
         if not sure:
@@ -374,14 +382,14 @@ class SessionStore(PendingWrites):
         try:
             await link.call("FUNCTION", "LOAD", "REPLACE", FUNCTIONS)
         except OutOfMemoryError:
-            pass  # a Redis that became full has them from before
+            pass  # A full Redis has the functions from before.
         except ResponseError as error:
             raise RedisUnreachable(f"Redis at {link.config.address}: {error}") from None
         self._servers.at(link).is_unwatched = True
 
 
 def _memory_of(info: object) -> RedisMemory:
-    """Redis may not let us ask: then it says so when it is full."""
+    """If Redis doesn't allow INFO, we learn that it is full from its errors."""
     try:
         return memory_of(info) if isinstance(info, bytes) else RedisMemory(0, 0)
     except (KeyError, ValueError):
@@ -394,7 +402,7 @@ def _answer(batch: WriteBatch, *, durable: bool) -> None:
 
 
 def _tell(listener: Callable[[_T], None], what: _T) -> None:
-    """What a listener fails at is its own affair: the next one is told all the same."""
+    """A listener that raises must not stop the next one."""
     try:
         listener(what)
     except Exception:
@@ -402,4 +410,4 @@ def _tell(listener: Callable[[_T], None], what: _T) -> None:
 
 
 def _ignore(_: int) -> None:
-    """Nobody asked to be told."""
+    """Used until a listener is set."""

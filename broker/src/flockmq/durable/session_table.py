@@ -1,10 +1,10 @@
-"""The sessions of one core: found again, left behind, expired; and wills that wait.
+"""The durable sessions of one core, connected or offline; ends expired sessions and publishes delayed wills.
 
-Pure: the clock is passed in, what follows is asked of the port. What always holds:
-- `by_id` has each session once, with its connection or away.
-- An away session is in the router, so that what is published for it waits.
-- A will that waits belongs to an away session, and is published once: when its delay or its session ends, whichever
-  comes first [MQTT-3.1.3-9].
+No I/O: the caller passes the clock, and the port does what follows. Invariants:
+- `by_id` has each session once, connected or offline.
+- An offline session stays in the router, so that messages for it are queued.
+- A delayed will belongs to an offline session. It is published once: when its delay has passed or its session ends,
+  whichever comes first [MQTT-3.1.3-9].
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEVER_S: Final = float("inf")
 
 @mypyc_attr(acyclic=True)
 class Absence:
-    """A lasting session without a connection. Times are monotonic seconds."""
+    """A durable session without a connection. Times are monotonic seconds."""
 
     __slots__ = ("expires_s", "session", "will", "will_s")
 
@@ -37,29 +37,29 @@ class Absence:
         self.will_s = will_s
 
     def next_s(self) -> float:
-        """When something is to be done next."""
+        """When something must be done next."""
         return self.expires_s if self.will is None else min(self.will_s, self.expires_s)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SessionEnds:
-    """Hears what ends, and what is due."""
+    """Told when a session ends, when a will is due, and when a filter is no longer used."""
 
     def publish(self, will: Will, session: DurableSession) -> None:
         """A will is due."""
         raise NotImplementedError(type(self).__name__)
 
     def unrouted(self, session: DurableSession, filters: list[bytes]) -> None:
-        """The session was the last here to want these."""
+        """No other session of this core subscribes to these filters."""
         raise NotImplementedError(type(self).__name__)
 
     def session_ended(self, session: DurableSession) -> None:
-        """It still has what it had, but its subscriptions."""
+        """The session ended. It still has its messages, but no subscriptions."""
         raise NotImplementedError(type(self).__name__)
 
 
 class SessionTable:
-    """One per core; `away_max` sessions may be without their clients."""
+    """One per core. At most `away_max` sessions may be offline."""
 
     def __init__(self, router: Router, port: SessionEnds, away_max: int = AWAY_SESSIONS_MAX) -> None:
         self.by_id: dict[bytes, DurableSession] = {}
@@ -71,8 +71,9 @@ class SessionTable:
         self._count = 0
 
     def open(self, fresh: DurableSession, clean_start: bool) -> tuple[DurableSession, bool]:
-        """The session of a new connection, and whether it was present: the one that is here, or `fresh`, which the
-        CONNECT made [MQTT-3.1.2-4, MQTT-3.1.2-5]. Nobody else is connected to it any more.
+        """Returns the session of a new connection, and whether it existed before (Session Present). It is the existing
+        session, or `fresh`, which was made from the CONNECT [MQTT-3.1.2-4, MQTT-3.1.2-5]. No other connection has
+        the session now.
         """
         client_id = fresh.client_id
         known = self.find(client_id)
@@ -90,19 +91,19 @@ class SessionTable:
         return known, True
 
     def find(self, client_id: bytes) -> DurableSession | None:
-        """For who comes back: what is due is done first, whether a tick came to it or not."""
+        """The session of this client id. First it does what is due, even if no tick has done so yet."""
         absence = self.away.get(client_id)
         if absence is not None and absence.next_s() <= self._router.now_s:
             self._act(absence, self._router.now_s)
         return self.by_id.get(client_id)
 
     def come_back(self, session: DurableSession) -> None:
-        """It isn't away any more; a will that waits is not published."""
+        """The session is no longer offline; its delayed will is cancelled."""
         if self.away.pop(session.client_id, None) is not None:
             self._router.counters.sessions_away -= 1
 
     def leave(self, session: DurableSession, will: Will | None, now_s: float) -> bool:
-        """Its connection ended; True if the session goes on. A will without a delay is published at once."""
+        """The connection ended. A will without delay is published at once. Returns True if the session continues."""
         delay_s = 0 if will is None else min(will.delay_s, session.meta.expiry_s)
         if will is not None and delay_s == 0:
             self._port.publish(will, session)
@@ -126,8 +127,8 @@ class SessionTable:
             self.end(self._first_due().session)
 
     def restore(self, session: DurableSession, will: Will | None, left_s: float) -> None:
-        """A session that ran elsewhere, and waits for its connection. Its client left at `left_s`, or will have by then
-        if it hasn't come back.
+        """Add an offline session that another owner ran before. The client disconnected at `left_s`, or that time is in
+        the future and the client is expected to reconnect until then.
         """
         for subscription in session.subscriptions.all():
             self._router.add(subscription)
@@ -137,7 +138,7 @@ class SessionTable:
         self._keep_away(session, will, left_s, left_s + delay_s)
 
     def depart(self, session: DurableSession) -> None:
-        """It goes on elsewhere: nothing of it is kept here, and no will is published."""
+        """The session goes to another owner: remove it here, without publishing its will."""
         client_id = session.client_id
         if self.by_id.get(client_id) is session:
             del self.by_id[client_id]
@@ -149,7 +150,7 @@ class SessionTable:
         session.abandon()
 
     def end(self, session: DurableSession) -> None:
-        """For good: its subscriptions go; a will that waits is published now."""
+        """End the session: remove its subscriptions, and publish its delayed will now."""
         if self.by_id.get(session.client_id) is session:
             del self.by_id[session.client_id]
             absence = self.away.pop(session.client_id, None)
@@ -162,11 +163,11 @@ class SessionTable:
         session.subscriptions.clear()
         self._port.session_ended(session)
         session.erase()
-        if unrouted:  # behind its end: a session that a crash brings back still has its routes
+        if unrouted:  # Only after its end: if a crash brings the session back, its routes are still there.
             self._port.unrouted(session, unrouted)
 
     def unsubscribe(self, session: DurableSession, filters: list[bytes]) -> list[int]:
-        """For each filter the reason code of UNSUBACK."""
+        """Returns the reason codes for UNSUBACK, one for each filter."""
         removed = [session.remove_subscription(filter) for filter in filters]
         unrouted = displace(self._router, [subscription for subscription in removed if subscription is not None])
         if unrouted:
@@ -174,18 +175,18 @@ class SessionTable:
         return [Reason.NO_SUBSCRIPTION_EXISTED if each is None else Reason.SUCCESS for each in removed]
 
     def tick(self, now_s: float) -> None:
-        """Publish wills that are due, end sessions that expired, so many a tick."""
+        """Publish wills that are due and end expired sessions, at most SESSIONS_EXPIRED_PER_TICK_MAX of them."""
         for _ in range(SESSIONS_EXPIRED_PER_TICK_MAX):
             if not self._due or self._due[0][0] > now_s:
                 break
             _, _, client_id, absence = heappop(self._due)
             if self.away.get(client_id) is not absence:
-                continue  # it came back, or ended
+                continue  # The client reconnected, or the session ended.
             if not self._act(absence, now_s):
                 self._schedule(absence)
 
     def _act(self, absence: Absence, now_s: float) -> bool:
-        """True: the session expired."""
+        """Do what is due for one offline session. Returns True if the session expired."""
         if absence.expires_s <= now_s:
             self._router.counters.sessions_expired += 1
             self.end(absence.session)
@@ -197,7 +198,7 @@ class SessionTable:
         return False
 
     def _first_due(self) -> Absence:
-        """Of the sessions that are away the one with which something is to be done first, or which left first."""
+        """The offline session with the earliest due time; if none has a due time, the one that went offline first."""
         due = self._due
         while due:
             absence = due[0][3]
@@ -210,7 +211,8 @@ class SessionTable:
         next_s = absence.next_s()
         if next_s == _NEVER_S:
             return
-        if len(self._due) > 2 * len(self.away) + 1024:  # most of them came back long ago
+        # Most entries are of sessions whose clients reconnected long ago.
+        if len(self._due) > 2 * len(self.away) + 1024:
             self._due = [due for due in self._due if self.away.get(due[2]) is due[3]]
             heapify(self._due)
         self._count += 1

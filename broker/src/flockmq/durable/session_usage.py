@@ -1,4 +1,4 @@
-"""What one session takes of its user's quota: counted when it stands, and again whenever more or less waits. Pure."""
+"""What one session uses of its user's quota; counted from its begin, and again after each change. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flockmq.quotas import Usage
 
 @mypyc_attr(acyclic=True)
 class SessionUsage:
-    """`usage`: of its user; None: it has no quota."""
+    """`usage`: of the session's user; None: it has no quota."""
 
     __slots__ = ("_counted_bytes", "_incoming", "_is_counted", "_messages", "_record", "usage")
 
@@ -26,14 +26,14 @@ class SessionUsage:
         self._counted_bytes: int = 0
 
     def begin(self) -> None:
-        """The session stands."""
+        """The session exists from now on."""
         if self.usage is not None and not self._is_counted:
             self._is_counted = True
             self.usage.began()
             self.count()
 
     def count(self) -> None:
-        """More waits than before, or less."""
+        """Report a changed size to the user's usage."""
         if self._is_counted and self.usage is not None:
             held = self.stored_bytes()
             if held != self._counted_bytes:
@@ -48,11 +48,11 @@ class SessionUsage:
             self.usage.ended()
 
     def stored_bytes(self) -> int:
-        """Messages, its will, its names, and what is noted of exchanges."""
+        """Messages, the will, names, and answered requests."""
         return self._record.stored_bytes() + self._messages.stored_bytes() + self._incoming.stored_bytes()
 
     def is_over(self, packet_bytes: int, *, is_away: bool) -> bool:
-        """All that waits for its user's sessions, with one packet more."""
+        """True if the user's sessions would exceed the quota with one more packet."""
         if self.usage is None:
             return False
         self.count()

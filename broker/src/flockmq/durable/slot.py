@@ -1,4 +1,4 @@
-"""One slot that this core owns: its state, and what of it can't be read. Pure."""
+"""The state of one slot that this core owns, and which of its data can't be read. No I/O."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from flockmq.durable.slot_writer import SlotJournal
 
 
 class OwnedSlot:
-    """`gained_at`: the epoch at which it became ours, at the latest; `fence` names it in the store. `is_lost`: another
-    core took it, as our own table is about to say. `clients`: whose sessions are here; `unread`: whose can't be
-    restored here, and why; `unread_users`: whose client ids those are, if that can be read. `was_emptied`: Redis lost
-    data while they came. `spoilt`: why the slot can't be read; it is read again after `looked_at_s`.
+    """`gained_at`: the slot became ours at this log position or before it. `fence`: the owner's name in the
+    store. `is_lost`: another core took the slot, and our table will say so soon. `clients`: clients whose sessions
+    are here. `unread`: clients whose sessions can't be restored, and why. `unread_users`: their users, if these can
+    be read. `was_emptied`: Redis lost data of the slot while it was being loaded. `spoilt`: why the slot itself
+    can't be read; it is tried again after `looked_at_s`.
     """
 
     __slots__ = (
@@ -43,21 +44,25 @@ class OwnedSlot:
         return not self.loaded and not self.is_lost
 
     def runs(self, session: DurableSession) -> bool:
-        """The session runs here: its slot wasn't let go of, and isn't another core's already."""
+        """True if the session runs here: the slot was neither given up nor taken by another core."""
         return self.journal is session.journal and not self.is_lost
 
     def cannot_read(self, client_id: bytes, fields: dict[bytes, bytes], why: str) -> None:
-        """A session stays in Redis as it is."""
+        """A session can't be read. It stays in Redis unchanged."""
         self.unread[client_id] = why
         if USER in fields:
             self.unread_users[client_id] = fields[USER]
 
     def may_drop_unread(self, client_id: bytes, user: bytes | None) -> bool:
-        """It is this user's, or client ids are nobody's (None). Where it can't be read whose it is, it is no user's."""
+        """True if the session belongs to this user, or client ids aren't bound to users (`user` is None). If its user
+        can't be read, no user may drop it.
+        """
         return user is None or self.unread_users.get(client_id) == user
 
     def drop_unread(self, client_id: bytes) -> bool:
-        """Its client, or an operator, wants it no more. False: there is none."""
+        """Delete an unreadable session, because its client or an operator asked for it. Returns False if
+        there is none.
+        """
         if self.unread.pop(client_id, None) is None:
             return False
         self.unread_users.pop(client_id, None)
@@ -65,7 +70,7 @@ class OwnedSlot:
         return True
 
     def unreadable(self) -> str:
-        """What an operator must mend; "": nothing."""
+        """The alarm text for the operator; "": everything can be read."""
         if self.spoilt:
             return f"slot {self.number} of sessions can't be read, its clients wait: {self.spoilt}"
         if not self.unread:

@@ -1,8 +1,8 @@
-"""Sessions here for which more waits than they take, slot by slot: nodes pause whoever publishes to such a slot.
+"""Sessions with too many waiting messages, slot by slot: nodes pause publishers to such a slot.
 
-What always holds: `say` hears when a slot's first session is congested, when its last isn't any more, and now and then
-between, for what a node heard it forgets after CROWDED_KEPT_S. A session that makes no progress, or too little for too
-long, pauses nobody until it has drained (`ProxySink.judge`).
+Invariant: `say` is called when the first session of a slot becomes congested and when the last one recovers, and
+regularly between, because nodes forget a report after CROWDED_KEPT_S. A session without progress, or with too little
+for too long, pauses nobody until it has drained (`ProxySink.judge`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flockmq.routing.slots import slot_of
 
 
 class SlotCongestion:
-    """One per core. `session_of` knows the session of a sink while that is its way to the client."""
+    """One per core. `session_of` returns the session of a sink that is still in use."""
 
     def __init__(
         self, session_of: Callable[[ProxySink], DurableSession | None], say: Callable[[int, bool], None]
@@ -28,7 +28,7 @@ class SlotCongestion:
         self._said_s = 0.0
 
     def __len__(self) -> int:
-        """Sessions whose publishers are paused."""
+        """Number of sessions whose publishers are paused."""
         return sum(map(len, self._slots.values()))
 
     def flow_changed(self, sink: ProxySink) -> None:
@@ -42,7 +42,7 @@ class SlotCongestion:
             self.gone(sink)
 
     def gone(self, sink: ProxySink) -> None:
-        """It flows, lags, or is nobody's way any more."""
+        """The sink flows, lags, or is no longer in use."""
         slot = slot_of(sink.client_id)
         congested = self._slots.get(slot)
         if congested is not None and sink in congested:

@@ -1,7 +1,7 @@
-"""Slots that are this core's, and whose sessions aren't here yet: taken in the store, again and again until they are.
+"""Loads the sessions of slots that this core owns from the store, with retries.
 
-What always holds: of the slots at one server of Redis none waits for another server, nor for a slot that can't be read.
-That one is looked at every SLOT_SPOILT_RETRY_S: somebody may have mended it.
+Invariant: slots at one Redis server wait neither for another server nor for a slot that can't be read. Such a slot is
+tried again every SLOT_SPOILT_RETRY_S, because an operator may have repaired it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class SlotLoader:
-    """`blank` says which slots are to be taken now, with their fences; `take_over` is given what they have; `done` is
-    called when some are here, or were given up for now.
+    """`blank` returns the slots that must be loaded now, with their fences. `take_over` gets the contents of each.
+    `done` is called when some slots are loaded, or were given up for now.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class SlotLoader:
         self._done = done
         self._under_way: dict[int, None] = {}
         self._tries: dict[int, int] = {}
-        """How often the slot could not be taken, in a row."""
+        """How many times in a row loading the slot has failed."""
         self._dealing: asyncio.Task[None] | None = None
         self._loaders: dict[asyncio.Task[None], None] = {}
         self._stopped = False
         self._trouble = Retrying(log, now_s)
 
     async def stop(self) -> None:
-        """Slots may still come; they aren't taken."""
+        """Load no more slots."""
         self._stopped = True
         running = [*self._loaders, *([self._dealing] if self._dealing is not None else [])]
         for task in running:
@@ -55,7 +55,7 @@ class SlotLoader:
         await asyncio.gather(*running, return_exceptions=True)
 
     def look(self) -> None:
-        """There may be slots to be taken."""
+        """Check whether slots must be loaded."""
         if not self._stopped and (self._dealing is None or self._dealing.done()) and self._waiting():
             self._dealing = asyncio.ensure_future(self._deal())
 
@@ -63,7 +63,7 @@ class SlotLoader:
         return [number for number in self._blank() if number not in self._under_way]
 
     async def _deal(self) -> None:
-        """To a loader for each server."""
+        """Start one loader for each server."""
         tries = 0
         while waiting := self._waiting():
             try:
@@ -73,7 +73,7 @@ class SlotLoader:
                 await asyncio.sleep(_patience_s(tries))
                 tries += 1
                 continue
-            except Exception:  # all slots of this core would wait for ever
+            except Exception:  # Otherwise no slot of this core would ever be loaded.
                 log.exception("slots of sessions could not be taken; they are taken again")
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
                 continue
@@ -84,7 +84,7 @@ class SlotLoader:
                 loader.add_done_callback(self._loaders.pop)
 
     async def _load(self, group: list[int]) -> None:
-        """Slots of one server."""
+        """Load slots that are on one server."""
         blank = self._blank()
         fences = {number: blank[number] for number in group if number in blank}
         try:
@@ -97,7 +97,7 @@ class SlotLoader:
         except StorageError as error:
             self._trouble.failed("%d slots of sessions wait for Redis: %s", len(fences), error)
             await self._wait(fences)
-        except Exception:  # these slots would wait for ever
+        except Exception:  # Otherwise these slots would never be loaded.
             log.exception("slots of sessions could not be taken; those that aren't here are taken again")
             await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
         finally:

@@ -1,13 +1,14 @@
-"""The slots that this core holds, with the sessions of each: taken over, used, let go of.
+"""The slots that this core owns, with their sessions: loads them, runs them and gives them up.
 
-Their sessions live in a router of their own (`DurableRouter`) and in `SessionTable`, as the clients' of a node do; all
-of them that lasts is mirrored in the store. What always holds:
-- A slot is used when it was taken in the store, behind this core's fence, and all its sessions are here.
-- A session that can't be read stays as it is in Redis, and an alarm says so, until it is deleted. Of a slot that can't
-  be read that goes for the whole slot.
-- A slot that another core took is let go of: its sessions stop here at once, and go on there. They leave the router in
-  slices; if the slot comes back before they are all out, it is taken when they are.
-- `view` rises with each slot that came or went, before anything is taken without it or for it.
+The sessions are in a router of their own (`DurableRouter`) and in `SessionTable`. Their durable state is mirrored in
+the store. Invariants:
+- A slot is used only after this core has set its fence in the store and loaded all sessions of the slot.
+- A session that can't be read stays in Redis unchanged, and an alarm is raised until it is deleted. The same holds for
+  a slot that can't be read.
+- When another core has taken a slot, its sessions stop here at once. They are removed from the router in time slices.
+  If the slot comes back before that is complete, it is loaded afterwards.
+- `view` is the log position at which a slot last came or went. It rises before any message is accepted for the new set
+  of slots.
 """
 
 from __future__ import annotations
@@ -49,22 +50,24 @@ log: Final = logging.getLogger(__name__)
 
 
 class SessionConnections(Protocol):
-    """Those of the sessions, at their nodes."""
+    """Tells the session service which slots and sessions came and went."""
 
     def slot_loaded(self, slot: int) -> None: ...
 
     def slot_left(self, slot: int) -> None: ...
 
     def slot_retaken(self, slot: int) -> None:
-        """It wasn't ours for a while, and no node may have seen that it is again."""
+        """The slot was lost and came back, and the nodes may not have noticed either."""
         ...
 
     def came(self, session: DurableSession, returns_by_s: float) -> None:
-        """A session whose client was connected when its last owner put it down; it should be back by then."""
+        """A session was loaded whose client was connected at its former owner. The client should
+        reconnect until then.
+        """
         ...
 
     def went(self, session: DurableSession) -> None:
-        """It goes on at another owner."""
+        """The session goes to another owner."""
         ...
 
 
@@ -91,9 +94,9 @@ class SlotManager:
         self._store = store
         self._connections = connections
         self._unloaded: set[int] = set()
-        """Those among them that aren't `loaded`."""
+        """Slots that aren't `loaded` yet."""
         self._leaving: dict[int, OwnedSlot] = {}
-        """Slots that were let go of, some of whose sessions are still in the router."""
+        """Slots that were given up and still have sessions in the router."""
         self._slices = slices
         self._has_changed = False
         self._stopped = False
@@ -106,13 +109,13 @@ class SlotManager:
         store.on_lost = self._rewriter.data_lost
 
     async def stop(self) -> None:
-        """Nothing is taken any more."""
+        """Load no more slots."""
         self._stopped = True
         await self._loading.stop()
         await self._rewriter.stop()
 
     async def durable(self) -> None:
-        """Returns when all that was put is durable, or never will be."""
+        """Return when all writes are durable, or never will be."""
         self.seal()
         done = asyncio.Event()
         waits = All(len(self.slots) + 1, lambda _: done.set())
@@ -124,17 +127,17 @@ class SlotManager:
     # --- turns --------------------------------------------------------------------------------------------------------
 
     def now(self) -> None:
-        """What follows happens now."""
+        """Set the time for what follows."""
         self.router.now_s = self._clock.monotonic()
         self.ledger.wall_offset_s = self._clock.wall() - self.router.now_s
 
     def seal(self) -> None:
-        """What was put is to be durable."""
+        """Request barriers for all writes so far."""
         self._sealing = False
         self.ledger.seal()
 
     def settle(self, slot: int, then: Callable[[], None]) -> None:
-        """Call `then` when all that was put for the slot is durable."""
+        """Call `then` when all writes so far for the slot are durable."""
         self._store.barrier(slot, partial(if_durable, then))
 
     def _unsealed(self) -> None:
@@ -153,7 +156,7 @@ class SlotManager:
         self._unloaded.add(slot)
 
     def disown(self, slot: int) -> None:
-        """At once: whatever it would still do here would be refused."""
+        """Stops the slot's sessions at once: Redis would refuse their writes."""
         self._change()
         self._let_go(slot)
 
@@ -162,7 +165,7 @@ class SlotManager:
         return held is not None and held.loaded
 
     def holds(self, session: DurableSession) -> bool:
-        """It runs here, and isn't on its way out, nor another core's already."""
+        """True if the session runs here: the slot was neither given up nor taken by another core."""
         held = self.slots.get(session.journal.slot)
         return held is not None and held.runs(session)
 
@@ -173,15 +176,15 @@ class SlotManager:
         return self.is_changing() or bool(self._unloaded)
 
     def is_changing(self) -> bool:
-        """A slot was lost, which isn't in the view yet: what is taken without it must not be accepted."""
+        """True if a slot was lost but `view` doesn't say so yet. Messages must not be accepted then."""
         return self._stopped or any(self.slots[number].is_lost for number in self._unloaded)
 
     def unloaded(self) -> set[int]:
-        """Slots whose sessions aren't here yet."""
+        """Slots whose sessions aren't loaded yet."""
         return self._unloaded.copy()
 
     def _change(self) -> int:
-        """A slot comes or goes, at this place of the log."""
+        """A slot comes or goes at the current position of the log."""
         self.view = self._host.slots_epoch()
         if not self._has_changed:
             self._has_changed = True
@@ -189,7 +192,7 @@ class SlotManager:
         return self.view
 
     def _look(self) -> None:
-        """Behind all slots that come and go with one entry."""
+        """Runs after all slot changes of one log entry."""
         self._has_changed = False
         self._loading.look()
         self._host.changed()
@@ -197,7 +200,7 @@ class SlotManager:
     # --- taking over --------------------------------------------------------------------------------------------------
 
     def _blank(self) -> dict[int, str]:
-        """Slots to be taken now, and their fences."""
+        """Slots that must be loaded now, with their fences."""
         slots, now_s = self.slots, self._clock.monotonic()
         return {
             number: slots[number].fence
@@ -207,10 +210,10 @@ class SlotManager:
 
     async def _take_over(self, number: int, fence: str, taken: SlotContents | StoreFenced | Spoilt) -> None:
         slot = self.slots.get(number)
-        if slot is None:  # another core's meanwhile
+        if slot is None:  # Another core owns it now.
             self._store.release(number)
         elif slot.fence != fence or number in self._leaving:
-            return  # it went and came back meanwhile: it is taken once more
+            return  # The slot went and came back meanwhile; it will be loaded again.
         elif isinstance(taken, StoreFenced):
             self._reports.happened("another core took them before their sessions were here", number)
             slot.lose(self._clock.monotonic())
@@ -227,7 +230,7 @@ class SlotManager:
             self._reports.look(slot)
 
     async def _load(self, slot: OwnedSlot, taken: SlotContents) -> bool:
-        """Its sessions, as they were when their last owner put them down; False: it went while they came."""
+        """Load the sessions that the last owner stored. Returns False if the slot was lost meanwhile."""
         self.now()
         for source in slot.marks.restore(taken.marks):
             self._store.unmark(slot.number, source)
@@ -235,7 +238,7 @@ class SlotManager:
         slot.unread.update(taken.unread)
         for client_id, fields in taken.sessions.items():
             if client_id in self.sessions.by_id:
-                continue  # taken again after Redis lost data: what is here is newer
+                continue  # The slot is loaded again after Redis lost data; our copy is newer.
             try:
                 if client_id == WILLS:
                     slot.wills.restore(fields, self.router.now_s)
@@ -243,7 +246,7 @@ class SlotManager:
                     self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError) as error:
                 slot.cannot_read(client_id, fields, str(error) or repr(error))
-            except Exception as error:  # the others, and the other slots, have no part in it
+            except Exception as error:  # One bad session must not stop the others.
                 log.exception("the session of %r can't be restored", client_id)
                 slot.cannot_read(client_id, fields, repr(error))
             if self._clock.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
@@ -262,7 +265,7 @@ class SlotManager:
         meta = session.meta
         now_s = self.router.now_s
         left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
-        if meta.will is not None:  # of a connection of before
+        if meta.will is not None:  # It belongs to an earlier connection.
             meta.will.message.author = author_of(client_id, self._host.floor(slot.number), is_will=True)
         session.uses(self._host.usage(session.record.user))
         self.sessions.restore(session, meta.will, left_s)
@@ -289,7 +292,7 @@ class SlotManager:
         self.router.give_up_shared(number)
         slot.journal.close()
         self._host.slot_gone(number)
-        if number not in self._leaving:  # else it was never taken
+        if number not in self._leaving:  # Otherwise the slot was never loaded.
             self._leaving[number] = slot
             self._slices.add(self._departures(slot))
 
@@ -302,13 +305,13 @@ class SlotManager:
         self._loading.look()
 
     def depart(self, session: DurableSession) -> None:
-        """Of a slot that was let go of."""
+        """Remove a session of a slot that was given up."""
         self._connections.went(session)
         self.sessions.depart(session)
 
     def tick(self) -> None:
-        """Publish wills that are due, end sessions that expired. While sessions are on their way out that is another
-        owner's to do; it may be behind in it for as long.
+        """Publish wills that are due, and end expired sessions. Not while given-up sessions are still in the table:
+        they are the next owner's. So this may be late by that time.
         """
         if not self._leaving:
             self.sessions.tick(self.router.now_s)
@@ -316,8 +319,9 @@ class SlotManager:
         self._take_what_is_lost_and_ours()
 
     def _take_what_is_lost_and_ours(self) -> None:
-        """Another core took it, and our own table says still that it is ours: it was given back in entries of the log
-        that were skipped with a bootstrap. Where our table is only behind, our fence is the lower one: nothing changes.
+        """The slot was lost to another core and returned, but a bootstrap skipped those log entries, so this core never
+        saw the moves. If the table still says after SLOT_LOST_MAX_S that it is ours, take it again. If the table is
+        merely behind, Redis refuses our lower fence and nothing changes.
         """
         since_s = self.router.now_s - bounds.SLOT_LOST_MAX_S
         for number in list(self._unloaded):
@@ -328,8 +332,8 @@ class SlotManager:
                 self._connections.slot_retaken(number)
 
     def _fenced(self, number: int) -> None:
-        """Another core took it, as this core's own table is about to say. Until then take nothing for any slot, or
-        messages for this one would be accepted, and be nowhere.
+        """Another core took the slot, and our table will say so soon. Until then accept no messages for any slot; those
+        for this slot would be lost.
         """
         slot = self.slots.get(number)
         if slot is not None and not slot.is_lost:
@@ -340,12 +344,14 @@ class SlotManager:
     # --- sessions that can't be read ----------------------------------------------------------------------------------
 
     def why_unread(self, client_id: bytes) -> str:
-        """Empty: nothing of this client is kept that can't be restored."""
+        """Why the client's stored session can't be restored; "": there is none that can't."""
         held = self.slots.get(slot_of(client_id))
         return "" if held is None else held.unread.get(client_id, "")
 
     def drop_unread(self, client_id: bytes, slot: int) -> bool:
-        """Its client, or an operator, wants it no more. False: there is none."""
+        """Delete an unreadable session, because its client or an operator asked for it. Returns False if
+        there is none.
+        """
         held = self.slots.get(slot)
         if held is None or not held.drop_unread(client_id):
             return False
@@ -358,7 +364,7 @@ class SlotManager:
         self._strangers.went(node_source(incarnation), self.router.now_s)
 
     def forget_strangers(self) -> None:
-        """Nodes that went long enough ago; those that are back aren't any."""
+        """Forget the sequence numbers of nodes that were purged long ago. Nodes that came back keep theirs."""
         if due := self._strangers.take_due(self.router.now_s):
             members = self._sources_of_members()
             for source in due:

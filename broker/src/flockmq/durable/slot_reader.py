@@ -1,8 +1,8 @@
-"""What a slot has in Redis, read by its owner once nobody else can write it: in pieces, many keys a round trip.
+"""Reads the contents of slots from Redis, after the owner's fence stops all other writers: many keys a round trip.
 
-What always holds: slots that have little come first, and what was read and isn't taken over is bounded; a slot with
-more than is read for it at a time is put back, and read later with fewer others. A key of a wrong type spoils its
-session, or, where it is the slot's own, the slot; others come all the same.
+Invariants: small slots come first, and the amount of data that was read but not yet taken over is bounded. A slot with
+more data than the current budget is put back, and read later together with fewer others. A key of a wrong type makes
+its session unreadable, or, if it belongs to the slot, the slot; everything else is still read.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from flockmq.redis.link import RedisLink, Reply
 START: Final = b"0"
 _GROWTH: Final = 8
 _FIELDS_FIRST: Final = 4
-"""Of a session, before it is known how large they are."""
+"""Fields to ask for first, while the size of a session's fields is unknown."""
 
 
 @dataclass(slots=True)
 class SlotContents:
-    """What a slot has. Client id -> field -> value; source of messages -> its mark; client id -> why its session can't
-    be read.
+    """What Redis has of a slot. `sessions`: client id → field → value. `marks`: message source → its last sequence
+    number. `unread`: client id → why its session can't be read.
     """
 
     sessions: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
@@ -37,18 +37,18 @@ class SlotContents:
 
 
 class Spoilt(Exception):
-    """What Redis has of a slot can't be read, or written; the text names the key, and says why."""
+    """A slot's data in Redis can't be read or written. The text names the key and the reason."""
 
 
 def is_spoilt(error: ResponseError) -> bool:
-    """Of a key that has a wrong type, alone or within a function."""
+    """True if a key has a wrong type; also for a key that a Redis function uses."""
     return "WRONGTYPE" in str(error)
 
 
 async def read_slots(
     link: RedisLink, slots: Sequence[SlotKeys]
 ) -> AsyncGenerator[tuple[SlotKeys, SlotContents | Spoilt]]:
-    """Of slots that one server has. Raises RedisUnreachable, StorageUnavailable."""
+    """Read slots that are on one server. Raises RedisUnreachable, StorageUnavailable."""
     waiting, budget = deque(slots), bounds.STORE_SLOT_SMALL_BYTES
     while waiting:
         later: deque[SlotKeys] = deque()
@@ -64,12 +64,12 @@ async def read_slots(
 
 
 class _Scan:
-    """One key, read by a cursor. Members may come twice while Redis rehashes."""
+    """Reads one key with a cursor. Redis may return a member twice while it rehashes."""
 
     __slots__ = ("command", "cursor", "error", "fields", "found", "key")
 
     def __init__(self, command: bytes, key: bytes, fields: int) -> None:
-        """`fields`: how many are asked for at first."""
+        """`fields`: how many fields to ask for first."""
         self.command = command
         self.key = key
         self.cursor = START
@@ -82,11 +82,11 @@ class _Scan:
         return dict(zip(fields, fields, strict=True))
 
     def take(self, reply: Reply | ResponseError) -> int:
-        """A page; how many bytes. Raises StorageUnavailable."""
+        """Take one page of the reply; returns its size in bytes. Raises StorageUnavailable."""
         match reply:
             case [bytes(cursor), list(found)]:
                 self.cursor = cursor
-                self.found += cast(list[bytes], found)  # members, fields and values
+                self.found += cast(list[bytes], found)  # Members, or fields and values.
                 size = sum(map(len, cast(list[bytes], found)))
                 room = bounds.STORE_READ_BYTES // 4 // max(1, size // self.fields)
                 self.fields = max(1, min(8 * self.fields, room, bounds.STORE_READ_FIELDS))
@@ -99,7 +99,7 @@ class _Scan:
 
 
 class _Slot:
-    """A slot that is being read: first which sessions it has, and its marks, then those."""
+    """A slot that is being read: first its client ids and sequence numbers, then its sessions."""
 
     __slots__ = ("ids", "is_large", "keys", "marks", "sessions", "size", "under_way")
 
@@ -109,12 +109,12 @@ class _Slot:
         self.marks = _Scan(b"HSCAN", keys.marks, bounds.STORE_READ_FIELDS)
         self.sessions: dict[bytes, _Scan] | None = None
         self.under_way = 2
-        """Scans that aren't complete."""
+        """Number of scans that aren't complete."""
         self.size = 0
         self.is_large = False
 
     def next_scans(self) -> list[_Scan]:
-        """What is to be read behind what is complete: nothing, when all of it is."""
+        """The scans that follow when the current ones are complete; empty when the slot is complete."""
         if self.sessions is not None or self.ids.error or self.marks.error:
             return []
         prefix = self.keys.sessions
@@ -133,7 +133,7 @@ class _Slot:
 
 
 async def _read(link: RedisLink, slots: Sequence[_Slot], budget: int) -> AsyncGenerator[_Slot]:
-    """Each when it is complete, or `is_large`: it has more bytes than `budget`; 0: none has."""
+    """Yields each slot when it is complete, or when it `is_large`: it has more bytes than `budget` (0: no limit)."""
     heads = deque((slot, scan) for slot in slots for scan in (slot.ids, slot.marks))
     sessions: deque[tuple[_Slot, _Scan]] = deque()
     for waiting, keys in ((heads, bounds.STORE_READ_KEYS), (sessions, bounds.STORE_READ_KEYS // 8)):
@@ -148,7 +148,9 @@ async def _read(link: RedisLink, slots: Sequence[_Slot], budget: int) -> AsyncGe
 async def _read_all(
     link: RedisLink, waiting: deque[tuple[_Slot, _Scan]], keys: int, budget: int
 ) -> AsyncGenerator[_Slot]:
-    """Slots whose scans are complete, or that are large. `keys`: in one round trip, at first."""
+    """Yields slots whose scans are complete, or that are too large. `keys`: how many keys to read in the first round
+    trip.
+    """
     while waiting:
         some = list(_first(waiting, keys))
         replies = await link.pipeline([(s.command, s.key, s.cursor, b"COUNT", s.fields) for _, s in some])
@@ -171,7 +173,7 @@ async def _read_all(
 
 
 def _first(waiting: deque[tuple[_Slot, _Scan]], count: int) -> Iterator[tuple[_Slot, _Scan]]:
-    """Taken out; not those of slots that were put back."""
+    """Removes the next scans from the queue; skips scans of slots that were put back."""
     while waiting and count:
         slot, scan = waiting.popleft()
         if not slot.is_large:

@@ -1,4 +1,4 @@
-"""What operators are told of slots: lines in the log, and an alarm while a slot has sessions that can't be read."""
+"""Reports about slots for operators: log lines, and an alarm while data of a slot can't be read."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class SlotReports:
     def __init__(self, host: HostPort) -> None:
         self._host = host
         self._happened: dict[str, list[int]] = {}
-        """What happened → to which slots."""
+        """Event → slots it happened to."""
 
     def happened(self, what: str, slot: int) -> None:
-        """Log one line for all slots to which the same happens in this turn."""
+        """Log one line for all slots to which the same happens in this event-loop iteration."""
         if not self._happened:
             self._host.soon(self._log)
         self._happened.setdefault(what, []).append(slot)
@@ -31,7 +31,7 @@ class SlotReports:
             log.warning("%d slots of sessions, the first of them %d: %s", len(slots), slots[0], what)
 
     def spoilt(self, slot: OwnedSlot, why: str) -> None:
-        """The slot itself can't be read; "": it can be again."""
+        """The slot itself can't be read; `why` "": it can be read again."""
         if why != slot.spoilt:
             if why:
                 log.error("slot %d of sessions can't be read; it is looked at again: %s", slot.number, why)
@@ -39,5 +39,5 @@ class SlotReports:
             self.look(slot)
 
     def look(self, slot: OwnedSlot) -> None:
-        """Raise the slot's alarm, or end it."""
+        """Raise or clear the slot's alarm."""
         self._host.alarm(slot.number, slot.unreadable())

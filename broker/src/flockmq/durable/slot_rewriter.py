@@ -1,7 +1,7 @@
-"""Writes a slot anew from memory when Redis lost what it had acknowledged.
+"""Writes a slot from memory to Redis again when Redis lost committed data.
 
-What always holds: the slot is taken again first, by the same fence, so nobody else owns it meanwhile. What Redis still
-has of sessions that ended since is deleted; sessions that can't be read stay.
+Invariant: it first takes the slot again with the same fence, so no other core owns it meanwhile. Sessions that Redis
+still has but that ended since are deleted; sessions that can't be read stay.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class SlotRewriter:
-    """One per core. `slots` are those that it owns; `seal` commits what was put; `fenced` hears of a slot that another
-    core took.
+    """One per core. `slots`: the slots that this core owns. `seal` requests barriers for all writes. `fenced` is called
+    if another core took the slot.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SlotRewriter:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def data_lost(self, number: int) -> None:
-        """Redis lacks what it had of the slot, or a part. A slot that isn't loaded yet is written when it is."""
+        """Redis lost all or part of the slot's data. A slot that isn't loaded yet is written when it is."""
         slot = self._slots.get(number)
         if slot is None:
             return
@@ -73,7 +73,7 @@ class SlotRewriter:
             try:
                 taken = await self._store.take(slot.number, slot.fence, again=True)
                 self._trouble.worked()
-                if self._is_ours(slot):  # else its sessions left, and can't be compared any more
+                if self._is_ours(slot):  # Otherwise its sessions were removed, and there is nothing to compare.
                     self._write_again(slot, taken)
                     self._reports.spoilt(slot, "")
                 return
@@ -89,7 +89,7 @@ class SlotRewriter:
                 self._trouble.failed("slots of sessions that Redis lost wait for it: %s", error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-            except Exception:  # without the slot nothing of its sessions would ever be committed
+            except Exception:  # Otherwise nothing of the slot's sessions would ever be committed.
                 log.exception("slot %d of sessions could not be taken again, trying on", slot.number)
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 

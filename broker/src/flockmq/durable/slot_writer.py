@@ -1,7 +1,7 @@
-"""One slot's part of the store, as the sessions of the slot see it: what they put, and barriers behind it.
+"""Writes to one slot's part of the session store: puts, deletes, and barriers that wait for their commit.
 
-What always holds: puts and deletes reach the store in their order. When the slot is let go of the journal is closed:
-nothing more is put, and barriers get False.
+Invariants: puts and deletes reach the store in the order of the calls. When the core loses the slot, the writer is
+closed: it ignores further writes and answers barriers with False.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from flockmq.durable.pending_writes import PendingWrites
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Journal:
-    """One slot's store, as its sessions see it; implemented by their owner. Nothing here waits or fails.
+    """The sessions of a slot write to the store through this interface. No method waits or fails.
 
-    `is_closed`: the slot is another core's, and nothing is put any more.
+    `is_closed`: another core owns the slot now; writes are ignored.
     """
 
     def __init__(self, slot: int) -> None:
@@ -29,26 +29,26 @@ class Journal:
         raise NotImplementedError(type(self).__name__)
 
     def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
-        """They are committed together, or neither is."""
+        """Put two fields that are committed together."""
         raise NotImplementedError(type(self).__name__)
 
     def delete(self, client_id: bytes, field: bytes) -> None:
         raise NotImplementedError(type(self).__name__)
 
     def drop(self, client_id: bytes) -> None:
-        """The session ends, with all its fields."""
+        """End the session: delete all its fields."""
         raise NotImplementedError(type(self).__name__)
 
     def barrier(self, done: Callable[[bool], None]) -> None:
-        """`done` is called once, maybe at once: True when all that was put before is committed, False when it never
-        will be by us. Barriers are answered in the order in which they were asked for.
+        """Call `done` once, maybe before this returns. It gets True when all earlier writes are committed, or False
+        when this owner can't commit them any more. Barriers are answered in the order of the calls.
         """
         raise NotImplementedError(type(self).__name__)
 
 
 class SlotJournal(Journal):
-    """One slot's part of the store, until it is `closed`. `unsealed`: something was put; what barriers let go is
-    flushed.
+    """Writes to the `SessionStore` until it is closed. It calls `unsealed` after each write, and `flush` after each
+    answered barrier.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SlotJournal(Journal):
         self._flush = flush
 
     def close(self) -> None:
-        """The slot is another core's; when it comes back it has another journal."""
+        """Another core owns the slot now. If the slot comes back, it gets a new writer."""
         self.is_closed = True
 
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
@@ -89,6 +89,6 @@ class SlotJournal(Journal):
             self._store.barrier(self.slot, partial(self._answered, done))
 
     def _answered(self, done: Callable[[bool], None], durable: bool) -> None:
-        """Between two turns."""
+        """The store calls this between two event-loop iterations."""
         done(durable)
         self._flush()

@@ -1,6 +1,7 @@
-"""The servers of Redis that have slots of this core: which slot is where, and how full each server is.
+"""The Redis servers that have slots of this core: which slot is on which server, and how full each server is.
 
-What always holds: what waits for one server holds up no other; each has a share of what may wait in memory.
+Invariant: writes that wait for one server don't delay other servers. Each has an equal share of the memory for waiting
+writes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from flockmq.redis.memory import MemoryRoom
 
 
 class StoreServer(ServerQueue):
-    """The slots at one server, and what is done there. `turn` is held while what Redis has as the fence of one of them
-    may be another than we think; `reading` while many slots are read.
+    """The slots at one server. Hold `turn` while the fences in Redis may differ from what this core knows. Hold
+    `reading` while reading many slots.
     """
 
     def __init__(self, link: RedisLink) -> None:
@@ -28,31 +29,31 @@ class StoreServer(ServerQueue):
         self.is_full = False
         self.room = MemoryRoom()
         self.is_unwatched = True
-        """Its connection was made since the last look."""
+        """The connection was made after the last check."""
         self.tasks: list[asyncio.Task[None]] = []
 
     def arrived(self) -> None:
         self.has_work.set()
 
     def takes_nothing_new(self) -> bool:
-        """Redis is full there, or nearly."""
+        """True if Redis is full, or nearly full."""
         return self.is_full or self.room.is_reserved()
 
     def take_turn(self) -> list[SlotQueue]:
-        """Slots whose first batch goes now; those that have more come behind all others."""
+        """Take the slots whose first batch is sent now. Slots with more batches are queued again behind all others."""
         taken: list[SlotQueue] = []
         size = 0
         while self.queue and size < bounds.STORE_TURN_MAX_BYTES:
             state = self.queue.pop(next(iter(self.queue)))
             state.queued = False
-            if state.batches:  # else what it was queued for went with the batch before
+            if state.batches:  # Otherwise the change for which it was queued went with the batch before.
                 size += state.batches[0].size
                 taken.append(state)
         return taken
 
 
 class StoreServers:
-    """`prepare` is called with each new connection; `found` with each server that is new."""
+    """`prepare` is called with each new connection, `found` with each new server."""
 
     def __init__(
         self,
@@ -61,8 +62,9 @@ class StoreServers:
         found: Callable[[StoreServer], None],
     ) -> None:
         self.in_use = 0
-        """Servers that share what may wait: new ones, and those that have slots. A master that is started anew may have
-        another address each time."""
+        """Number of servers that share the memory for waiting writes: new ones, and those with slots. (A restarted
+        master may have a new address each time.)
+        """
         self._links = RedisLinks(redis, prepare)
         self._servers: dict[RedisLink, StoreServer] = {}
         self._found = found
@@ -74,11 +76,11 @@ class StoreServers:
         return self._servers[link]
 
     def part_bytes(self) -> int:
-        """What may wait for one server."""
+        """How many bytes may wait for one server."""
         return bounds.STORE_QUEUE_MAX_BYTES // max(1, self.in_use)
 
     def of(self, keys: SlotKeys) -> StoreServer:
-        """The server of a slot, as it was last looked up."""
+        """The server of a slot, as of the last lookup."""
         link = self._links.find(keys.text)
         server = self._servers.get(link)
         if server is None:
@@ -88,8 +90,8 @@ class StoreServers:
         return server
 
     async def group(self, slots: Iterable[int]) -> dict[StoreServer, list[int]]:
-        """The slots by server. A connection that is lost is asked about: another server may have what it had. Raises
-        RedisUnreachable.
+        """Group the slots by server. If a connection is lost, look up the servers first: another one may have the slots
+        now. Raises RedisUnreachable.
         """
         keys = [(number, SlotKeys(number)) for number in slots]
         if not all(self._links.find(of_slot.text).connected for _, of_slot in keys):
@@ -100,11 +102,11 @@ class StoreServers:
         return groups
 
     async def look_up(self) -> None:
-        """Ask which server has which slot. Raises RedisUnreachable."""
+        """Ask Redis which server has which slot. Raises RedisUnreachable."""
         await self._links.look_up()
 
     async def connect(self, server: StoreServer, slot: SlotQueue) -> None:
-        """To the server, of a slot that it has. Raises RedisUnreachable."""
+        """Connect to the server of this slot. Raises RedisUnreachable."""
         await self._links.connect(server.link, slot.keys.text)
 
     async def close(self) -> None:

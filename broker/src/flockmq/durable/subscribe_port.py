@@ -1,7 +1,7 @@
-"""One SUBSCRIBE at the owner of its session, as the connection's node allowed it.
+"""One SUBSCRIBE at the owner of the session. The node of the connection has authorized it already.
 
-What always holds: it is answered when the subscription is committed, too; a filter that the session had before stays in
-it when the cluster doesn't take it again.
+Invariant: it is answered after the subscription is committed. If the cluster refuses the route of a filter that the
+session had before, the old subscription stays.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from flockmq.session_rpc.messages import Answered
 
 
 class DurableSubscribePort(SubscribePort):
-    """`is_there`: the connection that asks has the session; `settle(then)` calls when all that was put for the session
-    is committed; `placed` is called when the session has the filters, or won't.
+    """`is_there`: True while the requesting connection has the session. `settle(then)` calls `then` when all writes for
+    the session are committed. `placed` is called when the filters were added, or won't be.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class DurableSubscribePort(SubscribePort):
         return self._is_there()
 
     def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """What an UNSUBSCRIBE before it gave up is released when that is committed: later it would be this claim."""
+        """First waits until an earlier UNSUBSCRIBE is committed. That one releases its claims at its commit, which
+        would release this claim too.
+        """
         self._settle(partial(self._desk.claim, self._session.client_id, filters, done))
 
     def release(self, filters: list[bytes]) -> None:

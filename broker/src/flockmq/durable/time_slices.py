@@ -1,4 +1,4 @@
-"""Work on many sessions, a slice a turn of the event loop: what is added is done in its order, to its end."""
+"""Work on many sessions in time slices, one in each event-loop iteration, in the order in which it was added."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class TimeSlices:
-    """`soon` runs a call after this turn."""
+    """`soon` runs a call in the next iteration."""
 
     def __init__(self, soon: Callable[[Callable[[], None]], object], clock: Clock) -> None:
         self._soon = soon
@@ -22,7 +22,9 @@ class TimeSlices:
         self._work: deque[Iterator[Callable[[], None]]] = deque()
 
     def add(self, steps: Iterator[Callable[[], None]]) -> None:
-        """Each step is a session's part, which may fail alone. It begins after this turn."""
+        """Add work that begins in the next iteration. Each step is for one session; if it raises, the
+        others still run.
+        """
         if not self._work:
             self._soon(self._go_on)
         self._work.append(steps)
@@ -39,7 +41,7 @@ class TimeSlices:
                 continue
             try:
                 step()
-            except Exception:  # the other sessions have no part in it
+            except Exception:  # One bad session must not stop the others.
                 log.exception("a session could not be dealt with")
             if self._clock.monotonic() >= ends_s:
                 break

@@ -1,7 +1,7 @@
-"""Clients that are back at a session whose former connection isn't known to be gone, or how it ended; and those whose
-session is to begin when other nodes were told of what their user has. Pure.
+"""Attaches that wait: for a report how the session's previous connection ended, or until other nodes know the usage of
+the user. No I/O.
 
-What always holds: one a client id, the newest; as many as RETURNING_MAX, and RETURNING_MAX_BYTES of what they ask for.
+Invariant: at most one per client id, the newest; at most RETURNING_MAX, with at most RETURNING_MAX_BYTES of requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ReturningClients:
         return len(self._of)
 
     def put(self, attach: Attach) -> bool:
-        """The connection waits until it is taken; False: there is no room for it."""
+        """Let the attach wait until it is taken. Returns False if there is no room."""
         self.take(attach.client_id)
         size_bytes = size_of(attach.client_id, attach.opening)
         if len(self._of) >= bounds.RETURNING_MAX or self.waiting_bytes + size_bytes > bounds.RETURNING_MAX_BYTES:
@@ -30,14 +30,14 @@ class ReturningClients:
         return True
 
     def take(self, client_id: bytes) -> Attach | None:
-        """The one that waits, if one does."""
+        """Remove and return the waiting attach, if any."""
         attach = self._of.pop(client_id, None)
         if attach is not None:
             self.waiting_bytes -= size_of(client_id, attach.opening)
         return attach
 
     def left(self, client_id: bytes, token: int) -> Attach | None:
-        """This connection is gone; what it had asked for, if it waited."""
+        """The connection ended: remove and return its attach, if it waits."""
         attach = self._of.get(client_id)
         return self.take(client_id) if attach is not None and attach.token == token else None
 

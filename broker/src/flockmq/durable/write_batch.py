@@ -1,8 +1,8 @@
-"""Changes of one slot's sessions that become durable together, as one call of a Redis function. Pure.
+"""Changes of one slot that become durable together, by one call of a Redis function. No I/O.
 
-What always holds: of all changes of one field the last one counts, and dropping a session takes its changes along. Puts
-and deletes are absolute and a batch is atomic, so their order within it doesn't matter. A session is listed among its
-slot's when its field META is put: whoever begins one puts that.
+Invariant: of several changes of one field the last one counts, and ending a session removes its changes. Puts and
+deletes are absolute and a batch is atomic, so their order within it doesn't matter. Redis lists a session in the slot's
+set of sessions when its field META is put; so whoever creates a session puts that field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flockmq.redis.link import Argument
 
 Done = Callable[[bool], None]
 Fields = dict[bytes, bytes | None]
-"""Field -> value; None: the field is deleted."""
+"""Field → value; None: delete the field."""
 
 META: Final = b"m"
 
@@ -30,7 +30,7 @@ BEGINS_ANEW: Final = b"R"
 
 
 class SlotKeys:
-    """The keys of a slot in Redis; they share the hash tag `{sN}`."""
+    """The Redis keys of a slot. They share the hash tag `{sN}`."""
 
     __slots__ = ("fence", "ids", "marks", "sessions", "text")
 
@@ -40,12 +40,12 @@ class SlotKeys:
         self.ids = prefix + b"ids"
         self.marks = prefix + b"marks"
         self.sessions = prefix + b"c:"
-        """What a client id is appended to."""
+        """Prefix; the client id follows."""
         self.text = self.fence.decode()
 
 
 class WriteBatch:
-    """A session's changes are put into `sessions`, the marks' into `marks`. `size`: bytes that were handed in."""
+    """`sessions`: changes of sessions. `marks`: changes of last sequence numbers. `size`: bytes that were put."""
 
     __slots__ = ("_dropped", "barriers", "marks", "sessions", "size")
 
@@ -57,16 +57,18 @@ class WriteBatch:
         self._dropped: set[bytes] = set()
 
     def drop(self, client_id: bytes) -> None:
-        """End the session; what is put for it from here on begins another."""
+        """End the session. What is put for it afterwards begins a new one."""
         self.sessions[client_id] = {}
         self._dropped.add(client_id)
 
     def drops(self, client_id: bytes) -> bool:
-        """It ends a session of this client."""
+        """True if the batch ends a session of this client."""
         return client_id in self._dropped
 
     def call(self, function: bytes, keys: SlotKeys, before: bytes, after: bytes) -> list[Argument]:
-        """The command that makes this batch durable, if the fence is `before`, and leaves the fence `after`."""
+        """The Redis command for this batch. Redis executes it if the slot's fence is `before`, and sets the fence to
+        `after`.
+        """
         hashes: list[Argument] = []
         arguments: list[Argument] = [before, after]
         for client_id, fields in self.sessions.items():
@@ -87,8 +89,8 @@ class WriteBatch:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ServerQueue:
-    """The slots at one server. `queue`: those that have something to be written, in the order in which they came;
-    `waiting_bytes`: all that waits at them.
+    """The slots at one Redis server. `queue`: slots with something to write, oldest first. `waiting_bytes`: the sum of
+    all that waits.
     """
 
     def __init__(self) -> None:
@@ -96,12 +98,14 @@ class ServerQueue:
         self.waiting_bytes: int = 0
 
     def arrived(self) -> None:
-        """A slot came into `queue`."""
+        """A slot was added to `queue`."""
         raise NotImplementedError(type(self).__name__)
 
 
 class SlotQueue:
-    """A slot that this core owns. Its batches wait in their order; the first one is `sealed` when it was sent."""
+    """A slot of this core with its batches in order. When the first batch is sent, `after` is set and the batch no
+    longer grows.
+    """
 
     __slots__ = (
         "after",
@@ -122,17 +126,17 @@ class SlotQueue:
         self.fence = fence
         self.line = line
         self.before = b""
-        """What Redis must have as the fence."""
+        """The fence that Redis must have before the first batch."""
         self.after = b""
-        """What the first batch leaves as the fence; empty: it wasn't sent yet, and may still grow."""
+        """The fence that the first batch sets; empty: it wasn't sent yet and may still grow."""
         self.batches: deque[WriteBatch] = deque()
         self.is_amid_message = False
-        """What is put goes into the batch in which the message began."""
+        """All writes go into the batch in which the current message began."""
         self.queued = False
         self.writable = False
 
     def open_batch(self) -> WriteBatch:
-        """The batch that takes what is put now."""
+        """The batch for what is put now."""
         batches = self.batches
         most = bounds.STORE_LETTER_MAX_BYTES if self.is_amid_message else bounds.STORE_BATCH_MAX_BYTES
         if not batches or (self.after and len(batches) == 1) or batches[-1].size >= most:
@@ -141,7 +145,7 @@ class SlotQueue:
 
 
 def _extend(arguments: list[Argument], fields: Fields) -> None:
-    """How many arguments are put and how many fields deleted, then both."""
+    """Append the number of put arguments, the number of deleted fields, and both lists."""
     deletes = [field for field, value in fields.items() if value is None]
     arguments += 2 * (len(fields) - len(deletes)), len(deletes)
     if deletes:
