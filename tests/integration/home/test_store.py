@@ -12,7 +12,7 @@ import pytest
 from flockmq import bounds
 from flockmq.durable import session_store
 from flockmq.durable.session_store import SessionStore, StoreFenced
-from flockmq.durable.slot_reader import SlotContents, Spoilt, read_slots
+from flockmq.durable.slot_reader import SlotContents, UnreadableSlot, read_slots
 from flockmq.durable.store_servers import StoreServer
 from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink
@@ -439,7 +439,7 @@ async def test_of_a_slot_that_cannot_be_read_it_is_told_why_and_others_come(owne
     made = await owner()
     spoilt: dict[int, str] = {}
     async for slot, taken in made.store.take_all(dict.fromkeys(range(5), OLD)):
-        if isinstance(taken, Spoilt):
+        if isinstance(taken, UnreadableSlot):
             spoilt[slot] = str(taken)
             assert not await made.durable(slot)
         else:

@@ -84,7 +84,7 @@ def any_limits(right: Function, hosting: DurableHost, zone: str) -> Limits:
 # --- what a node can't survive ----------------------------------------------------------------------------------------
 
 
-@seeded(judge.UNWELL, "base", SessionService.went)
+@seeded(judge.UNWELL, "base", SessionService.session_unloaded)
 def expect_everybody(right: Function, residents: SessionService, session: Any) -> None:
     """A session that moves is looked for where it isn't."""
     del residents._expected[session.client_id]

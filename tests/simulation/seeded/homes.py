@@ -6,7 +6,7 @@ import itertools
 from typing import Any, Final
 
 from flockmq.durable import session_store
-from flockmq.durable.attach_admission import AttachLimits
+from flockmq.durable.attach_admission import AttachAdmission
 from flockmq.durable.connected_sessions import ConnectedSessions
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import MESSAGE
@@ -42,8 +42,8 @@ def forget_what_came(right: Function, connected: ConnectedSessions, session: Dur
     return right(connected, session, token)
 
 
-@seeded(judge.STOLEN, "owners", AttachLimits.is_anothers)
-def give_away(right: Function, limits: AttachLimits, client_id: bytes, user: bytes | None) -> bool:
+@seeded(judge.STOLEN, "owners", AttachAdmission.is_anothers)
+def give_away(right: Function, limits: AttachAdmission, client_id: bytes, user: bytes | None) -> bool:
     """A session whose client is away is whoever's comes."""
     return False
 

@@ -16,7 +16,7 @@ from flockmq.session_rpc.client_registry import are_others
 from flockmq.session_rpc.ports import Attach
 
 
-class AttachLimits:
+class AttachAdmission:
     """One per core."""
 
     def __init__(self, host: HostPort, manager: SlotManager, store: SessionStore) -> None:

@@ -47,8 +47,8 @@ class ClientRequests:
         if isinstance(question, messages.ReceiveQuestion):
             self._manager.now()
             origin = session.origin_for(question.packet_id, question.deals)
-            self._manager.seal()
-            self._manager.settle(session.journal.slot, partial(answer, messages.encode(origin)))
+            self._manager.request_barriers()
+            self._manager.settle(session.writer.slot, partial(answer, messages.encode(origin)))
         elif sink.waiting is None:
             self._change(session, sink, question, answer)
         elif len(sink.waiting) < bounds.SUBSCRIBES_WAITING_MAX:
@@ -74,12 +74,12 @@ class ClientRequests:
                 answer(messages.encode(_page(session, after)))
             case messages.JudgedQuestion(denied, rules):
                 reasons = self._manager.endings.revoke(self._manager.sessions, session, denied)
-                was_held = session.must_be_judged
-                session.judged_by(rules)
+                was_held = session.must_reauthorize
+                session.authorized_under(rules)
                 if was_held:
                     session.send_again()
-                self._manager.seal()
-                self._manager.settle(session.journal.slot, partial(answer, messages.encode(reasons)))
+                self._manager.request_barriers()
+                self._manager.settle(session.writer.slot, partial(answer, messages.encode(reasons)))
                 self._host.flush_soon()
             case messages.UnsubscribeQuestion(filters, nonce):
                 reasons = self._manager.sessions.unsubscribe(session, filters)
@@ -88,18 +88,18 @@ class ClientRequests:
                     session.note_unsubscribed(nonce, reasons)
                 else:
                     reasons = told_before
-                self._manager.seal()
-                self._manager.settle(session.journal.slot, partial(answer, messages.encode(reasons)))
-            case messages.SubscribeQuestion(wanted=wanted) if self._store.is_short(session.journal.slot):
+                self._manager.request_barriers()
+                self._manager.settle(session.writer.slot, partial(answer, messages.encode(reasons)))
+            case messages.SubscribeQuestion(wanted=wanted) if self._store.is_short(session.writer.slot):
                 answer(messages.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case messages.SubscribeQuestion():
                 is_there = partial(self._is_there, session, sink.token)
-                settle = partial(self._manager.settle, session.journal.slot)
+                settle = partial(self._manager.settle, session.writer.slot)
                 sink.waiting = waiting = list[Callable[[], None]]()
                 placed = partial(self._placed, session, waiting)
                 router = self._manager.router
                 DurableSubscribePort(self._host, router, session, is_there, settle, answer, placed).subscribe(question)
-                self._manager.seal()
+                self._manager.request_barriers()
 
     def _is_there(self, session: DurableSession, token: int) -> bool:
         return self._heard(token) is session

@@ -16,24 +16,24 @@ _SOON_S: Final = 1e-9
 
 
 @mypyc_attr(acyclic=True)
-class Ledger:
+class CommitState:
     """What all sessions of one core share: which of them wrote something since their last barrier, and both clocks.
 
     `wall_offset_s`: the cluster's time minus monotonic time, in seconds. The slot manager sets it in each iteration.
     """
 
-    __slots__ = ("unsealed", "wall_offset_s")
+    __slots__ = ("uncommitted", "wall_offset_s")
 
     def __init__(self, wall_offset_s: float) -> None:
-        self.unsealed: list[Callable[[], None]] = []
+        self.uncommitted: list[Callable[[], None]] = []
         self.wall_offset_s = wall_offset_s
 
-    def seal(self) -> None:
+    def request_barriers(self) -> None:
         """Request one barrier for each session that wrote something. Called at the end of an iteration or
         of a batch.
         """
-        while self.unsealed:
-            self.unsealed.pop()()
+        while self.uncommitted:
+            self.uncommitted.pop()()
 
     def wall_ms(self, monotonic_s: float) -> int:
         return max(0, int((monotonic_s + self.wall_offset_s) * _MS_PER_S))
@@ -68,7 +68,7 @@ class CommitQueue:
         self._effects: list[int] | None = None
         self._commits: list[Commit] | None = None
 
-    def say(self, kind: int, packet_id: int) -> None:
+    def acknowledge(self, kind: int, packet_id: int) -> None:
         """Send this acknowledgement when all writes so far are committed."""
         effects = self._effects
         if effects is None:

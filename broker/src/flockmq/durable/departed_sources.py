@@ -17,7 +17,7 @@ class DepartedSources:
         self._until_s: dict[bytes, float] = {}
         """In the order of departure."""
 
-    def went(self, source: bytes, now_s: float) -> None:
+    def departed(self, source: bytes, now_s: float) -> None:
         self._until_s.pop(source, None)
         self._until_s[source] = now_s + bounds.MARKS_KEPT_S
 

@@ -21,9 +21,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from flockmq.durable.commit_queue import Ledger
+from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.session_fields import META
-from flockmq.durable.slot_writer import Journal
+from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Will, parse_publish, waited
@@ -54,9 +54,11 @@ class DueWills:
     weren't published. `has_authors`: all cores understand authors and stored authorizations.
     """
 
-    def __init__(self, journal: Journal, ledger: Ledger, give: Give, has_authors: Callable[[], bool]) -> None:
-        self._journal = journal
-        self._ledger = ledger
+    def __init__(
+        self, writer: SlotWriter, commit_state: CommitState, give: Give, has_authors: Callable[[], bool]
+    ) -> None:
+        self._writer = writer
+        self._commit_state = commit_state
         self._give = give
         self._has_authors = has_authors
         self._due: dict[bytes, _Due] = {}
@@ -76,7 +78,7 @@ class DueWills:
         if left.will.warrant and self._has_authors():
             version |= WARRANTED
             warrant = len(left.will.warrant).to_bytes(_LENGTH_BYTES, "big") + left.will.warrant
-        value = _VALUE.pack(self._ledger.wall_ms(now_s), version) + warrant + author + message.packet
+        value = _VALUE.pack(self._commit_state.wall_ms(now_s), version) + warrant + author + message.packet
         self._take(_Due(message.origin, value), left)
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
@@ -106,21 +108,21 @@ class DueWills:
         _, body = remaining_length(packet, 1, 0)
         message = parse_publish(packet, 0, body, len(packet), version & ~(AUTHORED | WARRANTED))
         message.origin, message.author = field[1:], value[author_at:packet_at]
-        left = waited(message, (self._ledger.wall_ms(now_s) - due_ms) // 1000)
+        left = waited(message, (self._commit_state.wall_ms(now_s) - due_ms) // 1000)
         if left is None:
-            self._journal.delete(HASH, field)
+            self._writer.delete(HASH, field)
         else:
             will = Will(left, 0, value[warrant_at:author_at])
             self._take(_Due(message.origin, value), Left(HASH, None, will))
 
     def write_again(self) -> None:
         """The store lost data."""
-        self._journal.drop(HASH)
+        self._writer.drop(HASH)
         for due in self._due.values():
             self._put(due)
         for field, value in self._unread.items():
-            self._journal.put(HASH, META, b"")
-            self._journal.put(HASH, field, value)
+            self._writer.put(HASH, META, b"")
+            self._writer.put(HASH, field, value)
 
     def let_go(self) -> None:
         self._is_ours = False
@@ -132,14 +134,14 @@ class DueWills:
         self._give(left, partial(self._accepted, due))
 
     def _put(self, due: _Due) -> None:
-        self._journal.put(HASH, META, b"")
-        self._journal.put(HASH, due.field, due.value)
+        self._writer.put(HASH, META, b"")
+        self._writer.put(HASH, due.field, due.value)
 
     def _accepted(self, due: _Due) -> None:
         if not self._is_ours or self._due.get(due.field) is not due:
             return
         del self._due[due.field]
         if self._due or self._unread:
-            self._journal.delete(HASH, due.field)
+            self._writer.delete(HASH, due.field)
         else:
-            self._journal.drop(HASH)
+            self._writer.drop(HASH)

@@ -78,7 +78,7 @@ class Incoming:
         del self._since[packet_id]
         if not origins:
             self.clear()
-        self._record.journal.delete(self._record.client_id, received_field(packet_id))
+        self._record.writer.delete(self._record.client_id, received_field(packet_id))
         return True
 
     def write_again(self) -> None:
@@ -100,4 +100,4 @@ class Incoming:
         self._deals_bytes += len(origin) - ORIGIN_BYTES
 
     def _write(self, packet_id: int, origin: bytes) -> None:
-        self._record.journal.put(self._record.client_id, received_field(packet_id), origin)
+        self._record.writer.put(self._record.client_id, received_field(packet_id), origin)

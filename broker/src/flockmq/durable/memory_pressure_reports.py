@@ -20,7 +20,7 @@ from flockmq.mqtt.topics import is_shared, matching
 from flockmq.routing.subscriber import Subscription
 
 
-class AcceptingSessions:
+class MemoryPressureReports:
     """One per core. `say` sends a report of a slot: whether all members of its shared subscriptions take messages at
     once, and the filters of sessions for which messages would wait. `is_asked`: Redis is short of memory.
     """
@@ -56,7 +56,7 @@ class AcceptingSessions:
         size_bytes = 0
         for client_id in slot.clients:
             session = self._manager.sessions.by_id.get(client_id)
-            if session is None or session.takes_at_once():
+            if session is None or session.accepts_now():
                 continue
             for subscription in session.subscriptions.all():
                 if subscription.qos and not is_shared(subscription.filter):
@@ -66,15 +66,15 @@ class AcceptingSessions:
             if len(filters) > TAKERS_FILTERS_MAX or size_bytes > TAKERS_FILTERS_MAX_BYTES:
                 filters = {b"#": None}
                 break
-        self._say(slot.number, self._members_take(slot.number), list(filters))
+        self._say(slot.number, self._members_accept(slot.number), list(filters))
         return 1 + len(slot.clients)
 
-    def _members_take(self, slot: int) -> bool:
+    def _members_accept(self, slot: int) -> bool:
         """True if all connected members take messages at once. (Messages are assigned to connected members first.)"""
         groups = self._manager.router.groups.get(slot, {}).values()
-        return all(group.connected.members and all(map(_takes_at_once, group.connected.members)) for group in groups)
+        return all(group.connected.members and all(map(_accepts_now, group.connected.members)) for group in groups)
 
 
-def _takes_at_once(member: Subscription) -> bool:
+def _accepts_now(member: Subscription) -> bool:
     session = member.session
-    return isinstance(session, DurableSession) and session.takes_at_once()
+    return isinstance(session, DurableSession) and session.accepts_now()

@@ -110,7 +110,7 @@ class MessageIntake:
             except PacketError as error:
                 log.error("%s sent a message that can't be delivered: %s", sender, error)
         self._settle_qos0()
-        self._manager.seal()
+        self._manager.request_barriers()
         waits = BySlot(touched, done)
         if touched:
             for slot in list(touched):
@@ -146,7 +146,7 @@ class MessageIntake:
         for slot in [slot for slot in self._held if self._manager.has_loaded(slot)]:
             self._advance(slot)
         self._settle_qos0()
-        self._manager.seal()
+        self._manager.request_barriers()
         self._host.flush_soon()
 
     def _advance(self, slot: int) -> None:
@@ -154,7 +154,7 @@ class MessageIntake:
         while held and not self._store.is_full(slot):
             item = held.popleft()
             if item.done is not None:
-                self._manager.seal()
+                self._manager.request_barriers()
                 self._store.barrier(slot, item.done)
             elif item.message is not None and item.sender in self._host.members():
                 self._give_held(slot, item, item.message)
@@ -189,7 +189,7 @@ class MessageIntake:
         for subscription in self._router.route(publish.topic).fanout.deliveries:
             session = subscription.session
             assert isinstance(session, DurableSession)
-            slot = session.journal.slot
+            slot = session.writer.slot
             state = self._manager.slots.get(slot)
             if state is None or state.gained_at > epoch or slot in closed or (only >= 0 and slot != only):
                 continue
@@ -213,7 +213,7 @@ class MessageIntake:
         """True if Redis is short of memory, the client is offline, and the publisher uses MQTT 3.1.1, which can't
         report a refusal.
         """
-        return publish.version < 5 and session.meta.left_ms != 0 and self._store.is_short(session.journal.slot)
+        return publish.version < 5 and session.meta.left_ms != 0 and self._store.is_short(session.writer.slot)
 
     def _give(self, subscription: Subscription, publish: Publish) -> None:
         try:

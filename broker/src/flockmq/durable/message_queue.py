@@ -13,7 +13,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import MQUEUE_MAX_BYTES, NUMBERS_RESERVED, QUEUED_MESSAGE_BYTES
-from flockmq.durable.commit_queue import Ledger
+from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.session_fields import RELEASED, WAITS, message_parts, message_value
 from flockmq.durable.session_record import SessionRecord
 from flockmq.mqtt.message import StoredMessage
@@ -50,11 +50,11 @@ class MessageQueue:
     """
 
     __slots__ = (
-        "_ledger", "_queued_qos0", "_record", "inflight", "kept", "kept_bytes", "last", "limits", "queue",
+        "_commit_state", "_queued_qos0", "_record", "inflight", "kept", "kept_bytes", "last", "limits", "queue",
         "queue_bytes", "unsent", "window",
     )  # fmt: skip
 
-    def __init__(self, record: SessionRecord, ledger: Ledger, limits: Limits, window: int) -> None:
+    def __init__(self, record: SessionRecord, commit_state: CommitState, limits: Limits, window: int) -> None:
         self.limits = limits
         self.window = window
         self.queue: deque[StoredMessage] | None = None
@@ -69,7 +69,7 @@ class MessageQueue:
         self.last: int = 0
         """The last sequence number that was used."""
         self._record = record
-        self._ledger = ledger
+        self._commit_state = commit_state
         self._queued_qos0: int = 0
 
     def clear(self) -> None:
@@ -200,7 +200,7 @@ class MessageQueue:
                 return False
         return True
 
-    def drop_what_is_ahead(self) -> int:
+    def drop_beyond_limit(self) -> int:
         """The client went offline: drop messages beyond the limit for offline clients. Returns how many."""
         dropped = 0
         while self.waiting() > self.limits.max_mqueue_len and self.drop_oldest():
@@ -292,7 +292,7 @@ class MessageQueue:
         packet = entry.packet
         state = WAITS if packet else RELEASED
         qos = packet[0] >> 1 & 3 if packet else 2
-        expires_ms = 0 if entry.expires_s == 0.0 else self._ledger.wall_ms(entry.expires_s)
+        expires_ms = 0 if entry.expires_s == 0.0 else self._commit_state.wall_ms(entry.expires_s)
         value = message_value(state, qos, entry.version, expires_ms, entry.share, packet)
         self._record.put_message(entry.sequence, value)
 
@@ -314,7 +314,7 @@ class MessageQueue:
 
     def _restore_one(self, sequence: int, value: bytes, may_be_sent: bool, now_s: float) -> None:
         state, qos, version, expires_ms, share, packet = message_parts(value)
-        expires_s = 0.0 if expires_ms == 0 else self._ledger.expires_s(expires_ms)
+        expires_s = 0.0 if expires_ms == 0 else self._commit_state.expires_s(expires_ms)
         entry = Entry(packet, version, expires_s, share, sequence)
         packet_id = entry.packet_id()
         if state == RELEASED:

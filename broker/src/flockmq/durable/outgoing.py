@@ -196,7 +196,7 @@ class Outgoing:
         for _ in range(messages.take_expired(messages.queue, now_s, room)):
             self.sink.unsendable(0)
         self._given_up_s = now_s
-        self._record.journal.barrier(self._gave_up)
+        self._record.writer.barrier(self._gave_up)
 
     def _gave_up(self, is_committed: bool) -> None:
         since_s, self._given_up_s = self._given_up_s, 0.0
@@ -282,7 +282,7 @@ class Outgoing:
         if self._settling is None:
             self._settling = set()
         self._settling.add(packet_id)
-        self._commits.say(kind, packet_id)
+        self._commits.acknowledge(kind, packet_id)
         self.send_waiting()
 
     def pubrec(self, packet_id: int) -> None:
@@ -290,12 +290,12 @@ class Outgoing:
         state = self.messages.inflight.get(packet_id)
         if state == AWAITS_PUBREC:
             self.messages.received(packet_id)
-            self._commits.say(PUBREC, packet_id)
+            self._commits.acknowledge(PUBREC, packet_id)
         elif state != AWAITS_COMMIT:
             reason: int = Reason.SUCCESS if state == AWAITS_PUBCOMP else Reason.PACKET_IDENTIFIER_NOT_FOUND
             self._put_pubrel(packet_id, reason)
 
-    def say(self, kind: int, packet_id: int) -> None:
+    def committed_one(self, kind: int, packet_id: int) -> None:
         """The commit that this acknowledgement waited for is done."""
         if kind in _ENDS and self._settling is not None:
             self._settling.discard(packet_id)

@@ -11,7 +11,7 @@ from flockmq.session.limits import Limits
 from flockmq.session_rpc.clean_session_wills import Left
 
 
-class Desk(Protocol):
+class ClusterPort(Protocol):
     """What a subscription needs from the cluster."""
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
@@ -30,7 +30,7 @@ class Desk(Protocol):
         """No session of the slot subscribes to these filters any more; this client was the last one."""
         ...
 
-    def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+    def filters_loaded(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         """This core loaded a session that ran on another owner before; these are its filters."""
         ...
 
@@ -45,7 +45,7 @@ class Desk(Protocol):
         ...
 
 
-class HostPort(Desk, Protocol):
+class HostPort(ClusterPort, Protocol):
     """The node that owns the slots."""
 
     @property

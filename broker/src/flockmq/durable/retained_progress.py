@@ -13,7 +13,7 @@ from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber, Subscription
 
 
-class NotedGiving(RetainedGiving):
+class RetainedProgress(RetainedGiving):
     """For durable sessions on this core. `may_note`: True if all nodes understand the stored progress."""
 
     def __init__(self, router: Router, may_note: Callable[[], bool]) -> None:

@@ -155,7 +155,7 @@ def _nobody_listens(slot: int, share_filter: bytes) -> None:
 def slot_of(subscription: Subscription) -> int:
     session = subscription.session
     assert isinstance(session, DurableSession)
-    return session.journal.slot
+    return session.writer.slot
 
 
 def message_of(sent: SlotMessage) -> Publish:

@@ -17,7 +17,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import QUEUED_MESSAGE_BYTES
-from flockmq.durable.commit_queue import CommitQueue, Ledger
+from flockmq.durable.commit_queue import CommitQueue, CommitState
 from flockmq.durable.incoming import Incoming
 from flockmq.durable.message_queue import MessageQueue
 from flockmq.durable.outgoing import Outgoing
@@ -40,7 +40,7 @@ from flockmq.durable.session_fields import (
 )
 from flockmq.durable.session_record import SessionRecord, may_note
 from flockmq.durable.session_usage import SessionUsage
-from flockmq.durable.slot_writer import Journal
+from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.quotas import Usage
 from flockmq.routing.message_id import derived_origin, session_source
@@ -66,18 +66,30 @@ _RETURNED: Final = 0x100
 @mypyc_attr(acyclic=True)
 class DurableSession(Subscriber):
     """Created by a CONNECT or by `restored`. Only its owner calls it, in event-loop iterations that end with
-    `ledger.seal`.
+    `commit_state.request_barriers`.
     """
 
     __slots__ = (
-        "_commits", "_is_unsealed", "_sends_again_later", "_unwritten_returns", "incoming", "journal", "ledger",
-        "limits", "messages", "meta", "must_be_judged", "outgoing", "quota", "record",
+        "_commits",
+        "_sends_again_later",
+        "_unwritten_returns",
+        "_wants_barrier",
+        "commit_state",
+        "incoming",
+        "limits",
+        "messages",
+        "meta",
+        "must_reauthorize",
+        "outgoing",
+        "quota",
+        "record",
+        "writer",
     )  # fmt: skip
 
     def __init__(
         self,
-        journal: Journal,
-        ledger: Ledger,
+        writer: SlotWriter,
+        commit_state: CommitState,
         meta: Meta,
         sink: Sink,
         client_id: bytes,
@@ -87,19 +99,19 @@ class DurableSession(Subscriber):
         user: bytes | None = None,
     ) -> None:
         super().__init__(sink, client_id, max_packet_bytes)
-        self.journal = journal
-        self.ledger = ledger
+        self.writer = writer
+        self.commit_state = commit_state
         self.meta = meta
         self.limits = limits
-        self.record = SessionRecord(journal, client_id, meta, user, limits.name)
-        self.messages = MessageQueue(self.record, ledger, limits, window)
+        self.record = SessionRecord(writer, client_id, meta, user, limits.name)
+        self.messages = MessageQueue(self.record, commit_state, limits, window)
         self.incoming = Incoming(self.record)
         self.quota = SessionUsage(self.record, self.messages, self.incoming)
         self._commits = CommitQueue()
         self.outgoing = Outgoing(self.record, self._commits, self.messages, self.quota, sink, max_packet_bytes)
-        self.must_be_judged: bool = False
+        self.must_reauthorize: bool = False
         """True: send nothing before the subscriptions are authorized again."""
-        self._is_unsealed: bool = False
+        self._wants_barrier: bool = False
         self._unwritten_returns: int = 0
         """How many reconnects of the client aren't committed yet."""
         self._sends_again_later: bool = False
@@ -114,7 +126,7 @@ class DurableSession(Subscriber):
 
     def has_ended(self) -> bool:
         """True if the session ended, or runs on another owner now."""
-        return self.record.has_ended or self.journal.is_closed
+        return self.record.has_ended or self.writer.is_closed
 
     def erase(self) -> None:
         """The session ended: delete it from the store too."""
@@ -131,15 +143,15 @@ class DurableSession(Subscriber):
         self.record.has_ended = True
         self.outgoing.proxy = None
 
-    def uses(self, usage: Usage | None) -> None:
+    def set_usage(self, usage: Usage | None) -> None:
         """Set the usage of its user; None: the user has no quota."""
         self.usage = self.quota.usage = usage
 
-    def becomes(self, user: bytes, usage: Usage | None) -> None:
+    def set_user(self, user: bytes, usage: Usage | None) -> None:
         """The client reconnected and named its user."""
         self.record.user = user
         if self.usage is None and usage is not None:
-            self.uses(usage)
+            self.set_usage(usage)
             for subscription in self.subscriptions.all():
                 usage.subscribed(subscription.filter)
             self.quota.begin()
@@ -153,25 +165,25 @@ class DurableSession(Subscriber):
         """The message id of the last CONNECT's will; the same each time the will is published."""
         return derived_origin(self.meta.will_source, b"will")
 
-    def came_by(self, rules: bytes | None) -> None:
+    def reconnected_under(self, rules: bytes | None) -> None:
         """The client reconnected. If the subscriptions were last authorized under other rules, the session waits until
         they are authorized again. `rules`: as in `session_rpc.messages.Opening`.
         """
         if rules is None or (rules and not len(self.subscriptions)):
-            self.judged_by(rules or b"")
+            self.authorized_under(rules or b"")
         else:
-            self.goes_on_by(rules)
+            self.hold_until_authorized(rules)
 
-    def goes_on_by(self, rules: bytes | None) -> None:
+    def hold_until_authorized(self, rules: bytes | None) -> None:
         """Decide whether the session must wait until its subscriptions are authorized under these rules. None: they
         were.
         """
-        self.must_be_judged = rules is not None and (not rules or rules != self.record.judged)
+        self.must_reauthorize = rules is not None and (not rules or rules != self.record.authorized_rules)
 
-    def judged_by(self, rules: bytes) -> None:
+    def authorized_under(self, rules: bytes) -> None:
         """All subscriptions are authorized under these rules."""
-        self.must_be_judged = False
-        self.record.judged_by(rules)
+        self.must_reauthorize = False
+        self.record.authorized_under(rules)
 
     # --- away and back ------------------------------------------------------------------------------------------------
 
@@ -187,7 +199,7 @@ class DurableSession(Subscriber):
         meta.will_source = fresh.meta.will_source
         meta.expiry_s = fresh.meta.expiry_s
         if fresh.record.user is not None:
-            self.becomes(fresh.record.user, fresh.usage)
+            self.set_user(fresh.record.user, fresh.usage)
         self.quota.count()
         self.attach(fresh.sink, fresh.limits, fresh.messages.window, fresh.max_packet_bytes)
 
@@ -208,21 +220,21 @@ class DurableSession(Subscriber):
         self.messages.window = window
         self.max_packet_bytes = max_packet_bytes
         self.outgoing.attach(sink, max_packet_bytes)
-        self._sends_again_later = self.must_be_judged = False
+        self._sends_again_later = self.must_reauthorize = False
         was_away, self.meta.left_ms = self.meta.left_ms != 0, 0
         self.meta.version = sink.protocol_version
         self.record.write_meta()
         if was_away:
             self._unwritten_returns += 1
-            self._commits.say(_RETURNED, 0)
-            self._unseal()
+            self._commits.acknowledge(_RETURNED, 0)
+            self._wrote()
 
     def send_again(self) -> None:
         """Send all unacknowledged messages, then waiting messages. It may be called again on the same connection, when
         something may have been lost on the way to the session proxy.
         """
         proxy = self.outgoing.proxy
-        if proxy is None or self.must_be_judged:
+        if proxy is None or self.must_reauthorize:
             return
         if proxy.flow == AWAY:  # From now on QoS 0 messages are sent at once, behind those that waited.
             proxy.flow = FLOWING
@@ -240,10 +252,10 @@ class DurableSession(Subscriber):
         self.sink = away
         self.max_packet_bytes = 0
         self.outgoing.leave(away)
-        away.host.counters.dropped_queue_full += self.messages.drop_what_is_ahead()
-        self._sends_again_later = self.must_be_judged = False
+        away.host.counters.dropped_queue_full += self.messages.drop_beyond_limit()
+        self._sends_again_later = self.must_reauthorize = False
         self.meta.will = will
-        self.meta.left_ms = max(1, self.ledger.wall_ms(now_s))
+        self.meta.left_ms = max(1, self.commit_state.wall_ms(now_s))
         self.record.write_meta()
         self.quota.count()
 
@@ -289,7 +301,7 @@ class DurableSession(Subscriber):
             stored = StoredMessage(packet, self.sink.protocol_version, 0.0)
         answer = self.outgoing.put(stored)
         if answer != REFUSED:
-            self._unseal()
+            self._wrote()
         return answer
 
     def offer_qos0(self, entry: StoredMessage | bytes) -> int:
@@ -302,7 +314,7 @@ class DurableSession(Subscriber):
     def takes(self, packet_bytes: int) -> bool:
         return self.outgoing.takes(packet_bytes)
 
-    def takes_at_once(self) -> bool:
+    def accepts_now(self) -> bool:
         """True if the client is connected and its window has room, so a message would wait only for its commit."""
         messages = self.messages
         used = len(messages.inflight) + len(messages.queue or ())
@@ -360,37 +372,37 @@ class DurableSession(Subscriber):
             elif kind == PUBCOMP:
                 outgoing.pubcomp(packet_id)
             elif kind == PUBREL:
-                self._commits.say(PUBREL if self.incoming.release(packet_id) else PUBREL_UNKNOWN, packet_id)
+                self._commits.acknowledge(PUBREL if self.incoming.release(packet_id) else PUBREL_UNKNOWN, packet_id)
             elif kind == PUBREC_REFUSED:
                 outgoing.pubrec_refused(packet_id)
             elif kind == DROPPED:
                 self._forget(packet_id)
         if self._commits.has_more():
-            self._unseal()
+            self._wrote()
         if outgoing.proxy is not None and pairs:
             outgoing.proxy.progressed(self.messages.is_congested())
 
     def _forget(self, packet_id: int) -> None:
         """The message was refused, or waited too long for its PUBREL: its packet id may be used for another message."""
         self.incoming.release(packet_id)
-        self._commits.say(DROPPED, packet_id)
-        self._unseal()
+        self._commits.acknowledge(DROPPED, packet_id)
+        self._wrote()
 
     # --- commits ------------------------------------------------------------------------------------------------------
 
-    def _unseal(self) -> None:
+    def _wrote(self) -> None:
         """Something was written and no barrier was requested for it yet."""
-        if not self._is_unsealed:
-            self._is_unsealed = True
-            self.ledger.unsealed.append(self._seal)
+        if not self._wants_barrier:
+            self._wants_barrier = True
+            self.commit_state.uncommitted.append(self._request_barrier)
 
-    def _seal(self) -> None:
+    def _request_barrier(self) -> None:
         """Request a barrier behind all writes so far."""
-        self._is_unsealed = False
+        self._wants_barrier = False
         if not self.record.has_ended:
             self.quota.count()
             self._commits.close(self.messages.last)
-            self.journal.barrier(self._committed)
+            self.writer.barrier(self._committed)
 
     def _committed(self, is_committed: bool) -> None:
         if self.record.has_ended:
@@ -402,13 +414,13 @@ class DurableSession(Subscriber):
         self.outgoing.committed = commit.sequence
         if commit.effects is not None:
             for effect in commit.effects:
-                self._say(effect >> 16, effect & 0xFFFF)
+                self._committed_one(effect >> 16, effect & 0xFFFF)
         self.outgoing.send_waiting()
         self.quota.count()
 
-    def _say(self, kind: int, packet_id: int) -> None:
+    def _committed_one(self, kind: int, packet_id: int) -> None:
         if kind != _RETURNED:
-            self.outgoing.say(kind, packet_id)
+            self.outgoing.committed_one(kind, packet_id)
             return
         self._unwritten_returns -= 1
         if self._sends_again_later:
@@ -419,7 +431,7 @@ class DurableSession(Subscriber):
         self.record.write_again(self.subscriptions.all(), self.subscriptions.asked)
         self.incoming.write_again()
         self.messages.write_again()
-        self._unseal()
+        self._wrote()
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
         """Restore from what another owner stored. The caller adds the subscriptions to a router."""
@@ -447,8 +459,8 @@ class DurableSession(Subscriber):
 
 
 def restored(
-    journal: Journal,
-    ledger: Ledger,
+    writer: SlotWriter,
+    commit_state: CommitState,
     client_id: bytes,
     fields: dict[bytes, bytes],
     router: Router,
@@ -461,6 +473,6 @@ def restored(
     meta = decode_meta(fields.get(META, b""))
     zone = fields.get(ZONE, DEFAULT.encode()).decode()
     away = router.away5 if meta.version == 5 else router.away4
-    session = DurableSession(journal, ledger, meta, away, client_id, limits(zone), 0)
+    session = DurableSession(writer, commit_state, meta, away, client_id, limits(zone), 0)
     session.restore(fields, router.now_s)
     return session

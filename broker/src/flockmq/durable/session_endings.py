@@ -31,18 +31,18 @@ class SessionEndings(SessionEnds):
         self._slots = slots
 
     def publish(self, will: Will, session: DurableSession) -> None:
-        slot = self._slots.get(session.journal.slot)
+        slot = self._slots.get(session.writer.slot)
         if slot is not None and slot.runs(session):
             will.message.origin = session.will_origin()
             slot.wills.publish(Left(session.client_id, session.record.user, will), self._router.now_s)
 
     def unrouted(self, session: DurableSession, filters: list[bytes]) -> None:
-        slot = session.journal.slot
+        slot = session.writer.slot
         unrouted = partial(self._host.unrouted_slot, slot, session.client_id, filters)
         self._store.barrier(slot, partial(if_durable, unrouted))
 
     def session_ended(self, session: DurableSession) -> None:
-        slot = self._slots.get(session.journal.slot)
+        slot = self._slots.get(session.writer.slot)
         if slot is not None:
             slot.clients.pop(session.client_id, None)
         self._redispatch(session, session.messages.unacknowledged_shared())
@@ -66,4 +66,4 @@ class SessionEndings(SessionEnds):
         """
         if left:
             redispatch = partial(if_durable, partial(self._router.shared.redispatch, left))
-            self._host.soon(partial(session.journal.barrier, redispatch))
+            self._host.soon(partial(session.writer.barrier, redispatch))

@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import QUEUED_MESSAGE_BYTES, SUBSCRIBES_WAITING_MAX
 from flockmq.durable.session_fields import (
-    JUDGED,
+    AUTHORIZED_RULES,
     META,
     USER,
     WARRANT,
@@ -23,7 +23,7 @@ from flockmq.durable.session_fields import (
     subscription_value,
     unsubscribed_field,
 )
-from flockmq.durable.slot_writer import Journal
+from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import Usage
 from flockmq.routing.subscriber import Subscription
@@ -33,22 +33,35 @@ from flockmq.session.limits import DEFAULT
 @mypyc_attr(acyclic=True)
 class SessionRecord:
     """`has_ended`: the session ended, or runs on another owner now. `user`: the user of the session; None: client ids
-    aren't bound to users. `zone`: the name of its limits. `judged`: hash of the rules under which all its
+    aren't bound to users. `zone`: the name of its limits. `authorized_rules`: hash of the rules under which all its
     subscriptions are authorized; b"": unknown.
     """
 
     __slots__ = (
-        "_giving", "_stored_user", "_stored_warrant", "_stored_zone", "client_id", "given", "has_ended", "journal",
-        "judged", "meta", "noted_bytes", "owed", "unsubscribes", "user", "zone",
+        "_giving",
+        "_stored_user",
+        "_stored_warrant",
+        "_stored_zone",
+        "authorized_rules",
+        "client_id",
+        "given",
+        "has_ended",
+        "meta",
+        "noted_bytes",
+        "owed",
+        "unsubscribes",
+        "user",
+        "writer",
+        "zone",
     )  # fmt: skip
 
-    def __init__(self, journal: Journal, client_id: bytes, meta: Meta, user: bytes | None, zone: str) -> None:
-        self.journal = journal
+    def __init__(self, writer: SlotWriter, client_id: bytes, meta: Meta, user: bytes | None, zone: str) -> None:
+        self.writer = writer
         self.client_id = client_id
         self.meta = meta
         self.user: bytes | None = user
         self.zone = zone
-        self.judged: bytes = b""
+        self.authorized_rules: bytes = b""
         self.has_ended: bool = False
         self.owed: set[bytes] | None = None
         """Filters whose retained messages are still pending."""
@@ -76,86 +89,88 @@ class SessionRecord:
         """Create the session in the store. Anything stored under this client id belongs to an older session that
         couldn't be restored, and is deleted.
         """
-        self.journal.drop(self.client_id)
+        self.writer.drop(self.client_id)
         self.write_meta()
-        self.write_judged()
+        self.write_authorized_rules()
 
     def end(self) -> None:
         if not self.has_ended:
             self.has_ended = True
-            self.journal.drop(self.client_id)
+            self.writer.drop(self.client_id)
 
     def write_meta(self) -> None:
         if self.has_ended:
             return
-        self.journal.put(self.client_id, META, self.meta.encode())
+        self.writer.put(self.client_id, META, self.meta.encode())
         if self._stored_zone != self.zone:
             self._stored_zone = self.zone
-            self.journal.put(self.client_id, ZONE, self.zone.encode())
+            self.writer.put(self.client_id, ZONE, self.zone.encode())
         if self.user is not None and self._stored_user != self.user:
             self._stored_user = self.user
-            self.journal.put(self.client_id, USER, self.user)
+            self.writer.put(self.client_id, USER, self.user)
         will = self.meta.will
         if will is not None and will.warrant:
             warrant = self.meta.will_source + will.warrant
             if self._stored_warrant != warrant:
                 self._stored_warrant = warrant
-                self.journal.put(self.client_id, WARRANT, warrant)
+                self.writer.put(self.client_id, WARRANT, warrant)
 
-    def judged_by(self, rules: bytes) -> None:
+    def authorized_under(self, rules: bytes) -> None:
         """All subscriptions are authorized under these rules."""
-        if rules != self.judged:
-            self.judged = rules
-            self.write_judged()
+        if rules != self.authorized_rules:
+            self.authorized_rules = rules
+            self.write_authorized_rules()
             if not rules:
-                self.journal.delete(self.client_id, JUDGED)
+                self.writer.delete(self.client_id, AUTHORIZED_RULES)
 
-    def write_judged(self) -> None:
-        if self.judged:
-            self.journal.put(self.client_id, JUDGED, self.judged)
+    def write_authorized_rules(self) -> None:
+        if self.authorized_rules:
+            self.writer.put(self.client_id, AUTHORIZED_RULES, self.authorized_rules)
 
     def write_again(self, subscriptions: list[Subscription], asked: dict[bytes, bytes] | None) -> None:
         """The store lost data: write everything here again."""
-        client_id, journal = self.client_id, self.journal
-        journal.drop(client_id)
+        client_id, writer = self.client_id, self.writer
+        writer.drop(client_id)
         self._stored_zone, self._stored_user, self._stored_warrant = DEFAULT, None, b""
         self.write_meta()
         for subscription in subscriptions:
             self.write_subscription(subscription)
-        self.write_judged()
+        self.write_authorized_rules()
         for filter, asked_for in (asked or {}).items():
-            journal.put(client_id, asked_field(filter), asked_for)
+            writer.put(client_id, asked_field(filter), asked_for)
         for filter, topic in (self.given or {}).items():
-            journal.put(client_id, given_field(filter), topic)
+            writer.put(client_id, given_field(filter), topic)
         for nonce, reasons in (self.unsubscribes or {}).items():
-            journal.put(client_id, unsubscribed_field(nonce), reasons)
+            writer.put(client_id, unsubscribed_field(nonce), reasons)
 
     # --- subscriptions ------------------------------------------------------------------------------------------------
 
     def write_subscription(self, subscription: Subscription) -> None:
         filter = subscription.filter
         value = subscription_value(subscription, self.is_owed(filter))
-        self.journal.put(self.client_id, subscription_field(filter), value)
+        self.writer.put(self.client_id, subscription_field(filter), value)
 
     def write_asked(self, filter: bytes, was: bytes, asked: bytes) -> None:
         """The client asked for `asked`; `was` is what it asked for before."""
         if asked == was:
             return
         if asked != filter:
-            self.journal.put(self.client_id, asked_field(filter), asked)
+            self.writer.put(self.client_id, asked_field(filter), asked)
         else:
-            self.journal.delete(self.client_id, asked_field(filter))
+            self.writer.delete(self.client_id, asked_field(filter))
 
     def drop_subscription(self, filter: bytes) -> None:
         self._settle(filter)
         self._forget_given(filter)
-        self.journal.delete(self.client_id, subscription_field(filter))
+        self.writer.delete(self.client_id, subscription_field(filter))
 
     def is_owed(self, filter: bytes) -> bool:
         return self.owed is not None and filter in self.owed
 
     def _settle(self, filter: bytes) -> None:
-        """No retained messages are pending for it. An empty set would cost 216 B per session and slow garbage collection."""
+        """No retained messages are pending for it. An empty set would cost 216 B per session and slow garbage
+        collection.
+        """
         if self.owed is not None:
             self.owed.discard(filter)
             if not self.owed:
@@ -200,7 +215,7 @@ class SessionRecord:
         topic = None if self.given is None else self.given.pop(filter, None)
         if topic:
             self.noted_bytes -= _note_bytes(filter, topic)
-            self.journal.delete(self.client_id, given_field(filter))
+            self.writer.delete(self.client_id, given_field(filter))
 
     # --- UNSUBSCRIBEs whose answers may be lost with an owner ---------------------------------------------------------
 
@@ -224,7 +239,7 @@ class SessionRecord:
         if may_note(usage, _note_bytes(nonce, noted)):  # Without quota, a repeat gets NO_SUBSCRIPTION_EXISTED.
             known[nonce] = noted
             self.noted_bytes += _note_bytes(nonce, noted)
-            self.journal.put(self.client_id, unsubscribed_field(nonce), noted)
+            self.writer.put(self.client_id, unsubscribed_field(nonce), noted)
 
     def forget_unsubscribed(self) -> None:
         """The client has a new connection and doesn't repeat requests of the old one."""
@@ -235,19 +250,19 @@ class SessionRecord:
     def _forget_unsubscribed(self, nonce: bytes) -> None:
         assert self.unsubscribes is not None
         self.noted_bytes -= _note_bytes(nonce, self.unsubscribes.pop(nonce))
-        self.journal.delete(self.client_id, unsubscribed_field(nonce))
+        self.writer.delete(self.client_id, unsubscribed_field(nonce))
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def put_message(self, sequence: int, value: bytes) -> None:
         field, giving = sequence_field(sequence), self._giving
         if giving:
-            self.journal.put_both(self.client_id, field, value, given_field(giving), self.given_up_to(giving))
+            self.writer.put_both(self.client_id, field, value, given_field(giving), self.given_up_to(giving))
         else:
-            self.journal.put(self.client_id, field, value)
+            self.writer.put(self.client_id, field, value)
 
     def delete_message(self, sequence: int) -> None:
-        self.journal.delete(self.client_id, sequence_field(sequence))
+        self.writer.delete(self.client_id, sequence_field(sequence))
 
     # --- restoring ----------------------------------------------------------------------------------------------------
 
@@ -255,7 +270,7 @@ class SessionRecord:
         """Restore the fields that a session has once."""
         self._stored_zone = fields.get(ZONE, DEFAULT.encode()).decode()
         self.user = self._stored_user = fields.get(USER)
-        self.judged = fields.get(JUDGED, b"")
+        self.authorized_rules = fields.get(AUTHORIZED_RULES, b"")
         will, warrant = self.meta.will, fields.get(WARRANT, b"")
         # An earlier release may replace the will without this field, so it may belong to an older will.
         if will is not None and warrant.startswith(self.meta.will_source):

@@ -17,10 +17,10 @@ from functools import partial
 from typing import Final
 
 from flockmq.clock import Clock
-from flockmq.durable.attach_admission import AttachLimits
+from flockmq.durable.attach_admission import AttachAdmission
 from flockmq.durable.client_requests import ClientRequests, hand_over
 from flockmq.durable.connected_sessions import ConnectedSessions
-from flockmq.durable.memory_pressure_reports import AcceptingSessions
+from flockmq.durable.memory_pressure_reports import MemoryPressureReports
 from flockmq.durable.message_intake import MessageIntake
 from flockmq.durable.ports import HostPort
 from flockmq.durable.proxy_sink import ProxySink
@@ -29,9 +29,9 @@ from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import Meta
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
-from flockmq.durable.slot_writer import Journal
+from flockmq.durable.slot_writer import SlotWriter
 from flockmq.durable.time_slices import TimeSlices
-from flockmq.durable.waiting_attaches import ReturningClients
+from flockmq.durable.waiting_attaches import WaitingAttaches
 from flockmq.mqtt.message import Will
 from flockmq.quotas import ONE_SESSION
 from flockmq.rlog.retained_authors import author_of
@@ -56,11 +56,11 @@ class SessionService:
         self.intake = MessageIntake(host, self.manager, store)
         self.connected = ConnectedSessions(host, proxies, self.manager, self._slices)
         self.congestion = self.connected.congestion
-        self.accepting = AcceptingSessions(self.manager, store, proxies.takers)
+        self.pressure_reports = MemoryPressureReports(self.manager, store, proxies.takers)
         self._questions = ClientRequests(host, self.manager, store, self.connected.running)
         self.router = router
         self.sessions = self.manager.sessions
-        self._limits = AttachLimits(host, self.manager, store)
+        self._limits = AttachAdmission(host, self.manager, store)
         self._host = host
         self._proxies = proxies
         self._store = store
@@ -68,7 +68,7 @@ class SessionService:
         """Clients that were connected when their sessions moved here, and the time until which their nodes may report
         them.
         """
-        self._returning = ReturningClients()
+        self._waiting_attaches = WaitingAttaches()
         """Attaches that wait, for such a report or for the quota."""
         self._cut_off: dict[bytes, int] = {}
         """Clients that were disconnected because their queues were full → token of the connection, until its node
@@ -95,11 +95,11 @@ class SessionService:
             if until_s <= self.router.now_s:
                 self._gone(client_id)
                 self._let_in(client_id)
-        self.manager.forget_strangers()
+        self.manager.forget_departed()
         self.manager.tick()
         for client_id in [client_id for client_id in self._cut_off if client_id not in self.sessions.by_id]:
             del self._cut_off[client_id]
-        self.manager.seal()
+        self.manager.request_barriers()
 
     def _gone(self, client_id: bytes) -> None:
         """The client didn't reconnect in time: store when it went offline. Otherwise each crash would restart its
@@ -126,7 +126,7 @@ class SessionService:
         self.sessions.come_back(session)
         session.meta.expiry_s = expiry_s
         self.sessions.leave(session, session.meta.will if with_will else None, self.router.now_s)
-        self.manager.seal()
+        self.manager.request_barriers()
         self._let_in(session.client_id)
 
     def _must_wait(self, attach: Attach) -> bool:
@@ -140,7 +140,7 @@ class SessionService:
 
     def _let_in(self, client_id: bytes) -> None:
         """It is known now how the client's old connection ended: continue its attach."""
-        attach = self._returning.take(client_id)
+        attach = self._waiting_attaches.take(client_id)
         if attach is not None and self.manager.has_loaded(slot_of(client_id)):
             self._open(attach)
 
@@ -168,14 +168,14 @@ class SessionService:
         """Called every 0.1 s or so."""
         self.manager.now()
         self.congestion.beat(self.router.now_s)
-        self.accepting.beat(self.router.now_s)
+        self.pressure_reports.beat(self.router.now_s)
 
-    def came(self, session: DurableSession, returns_by_s: float) -> None:
+    def session_loaded(self, session: DurableSession, returns_by_s: float) -> None:
         self._expected[session.client_id] = returns_by_s
 
-    def went(self, session: DurableSession) -> None:
+    def session_unloaded(self, session: DurableSession) -> None:
         self._expected.pop(session.client_id, None)
-        self._returning.take(session.client_id)  # Its node sends the request to the new owner.
+        self._waiting_attaches.take(session.client_id)  # Its node sends the request to the new owner.
         self._cut_off.pop(session.client_id, None)
         self.connected.detach(session)
 
@@ -188,11 +188,11 @@ class SessionService:
             return status
         self._cut_off.pop(attach.client_id, None)
         if self._must_wait(attach):
-            return messages.ADMITTED if self._returning.put(attach) else messages.FULL
+            return messages.ADMITTED if self._waiting_attaches.put(attach) else messages.FULL
         usage = self._limits.must_be_told(attach)
         if usage is not None:
             usage.wait(ONE_SESSION, partial(self._were_told, attach.client_id, attach.token))
-            return messages.ADMITTED if self._returning.put(attach) else messages.FULL
+            return messages.ADMITTED if self._waiting_attaches.put(attach) else messages.FULL
         self._open(attach)
         return messages.ADMITTED
 
@@ -213,34 +213,34 @@ class SessionService:
         if opening is None:
             if known is not None:
                 self.sessions.end(known)
-            self.manager.seal()
+            self.manager.request_barriers()
             if self._store.is_ending(slot.number, client_id):
                 self.manager.settle(slot.number, partial(answer, 0))
             else:
                 answer(messages.ABSENT if known is None and not had_unread else 0)
             return
         source = session_source(opening.nonce)
-        fresh = self._made(slot.journal, source, opening, incarnation, client_id, token)
+        fresh = self._made(slot.writer, source, opening, incarnation, client_id, token)
         former_expiry_s = -1 if known is None else known.meta.expiry_s
-        fresh.record.judged = opening.rules or b""
+        fresh.record.authorized_rules = opening.rules or b""
         session, present = self.sessions.open(fresh, opening.clean_start and not asked_before)
         if present:
-            session.came_by(opening.rules)
+            session.reconnected_under(opening.rules)
         if present and asked_before:
             present = session.meta.source != source
         if not present and not opening.expiry_s:
             session.abandon()  # It is a clean session, which lives at the node of the connection.
-            self.manager.seal()
+            self.manager.request_barriers()
             self.manager.settle(slot.number, partial(answer, 0))
             return
         slot.clients[client_id] = None
         sink = self.connected.attach(session, token)
         sink.former_expiry_s = former_expiry_s
-        self.manager.seal()
+        self.manager.request_barriers()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
 
     def _were_told(self, client_id: bytes, token: int) -> None:
-        attach = self._returning.left(client_id, token)
+        attach = self._waiting_attaches.left(client_id, token)
         if attach is not None:
             attach.again()
 
@@ -267,10 +267,10 @@ class SessionService:
         assert isinstance(sink, ProxySink)
         sink.is_told = True
         sink.cuts = sink.node.cuts
-        unjudged = messages.UNJUDGED if session.must_be_judged else 0
+        unjudged = messages.UNJUDGED if session.must_reauthorize else 0
         answer(messages.LASTS | (messages.PRESENT if present else 0) | unjudged)
         session.send_again()
-        self.manager.seal()
+        self.manager.request_barriers()
         self._host.flush_soon()
 
     def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
@@ -284,7 +284,7 @@ class SessionService:
             expected = self._expected_at(client_id)
             if expected is not None and expected.meta.will_source == nonce and expiry_s >= 0:
                 self._left(expected, expiry_s, with_will)
-            elif (attach := self._returning.left(client_id, token)) is not None:
+            elif (attach := self._waiting_attaches.left(client_id, token)) is not None:
                 attach.answer(None)
             return
         sink = session.sink
@@ -302,7 +302,7 @@ class SessionService:
             if will is not None:
                 will.message.author = author_of(client_id, token, is_will=True)
             self.sessions.leave(session, will, self.router.now_s)
-        self.manager.seal()
+        self.manager.request_barriers()
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
         """A session proxy registers again, and may have missed packets: send everything again; the proxy drops what it
@@ -313,7 +313,7 @@ class SessionService:
         session = self.sessions.find(client_id)
         if session is None or self._cut_off.get(client_id) == token:
             return False
-        fresh = self._made(session.journal, session.meta.source, opening, incarnation, client_id, token)
+        fresh = self._made(session.writer, session.meta.source, opening, incarnation, client_id, token)
         is_attached = self.connected.of(token) is session
         self.connected.detach(session)  # From its node, which may have another incarnation now.
         if is_attached:
@@ -322,27 +322,33 @@ class SessionService:
             self.router.reached_anew(session)
         else:
             self.sessions.open(fresh, False)
-        session.goes_on_by(opening.rules)
+        session.hold_until_authorized(opening.rules)
         sink = self.connected.attach(session, token)
         sink.is_told = True
         self._expected.pop(client_id, None)
         session.reported(pairs)
         session.send_again()
-        self.manager.seal()
+        self.manager.request_barriers()
         self._host.flush_soon()
         return True
 
     def _made(
-        self, journal: Journal, source: bytes, opening: messages.Opening, incarnation: str, client_id: bytes, token: int
+        self,
+        writer: SlotWriter,
+        source: bytes,
+        opening: messages.Opening,
+        incarnation: str,
+        client_id: bytes,
+        token: int,
     ) -> DurableSession:
         """The session that a CONNECT describes, with a sink to its session proxy."""
         sink = self.connected.sink(opening.version, incarnation, client_id, token, self._overflowed)
         meta = Meta(source + opening.nonce, opening.expiry_s, opening.version, _will_of(opening))
         limits = self._host.limits(opening.zone)
         window, max_packet_bytes = opening.window, opening.max_packet_bytes
-        ledger, user = self.manager.ledger, opening.user
-        made = DurableSession(journal, ledger, meta, sink, client_id, limits, window, max_packet_bytes, user)
-        made.uses(self._host.usage(user))
+        commit_state, user = self.manager.commit_state, opening.user
+        made = DurableSession(writer, commit_state, meta, sink, client_id, limits, window, max_packet_bytes, user)
+        made.set_usage(self._host.usage(user))
         return made
 
     def _overflowed(self, sink: ProxySink) -> None:
@@ -366,7 +372,7 @@ class SessionService:
     def node_gone(self, incarnation: str) -> None:
         """The node was purged: its connections ended, and their wills are published."""
         self.manager.node_gone(incarnation)
-        self._returning.node_gone(incarnation)
+        self._waiting_attaches.node_gone(incarnation)
         self.connected.node_gone(incarnation, self._leave_with_will)
 
     def _leave_with_will(self, client_id: bytes, token: int) -> None:
@@ -380,7 +386,7 @@ class SessionService:
             return
         self.manager.now()
         session.reported(pairs)
-        self.manager.seal()
+        self.manager.request_barriers()
         self._host.flush_soon()
 
     def ask(

@@ -26,7 +26,7 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
 from flockmq.durable.pending_writes import PendingWrites
-from flockmq.durable.slot_reader import SlotContents, Spoilt, is_spoilt, read_slots
+from flockmq.durable.slot_reader import SlotContents, UnreadableSlot, is_wrong_type, read_slots
 from flockmq.durable.store_servers import StoreServer, StoreServers
 from flockmq.durable.write_batch import SlotKeys, SlotQueue, WriteBatch
 from flockmq.logs import Retrying
@@ -131,7 +131,8 @@ class SessionStore(PendingWrites):
     async def take(self, slot: int, fence: str, *, again: bool = False) -> SlotContents:
         """Become the slot's owner and read its contents. `fence`: "generation-sequence incarnation"; a repeat with the
         same fence is harmless. `again`: only if the slot is still ours with this fence. Raises StoreFenced if a
-        higher owner took it; Spoilt; RedisUnreachable; StorageUnavailable, also if the slot was released meanwhile.
+        higher owner took it; UnreadableSlot; RedisUnreachable; StorageUnavailable, also if the slot was released
+        meanwhile.
         """
         (server,) = await self._servers.group([slot])
         async with aclosing(self._take_at(server, {slot: fence}, again)) as slots:
@@ -147,7 +148,7 @@ class SessionStore(PendingWrites):
 
     async def take_all(
         self, fences: Mapping[int, str]
-    ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | Spoilt]]:
+    ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | UnreadableSlot]]:
         """As `take`, with many slots in a round trip, small ones first. A slot may be written after it was yielded. A
         slot that is released meanwhile isn't yielded. Raises RedisUnreachable or StorageUnavailable: slots that
         weren't yielded must be taken again.
@@ -160,7 +161,7 @@ class SessionStore(PendingWrites):
 
     async def _take_at(
         self, server: StoreServer, fences: Mapping[int, str], again: bool
-    ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | Spoilt]]:
+    ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | UnreadableSlot]]:
         await self._move_here(server, fences)
         async with server.turn:
             taken_now = [(n, fence.encode()) for n, fence in fences.items() if not again or self._is_ours(n, fence)]
@@ -219,21 +220,21 @@ class SessionStore(PendingWrites):
                 async with cast(StoreServer, state.line).turn:
                     self._move(state, server)
 
-    async def _fence(self, server: StoreServer, slots: list[SlotQueue]) -> list[StoreFenced | Spoilt | None]:
+    async def _fence(self, server: StoreServer, slots: list[SlotQueue]) -> list[StoreFenced | UnreadableSlot | None]:
         """Set our fence for each slot. Returns for each what prevented it, or None."""
         number = next(self._numbers)
         takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
         await self._servers.connect(server, slots[0])
         replies = await server.link.write(takes, repeats_write=True)
-        answers: list[StoreFenced | Spoilt | None] = []
+        answers: list[StoreFenced | UnreadableSlot | None] = []
         for state, reply in zip(slots, replies, strict=True):
             if not isinstance(reply, ResponseError):
                 state.before, state.after = b"%b %d" % (state.fence, number), b""
                 answers.append(None)
             elif str(reply).startswith("FENCED "):
                 answers.append(StoreFenced(str(reply)[7:]))
-            elif is_spoilt(reply):
-                answers.append(Spoilt(f"{state.keys.text}: {reply}"))
+            elif is_wrong_type(reply):
+                answers.append(UnreadableSlot(f"{state.keys.text}: {reply}"))
             else:
                 raise StorageUnavailable(f"slot {state.number}: Redis: {reply}")
         return answers
@@ -322,7 +323,7 @@ class SessionStore(PendingWrites):
             self.release(state.number)
             _tell(self.on_fenced, state.number)
         # A function that fails in the middle of a batch has written a part of it.
-        elif text.startswith("LOST") or is_spoilt(error):
+        elif text.startswith("LOST") or is_wrong_type(error):
             log.debug("slot %d: Redis lost what it had answered, or can't take it: %s", state.number, text)
             self._suspend(state)
             _tell(self.on_lost, state.number)

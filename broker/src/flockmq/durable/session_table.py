@@ -25,7 +25,7 @@ _NEVER_S: Final = float("inf")
 
 
 @mypyc_attr(acyclic=True)
-class Absence:
+class OfflineSession:
     """A durable session without a connection. Times are monotonic seconds."""
 
     __slots__ = ("expires_s", "session", "will", "will_s")
@@ -63,11 +63,11 @@ class SessionTable:
 
     def __init__(self, router: Router, port: SessionEnds, away_max: int = AWAY_SESSIONS_MAX) -> None:
         self.by_id: dict[bytes, DurableSession] = {}
-        self.away: dict[bytes, Absence] = {}
+        self.away: dict[bytes, OfflineSession] = {}
         self._router = router
         self._port = port
         self._away_max = away_max
-        self._due: list[tuple[float, int, bytes, Absence]] = []
+        self._due: list[tuple[float, int, bytes, OfflineSession]] = []
         self._count = 0
 
     def open(self, fresh: DurableSession, clean_start: bool) -> tuple[DurableSession, bool]:
@@ -119,7 +119,7 @@ class SessionTable:
 
     def _keep_away(self, session: DurableSession, will: Will | None, left_s: float, will_s: float) -> None:
         expires_s = _NEVER_S if session.meta.expiry_s == NEVER_EXPIRES else left_s + session.meta.expiry_s
-        absence = Absence(session, expires_s, will, will_s)
+        absence = OfflineSession(session, expires_s, will, will_s)
         self.away[session.client_id] = absence
         self._router.counters.sessions_away += 1
         self._schedule(absence)
@@ -185,7 +185,7 @@ class SessionTable:
             if not self._act(absence, now_s):
                 self._schedule(absence)
 
-    def _act(self, absence: Absence, now_s: float) -> bool:
+    def _act(self, absence: OfflineSession, now_s: float) -> bool:
         """Do what is due for one offline session. Returns True if the session expired."""
         if absence.expires_s <= now_s:
             self._router.counters.sessions_expired += 1
@@ -197,7 +197,7 @@ class SessionTable:
             absence.session.will_published()
         return False
 
-    def _first_due(self) -> Absence:
+    def _first_due(self) -> OfflineSession:
         """The offline session with the earliest due time; if none has a due time, the one that went offline first."""
         due = self._due
         while due:
@@ -207,7 +207,7 @@ class SessionTable:
             heappop(due)
         return next(iter(self.away.values()))
 
-    def _schedule(self, absence: Absence) -> None:
+    def _schedule(self, absence: OfflineSession) -> None:
         next_s = absence.next_s()
         if next_s == _NEVER_S:
             return

@@ -7,33 +7,46 @@ from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import USER
-from flockmq.durable.slot_writer import SlotJournal
+from flockmq.durable.slot_writer import StoreSlotWriter
 
 
 class OwnedSlot:
     """`gained_at`: the slot became ours at this log position or before it. `fence`: the owner's name in the
     store. `is_lost`: another core took the slot, and our table will say so soon. `clients`: clients whose sessions
     are here. `unread`: clients whose sessions can't be restored, and why. `unread_users`: their users, if these can
-    be read. `was_emptied`: Redis lost data of the slot while it was being loaded. `spoilt`: why the slot itself
+    be read. `was_emptied`: Redis lost data of the slot while it was being loaded. `read_error`: why the slot itself
     can't be read; it is tried again after `looked_at_s`.
     """
 
     __slots__ = (
-        "clients", "fence", "gained_at", "is_lost", "journal", "loaded", "looked_at_s", "lost_s", "marks", "number",
-        "spoilt", "unread", "unread_users", "was_emptied", "wills",
+        "clients",
+        "fence",
+        "gained_at",
+        "is_lost",
+        "loaded",
+        "looked_at_s",
+        "lost_s",
+        "marks",
+        "number",
+        "read_error",
+        "unread",
+        "unread_users",
+        "was_emptied",
+        "wills",
+        "writer",
     )  # fmt: skip
 
-    def __init__(self, number: int, gained_at: int, fence: str, journal: SlotJournal, wills: DueWills) -> None:
+    def __init__(self, number: int, gained_at: int, fence: str, writer: StoreSlotWriter, wills: DueWills) -> None:
         self.number = number
         self.gained_at = gained_at
         self.fence = fence
-        self.journal = journal
+        self.writer = writer
         self.wills = wills
         self.marks = Deduplicator()
         self.clients: dict[bytes, None] = {}
         self.unread: dict[bytes, str] = {}
         self.unread_users: dict[bytes, bytes] = {}
-        self.spoilt = ""
+        self.read_error = ""
         self.looked_at_s = 0.0
         self.loaded = False
         self.is_lost = False
@@ -45,7 +58,7 @@ class OwnedSlot:
 
     def runs(self, session: DurableSession) -> bool:
         """True if the session runs here: the slot was neither given up nor taken by another core."""
-        return self.journal is session.journal and not self.is_lost
+        return self.writer is session.writer and not self.is_lost
 
     def cannot_read(self, client_id: bytes, fields: dict[bytes, bytes], why: str) -> None:
         """A session can't be read. It stays in Redis unchanged."""
@@ -66,13 +79,13 @@ class OwnedSlot:
         if self.unread.pop(client_id, None) is None:
             return False
         self.unread_users.pop(client_id, None)
-        self.journal.drop(client_id)
+        self.writer.drop(client_id)
         return True
 
-    def unreadable(self) -> str:
+    def alarm_text(self) -> str:
         """The alarm text for the operator; "": everything can be read."""
-        if self.spoilt:
-            return f"slot {self.number} of sessions can't be read, its clients wait: {self.spoilt}"
+        if self.read_error:
+            return f"slot {self.number} of sessions can't be read, its clients wait: {self.read_error}"
         if not self.unread:
             return ""
         client_id, why = next(iter(self.unread.items()))

@@ -14,7 +14,7 @@ from typing import Final
 
 from flockmq import bounds
 from flockmq.durable.session_store import SessionStore, StoreFenced
-from flockmq.durable.slot_reader import SlotContents, Spoilt
+from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.logs import Retrying
 from flockmq.redis.errors import StorageError
 
@@ -30,7 +30,7 @@ class SlotLoader:
         self,
         store: SessionStore,
         blank: Callable[[], dict[int, str]],
-        take_over: Callable[[int, str, SlotContents | StoreFenced | Spoilt], Awaitable[None]],
+        take_over: Callable[[int, str, SlotContents | StoreFenced | UnreadableSlot], Awaitable[None]],
         done: Callable[[], None],
         now_s: Callable[[], float],
     ) -> None:

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 from flockmq import bounds
 from flockmq.clock import Clock
 from flockmq.delivery.commit_barriers import All, if_durable
-from flockmq.durable.commit_queue import Ledger
+from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
@@ -35,10 +35,10 @@ from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.session_table import SessionTable
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_loader import SlotLoader
-from flockmq.durable.slot_reader import SlotContents, Spoilt
+from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.durable.slot_reports import SlotReports
 from flockmq.durable.slot_rewriter import SlotRewriter
-from flockmq.durable.slot_writer import SlotJournal
+from flockmq.durable.slot_writer import StoreSlotWriter
 from flockmq.durable.time_slices import TimeSlices
 from flockmq.mqtt.errors import PacketError
 from flockmq.rlog.entry import StreamId
@@ -60,13 +60,13 @@ class SessionConnections(Protocol):
         """The slot was lost and came back, and the nodes may not have noticed either."""
         ...
 
-    def came(self, session: DurableSession, returns_by_s: float) -> None:
+    def session_loaded(self, session: DurableSession, returns_by_s: float) -> None:
         """A session was loaded whose client was connected at its former owner. The client should
         reconnect until then.
         """
         ...
 
-    def went(self, session: DurableSession) -> None:
+    def session_unloaded(self, session: DurableSession) -> None:
         """The session goes to another owner."""
         ...
 
@@ -87,7 +87,7 @@ class SlotManager:
         self.slots: dict[int, OwnedSlot] = {}
         self.endings = SessionEndings(host, store, router, self.slots)
         self.sessions = SessionTable(router, self.endings)
-        self.ledger = Ledger(clock.wall() - clock.monotonic())
+        self.commit_state = CommitState(clock.wall() - clock.monotonic())
         self.view = 0
         self._clock = clock
         self._host = host
@@ -102,9 +102,11 @@ class SlotManager:
         self._stopped = False
         self._loading = SlotLoader(store, self._blank, self._take_over, host.changed, clock.monotonic)
         self._reports = SlotReports(host)
-        self._rewriter = SlotRewriter(store, self.slots, self.sessions, self.seal, self._fenced, self._reports, clock)
-        self._strangers = DepartedSources()
-        self._sealing = False
+        self._rewriter = SlotRewriter(
+            store, self.slots, self.sessions, self.request_barriers, self._fenced, self._reports, clock
+        )
+        self._departed = DepartedSources()
+        self._is_requesting = False
         store.on_fenced = self._fenced
         store.on_lost = self._rewriter.data_lost
 
@@ -116,7 +118,7 @@ class SlotManager:
 
     async def durable(self) -> None:
         """Return when all writes are durable, or never will be."""
-        self.seal()
+        self.request_barriers()
         done = asyncio.Event()
         waits = All(len(self.slots) + 1, lambda _: done.set())
         for slot in self.slots:
@@ -129,30 +131,30 @@ class SlotManager:
     def now(self) -> None:
         """Set the time for what follows."""
         self.router.now_s = self._clock.monotonic()
-        self.ledger.wall_offset_s = self._clock.wall() - self.router.now_s
+        self.commit_state.wall_offset_s = self._clock.wall() - self.router.now_s
 
-    def seal(self) -> None:
+    def request_barriers(self) -> None:
         """Request barriers for all writes so far."""
-        self._sealing = False
-        self.ledger.seal()
+        self._is_requesting = False
+        self.commit_state.request_barriers()
 
     def settle(self, slot: int, then: Callable[[], None]) -> None:
         """Call `then` when all writes so far for the slot are durable."""
         self._store.barrier(slot, partial(if_durable, then))
 
-    def _unsealed(self) -> None:
-        if not self._sealing:
-            self._sealing = True
-            self._host.soon(self.seal)
+    def _wrote(self) -> None:
+        if not self._is_requesting:
+            self._is_requesting = True
+            self._host.soon(self.request_barriers)
 
     # --- which are ours -----------------------------------------------------------------------------------------------
 
     def own(self, slot: int) -> None:
         epoch = self._change()
         fence = f"{StreamId(epoch >> 48, epoch & (1 << 48) - 1)} {self._host.incarnation}"
-        journal = SlotJournal(slot, self._store, self._unsealed, self._host.flush_soon)
-        wills = DueWills(journal, self.ledger, self._host.publish, self._host.has_authors)
-        self.slots[slot] = OwnedSlot(slot, epoch, fence, journal, wills)
+        writer = StoreSlotWriter(slot, self._store, self._wrote, self._host.flush_soon)
+        wills = DueWills(writer, self.commit_state, self._host.publish, self._host.has_authors)
+        self.slots[slot] = OwnedSlot(slot, epoch, fence, writer, wills)
         self._unloaded.add(slot)
 
     def disown(self, slot: int) -> None:
@@ -166,7 +168,7 @@ class SlotManager:
 
     def holds(self, session: DurableSession) -> bool:
         """True if the session runs here: the slot was neither given up nor taken by another core."""
-        held = self.slots.get(session.journal.slot)
+        held = self.slots.get(session.writer.slot)
         return held is not None and held.runs(session)
 
     def epoch(self) -> int:
@@ -208,7 +210,7 @@ class SlotManager:
             if number not in self._leaving and slots[number].is_blank() and slots[number].looked_at_s <= now_s
         }
 
-    async def _take_over(self, number: int, fence: str, taken: SlotContents | StoreFenced | Spoilt) -> None:
+    async def _take_over(self, number: int, fence: str, taken: SlotContents | StoreFenced | UnreadableSlot) -> None:
         slot = self.slots.get(number)
         if slot is None:  # Another core owns it now.
             self._store.release(number)
@@ -217,12 +219,12 @@ class SlotManager:
         elif isinstance(taken, StoreFenced):
             self._reports.happened("another core took them before their sessions were here", number)
             slot.lose(self._clock.monotonic())
-        elif isinstance(taken, Spoilt):
+        elif isinstance(taken, UnreadableSlot):
             slot.looked_at_s = self._clock.monotonic() + bounds.SLOT_SPOILT_RETRY_S
-            self._reports.spoilt(slot, str(taken))
+            self._reports.slot_unreadable(slot, str(taken))
         elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
             slot.loaded = True
-            slot.spoilt = ""
+            slot.read_error = ""
             self._unloaded.discard(number)
             if slot.was_emptied:
                 self._rewriter.data_lost(number)
@@ -234,7 +236,7 @@ class SlotManager:
         self.now()
         for source in slot.marks.restore(taken.marks):
             self._store.unmark(slot.number, source)
-        self._strangers.found(slot.marks.strangers(self._sources_of_members()), self.router.now_s)
+        self._departed.found(slot.marks.strangers(self._sources_of_members()), self.router.now_s)
         slot.unread.update(taken.unread)
         for client_id, fields in taken.sessions.items():
             if client_id in self.sessions.by_id:
@@ -250,31 +252,31 @@ class SlotManager:
                 log.exception("the session of %r can't be restored", client_id)
                 slot.cannot_read(client_id, fields, repr(error))
             if self._clock.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
-                self.seal()
+                self.request_barriers()
                 await asyncio.sleep(0)
                 self.now()
                 if self.slots.get(slot.number) is not slot:
                     return False
-        self.seal()
+        self.request_barriers()
         for client_id, why in slot.unread.items():
             log.error("the session of %r can't be restored, it is left in Redis: %s", client_id, why)
         return True
 
     def _restore(self, slot: OwnedSlot, client_id: bytes, fields: dict[bytes, bytes]) -> None:
-        session = restored(slot.journal, self.ledger, client_id, fields, self.router, self._host.limits)
+        session = restored(slot.writer, self.commit_state, client_id, fields, self.router, self._host.limits)
         meta = session.meta
         now_s = self.router.now_s
-        left_s = self.ledger.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
+        left_s = self.commit_state.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
         if meta.will is not None:  # It belongs to an earlier connection.
             meta.will.message.author = author_of(client_id, self._host.floor(slot.number), is_will=True)
-        session.uses(self._host.usage(session.record.user))
+        session.set_usage(self._host.usage(session.record.user))
         self.sessions.restore(session, meta.will, left_s)
         session.quota.begin()
         slot.clients[client_id] = None
         if not meta.left_ms:
-            self._connections.came(session, left_s)
+            self._connections.session_loaded(session, left_s)
         subscriptions = session.subscriptions.all()
-        self._host.came_with(slot.number, client_id, [subscription.filter for subscription in subscriptions])
+        self._host.filters_loaded(slot.number, client_id, [subscription.filter for subscription in subscriptions])
         if owed := [subscription for subscription in subscriptions if session.record.is_owed(subscription.filter)]:
             self._host.owe(owed, saw_all=False)
 
@@ -290,7 +292,7 @@ class SlotManager:
         self._connections.slot_left(number)
         slot.wills.let_go()
         self.router.give_up_shared(number)
-        slot.journal.close()
+        slot.writer.close()
         self._host.slot_gone(number)
         if number not in self._leaving:  # Otherwise the slot was never loaded.
             self._leaving[number] = slot
@@ -306,7 +308,7 @@ class SlotManager:
 
     def depart(self, session: DurableSession) -> None:
         """Remove a session of a slot that was given up."""
-        self._connections.went(session)
+        self._connections.session_unloaded(session)
         self.sessions.depart(session)
 
     def tick(self) -> None:
@@ -361,11 +363,11 @@ class SlotManager:
     # --- marks of nodes that went -------------------------------------------------------------------------------------
 
     def node_gone(self, incarnation: str) -> None:
-        self._strangers.went(node_source(incarnation), self.router.now_s)
+        self._departed.departed(node_source(incarnation), self.router.now_s)
 
-    def forget_strangers(self) -> None:
+    def forget_departed(self) -> None:
         """Forget the sequence numbers of nodes that were purged long ago. Nodes that came back keep theirs."""
-        if due := self._strangers.take_due(self.router.now_s):
+        if due := self._departed.take_due(self.router.now_s):
             members = self._sources_of_members()
             for source in due:
                 if source not in members:

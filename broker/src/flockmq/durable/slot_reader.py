@@ -36,18 +36,18 @@ class SlotContents:
     unread: dict[bytes, str] = field(default_factory=dict)
 
 
-class Spoilt(Exception):
+class UnreadableSlot(Exception):
     """A slot's data in Redis can't be read or written. The text names the key and the reason."""
 
 
-def is_spoilt(error: ResponseError) -> bool:
+def is_wrong_type(error: ResponseError) -> bool:
     """True if a key has a wrong type; also for a key that a Redis function uses."""
     return "WRONGTYPE" in str(error)
 
 
 async def read_slots(
     link: RedisLink, slots: Sequence[SlotKeys]
-) -> AsyncGenerator[tuple[SlotKeys, SlotContents | Spoilt]]:
+) -> AsyncGenerator[tuple[SlotKeys, SlotContents | UnreadableSlot]]:
     """Read slots that are on one server. Raises RedisUnreachable, StorageUnavailable."""
     waiting, budget = deque(slots), bounds.STORE_SLOT_SMALL_BYTES
     while waiting:
@@ -91,7 +91,7 @@ class _Scan:
                 room = bounds.STORE_READ_BYTES // 4 // max(1, size // self.fields)
                 self.fields = max(1, min(8 * self.fields, room, bounds.STORE_READ_FIELDS))
                 return size
-            case ResponseError() if is_spoilt(reply):
+            case ResponseError() if is_wrong_type(reply):
                 self.error = f"{self.key!r}: {reply}"
                 self.cursor = START
                 return 0
@@ -121,9 +121,9 @@ class _Slot:
         self.sessions = {client_id: _Scan(b"HSCAN", prefix + client_id, _FIELDS_FIRST) for client_id in self.ids.found}
         return list(self.sessions.values())
 
-    def outcome(self) -> SlotContents | Spoilt:
+    def outcome(self) -> SlotContents | UnreadableSlot:
         if error := self.ids.error or self.marks.error:
-            return Spoilt(error)
+            return UnreadableSlot(error)
         scans = (self.sessions or {}).items()
         return SlotContents(
             {client_id: scan.pairs() for client_id, scan in scans if not scan.error},

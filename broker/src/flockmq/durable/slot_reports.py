@@ -30,14 +30,14 @@ class SlotReports:
         for what, slots in happened.items():
             log.warning("%d slots of sessions, the first of them %d: %s", len(slots), slots[0], what)
 
-    def spoilt(self, slot: OwnedSlot, why: str) -> None:
+    def slot_unreadable(self, slot: OwnedSlot, why: str) -> None:
         """The slot itself can't be read; `why` "": it can be read again."""
-        if why != slot.spoilt:
+        if why != slot.read_error:
             if why:
                 log.error("slot %d of sessions can't be read; it is looked at again: %s", slot.number, why)
-            slot.spoilt = why
+            slot.read_error = why
             self.look(slot)
 
     def look(self, slot: OwnedSlot) -> None:
         """Raise or clear the slot's alarm."""
-        self._host.alarm(slot.number, slot.unreadable())
+        self._host.alarm(slot.number, slot.alarm_text())

@@ -17,7 +17,7 @@ from flockmq.delivery.deduplicator import number_bytes
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.session_table import SessionTable
 from flockmq.durable.slot import OwnedSlot
-from flockmq.durable.slot_reader import SlotContents, Spoilt
+from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.durable.slot_reports import SlotReports
 from flockmq.logs import Retrying
 from flockmq.redis.errors import StorageError
@@ -26,8 +26,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class SlotRewriter:
-    """One per core. `slots`: the slots that this core owns. `seal` requests barriers for all writes. `fenced` is called
-    if another core took the slot.
+    """One per core. `slots`: the slots that this core owns. `request_barriers` requests barriers for all writes.
+    `fenced` is called if another core took the slot.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class SlotRewriter:
         store: SessionStore,
         slots: dict[int, OwnedSlot],
         sessions: SessionTable,
-        seal: Callable[[], None],
+        request_barriers: Callable[[], None],
         fenced: Callable[[int], None],
         reports: SlotReports,
         clock: Clock,
@@ -43,7 +43,7 @@ class SlotRewriter:
         self._store = store
         self._slots = slots
         self._sessions = sessions
-        self._seal = seal
+        self._request_barriers = request_barriers
         self._fenced = fenced
         self._reports = reports
         self._trouble = Retrying(log, clock.monotonic)
@@ -75,15 +75,15 @@ class SlotRewriter:
                 self._trouble.worked()
                 if self._is_ours(slot):  # Otherwise its sessions were removed, and there is nothing to compare.
                     self._write_again(slot, taken)
-                    self._reports.spoilt(slot, "")
+                    self._reports.slot_unreadable(slot, "")
                 return
             except StoreFenced:
                 if self._is_ours(slot):
                     self._fenced(slot.number)
                 return
-            except Spoilt as spoilt:
+            except UnreadableSlot as error:
                 if self._is_ours(slot):
-                    self._reports.spoilt(slot, str(spoilt))
+                    self._reports.slot_unreadable(slot, str(error))
                 await asyncio.sleep(bounds.SLOT_SPOILT_RETRY_S)
             except StorageError as error:
                 self._trouble.failed("slots of sessions that Redis lost wait for it: %s", error)
@@ -108,4 +108,4 @@ class SlotRewriter:
         slot.wills.write_again()
         for source, number in slot.marks.items():
             self._store.mark(slot.number, source, number_bytes(number))
-        self._seal()
+        self._request_barriers()

@@ -15,7 +15,7 @@ from flockmq.durable.pending_writes import PendingWrites
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Journal:
+class SlotWriter:
     """The sessions of a slot write to the store through this interface. No method waits or fails.
 
     `is_closed`: another core owns the slot now; writes are ignored.
@@ -46,17 +46,15 @@ class Journal:
         raise NotImplementedError(type(self).__name__)
 
 
-class SlotJournal(Journal):
-    """Writes to the `SessionStore` until it is closed. It calls `unsealed` after each write, and `flush` after each
+class StoreSlotWriter(SlotWriter):
+    """Writes to the `SessionStore` until it is closed. It calls `wrote` after each write, and `flush` after each
     answered barrier.
     """
 
-    def __init__(
-        self, slot: int, store: PendingWrites, unsealed: Callable[[], None], flush: Callable[[], None]
-    ) -> None:
+    def __init__(self, slot: int, store: PendingWrites, wrote: Callable[[], None], flush: Callable[[], None]) -> None:
         super().__init__(slot)
         self._store = store
-        self._unsealed = unsealed
+        self._wrote = wrote
         self._flush = flush
 
     def close(self) -> None:
@@ -66,17 +64,17 @@ class SlotJournal(Journal):
     def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
         if not self.is_closed:
             self._store.put(self.slot, client_id, field, value)
-            self._unsealed()
+            self._wrote()
 
     def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
         if not self.is_closed:
             self._store.put_both(self.slot, client_id, field, value, other, other_value)
-            self._unsealed()
+            self._wrote()
 
     def delete(self, client_id: bytes, field: bytes) -> None:
         if not self.is_closed:
             self._store.delete(self.slot, client_id, field)
-            self._unsealed()
+            self._wrote()
 
     def drop(self, client_id: bytes) -> None:
         if not self.is_closed:

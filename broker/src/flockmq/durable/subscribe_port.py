@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from flockmq.durable.ports import Desk
+from flockmq.durable.ports import ClusterPort
 from flockmq.durable.session import DurableSession
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive
@@ -27,7 +27,7 @@ class DurableSubscribePort(SubscribePort):
 
     def __init__(
         self,
-        desk: Desk,
+        cluster: ClusterPort,
         router: Router,
         session: DurableSession,
         is_there: Callable[[], bool],
@@ -35,7 +35,7 @@ class DurableSubscribePort(SubscribePort):
         answer: Answered,
         placed: Callable[[], None],
     ) -> None:
-        self._desk = desk
+        self._cluster = cluster
         self._router = router
         self._session = session
         self._is_there = is_there
@@ -55,10 +55,10 @@ class DurableSubscribePort(SubscribePort):
         """First waits until an earlier UNSUBSCRIBE is committed. That one releases its claims at its commit, which
         would release this claim too.
         """
-        self._settle(partial(self._desk.claim, self._session.client_id, filters, done))
+        self._settle(partial(self._cluster.claim, self._session.client_id, filters, done))
 
     def release(self, filters: list[bytes]) -> None:
-        release = partial(self._desk.release, self._session.client_id, filters)
+        release = partial(self._cluster.release, self._session.client_id, filters)
         if self._session.has_ended():
             release()
         else:
@@ -80,13 +80,13 @@ class DurableSubscribePort(SubscribePort):
         return True
 
     def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
-        self._desk.route_slot(self._session.journal.slot, filters, partial(self._routed, has_owed, done))
+        self._cluster.route_slot(self._session.writer.slot, filters, partial(self._routed, has_owed, done))
 
     def _routed(self, has_owed: bool, done: Callable[[int, bool], None], reason: int) -> None:
         if reason >= 0x80:
             done(reason, False)
         elif has_owed:
-            self._desk.see_retained(partial(self._saw, done))
+            self._cluster.see_retained(partial(self._saw, done))
         else:
             self._saw(done, False)
 
@@ -104,11 +104,11 @@ class DurableSubscribePort(SubscribePort):
                 if is_exclusive(made.filter):
                     unused.append(made.filter)
         if unused:
-            self._settle(partial(self._desk.release, session.client_id, unused))
+            self._settle(partial(self._cluster.release, session.client_id, unused))
 
     def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:
         if self._session.has_ended():
             return
         self._answer(messages.encode(reasons))
         if owed:
-            self._desk.owe(owed, saw_all)
+            self._cluster.owe(owed, saw_all)

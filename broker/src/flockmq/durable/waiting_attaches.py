@@ -11,7 +11,7 @@ from flockmq.session_rpc.messages import size_of
 from flockmq.session_rpc.ports import Attach
 
 
-class ReturningClients:
+class WaitingAttaches:
     def __init__(self) -> None:
         self.waiting_bytes = 0
         self._of: dict[bytes, Attach] = {}

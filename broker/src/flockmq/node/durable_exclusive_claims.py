@@ -48,19 +48,19 @@ class SlotClaims:
         return len(self._durable)
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """As `durable.ports.Desk.claim`."""
+        """As `durable.ports.ClusterPort.claim`."""
         claims = self._durable if self._by_slot() else self._of_node
         self.away.claimed(client_id)
         claim_all(filters, lambda filter, claimed: claims.claim(matching(filter), client_id, claimed), done)
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None:
-        """As `durable.ports.Desk.release`."""
+        """As `durable.ports.ClusterPort.release`."""
         for filter in filters:
             self._of_node.release(matching(filter))
             if self._by_slot():
                 self._durable.release(matching(filter), client_id)
 
-    def came_with(self, client_id: bytes, filters: list[bytes]) -> None:
+    def filters_loaded(self, client_id: bytes, filters: list[bytes]) -> None:
         """A session that ran elsewhere before."""
         for filter in filters:
             if is_exclusive(filter):

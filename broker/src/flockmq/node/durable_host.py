@@ -16,7 +16,7 @@ from flockmq.bounds import STORE_STOP_MAX_S
 from flockmq.clock import Clock
 from flockmq.delivery.delivery import Delivery
 from flockmq.delivery.slot_receiver import SlotReceiver
-from flockmq.durable.retained_progress import NotedGiving
+from flockmq.durable.retained_progress import RetainedProgress
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session_service import SessionService
 from flockmq.durable.session_store import SessionStore
@@ -108,7 +108,7 @@ class DurableHost:
         self.release = self.claims.release
         self._alarms = SlotAlarms(rlog, runs_here)
         self.alarm = self._alarms.say
-        giving = NotedGiving(self.router, has_authors)
+        giving = RetainedProgress(self.router, has_authors)
         self._feeds = Feeds(retained, giving, retaining.caught_up, flush, clock)
         self.intake = SlotReceiver(self.residents.intake, cluster.nodes_table.__contains__, self.soon, loop.time)
         delivery.slots.receiver = self.intake
@@ -152,8 +152,8 @@ class DurableHost:
     def changed(self) -> None:
         self.intake.advance()
 
-    def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
-        self.claims.came_with(client_id, filters)
+    def filters_loaded(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+        self.claims.filters_loaded(client_id, filters)
         self.routes.keep(slot, filters)
 
     def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:

@@ -277,7 +277,7 @@ class Node:
                 spawn=self._spawned.spawn,
             )
             residents = self.durable_host.residents
-            self.shortage.takers = residents.accepting
+            self.shortage.takers = residents.pressure_reports
             self._judging.away_claims = self.durable_host.claims.away
         owners, registry = self.session_rpc.client, self.session_rpc.server.registry
         self.directory = ClientDirectory(

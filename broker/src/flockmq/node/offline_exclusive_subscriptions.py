@@ -61,7 +61,7 @@ class AwayClaims:
 
     def _learn(self, session: DurableSession) -> bytes:
         rules = self._access.rules_by_name(session.client_id, session.record.user or b"")
-        if rules and rules == session.record.judged:
+        if rules and rules == session.record.authorized_rules:
             self._known[session.client_id] = rules
         return rules
 
@@ -72,7 +72,11 @@ class AwayClaims:
         held = [each for each in session.subscriptions.all() if is_exclusive(each.filter)]
         if self._access.is_gone(session.record.user or b""):
             self._end(session, [each.filter for each in held])
-        elif rules and rules != session.record.judged and session.record.judged == self._known.get(session.client_id):
+        elif (
+            rules
+            and rules != session.record.authorized_rules
+            and session.record.authorized_rules == self._known.get(session.client_id)
+        ):
             asked = [(each.filter, session.subscriptions.asked_for(each.filter), each.qos) for each in held]
             self._end(session, await self._denied(session, asked))
 
@@ -84,12 +88,12 @@ class AwayClaims:
     async def _denied(self, session: DurableSession, asked: list[tuple[bytes, bytes, int]]) -> list[bytes]:
         """None, if the client came back meanwhile: then its node judges it. One judgement a turn, because each may look
         at many rules."""
-        judged, denied = session.record.judged, []
+        judged, denied = session.record.authorized_rules, []
         for filter, said, qos in asked:
             if self._access.is_denied_by_name(session.client_id, session.record.user or b"", said, qos):
                 denied.append(filter)
             await asyncio.sleep(0)
-        return denied if self._is_away(session) and session.record.judged == judged else []
+        return denied if self._is_away(session) and session.record.authorized_rules == judged else []
 
     def _end(self, session: DurableSession, filters: list[bytes]) -> None:
         if filters:
@@ -97,4 +101,4 @@ class AwayClaims:
             manager = self._residents.manager
             manager.now()
             manager.endings.revoke(manager.sessions, session, filters)
-            manager.seal()
+            manager.request_barriers()

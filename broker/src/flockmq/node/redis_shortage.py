@@ -18,7 +18,7 @@ from typing import Final
 
 from flockmq.bounds import STORE_WATCH_EVERY_S
 from flockmq.delivery.slot_sender import SlotSender
-from flockmq.durable.memory_pressure_reports import AcceptingSessions
+from flockmq.durable.memory_pressure_reports import MemoryPressureReports
 from flockmq.durable.session_store import SessionStore
 from flockmq.membership.cluster import Cluster
 from flockmq.redis.memory import MemoryRoom
@@ -40,7 +40,7 @@ class RedisShortage:
         self._lanes = lanes
         self._rlog = rlog
         self._store = store
-        self.takers: AcceptingSessions | None = None
+        self.takers: MemoryPressureReports | None = None
         self.is_on = False
 
     async def watch(self) -> None:

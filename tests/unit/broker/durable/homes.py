@@ -1,14 +1,14 @@
-"""An owner alone: a journal whose disk commits when it is told to, and a way to a session proxy, which keeps all."""
+"""An owner alone: a writer whose disk commits when it is told to, and a way to a session proxy, which keeps all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flockmq.durable.commit_queue import Ledger
+from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession, restored
 from flockmq.durable.session_fields import Meta
-from flockmq.durable.slot_writer import Journal
+from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.routing.router import Router
 from flockmq.session.acknowledgement_codec import AGAIN, SETTLED
@@ -21,7 +21,7 @@ WALL_S = 1_700_000_000.0
 Op = tuple[bytes, dict[bytes, bytes | None]] | Callable[[bool], None]
 
 
-class Disk(Journal):
+class Disk(SlotWriter):
     """What was put, in its order: `commit` makes it durable, as far as one says."""
 
     def __init__(self, sessions: dict[bytes, dict[bytes, bytes]] | None = None) -> None:
@@ -112,14 +112,14 @@ class ToProxy(ProxySink):
 
 
 class Home:
-    """One home: its router, its ledger, and the slot of one client."""
+    """One home: its router, its commit_state, and the slot of one client."""
 
     def __init__(self, disk: Disk | None = None, limits: Limits | None = None, now_s: float = 1000.0) -> None:
         self.limits = limits or Limits()
         self.disk = disk or Disk()
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.router.now_s = now_s
-        self.ledger = Ledger(WALL_S - 1000.0)
+        self.commit_state = CommitState(WALL_S - 1000.0)
 
     def fresh(
         self,
@@ -134,7 +134,9 @@ class Home:
     ) -> DurableSession:
         meta = Meta(identity, expiry_s, version, will)
         sink = ToProxy(self.router, version)
-        return DurableSession(self.disk, self.ledger, meta, sink, client_id, self.limits, window, max_packet_bytes)
+        return DurableSession(
+            self.disk, self.commit_state, meta, sink, client_id, self.limits, window, max_packet_bytes
+        )
 
     def opened(self, version: int = 4, *, window: int = 32, will: Will | None = None) -> DurableSession:
         session = self.fresh(version, window=window, will=will)
@@ -143,14 +145,14 @@ class Home:
         return session
 
     def restored(self) -> DurableSession:
-        return restored(self.disk, self.ledger, CLIENT, self.disk.fields(), self.router, lambda _: self.limits)
+        return restored(self.disk, self.commit_state, CLIENT, self.disk.fields(), self.router, lambda _: self.limits)
 
     def settle(self) -> None:
         """The turn ends, and all it put becomes durable; and what follows from that."""
-        self.ledger.seal()
+        self.commit_state.request_barriers()
         while self.disk.waiting:
             self.disk.commit()
-            self.ledger.seal()
+            self.commit_state.request_barriers()
 
     def send(
         self, session: DurableSession, payload: str, qos: int = 1, *, expiry_s: int = -1, share: bytes = b""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
 from flockmq.durable.session_store import SessionStore, StoreFenced
-from flockmq.durable.slot_reader import SlotContents, Spoilt
+from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 
 Fence = tuple[int, int, str]
@@ -21,7 +21,7 @@ class SlotData:
         self.fence: Fence | None = None
         self.sessions: dict[bytes, dict[bytes, bytes]] = {}
         self.marks: dict[bytes, bytes] = {}
-        self.spoilt = ""
+        self.read_error = ""
 
 
 class Redis:
@@ -111,7 +111,7 @@ class Disk(SessionStore):
 
     async def take_all(
         self, fences: Mapping[int, str], *, again: bool = False
-    ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | Spoilt]]:
+    ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | UnreadableSlot]]:
         await self.turn.wait()
         if self.redis.is_away:
             raise RedisUnreachable("away")
@@ -125,8 +125,8 @@ class Disk(SessionStore):
             if data.fence is not None and data.fence > fence:
                 yield number, StoreFenced(data.fence[2])
                 continue
-            if data.spoilt:
-                yield number, Spoilt(data.spoilt)
+            if data.read_error:
+                yield number, UnreadableSlot(data.read_error)
                 continue
             if self._ours.get(number) != fence:
                 self.release(number)

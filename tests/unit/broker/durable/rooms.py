@@ -172,7 +172,7 @@ class Home:
     def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         self.routed = [row for row in self.routed if row not in [(slot, filter) for filter in filters]]
 
-    def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+    def filters_loaded(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         self.came.append((slot, client_id, filters))
 
     def slot_gone(self, slot: int) -> None: ...

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from flockmq import bounds
-from flockmq.durable.session_fields import JUDGED, asked_field
+from flockmq.durable.session_fields import AUTHORIZED_RULES, asked_field
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import LASTS, PRESENT, UNJUDGED
 from unit.broker.durable.redis import Redis
@@ -63,7 +63,7 @@ async def test_what_waits_by_what_is_denied_goes_nowhere(redis: Redis, home: Hom
     counters = home.router.counters
     assert (counters.dropped_revoked, counters.subscriptions_revoked) == (2, 1)
     assert not [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"q"]
-    assert redis.slot(SLOT).sessions[ID][JUDGED] == OTHER
+    assert redis.slot(SLOT).sessions[ID][AUTHORIZED_RULES] == OTHER
     home.residents.leave(ID, 2, -1, False)
     assert home.open(3, by(OTHER, 3)) == [LASTS | PRESENT]
 

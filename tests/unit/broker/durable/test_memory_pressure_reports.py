@@ -15,7 +15,7 @@ WINDOW = 32
 async def short(home: Home) -> Home:
     """Its one client subscribed before."""
     subscribed(home)
-    home.disk.short = home.residents.accepting.is_asked = True
+    home.disk.short = home.residents.pressure_reports.is_asked = True
     return home
 
 
@@ -50,7 +50,7 @@ async def test_of_a_shared_subscription_its_members_take_what_comes_if_those_who
     home.open(1, opening(1))
     home.subscribe(1, b"$share/g/a/#")
     home.open(2, opening(2), other := roommates(1)[0])
-    home.residents.accepting.is_asked = home.disk.short = True
+    home.residents.pressure_reports.is_asked = home.disk.short = True
     assert told(home) == [(SLOT, True, [])]
     home.residents.leave(ID, 1, -1, False)
     assert told(home) == [(SLOT, False, [])]
@@ -73,7 +73,7 @@ async def test_nothing_is_said_where_redis_is_used_up_or_too_much_would_have_to_
 async def test_nobody_is_told_unasked_nor_again_before_it_is_time(home: Home) -> None:
     subscribed(home)
     assert told(home) == []
-    home.residents.accepting.is_asked = True
+    home.residents.pressure_reports.is_asked = True
     assert len(told(home)) == 1
     home.residents.beat()
     assert len(home.took) == 1

@@ -36,14 +36,14 @@ async def two_sessions(redis: Redis, home: Home) -> Home:
     home.residents.ask(
         OTHER, 2, (1, 0), messages.SubscribeQuestion([messages.WantedSubscription(b"a/#", 1)], b""), lambda _: None
     )
-    redis.slot(SLOT).spoilt = "a key is a list"
+    redis.slot(SLOT).read_error = "a key is a list"
     later = Home(redis, "core-1@1", 2)
     await later.own(*BOTH)
     return later
 
 
 async def mended(redis: Redis, home: Home) -> None:
-    redis.slot(SLOT).spoilt = ""
+    redis.slot(SLOT).read_error = ""
     home.machine.forward(bounds.SLOT_SPOILT_RETRY_S)
     home.residents.tick()
     await home.settle()

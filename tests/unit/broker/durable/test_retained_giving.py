@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from flockmq.clock import SYSTEM
-from flockmq.durable.retained_progress import NotedGiving
+from flockmq.durable.retained_progress import RetainedProgress
 from flockmq.durable.session import DurableSession
 from flockmq.publishing.retained_feed import Feeds, RetainedFeed
 from flockmq.rlog.schema import RetainedMessage
@@ -20,7 +20,7 @@ TOPICS = [b"a/%d" % number for number in range(9)]
 PATIENCE_S = 5
 
 
-class Told(NotedGiving):
+class Told(RetainedProgress):
     def __init__(self, router: Router, may_note: Callable[[], bool]) -> None:
         super().__init__(router, may_note)
         self.all_given = asyncio.Event()

@@ -12,7 +12,7 @@ from flockmq.bounds import (
     SINK_CONGESTED_MAX_S,
     SINK_HELD_MAX_S,
 )
-from flockmq.durable.commit_queue import Ledger
+from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.message_queue import PACKET_IDS
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import META, Meta, decode_meta, sequence_field
@@ -77,7 +77,7 @@ def back(home: Home, session: DurableSession, version: int = 4, *, window: int =
 def test_a_message_is_sent_when_it_is_durable(home: Home) -> None:
     session = home.opened()
     home.send(session, "x")
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     assert heard(session) == []
     home.disk.commit()
     assert heard(session) == [(QOS1, 1, b"x")]
@@ -88,9 +88,9 @@ def test_one_barrier_stands_behind_all_that_a_turn_put(home: Home) -> None:
     session = home.opened()
     home.send(session, "1")
     home.send(session, "2")
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     home.send(session, "3")
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     assert len([op for op in home.disk.waiting if callable(op)]) == 2
     home.disk.commit(4)
     assert [payload for _, _, payload in heard(session)] == [b"1", b"2"]
@@ -118,7 +118,7 @@ def test_PUBREL_is_sent_when_it_is_durable_that_PUBREC_came(home: Home) -> None:
     home.settle()
     assert heard(session) == [(QOS2, 1, b"x")]
     session.reported(pair(PUBREC, 1) + pair(PUBREC, 1))
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     assert heard(session) == []
     home.disk.commit()
     assert heard(session) == [(0x62, 1, b"")]
@@ -301,7 +301,7 @@ def test_publishers_wait_as_long_as_it_is_the_store_that_must_go_on(home: Home) 
     session = home.opened(window=1)
     for number in range(4):
         home.send(session, str(number))
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     front = to_proxy(session)
     home.router.now_s += 60.0
     front.judge(session.outgoing.is_held_up())
@@ -402,7 +402,7 @@ def test_nothing_is_said_between_a_resumption_and_send_again(home: Home) -> None
     home.settle()
     session.reported(pair(PUBREC, 1))
     home.send(session, "2")
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     session.resume(home.fresh())
     home.settle()
     assert heard(session) == []
@@ -417,14 +417,14 @@ def test_nothing_is_sent_before_it_is_durable_that_the_client_is_back_whatever_i
     home.settle()
     session.resume(home.fresh())
     session.send_again()
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     session.leave(home.router.away4)
     session.resume(home.fresh())
     session.send_again()
     session.attach(home.fresh().sink, home.limits, 32, 0)  # its front's node has another link
     session.send_again()
     session.send_again()
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     home.disk.commit(2)
     assert heard(session) == [], "only its first return is durable, and it left since then"
     home.settle()
@@ -436,7 +436,7 @@ def test_a_PUBREC_that_is_not_durable_yet_when_the_client_is_back_is_answered_wh
     home.send(session, "1", 2)
     home.settle()
     session.reported(pair(PUBREC, 1))
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     session.resume(home.fresh())
     session.send_again()
     assert heard(session) == []
@@ -659,7 +659,7 @@ def test_a_session_that_ends_is_dropped_and_what_was_under_way_does_nothing(home
     sink = to_proxy(session)
     home.send(session, "1")
     session.reported(pair(PUBACK, 77))
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     home.send(session, "2")
     session.erase()
     home.settle()
@@ -739,7 +739,7 @@ def test_a_journal_that_refuses_silences_the_session(home: Home) -> None:
     session = home.opened()
     sink = to_proxy(session)
     home.send(session, "1")
-    home.ledger.seal()
+    home.commit_state.request_barriers()
     for op in home.disk.waiting:
         if callable(op):
             op(False)
@@ -951,7 +951,7 @@ def test_expiry_goes_by_wall_time_from_home_to_home() -> None:
         home.send(session, str(expiry_s), expiry_s=expiry_s)
     home.settle()
     other = Home(home.disk, now_s=5.0)
-    other.ledger = Ledger(home.ledger.wall_offset_s + 1000.0 - 5.0 + 30.0)  # booted lately, 30 s later
+    other.commit_state = CommitState(home.commit_state.wall_offset_s + 1000.0 - 5.0 + 30.0)  # booted lately, 30 s later
     session = other.restored()
     back(other, session, 5)
     (packet,) = to_proxy(session).packets()
@@ -1009,7 +1009,7 @@ def test_why_a_will_is_allowed_is_known_to_the_next_home_and_of_that_will_alone(
     assert session.meta.will is not None
     assert session.meta.will.warrant == b"why"
     session.meta.will_source = b"another!"  # a home of an earlier release had a CONNECT meanwhile
-    session.journal.put(session.client_id, META, session.meta.encode())
+    session.writer.put(session.client_id, META, session.meta.encode())
     again.settle()
     _, session = elsewhere(again)
     assert session.meta.will is not None
@@ -1023,7 +1023,7 @@ def test_a_session_knows_since_when_its_client_is_away_and_which_will_still_wait
     home.settle()
     home.router.now_s += 5
     other, session = elsewhere(home)
-    assert other.ledger.monotonic_s(session.meta.left_ms) == pytest.approx(home.router.now_s - 5, abs=0.01)
+    assert other.commit_state.monotonic_s(session.meta.left_ms) == pytest.approx(home.router.now_s - 5, abs=0.01)
     assert session.meta.will is not None
     session.will_published()
     other.settle()

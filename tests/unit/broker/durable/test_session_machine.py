@@ -166,7 +166,7 @@ class DurableMachine(RuleBasedStateMachine):
         self._turn_ends()
 
     def _turn_ends(self) -> None:
-        self.home.ledger.seal()
+        self.home.commit_state.request_barriers()
         sink = self.session.sink
         if isinstance(sink, ToProxy):
             taken = sink.taken()

@@ -824,5 +824,5 @@ async def test_whose_a_session_is_is_written_again_when_Redis_lost_it(redis: Red
     assert isinstance(session, DurableSession)
     redis.slot(SLOT).sessions[ID].clear()
     session.write_again()
-    home.residents.manager.seal()
+    home.residents.manager.request_barriers()
     assert redis.slot(SLOT).sessions[ID][USER] == b"jo"

@@ -15,13 +15,13 @@ def slot(home: Home) -> OwnedSlot:
 
 
 async def test_who_is_to_see_to_something_is_told_what(slot: OwnedSlot) -> None:
-    assert slot.unreadable() == ""
+    assert slot.alarm_text() == ""
     slot.unread = {ID: "why"}
-    assert slot.unreadable() == f"a session of slot {SLOT} can't be read, and is kept: 'client' (why)"
+    assert slot.alarm_text() == f"a session of slot {SLOT} can't be read, and is kept: 'client' (why)"
     slot.unread = {WILLS: "no will", ID: "why"}
-    assert slot.unreadable() == f"2 sessions of slot {SLOT} can't be read, and are kept: a will (no will), and 1 more"
-    slot.spoilt = "the key is a list"
-    assert slot.unreadable() == f"slot {SLOT} of sessions can't be read, its clients wait: the key is a list"
+    assert slot.alarm_text() == f"2 sessions of slot {SLOT} can't be read, and are kept: a will (no will), and 1 more"
+    slot.read_error = "the key is a list"
+    assert slot.alarm_text() == f"slot {SLOT} of sessions can't be read, its clients wait: the key is a list"
 
 
 async def test_a_slot_that_is_lost_is_not_blank(slot: OwnedSlot) -> None:

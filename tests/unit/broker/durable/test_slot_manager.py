@@ -300,7 +300,7 @@ async def test_a_session_that_can_not_be_brought_in_holds_up_no_other_and_no_slo
         if client_id == ID:
             raise RuntimeError(client_id)
 
-    monkeypatch.setattr(later, "came_with", fails_once)
+    monkeypatch.setattr(later, "filters_loaded", fails_once)
     await later.own(SLOT, SLOT + 1)
     assert later.residents.has_loaded(SLOT)
     assert later.residents.has_loaded(SLOT + 1)
@@ -646,14 +646,14 @@ async def test_a_session_that_cannot_be_read_ends_with_a_clean_session(redis: Re
 
 async def test_a_slot_that_cannot_be_read_waits_for_an_operator_and_holds_up_no_other(redis: Redis, home: Home) -> None:
     subscribed(home)
-    redis.slot(SLOT).spoilt = "the key is a list"
+    redis.slot(SLOT).read_error = "the key is a list"
     other = (SLOT + 1) % bounds.SLOTS
     later = Home(redis, "core-1@1", 2)
     await later.own(SLOT, other)
     assert later.residents.has_loaded(other)
     assert not later.residents.has_loaded(SLOT)
     assert "the key is a list" in later.alarms[SLOT]
-    redis.slot(SLOT).spoilt = ""
+    redis.slot(SLOT).read_error = ""
     later.residents.tick()
     await later.settle()
     assert not later.residents.has_loaded(SLOT), "it isn't looked at all the time"

@@ -24,7 +24,7 @@ NEW_ONLY = 1 << 4
 NEVER = 2 << 4
 
 
-class Desk:
+class ClusterPort:
     """Each step waits until a test takes it."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Desk:
     def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         raise AssertionError("nobody unsubscribes")
 
-    def came_with(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
+    def filters_loaded(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         raise AssertionError("nobody comes")
 
     def slot_gone(self, slot: int) -> None:
@@ -65,21 +65,21 @@ class Asked:
         own = Router(Counters(), 1 << 20)
         self.router = DurableRouter(own, SlotPeers(own.turn, SlotDispatcher()))
         self.session = self.home.opened(version=5)
-        self.desk = Desk()
+        self.cluster = ClusterPort()
         self.answers: list[list[int]] = []
         self.is_connected = True
 
     def subscribe(self, *wanted: tuple[bytes, int]) -> None:
         question = messages.SubscribeQuestion([messages.WantedSubscription(*one) for one in wanted], b"")
         DurableSubscribePort(
-            self.desk, self.router, self.session, self.is_there, self.settle, self.answer, self.placed
+            self.cluster, self.router, self.session, self.is_there, self.settle, self.answer, self.placed
         ).subscribe(question)
 
     def is_there(self) -> bool:
         return self.is_connected and not self.session.has_ended()
 
     def settle(self, then: Callable[[], None]) -> None:
-        self.session.journal.barrier(lambda durable: then() if durable else None)
+        self.session.writer.barrier(lambda durable: then() if durable else None)
 
     def placed(self) -> None: ...
 
@@ -97,29 +97,29 @@ def asked() -> Asked:
 
 def test_it_is_answered_when_it_is_routed_seen_and_durable(asked: Asked) -> None:
     asked.subscribe((OTHER, 1))
-    ((filters, routed),) = asked.desk.routes
+    ((filters, routed),) = asked.cluster.routes
     assert (filters, asked.filters(), asked.answers) == ([OTHER], [OTHER], [])
     routed(Reason.SUCCESS)
-    asked.desk.seeing[0](True)
-    assert (asked.answers, asked.desk.owed) == ([], [])
+    asked.cluster.seeing[0](True)
+    assert (asked.answers, asked.cluster.owed) == ([], [])
     asked.home.settle()
     assert asked.answers == [[1]]
-    assert asked.desk.owed == [([OTHER], True)], "behind the answer"
+    assert asked.cluster.owed == [([OTHER], True)], "behind the answer"
 
 
 def test_who_wants_nothing_that_is_retained_does_not_wait_for_it(asked: Asked) -> None:
     asked.subscribe((OTHER, 1 | NEVER))
-    asked.desk.routes[0][1](Reason.SUCCESS)
+    asked.cluster.routes[0][1](Reason.SUCCESS)
     asked.home.settle()
-    assert (asked.answers, asked.desk.seeing, asked.desk.owed) == ([[1]], [], [])
+    assert (asked.answers, asked.cluster.seeing, asked.cluster.owed) == ([[1]], [], [])
 
 
 def test_a_filter_that_was_there_gets_no_retained_messages_if_only_new_ones_do(asked: Asked) -> None:
     for seen in (1, 1):
         asked.subscribe((OTHER, 1 | NEW_ONLY))
-        asked.desk.routes.pop()[1](Reason.SUCCESS)
-        assert len(asked.desk.seeing) == seen
-        asked.desk.seeing[0](True)
+        asked.cluster.routes.pop()[1](Reason.SUCCESS)
+        assert len(asked.cluster.seeing) == seen
+        asked.cluster.seeing[0](True)
         for subscription in asked.session.subscriptions.all():
             asked.session.gave(subscription)
 
@@ -127,13 +127,13 @@ def test_a_filter_that_was_there_gets_no_retained_messages_if_only_new_ones_do(a
 def test_a_filter_that_is_still_owed_what_is_retained_is_owed_it_by_the_new_subscription(asked: Asked) -> None:
     for _ in range(2):
         asked.subscribe((OTHER, 1 | NEW_ONLY))
-        asked.desk.routes.pop()[1](Reason.SUCCESS)
-    assert len(asked.desk.seeing) == 2
+        asked.cluster.routes.pop()[1](Reason.SUCCESS)
+    assert len(asked.cluster.seeing) == 2
 
 
 def test_filters_that_the_log_did_not_take_are_out_again(asked: Asked) -> None:
     asked.subscribe((OTHER, 1), (b"b", 2), (b"$share/g/c", 4))
-    asked.desk.routes[0][1](Reason.QUOTA_EXCEEDED)
+    asked.cluster.routes[0][1](Reason.QUOTA_EXCEEDED)
     ((one, two, three),) = asked.answers
     assert (one, two) == (Reason.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED)
     assert three >= 0x80, "no local is an error with a shared subscription"
@@ -143,10 +143,10 @@ def test_filters_that_the_log_did_not_take_are_out_again(asked: Asked) -> None:
 
 def test_a_filter_that_was_there_before_stays_when_the_log_does_not_take_it_again(asked: Asked) -> None:
     asked.subscribe((OTHER, 1 | NEVER))
-    asked.desk.routes.pop()[1](Reason.SUCCESS)
+    asked.cluster.routes.pop()[1](Reason.SUCCESS)
     asked.home.settle()
     asked.subscribe((OTHER, 2 | NEVER), (b"new", 1 | NEVER))
-    asked.desk.routes.pop()[1](Reason.UNSPECIFIED_ERROR)
+    asked.cluster.routes.pop()[1](Reason.UNSPECIFIED_ERROR)
     assert asked.answers == [[1], [Reason.UNSPECIFIED_ERROR] * 2]
     assert asked.filters() == [OTHER]
 
@@ -154,7 +154,7 @@ def test_a_filter_that_was_there_before_stays_when_the_log_does_not_take_it_agai
 def test_a_later_SUBSCRIBE_of_the_same_filter_stays_when_the_earlier_is_refused(asked: Asked) -> None:
     asked.subscribe((OTHER, 1))
     asked.subscribe((OTHER, 2))
-    asked.desk.routes[0][1](Reason.UNSPECIFIED_ERROR)
+    asked.cluster.routes[0][1](Reason.UNSPECIFIED_ERROR)
     assert asked.answers == [[Reason.UNSPECIFIED_ERROR]]
     assert asked.filters() == [OTHER]
 
@@ -162,32 +162,32 @@ def test_a_later_SUBSCRIBE_of_the_same_filter_stays_when_the_earlier_is_refused(
 def test_an_exclusive_filter_is_claimed_first(asked: Asked) -> None:
     asked.session.limits.exclusive_subscription = True
     asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
-    ((filters, claimed),) = asked.desk.claims
+    ((filters, claimed),) = asked.cluster.claims
     assert (filters, asked.filters()) == ([EXCLUSIVE], [])
     claimed({EXCLUSIVE: 0x97})
-    assert [filters for filters, _ in asked.desk.routes] == [[OTHER]]
-    asked.desk.routes[0][1](Reason.SUCCESS)
-    asked.desk.seeing[0](True)
+    assert [filters for filters, _ in asked.cluster.routes] == [[OTHER]]
+    asked.cluster.routes[0][1](Reason.SUCCESS)
+    asked.cluster.seeing[0](True)
     asked.home.settle()
     assert asked.answers == [[0x97, 1]]
-    assert asked.desk.released == []
+    assert asked.cluster.released == []
 
 
 def test_a_claim_that_nobody_uses_is_released(asked: Asked) -> None:
     asked.session.limits.exclusive_subscription = True
     asked.subscribe((EXCLUSIVE, 1))
     asked.session.abandon()
-    asked.desk.claims[0][1]({})
-    assert asked.desk.released == [EXCLUSIVE]
-    assert asked.desk.routes == []
+    asked.cluster.claims[0][1]({})
+    assert asked.cluster.released == [EXCLUSIVE]
+    assert asked.cluster.routes == []
 
 
 def test_a_claim_that_comes_when_the_session_runs_elsewhere_places_nothing_here(asked: Asked) -> None:
     asked.session.limits.exclusive_subscription = True
     asked.subscribe((EXCLUSIVE, 1), (b"$share/g/a", 1))
-    asked.session.journal.is_closed = True
-    asked.desk.claims[0][1]({})
-    assert (asked.filters(), asked.desk.routes, asked.desk.released) == ([], [], [EXCLUSIVE])
+    asked.session.writer.is_closed = True
+    asked.cluster.claims[0][1]({})
+    assert (asked.filters(), asked.cluster.routes, asked.cluster.released) == ([], [], [EXCLUSIVE])
 
 
 def test_a_claim_that_comes_when_its_connection_is_gone_is_released_when_what_a_later_one_asked_is_durable(
@@ -199,10 +199,10 @@ def test_a_claim_that_comes_when_its_connection_is_gone_is_released_when_what_a_
     asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
     asked.is_connected = False
     asked.session.remove_subscription(EXCLUSIVE)
-    asked.desk.claims[0][1]({})
-    assert (asked.filters(), asked.desk.routes, asked.desk.released) == ([], [], [])
+    asked.cluster.claims[0][1]({})
+    assert (asked.filters(), asked.cluster.routes, asked.cluster.released) == ([], [], [])
     asked.home.settle()
-    assert asked.desk.released == [EXCLUSIVE]
+    assert asked.cluster.released == [EXCLUSIVE]
 
 
 def test_a_claim_whose_filter_the_log_did_not_take_is_released_when_it_is_durable_that_it_is_out_again(
@@ -210,11 +210,11 @@ def test_a_claim_whose_filter_the_log_did_not_take_is_released_when_it_is_durabl
 ) -> None:
     asked.session.limits.exclusive_subscription = True
     asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
-    asked.desk.claims[0][1]({})
-    asked.desk.routes[0][1](Reason.QUOTA_EXCEEDED)
-    assert (asked.filters(), asked.desk.released) == ([], [])
+    asked.cluster.claims[0][1]({})
+    asked.cluster.routes[0][1](Reason.QUOTA_EXCEEDED)
+    assert (asked.filters(), asked.cluster.released) == ([], [])
     asked.home.settle()
-    assert asked.desk.released == [EXCLUSIVE]
+    assert asked.cluster.released == [EXCLUSIVE]
 
 
 def test_a_claim_waits_until_what_was_unsubscribed_before_it_is_durable(asked: Asked) -> None:
@@ -223,18 +223,18 @@ def test_a_claim_waits_until_what_was_unsubscribed_before_it_is_durable(asked: A
     asked.session.add_subscription(Subscription(asked.session, EXCLUSIVE, 1))
     asked.home.settle()
     asked.session.remove_subscription(EXCLUSIVE)
-    asked.settle(partial(asked.desk.release, asked.session.client_id, [EXCLUSIVE]))
+    asked.settle(partial(asked.cluster.release, asked.session.client_id, [EXCLUSIVE]))
     asked.subscribe((EXCLUSIVE, 1))
-    assert (asked.desk.released, asked.desk.claims) == ([], [])
+    assert (asked.cluster.released, asked.cluster.claims) == ([], [])
     asked.home.settle()
-    assert asked.desk.released == [EXCLUSIVE]
-    assert [filters for filters, _ in asked.desk.claims] == [[EXCLUSIVE]]
+    assert asked.cluster.released == [EXCLUSIVE]
+    assert [filters for filters, _ in asked.cluster.claims] == [[EXCLUSIVE]]
 
 
 def test_a_session_that_ended_meanwhile_is_not_answered(asked: Asked) -> None:
     asked.subscribe((OTHER, 1))
-    asked.desk.routes[0][1](Reason.SUCCESS)
-    asked.desk.seeing[0](True)
+    asked.cluster.routes[0][1](Reason.SUCCESS)
+    asked.cluster.seeing[0](True)
     asked.session.abandon()
     asked.home.settle()
-    assert (asked.answers, asked.desk.owed) == ([], [])
+    assert (asked.answers, asked.cluster.owed) == ([], [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq import bounds
-from flockmq.durable.waiting_attaches import ReturningClients
+from flockmq.durable.waiting_attaches import WaitingAttaches
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.rooms import EDGE, SENDER, opening
 
@@ -15,7 +15,7 @@ def attach(client_id: bytes, token: int, node: str = EDGE) -> Attach:
 
 
 def test_of_a_client_id_the_newest_waits() -> None:
-    returning = ReturningClients()
+    returning = WaitingAttaches()
     older, newer = attach(b"a", 1), attach(b"a", 2)
     assert returning.put(older)
     assert returning.put(newer)
@@ -27,7 +27,7 @@ def test_of_a_client_id_the_newest_waits() -> None:
 
 
 def test_who_is_gone_waits_no_more() -> None:
-    returning = ReturningClients()
+    returning = WaitingAttaches()
     returning.put(attach(b"a", 1))
     returning.put(attach(b"b", 2, SENDER))
     returning.left(b"a", 1)
@@ -37,6 +37,6 @@ def test_who_is_gone_waits_no_more() -> None:
 
 @pytest.mark.parametrize("bound", ["RETURNING_MAX", "RETURNING_MAX_BYTES"])
 def test_they_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    returning = ReturningClients()
+    returning = WaitingAttaches()
     monkeypatch.setattr(bounds, bound, 0)
     assert not returning.put(attach(b"a", 1))

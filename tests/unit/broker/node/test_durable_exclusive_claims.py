@@ -26,7 +26,7 @@ async def test_the_claim_of_a_filter_that_a_session_came_with_is_tried_until_it_
     hosted.durable_host.residents.sessions.by_id[session.client_id] = session
     session.add_subscription(Subscription(session, filter, 1))
     hosted.log.rows[b"e"] = {OWNER}
-    hosted.durable_host.came_with(SLOT, session.client_id, [filter])
+    hosted.durable_host.filters_loaded(SLOT, session.client_id, [filter])
     for applied in (False,) if gives_up else (False, False, True):
         assert await _claims(hosted, applied) == 1
         if gives_up:

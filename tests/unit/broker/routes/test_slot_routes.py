@@ -12,7 +12,7 @@ from flockmq.clock import SYSTEM
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.due_wills import DueWills
 from flockmq.durable.slot import OwnedSlot
-from flockmq.durable.slot_writer import SlotJournal
+from flockmq.durable.slot_writer import StoreSlotWriter
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.mqtt.message import publication
 from flockmq.mqtt.reason import Reason
@@ -87,7 +87,9 @@ class Hosted:
         )
         self.shares.go_live()
         self.session = Home().opened()
-        self.slot = OwnedSlot(SLOT, 0, "", cast(SlotJournal, self.session.journal), cast(DueWills, SimpleNamespace()))
+        self.slot = OwnedSlot(
+            SLOT, 0, "", cast(StoreSlotWriter, self.session.writer), cast(DueWills, SimpleNamespace())
+        )
         self.slot.loaded = True
         self.durable_host.residents.manager.slots[SLOT] = self.slot
         self.answers: list[int] = []
@@ -292,7 +294,7 @@ async def test_a_route_that_could_not_be_written_is_tried_again(hosted: Hosted) 
 
 async def test_routes_of_a_session_that_came_are_tried_again(hosted: Hosted) -> None:
     hosted.durable_host.router.add(Subscription(hosted.session, b"a/#", 1))
-    hosted.durable_host.came_with(SLOT, b"c", [b"a/#"])
+    hosted.durable_host.filters_loaded(SLOT, b"c", [b"a/#"])
     await hosted.log.answer(applied=False)
     hosted.durable_host.try_again()
     await rest()
