@@ -97,4 +97,4 @@ def mourn_everybody(
 def never_delay(right: Function, opening: messages.Opening) -> Will | None:
     """The home of a session forgets the delay of its will."""
     will: Will | None = right(opening)
-    return will and Will(will.message, 0, will.warrant)
+    return will and Will(will.message, 0, will.authorization)

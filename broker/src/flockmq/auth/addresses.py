@@ -1,4 +1,4 @@
-"""Addresses of clients, as bans, flapping detection and waiting passwords compare them. Pure."""
+"""IP addresses of clients in the form in which bans, flapping detection and login limits compare them. No I/O."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def plain_address(host: str) -> Address:
-    """An IPv4 address that came over an IPv6 socket is the IPv4 address. Raises ValueError."""
+    """Parse an address. An IPv4-mapped IPv6 address becomes the IPv4 address. Raises ValueError."""
     address = ipaddress.ip_address(host)
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def network(host: str) -> str:
-    """Whose address it is: an IPv6 host has a /64 of them. A text that is no address stays. Asked at every login."""
+    """The text under which an address is counted: an IPv6 address by its /64, because one host has all of it. A text
+    that isn't an address is returned unchanged. Called at every login, so it is fast."""
     if ":" not in host:
         return host
     try:
@@ -29,4 +30,4 @@ def network(host: str) -> str:
 
 
 _MAPPED: Final = bytes(10) + b"\xff\xff"
-"""Before an IPv4 address."""
+"""The prefix of an IPv4-mapped IPv6 address."""

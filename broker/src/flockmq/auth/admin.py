@@ -1,6 +1,6 @@
-"""Changes of users, rules and bans: checked, hashed, written to the log. The REST API calls this.
+"""Changes of users, rules and bans: this checks them, hashes passwords and writes the log. The REST API calls it.
 
-Each change returns when this node's own tables have it. Every other node has it as soon as it has read the log.
+A change returns when this node's tables have it. Other nodes get it when they read the log.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ Name = Annotated[str, Meta(min_length=1, max_length=65_535)]
 OfKind = Literal["clientid", "username", "all"]
 BanKind = Literal["client", "clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net"]
 T = TypeVar("T")
-LAST_YEAR = 9998  # that Python can show in each time zone
+LAST_YEAR = 9998  # the last that datetime can show in every time zone
 
 
 class Invalid(Exception):
-    """`field` of what was asked for can't be used."""
+    """The value of `field` in the request is invalid."""
 
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"{field}: {why}")
 
 
 class Exists(Exception):
-    """What was to be made is there already."""
+    """The object to create exists already."""
 
 
 class Missing(Exception):
-    """What was asked for isn't there."""
+    """The requested object doesn't exist."""
 
 
 class Unused(Exception):
-    """What was to be made would have no effect."""
+    """The object to create would have no effect, because the configuration doesn't use such objects."""
 
 
-# --- what is asked for, and shown -----------------------------------------------------------------------------------
+# --- requests and responses -----------------------------------------------------------------------------------------
 
 
 class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Either a password or a hash (with its salt, where it doesn't have it in itself)."""
+    """A user with either a password or a hash. `salt` is for a hash that doesn't contain its salt."""
 
     user_id: Name
     password: str | None = None
@@ -63,14 +63,14 @@ class NewUser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     salt: str = ""
     is_superuser: bool = False
     is_disabled: bool | None = None
-    """None: as it was; a new user isn't."""
+    """None means unchanged; a new user is then enabled."""
 
     def __repr__(self) -> str:
         return f"NewUser({self.user_id!r}, …)"
 
 
 class UserChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A field that isn't said stays as it is."""
+    """Fields that aren't given stay unchanged."""
 
     password: str | None = None
     password_hash: str | None = None
@@ -95,7 +95,7 @@ class ShownRules(msgspec.Struct, frozen=True, rename={"of": "as"}):
 
 
 class NewBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"of": "as"}):
-    """For `seconds` from now, `until` a time (RFC 3339), or for good."""
+    """A ban for `seconds` from now, `until` a time (RFC 3339), or for ever."""
 
     of: BanKind
     who: Name
@@ -115,19 +115,19 @@ class ShownBan(msgspec.Struct, frozen=True, rename={"of": "as"}):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """`next`: what to ask for as `after` to go on; None: there is no more."""
+    """One page of a listing. `next` is the value of `after` for the next page, or None on the last one."""
 
     data: list[T]
     count: int
     next: str | None
 
 
-# --- doing it -------------------------------------------------------------------------------------------------------
+# --- the changes ----------------------------------------------------------------------------------------------------
 
 
 class Admin:
-    """`scram_iterations` None: nobody logs in by SCRAM, and no verifiers are made. `users_matter`: users of the log can
-    log in; `rules_matter`: rules of the log are looked at."""
+    """`scram_iterations` is None if SCRAM isn't configured; then no SCRAM verifiers are made. `users_matter` and
+    `rules_matter`: the configuration uses the users, and the rules, that are in the log."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class Admin:
         return _shown_user(user_id, self._user(user_id))
 
     async def create_user(self, new: NewUser) -> ShownUser:
-        """Raises Unused, Invalid, Exists, Busy, and what the log raises."""
+        """Raises Unused, Invalid, Exists, Busy, StorageError."""
         if not self._users_matter:
             raise Unused('nothing in authentication.chain asks for users: add "password_based:built_in_database"')
         if self._tables.users.get(new.user_id) is not None:
@@ -179,7 +179,7 @@ class Admin:
         return _shown_user(new.user_id, user)
 
     async def update_user(self, user_id: str, change: UserChange) -> ShownUser:
-        """Raises Missing, Invalid, Busy, and what the log raises."""
+        """Raises Missing, Invalid, Busy, StorageError."""
         old = self._user(user_id)
         is_superuser = old.is_superuser if change.is_superuser is None else change.is_superuser
         if change.password is None and change.password_hash is None:
@@ -191,12 +191,12 @@ class Admin:
         return _shown_user(user_id, user)
 
     async def delete_user(self, user_id: str) -> None:
-        """Raises Missing, and what the log raises."""
+        """Raises Missing, StorageError."""
         self._user(user_id)
         await self._write([USERS.delete(user_id)])
 
     async def made(self, new: NewUser, old: User | None = None) -> User:
-        """The row to write. The same password as before is no change. Raises Invalid, Busy."""
+        """Make the row to write. If `new` has the password of `old`, the hash stays the same. Raises Invalid, Busy."""
         return _as_said(await self._enabled(new, None if old is None else enabled(old)), new.is_disabled, old)
 
     async def _enabled(self, new: NewUser, old: User | None) -> User:
@@ -209,7 +209,7 @@ class Admin:
         return User(stored, verifier, new.is_superuser)
 
     def check_user(self, new: NewUser) -> None:
-        """Check all that can be wrong, before the work of a hash. Raises Invalid."""
+        """Check everything before a hash is computed. Raises Invalid."""
         if (new.password is None) == (new.password_hash is None):
             raise Invalid("password", "say either password or password_hash")
         if "\0" in new.user_id:
@@ -233,7 +233,7 @@ class Admin:
             raise Invalid("password_hash", str(error)) from None
 
     def _hashed(self, password: str, old: User | None) -> tuple[str, str]:
-        """In a thread: takes long."""
+        """Return the hash and the SCRAM verifier. This takes long, so it runs in a thread."""
         stored = verifier = ""
         if old is not None and hashing.is_right(password.encode(), old.password_hash):
             stored, verifier = old.password_hash, old.scram
@@ -262,7 +262,7 @@ class Admin:
         return ShownRules(of, who, rule_sources.decoded(raw))
 
     async def put_rules(self, of: OfKind, who: str, rules: tuple[RuleSettings, ...]) -> ShownRules:
-        """Replace the rules that there are. Raises Unused, Invalid, and what the log raises."""
+        """Set the rules, in place of any that exist. Raises Unused, Invalid, StorageError."""
         if not self._rules_matter:
             raise Unused('nothing in authorization.sources asks for rules: add one of type "built_in_database"')
         try:
@@ -276,20 +276,20 @@ class Admin:
         return ShownRules(of, who, rules)
 
     async def delete_rules(self, of: OfKind, who: str) -> None:
-        """Raises Missing, and what the log raises."""
+        """Raises Missing, StorageError."""
         self.rules(of, who)
         await self._write([RULES.delete((of, who))])
 
     # Bans.
 
     def bans(self, after: tuple[str, str] | None, limit: int) -> Page[ShownBan]:
-        """Bans that ran out are shown until their rows go."""
+        """Expired bans are listed until `sweep_bans` removes their rows."""
         keys = self._banned.page(after, limit)
         shown = [_shown_ban(key, ban) for key in keys if (ban := self._tables.bans.get(key)) is not None]
         return Page(shown, len(self._banned), _joined(keys[-1]) if len(keys) == limit else None)
 
     async def put_ban(self, new: NewBan) -> ShownBan:
-        """Replace a ban of the same client, if there is one. Raises Invalid, and what the log raises."""
+        """Set the ban, in place of an existing one with the same key. Raises Invalid, StorageError."""
         try:
             who = bans.normal(new.of, new.who)
             glob(who)
@@ -314,7 +314,7 @@ class Admin:
         return _shown_ban(key, ban)
 
     async def delete_ban(self, of: str, who: str) -> None:
-        """Raises Missing, and what the log raises."""
+        """Raises Missing, StorageError."""
         try:
             key = (of, bans.normal(of, who))
         except ValueError:
@@ -324,9 +324,8 @@ class Admin:
         await self._write([BANS.delete(key)])
 
     async def sweep_bans(self) -> None:
-        """Look at the next thousand bans, and remove those that ran out, unless they are renewed meanwhile. The next
-        call goes on from there.
-        """
+        """Remove expired bans among the next AUTH_PAGE_MAX. The next call continues behind them. A ban that is renewed
+        meanwhile stays."""
         keys = self._banned.page(self._swept_to, AUTH_PAGE_MAX)
         self._swept_to = keys[-1] if len(keys) == AUTH_PAGE_MAX else None
         now_s = self._clock.wall()
@@ -349,7 +348,7 @@ def _shown_user(user_id: str, user: User) -> ShownUser:
 
 
 def _as_said(user: User, is_to_be_disabled: bool | None, old: User | None) -> User:
-    """Whether the user is disabled; if that isn't said, as it was."""
+    """Disable or enable the user as the request says. If it doesn't say, the user stays as it was."""
     if is_to_be_disabled is None:
         is_to_be_disabled = old is not None and is_disabled(old)
     return disabled(user) if is_to_be_disabled else enabled(user)

@@ -1,4 +1,4 @@
-"""What a client says of itself when it connects, and what an authenticator makes of it."""
+"""The interface of authenticators: a login attempt comes in, a verdict comes out."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from flockmq.rlog.schema import User
 
 @dataclass(slots=True)
 class Attempt:
-    """`is_gone`: nobody waits for the answer any more, so no work needs to be spent on it."""
+    """The credentials of one CONNECT or re-authentication, and the connection they came over."""
 
     client_id: bytes
     username: bytes | None
     password: bytes | None = field(repr=False)
     peer: PeerInfo
     is_gone: Callable[[], bool] = lambda: False
+    """True once the client has disconnected, so authenticators can skip the work."""
 
     def value(self, name: str) -> str | None:
-        """What `${name}` stands for; None: this client has none. Raises ValueError for a password that is no text."""
+        """The value of the placeholder `${name}`, or None if this client has none. Raises ValueError if it is a
+        password that isn't UTF-8."""
         certificate = self.peer.certificate
         match name:
             case "clientid":
@@ -45,7 +47,7 @@ class Attempt:
 
 
 def _text(password: bytes) -> str:
-    """The text exactly as it was said. Raises ValueError, which repeats nothing of it."""
+    """Raises ValueError, with a message that holds no part of the password."""
     try:
         return password.decode()
     except UnicodeDecodeError:
@@ -57,41 +59,48 @@ ATTEMPT_VALUES = ("clientid", "username", "password", "peerhost", "listener", "c
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The client is who it says. `client_id`: the one that it must have. `expires_at_s`: since the epoch; 0: never.
-    `user_id` and `user`: the row of the log's users that says so."""
+    """The client is authenticated."""
 
     username: bytes
     is_superuser: bool = False
     rules: Rules | None = None
+    """Access rules of this client alone, from a token or an HTTP answer."""
     expires_at_s: float = 0.0
+    """Seconds since the epoch; 0 means never."""
     attributes: dict[str, str] | None = None
     client_id: bytes | None = None
+    """The client id that the broker assigns to the client, or None."""
     user_id: bytes = b""
+    """The key of `user`."""
     user: User | None = None
+    """The user's row in the log that the client was authenticated against."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginRefused:
-    """The client isn't who it says, and nobody else is asked. `why` is for the log, and holds nothing secret."""
+    """The credentials are wrong. The chain asks no other authenticator. `why` is logged and holds no secret."""
 
     reason: Reason
     why: str
 
 
 class Pass(Enum):
-    """This link doesn't know the client; another may."""
+    """This authenticator can't decide. The chain asks the next one."""
 
     UNKNOWN = "unknown"
+    """It doesn't know the client."""
     UNAVAILABLE = "unavailable"
-    """The service that would know couldn't be asked."""
+    """The service that it must ask doesn't answer."""
     BUSY = "busy"
+    """Its queue is full."""
 
 
 Verdict = Granted | LoginRefused | Pass
 
 
 class Authenticator(Protocol):
-    """One link of the chain. It answers at once what it has in memory."""
+    """One authenticator of the chain. `check` returns the verdict if it is in memory, else a coroutine that finds
+    it."""
 
     def check(self, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]: ...
     async def start(self) -> None: ...

@@ -1,8 +1,9 @@
-"""What a client may publish and subscribe to. The client's own rules are asked first, then the sources in their order.
+"""Decides what a client may publish and subscribe to: by the client's own rules first, then by each source in order.
 
-What always holds: an answer that is kept is at most `ttl` old, and was made under the rules that hold now. Each client
-keeps at most `max_size` answers. A service that doesn't answer neither permits nor denies anything. Topics that tell of
-other clients are for superusers, and for clients that a rule allows them.
+Invariants:
+- A cached decision is at most `ttl` old and was made under the current rules. A client has at most `max_size` of them.
+- A service that doesn't answer neither allows nor denies anything.
+- `$SYS` topics about other clients are only for superusers and for clients that a rule explicitly allows.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from functools import partial
 from itertools import dropwhile
 from typing import Final, Self
 
-from flockmq.auth.http_service import Crowded, Unanswered
-from flockmq.auth.request_queue import Asking
-from flockmq.auth.rule_sources import CLIENTID, AskedRules, LogRules, Source
+from flockmq.auth.http_service import Overloaded, Unanswered
+from flockmq.auth.request_queue import RequestQueue
+from flockmq.auth.rule_sources import CLIENTID, HttpRules, LogRules, Source
 from flockmq.auth.rules import Rules, Subject, digest, tells_of_clients
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
 from flockmq.clock import SYSTEM
@@ -29,22 +30,23 @@ from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
 log: Final = logging.getLogger(__name__)
 
 Peer = Callable[[], PeerInfo]
-"""Called only if no answer is kept."""
+"""Returns the client's address and certificate. Called only if no decision is cached."""
 Key = tuple[int, bytes, int, bool]
 """(action, topic, QoS, retain)"""
 Judge = Callable[[], bool | None]
 Answers = dict[Key, tuple[bool, float]]
-"""Allowed or not, and until when that holds."""
+"""Key → (is it allowed?, when the cached decision expires)."""
 
 
 class Authorizer:
-    """Also the listener of the table of rules. `on_change`: whatever was allowed must be asked again; `on_rules`: these
-    rules changed, None: any of them may have; `in_turn`: has a user's rules judged when there is time for it."""
+    """Also the listener of the rules table. It calls `on_change` when all earlier decisions are void, and `on_rules`
+    with the key of the rules that changed, or None if any may have. `in_turn` runs a check for a user when that user's
+    turn comes (see `node.judging_turns`)."""
 
     def __init__(
         self,
         settings: AuthorizationSettings,
-        sources: Sequence[Source | AskedRules],
+        sources: Sequence[Source | HttpRules],
         now_s: Callable[[], float] = SYSTEM.monotonic,
     ) -> None:
         self.on_change: Callable[[], None] = _nobody
@@ -52,30 +54,30 @@ class Authorizer:
         self.in_turn: Callable[[bytes, Judge], Awaitable[bool | None]] = _at_once
         self.results: Counter[str] = Counter()
         self.looked_at: int = 0
-        """Rules, so far."""
+        """How many rules were checked since the start."""
         self.disconnects: Final = settings.deny_action == "disconnect"
         self.revoking_disconnects: Final = settings.revoked_subscriptions == "disconnect"
         self._sources = sources
-        self._asks = [source for source in sources if isinstance(source, AskedRules)]
-        self._from_asked = list(dropwhile(lambda source: not isinstance(source, AskedRules), sources))
-        """The first service, and the sources behind it."""
+        self._asks = [source for source in sources if isinstance(source, HttpRules)]
+        self._from_asked = list(dropwhile(lambda source: not isinstance(source, HttpRules), sources))
+        """The first HTTP source, and all sources behind it."""
         self._no_match = settings.no_match
         self._size = settings.cache.max_size
         self._ttl_s = settings.cache.ttl
         self._now_s = now_s
         self._kept: dict[bytes, tuple[Principal, Answers]] = {}
-        """By client id, for whom it was when the answers were made."""
-        self._asking = Asking()
+        """Cached decisions by client id, with the principal that they were made for."""
+        self._requests = RequestQueue()
         self._fresher: asyncio.Task[None] | None = None
 
     @property
     def kept(self) -> int:
-        """Clients of whom answers are kept."""
+        """How many clients have cached decisions."""
         return len(self._kept)
 
     @property
     def waiting(self) -> int:
-        return len(self._asking)
+        return len(self._requests)
 
     async def start(self) -> None:
         await asyncio.gather(*(source.start() for source in self._asks))
@@ -86,18 +88,18 @@ class Authorizer:
         if self._fresher is not None:
             self._fresher.cancel()
             await asyncio.gather(self._fresher, return_exceptions=True)
-        await self._asking.stop()
+        await self._requests.stop()
         await asyncio.gather(*(source.stop() for source in self._asks))
 
     def must_check(self, principal: Principal) -> bool:
-        """False: this client may do everything, whatever the rules become."""
+        """False if this client may do everything, even after a change of rules."""
         if principal.superuser:
             return False
         return bool(self._sources) or principal.rules is not None or self._no_match == "deny"
 
     def fingerprint(self, client_id: bytes, principal: Principal, peer: Peer) -> bytes | None:
-        """Stands for all that decides about this client: if it is the same, so is every answer. None: it may do
-        everything. b"": other services decide, which may say anything."""
+        """A hash of everything that decides about this client. While it is the same, every decision is the same. None
+        if the client may do everything. b"" if an HTTP service decides, because its answers can't be predicted."""
         if not self.must_check(principal):
             return None
         if self._asks:
@@ -110,7 +112,8 @@ class Authorizer:
         return digest(principal.username, decides.encode(), where.encode(), *(some.digest for some in rules))
 
     def fingerprint_by_name(self, client_id: bytes, username: bytes) -> bytes:
-        """The same of a client that isn't here, and has no rules of its own; b"": more must be known of it."""
+        """The fingerprint of an offline client without rules of its own; b"" if rules need its address or
+        certificate."""
         principal = Principal(username)
         subject = _subject(client_id, principal, _nowhere)
         if any(some.asks_where for some in self._about(subject)):
@@ -122,13 +125,14 @@ class Authorizer:
 
     def _about(self, subject: Subject) -> list[Rules]:
         return [
-            rules for source in self._sources if not isinstance(source, AskedRules) for rules in source.about(subject)
+            rules for source in self._sources if not isinstance(source, HttpRules) for rules in source.about(subject)
         ]
 
     def check(
         self, client_id: bytes, principal: Principal, peer: Peer, action: int, topic: bytes, qos: int, retain: bool
     ) -> int:
-        """DENIED, ALLOWED, or ASKED: then `ask`. `topic`: without `$share/…/` and the like (`mqtt.topics.unwrap`)."""
+        """Returns ALLOWED, DENIED, or ASKED. For ASKED call `ask`. `topic` has no prefix such as `$share/GROUP/`
+        (`mqtt.topics.unwrap` removes it)."""
         if not self.must_check(principal):
             return ALLOWED if principal.superuser or not tells_of_clients(topic) else DENIED
         kept = self._kept.get(client_id)
@@ -144,7 +148,7 @@ class Authorizer:
         for source in self._sources:
             if decision is not None:
                 break
-            if isinstance(source, AskedRules):
+            if isinstance(source, HttpRules):
                 return ASKED
             decision = self._says(source, subject, action, topic, qos, retain)
         answers = self._answers(client_id, principal)
@@ -162,26 +166,27 @@ class Authorizer:
         connection: Hashable,
         done: Callable[[int], None],
     ) -> None:
-        """Ask other services. `done` is called once, in a later turn: ALLOWED, DENIED, or UNTOLD, if a source doesn't
-        answer or `connection` asks too much."""
+        """Ask the HTTP services. Calls `done` once, after this returns: with ALLOWED, DENIED, or UNTOLD. UNTOLD means
+        that a service doesn't answer or that `connection` has too many requests waiting."""
         subject = _subject(client_id, principal, peer)
         key = (action, topic, qos, retain)
         answers = self._answers(client_id, principal)
-        question = partial(self._ask, subject, principal, key, answers, done)
-        self._asking.ask(connection, question, partial(self._not_asked, done))
+        request = partial(self._ask, subject, principal, key, answers, done)
+        self._requests.ask(connection, request, partial(self._not_asked, done))
 
     def judge(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> int:
-        """Of a client that is gone, without rules of its own: ALLOWED, DENIED, or ASKED: then `still_may`."""
+        """Check a client that is gone, without rules of its own. Returns ALLOWED, DENIED, or ASKED. For ASKED call
+        `is_still_allowed`."""
         for source in self._sources:
-            if isinstance(source, AskedRules):
+            if isinstance(source, HttpRules):
                 return ASKED
             decision = source.decide(subject, action, topic, qos, retain)
             if decision is not None:
                 return ALLOWED if decision else DENIED
         return ALLOWED if self._is_open() else DENIED
 
-    async def still_may(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool:
-        """What was allowed stays allowed while nobody says otherwise."""
+    async def is_still_allowed(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool:
+        """Ask the services. If one fails to answer, the action stays allowed."""
         try:
             decision = await self._asked(subject, action, topic, qos, retain)
         except Exception as error:
@@ -190,8 +195,8 @@ class Authorizer:
         return self._is_open() if decision is None else decision
 
     def gone(self, connection: Hashable) -> None:
-        """The connection asks no more. What it asked before is answered."""
-        self._asking.gone(connection)
+        """The connection has closed. Its requests are still answered, as far as `RequestQueue` keeps them."""
+        self._requests.gone(connection)
 
     def _not_asked(self, done: Callable[[int], None]) -> None:
         self.results["busy"] += 1
@@ -200,7 +205,8 @@ class Authorizer:
     async def _ask(
         self, subject: Subject, principal: Principal, key: Key, answers: Answers, done: Callable[[int], None]
     ) -> None:
-        """`answers` aren't kept any more if the client left meanwhile, or rules changed."""
+        """If the client left or rules changed meanwhile, `answers` isn't the client's cache any more, and the decision
+        is not cached."""
         try:
             decision = await self._asked(subject, *key)
         except Exception as error:
@@ -210,12 +216,13 @@ class Authorizer:
         done(self._decided(answers, principal, key, decision))
 
     async def _asked(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
-        """The answer of the first source that has one. Sources before the first service were judged already."""
+        """The decision of the first source that has one. `check` has already asked the sources before the first HTTP
+        source."""
         decision: bool | None = None
         for source in self._from_asked:
             if decision is not None:
                 break
-            if isinstance(source, AskedRules):
+            if isinstance(source, HttpRules):
                 decision = await source.ask(subject, action, topic, qos, retain)
             else:
                 user = (subject.username or subject.clientid).encode()
@@ -229,12 +236,12 @@ class Authorizer:
         return decision
 
     def _unanswered(self, error: Exception) -> None:
-        if not isinstance(error, Unanswered | Crowded):
+        if not isinstance(error, Unanswered | Overloaded):
             log.error("a source of access rules failed", exc_info=error)
         self.results["unavailable"] += 1
 
     def _is_open(self, *, has_rules: bool = False) -> bool:
-        """Whether an action is allowed that no rule says anything of."""
+        """Whether an action that no rule matches is allowed."""
         return self._no_match == "allow" or (self._no_match is None and not has_rules and not self._sources)
 
     def _decided(self, answers: Answers, principal: Principal, key: Key, decision: bool | None) -> int:
@@ -248,7 +255,7 @@ class Authorizer:
         return ALLOWED if decision else DENIED
 
     def _answers(self, client_id: bytes, principal: Principal) -> Answers:
-        """The answers kept for this client, until it leaves, is somebody else, or rules change."""
+        """This client's cache. It is dropped when the client leaves, gets another principal, or rules change."""
         if not client_id or not self._ttl_s:
             return {}
         kept = self._kept.get(client_id)
@@ -257,14 +264,15 @@ class Authorizer:
         return kept[1]
 
     def forget(self, client_id: bytes, principal: Principal) -> None:
-        """This client is gone, or is somebody else now. What is kept of another one with its client id stays."""
+        """Drop the cache of a client that left or has another principal now. The cache of another connection with the
+        same client id stays."""
         kept = self._kept.get(client_id)
         if kept is not None and kept[0] is principal:
             del self._kept[client_id]
 
     async def _ask_again(self) -> None:
-        """How long an answer of another service is kept: for `ttl`; what connections derive from it, for as long
-        again."""
+        """Every `ttl`, have connections drop what they derived from decisions. So a service's answer lives for one
+        `ttl` here, and for at most one more in a connection."""
         while True:
             await asyncio.sleep(self._ttl_s)
             self.on_change()
@@ -278,7 +286,8 @@ class Authorizer:
         self._changed(key)
 
     def fresh(self) -> Self:
-        """Compiled rules are forgotten, and compiled again from the table."""
+        """The result is only a placeholder: `swap` drops the compiled rules, and they are compiled again when
+        needed."""
         return type(self)(AuthorizationSettings(), ())
 
     def swap(self, fresh: Self) -> None:
@@ -311,8 +320,8 @@ async def _at_once(user: bytes, judge: Judge) -> bool | None:
 
 
 def _nobody() -> None:
-    """Nobody is connected yet."""
+    """The default of `on_change`."""
 
 
 def _nobody_stands(key: tuple[str, str] | None) -> None:
-    """Nor has anybody subscribed."""
+    """The default of `on_rules`."""

@@ -1,8 +1,8 @@
-"""Clients that may not connect, however they authenticate: rows of the log, indexed so that a CONNECT costs a few
-look-ups.
+"""Bans: clients that may not connect, however they authenticate. Bans are rows of the log; the index here makes the
+check of a CONNECT a few look-ups.
 
-What always holds: the index has what the table has, also across a bootstrap. A ban that ran out bans nobody, even while
-its row is there.
+Invariants: the index matches the table, also after a bootstrap. An expired ban has no effect, even while its row
+exists.
 """
 
 from __future__ import annotations
@@ -25,20 +25,19 @@ log: Final = logging.getLogger(__name__)
 
 CLIENT: Final = "client"
 KINDS: Final = (CLIENT, "clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net")
-"""What a ban is of. In a pattern `*` stands for any letters and `?` for one; a net is written as 10.0.0.0/8, a client
-as ["USER NAME", "CLIENT ID", "ADDRESS"]."""
+"""What a ban can name. In a pattern `*` matches any text and `?` one character. A network is written as 10.0.0.0/8, a
+client as the JSON list ["USER NAME", "CLIENT ID", "ADDRESS"]."""
 
 PATTERNS: Final = ("clientid_pattern", "username_pattern")
 ADDRESSES: Final = ("peerhost", "peerhost_net")
 
 Key = tuple[str, str]
 Client = tuple[str, str, str]
-"""User name ("" for none), client id, address."""
+"""(user name or "", client id, address)"""
 
 
 class Bans:
-    """A listener of the table of bans. `on_ban` hears of a ban that came while clients are connected: its key, or None
-    when it can be any."""
+    """A listener of the bans table. It calls `on_ban` with the key of a new ban, or with None if any ban may be new."""
 
     def __init__(self, now_s: Callable[[], float] = SYSTEM.wall) -> None:
         self.on_ban: Callable[[Key | None], None] = _nobody
@@ -47,7 +46,7 @@ class Bans:
         self._clients: dict[Client, Ban] = {}
         self._patterns: dict[Key, tuple[Callable[[str], bool], Ban]] = {}
         self._networks: dict[tuple[int, int], dict[int, Ban]] = {}
-        """(bits of an address that don't matter, IP version) → network, without those bits → ban."""
+        """(number of host bits, IP version) → network address shifted right by these bits → ban."""
 
     def __len__(self) -> int:
         networks = sum(len(some) for some in self._networks.values())
@@ -57,7 +56,7 @@ class Bans:
         return not (self._exact or self._clients or self._patterns or self._networks)
 
     def banned(self, client_id: bytes, username: bytes | None, host: str) -> bool:
-        """Whether a client of this id, user name and address may not connect now."""
+        """Whether a ban in force applies to this client id, user name or address."""
         if self.is_empty():
             return False
         client, user = client_id.decode(), "" if username is None else username.decode()
@@ -91,7 +90,7 @@ class Bans:
     # The table's listener.
 
     def put(self, key: Key, value: Ban, old: Ban | None) -> None:
-        """A row that this node can't read (a newer node wrote it) is skipped, and the log says so."""
+        """A row that this node can't read, because a newer release wrote it, is skipped and logged."""
         try:
             self._hold(key, value)
         except ValueError as error:
@@ -146,13 +145,13 @@ def is_over(ban: Ban, now_s: float) -> bool:
 
 
 def normal(kind: str, who: str) -> str:
-    """`who` as it stands in the table. Raises ValueError."""
+    """Convert `who` to the form that the table uses as a key. Raises ValueError."""
     if not who:
         raise ValueError("who must not be empty")
     if kind == CLIENT:
         return client_key(*_client(who))[1]
     if kind == "peerhost":
-        return str(plain_address(who.partition("%")[0]))  # the interface by which it comes is no part of the address
+        return str(plain_address(who.partition("%")[0]))  # without the zone of a link-local IPv6 address
     if kind == "peerhost_net":
         network = ipaddress.ip_network(who)
         mapped = getattr(network.network_address, "ipv4_mapped", None)
@@ -161,12 +160,12 @@ def normal(kind: str, who: str) -> str:
 
 
 def client_key(username: str, client_id: str, host: str) -> Key:
-    """Of a ban of one client: by its user name, its client id and its address together."""
+    """The key of a ban of one client, named by its user name, client id and address together."""
     return CLIENT, msgspec.json.encode((username, client_id, network(host))).decode()
 
 
 def one_client(key: Key) -> bytes | None:
-    """The client id that a ban is of, if it is of one only."""
+    """The client id that the ban names, or None if the ban isn't about a single client id."""
     match key:
         case ("clientid", who):
             return who.encode()
@@ -190,4 +189,4 @@ def _place(who: str) -> tuple[tuple[int, int], int]:
 
 
 def _nobody(_: Key | None) -> None:
-    """Nobody is connected yet."""
+    """The default of `on_ban`."""

@@ -1,7 +1,8 @@
-"""Users in the cluster's own log (backend `built_in_database`): by password, and by SCRAM-SHA-256.
+"""Authentication against users in the log (backend `built_in_database`), by password or SCRAM-SHA-256.
 
-What always holds: a client that is let in is a user at that moment, however long the proof took. Neither the time that
-an answer takes nor a SCRAM challenge tells whether a user exists, or is disabled.
+Invariants:
+- When a client is accepted, its user still exists and still has the same rights, however long the check took.
+- Neither response times nor SCRAM challenges reveal whether a user exists or is disabled.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Final
 from flockmq.auth import hashing, scram
 from flockmq.auth.authenticator import Attempt, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.client_ids import ClientIds
-from flockmq.auth.hash_pool import Busy, HashPool, Verified
-from flockmq.auth.unknown_user_iterations import ScramIterations
+from flockmq.auth.hash_pool import Busy, HashPool, VerifiedPasswords
+from flockmq.auth.unknown_user_iterations import UnknownUserIterations
 from flockmq.auth.user_revocation import Lookup, enabled, is_disabled, loses
 from flockmq.bounds import PASSWORD_MAX_BYTES
 from flockmq.config.auth_settings import BuiltInSettings
@@ -25,21 +26,21 @@ WRONG = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "the password is wrong")
 
 
 class Passwords:
-    """Checks one password against one hash, at the pool's pace. `decoy`: a hash that no password fits."""
+    """Checks passwords against hashes, in the hash pool. `decoy` is a hash that no password matches."""
 
-    def __init__(self, pool: HashPool, verified: Verified, decoy: str) -> None:
+    def __init__(self, pool: HashPool, verified: VerifiedPasswords, decoy: str) -> None:
         self._pool = pool
         self._verified = verified
         self._decoy = decoy
 
     def knows(self, password: bytes, stored: str) -> bool:
-        """Whether the password was found right before."""
+        """Whether this password was already found to match this hash."""
         return self._verified.knows(password, stored)
 
     async def is_right(self, attempt: Attempt, password: bytes, user_id: str, stored: str | None) -> bool:
-        """`stored` None: nobody may log in by this id, and finding that takes as long. Raises Busy."""
+        """If `stored` is None, the result is False, but it takes as long as a real check. Raises Busy."""
         work = partial(hashing.is_right, password, stored or self._decoy)
-        same = self._verified.sum(password, stored or self._decoy + user_id)  # users have a hash each, and nobodies too
+        same = self._verified.sum(password, stored or self._decoy + user_id)  # each unknown user has its own sum too
         right = await self._pool.run(attempt.peer.host, work, attempt.is_gone, same)
         if right and stored:
             self._verified.add(password, stored)
@@ -53,10 +54,10 @@ class BuiltInAuthenticator:
         self._passwords = passwords
 
     async def start(self) -> None:
-        """The tables are there."""
+        """Nothing to start: the tables are the log's."""
 
     async def stop(self) -> None:
-        """The tables are not ours."""
+        """Nothing to stop."""
 
     def check(self, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
         user_id = attempt.client_id if self._by_client_id else attempt.username
@@ -81,7 +82,8 @@ class BuiltInAuthenticator:
 
 
 def _still_granted(attempt: Attempt, user_id: bytes, then: User, lookup: Lookup) -> Granted | LoginRefused:
-    """The proof took time. It was right for the row `then`, and the user may have changed since."""
+    """Check the user again: the proof was right for the row `then`, but the row may have changed while it was
+    checked."""
     now = lookup(user_id.decode())
     return WRONG if now is None or loses(then, now) else _granted(attempt, user_id, now)
 
@@ -91,7 +93,7 @@ def _granted(attempt: Attempt, user_id: bytes, user: User) -> Granted:
 
 
 def _verifier(user: User) -> scram.Verifier | None:
-    """None: the user has none, or one that this node can't read."""
+    """The user's SCRAM verifier; None if it has none, or an unreadable one."""
     try:
         return scram.Verifier.parse(enabled(user).scram)
     except ValueError:
@@ -99,31 +101,31 @@ def _verifier(user: User) -> scram.Verifier | None:
 
 
 class ScramExchange:
-    """One exchange. `feed` takes what the client says, and gives the challenge, or the end: a verdict and, if the
-    client is let in, what proves the broker to it."""
+    """One SCRAM exchange with a client. `feed` takes a message of the client. It returns the challenge or, at the end,
+    the verdict and the server signature."""
 
     method = scram.METHOD
 
     def __init__(
         self,
         user: Lookup,
-        iterations: ScramIterations,
-        pepper: Callable[[], bytes],
+        iterations: UnknownUserIterations,
+        unknown_user_secret: Callable[[], bytes],
         client_ids: ClientIds | None,
         attempt: Attempt,
     ) -> None:
         self.attempt: Final = attempt
-        """Its user name is what the first message says."""
+        """Its user name is set from the client's first message."""
         self._lookup = user
         self._iterations = iterations
-        self._pepper = pepper
+        self._unknown_user_secret = unknown_user_secret
         self._client_ids = client_ids
         self._server: scram.ScramServer | None = None
         self._user: User | None = None
 
     @property
     def is_challenged(self) -> bool:
-        """What comes next is the proof."""
+        """The challenge was sent; the client's next message is the proof."""
         return self._server is not None
 
     def feed(self, data: bytes) -> bytes | tuple[Verdict, bytes]:
@@ -146,9 +148,9 @@ class ScramExchange:
         user = self._lookup(first.user)
         verifier = None if user is None else _verifier(user)
         if verifier is None:
-            pepper = self._pepper()
-            iterations = self._iterations.of_nobody(first.user, pepper)
-            verifier = scram.Verifier.nobodys(first.user, iterations, pepper)
+            unknown_user_secret = self._unknown_user_secret()
+            iterations = self._iterations.count_for(first.user, unknown_user_secret)
+            verifier = scram.Verifier.for_unknown_user(first.user, iterations, unknown_user_secret)
         elif user is not None and not is_disabled(user):
             self._user = user
         self._server = scram.ScramServer(first, verifier)

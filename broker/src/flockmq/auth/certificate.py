@@ -1,4 +1,4 @@
-"""A verified client certificate is enough (mechanism `cert`)."""
+"""Authentication by a verified client certificate alone (mechanism `cert`)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class CertificateAuthenticator:
         self._settings = settings
 
     async def start(self) -> None:
-        """Nothing is needed."""
+        """Nothing to start."""
 
     async def stop(self) -> None:
-        """Nothing was needed."""
+        """Nothing to stop."""
 
     def check(self, attempt: Attempt) -> Verdict:
         certificate = attempt.peer.certificate

@@ -1,10 +1,10 @@
-"""Who a client is: the links of the chain are asked in order, and the first that knows the client decides.
+"""The authentication chain: asks its authenticators in order; the first that knows the client decides.
 
-What always holds:
-- `done` is called once, unless the client is gone first.
-- If there is a chain, no client that gave a name or a password is let in as anonymous. Nor is any client while a link
-  that may know it can't be asked.
-- A client isn't told which part of what it said was wrong.
+Invariants:
+- `done` is called once, unless the client disconnects or the node stops first.
+- If the chain has authenticators, a client that sends a user name or password is never accepted as anonymous. Nor is
+  any client while one of the authenticators is busy or unavailable.
+- A refused client isn't told which part of its credentials was wrong.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ log: Final = logging.getLogger(__name__)
 
 
 class Outcome(NamedTuple):
-    """The end of a CONNECT or of a re-authentication: `principal` with SUCCESS, None with anything else."""
+    """The result of a CONNECT or a re-authentication. `principal` is set only if `reason` is SUCCESS."""
 
     reason: Reason
     principal: Principal | None = None
     client_id: bytes | None = None
-    """The client id that it must have."""
+    """The client id that the broker assigns to the client, or None."""
     data: bytes = b""
-    """Authentication data to send along."""
+    """The Authentication Data property of the answer."""
 
 
 Done = Callable[[Outcome], None]
 
 
 class Chain:
-    """`allow_anonymous` None: from this machine only, and only while there are no links."""
+    """If `allow_anonymous` is None, anonymous clients may connect from this machine only, and only if the chain is
+    empty."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Chain:
         slow_down: Settings = Settings(),  # noqa: B008  # it is frozen
     ) -> None:
         self.identifies: Final = bool(links) or scram is not None
-        """Clients are asked who they are."""
+        """True if the chain has any authenticator."""
         self.failed_logins: Final = FailedLogins(slow_down, clock.monotonic)
         self.results: Counter[str] = Counter()
         self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
@@ -68,7 +69,7 @@ class Chain:
 
     @property
     def waiting(self) -> int:
-        """How many clients wait for an answer that takes time."""
+        """How many clients wait for their verdict."""
         return len(self._tasks)
 
     async def start(self) -> None:
@@ -81,18 +82,18 @@ class Chain:
         await asyncio.gather(*(link.stop() for link in self._links))
 
     def exchange(self, method: bytes, attempt: Attempt) -> ScramExchange | None:
-        """A new exchange of enhanced authentication; None: no link offers the method [MQTT-4.12.0-1]."""
+        """Begin an enhanced authentication; None if the method isn't offered [MQTT-4.12.0-1]."""
         return self._scram(attempt) if self._scram is not None and method == ScramExchange.method else None
 
     def feed(self, exchange: ScramExchange, data: bytes) -> bytes | Outcome:
-        """What the client says next: the challenge, or the end."""
+        """Pass on the client's next message. Returns the challenge, or the outcome."""
         if exchange.is_challenged and not self.failed_logins.may_try(exchange.attempt):
             return self._slowed(exchange.attempt)
         answer = exchange.feed(data)
         return answer if isinstance(answer, bytes) else self._outcome(exchange.attempt, *answer)
 
     def authenticate(self, attempt: Attempt, done: Done) -> None:
-        """`done` is called before this returns, where the answer is in memory."""
+        """Calls `done` before this returns if all that decides is in memory, else later."""
         if not self.failed_logins.may_try(attempt):
             done(self._slowed(attempt))
             return
@@ -129,7 +130,7 @@ class Chain:
         self.failed_logins.ended(begun)
 
     def _outcome(self, attempt: Attempt, verdict: Verdict, data: bytes = b"") -> Outcome:
-        """A verdict as the node needs it."""
+        """Convert a verdict, and count it."""
         if isinstance(verdict, Pass):
             return self._unknown(attempt, [verdict])
         if isinstance(verdict, Granted) and 0 < verdict.expires_at_s <= self._now_s():
@@ -150,7 +151,7 @@ class Chain:
         return Outcome(Reason.SUCCESS, principal, verdict.client_id, data)
 
     def _unknown(self, attempt: Attempt, passes: Sequence[Pass]) -> Outcome:
-        """No link knows the client."""
+        """The outcome if no authenticator decided."""
         if Pass.BUSY in passes:
             self.results["busy"] += 1
             return Outcome(Reason.SERVER_BUSY)
@@ -172,7 +173,7 @@ class Chain:
         return Outcome(reason)
 
     def _slowed(self, attempt: Attempt) -> Outcome:
-        """Refuse without looking, even at what would be right."""
+        """Refuse without checking the credentials, even if they may be right."""
         self.results["slowed"] += 1
         self._refusals.info("client %r from %s must wait: too many of its logins failed", *_named(attempt))
         return Outcome(Reason.CONNECTION_RATE_EXCEEDED)
@@ -188,7 +189,7 @@ def _named(attempt: Attempt) -> tuple[str | None, str]:
 
 
 def _checked(link: Authenticator, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
-    """A defect of a link lets nobody in, and ends no other client."""
+    """Call an authenticator. If it raises, it counts as unavailable."""
     try:
         return link.check(attempt)
     except Exception:
@@ -197,7 +198,7 @@ def _checked(link: Authenticator, attempt: Attempt) -> Verdict | Coroutine[None,
 
 
 async def _guarded(asked: Coroutine[None, None, Verdict]) -> Verdict:
-    """The same of one that takes time."""
+    """Like `_checked`, for a coroutine."""
     try:
         return await asked
     except Exception:
@@ -206,5 +207,5 @@ async def _guarded(asked: Coroutine[None, None, Verdict]) -> Verdict:
 
 
 def is_local(host: str) -> bool:
-    """A Unix socket (""), or this machine's own address."""
+    """Whether it is a loopback address, or "" for a Unix socket."""
     return host.startswith(("127.", "::ffff:127.")) or host in ("", "::1")

@@ -1,9 +1,9 @@
-"""Which client ids a client may have, by who it is: a template, in which `*` stands for any letters. Pure.
+"""Which client ids a client may use: those that match a template, in which `*` matches any text. No I/O.
 
     clientid = "${username}-*"
 
-What always holds: only the template's `*` stands for any letters, never one in a client's own text. A client that lacks
-what the template names is refused.
+Invariants: only a `*` of the template matches any text; one in the client's own values doesn't. A client without a
+value that the template names is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RANDOM_BYTES: Final = 10
 
 
 class ClientIds:
-    """Raises ValueError."""
+    """Raises ValueError for a template that can't be used."""
 
     def __init__(self, text: str) -> None:
         self._parts = [Template(part, CLIENT_ID_VALUES) for part in text.split("*")]
@@ -30,7 +30,7 @@ class ClientIds:
             raise ValueError(f"{text!r} would be one client's alone; name what differs, as in ${{username}}-*")
 
     def judged(self, attempt: Attempt, verdict: Verdict) -> Verdict:
-        """Refuses a client with another's client id. A client that gives none gets one that it may have."""
+        """Refuse a client whose client id doesn't match. Assign one that matches to a client that sent none."""
         if not isinstance(verdict, Granted):
             return verdict
         parts = self._rendered(attempt, verdict)
@@ -41,7 +41,7 @@ class ClientIds:
         return LoginRefused(Reason.CLIENT_IDENTIFIER_NOT_VALID, "its client id isn't one that it may have")
 
     def _rendered(self, attempt: Attempt, granted: Granted) -> list[str] | None:
-        """None: the client lacks something. Its name is the one that was found."""
+        """The texts between the `*`; None if the client lacks a value. The user name is that of the verdict."""
 
         def value(name: str) -> str | None:
             return granted.username.decode() if name == "username" else attempt.value(name)
@@ -52,7 +52,7 @@ class ClientIds:
 
 
 class BoundToClientIds:
-    """A link of the chain that lets its clients in by their own client ids only."""
+    """An authenticator that accepts a client of another authenticator only if its client id matches."""
 
     def __init__(self, link: Authenticator, client_ids: ClientIds) -> None:
         self._link = link
@@ -71,7 +71,7 @@ class BoundToClientIds:
 
 
 def fits(parts: list[str], text: str) -> bool:
-    """Whether `text` has the parts in their order, with any letters between them."""
+    """Whether `text` is these parts in order, with any text between them."""
     first, *others = parts
     if not others:
         return text == first

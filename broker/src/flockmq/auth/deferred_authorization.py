@@ -1,9 +1,10 @@
-"""Why a client might publish a will or a delayed message: judged when that is due, and the client may be gone.
+"""Deferred authorization: whether a will or a delayed message may still be published when it is due.
 
-The node that takes the message writes a warrant beside it: as whom the client was let in, and what allowed the message.
-When it is due, nobody can ask the client's token or a plugin, so what these allowed stands. Bans, the row of the user
-that was let in, and rules of the log and the file are looked up as they are then. Another service is asked if nobody
-else has to wait for it; while it doesn't answer, what it said before stands.
+The node that accepts the message stores an authorization with it: which user the client was authenticated as, and what
+allowed the message. When the message is due, its client may be gone. The broker then checks the bans, the user's row,
+and the rules of the log and of the file, all as they are at that time. The client's token and plugins can't be asked
+any more, so a message that they allowed stays allowed. HTTP services are asked only where no other message waits for
+the answer. If a service doesn't answer, the message is published.
 """
 
 from __future__ import annotations
@@ -25,39 +26,42 @@ from flockmq.protocol.verdicts import ALLOWED, DENIED, PUBLISH
 log: Final = logging.getLogger(__name__)
 
 KNOWN: Final = 1
-"""Somebody knows why. Without it only bans are looked at."""
+"""The other flags are valid. Without it only bans are checked."""
 SUPERUSER: Final = 2
+"""The client was a superuser."""
 ITS_OWN: Final = 4
-"""Rules of the client's own, in a token or an answer, or a plugin."""
+"""A plugin allowed the message, or the client's own rules did (from its token or an HTTP answer)."""
 BY_NAME: Final = 8
-"""It was let in as the user in the log that has its user name."""
+"""The client was authenticated against the row in the log for its user name."""
 BY_CLIENT_ID: Final = 16
-"""The same by its client id."""
+"""The client was authenticated against the row in the log for its client id."""
 RETAIN: Final = 32
-"""Of the message as the client said it."""
+"""The RETAIN flag of the message as the client sent it."""
 
 
-class Said(NamedTuple):
-    """A message, as far as rules look at it. `topic`: perhaps behind `$delayed/…`."""
+class SentMessage(NamedTuple):
+    """The parts of a message that rules check, as the client sent them. `topic` may begin with `$delayed/…`."""
 
     topic: bytes
     qos: int
     retain: bool
 
 
-class Warrant(msgspec.Struct, frozen=True, array_like=True):
-    """`topic`: as the client said it, without `$delayed/…`; b"": as the message has it."""
+class StoredAuthorization(msgspec.Struct, frozen=True, array_like=True):
+    """The record that is stored with a will or a delayed message."""
 
     client_id: bytes
     user: bytes
     address: str = ""
     why: int = 0
+    """The flags above: what allowed the message."""
     topic: bytes = b""
+    """The topic as the client sent it, without `$delayed/…`; b"" if the message still has that topic."""
     common_name: str | None = None
 
-    def said(self, topic: bytes, qos: int, retain: bool) -> Said:
-        """By the client, where this is what became of it."""
-        return Said(self.topic or topic, qos, bool(self.why & RETAIN) if self.why & KNOWN else retain)
+    def sent_message(self, topic: bytes, qos: int, retain: bool) -> SentMessage:
+        """The message as the client sent it. The arguments are those of the message as it is now, after rewriting."""
+        return SentMessage(self.topic or topic, qos, bool(self.why & RETAIN) if self.why & KNOWN else retain)
 
     def peer(self) -> PeerInfo:
         certificate = None if self.common_name is None else ClientCertificate(self.common_name, "")
@@ -68,34 +72,42 @@ class Warrant(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Warrant).decode
+_decode: Final = msgspec.msgpack.Decoder(StoredAuthorization).decode
 
 
-def decoded(raw: bytes, client_id: bytes, user: bytes | None) -> Warrant:
-    """A warrant as it is stored. b"", or what can't be read: it says only whose the message is."""
+def decoded(raw: bytes, client_id: bytes, user: bytes | None) -> StoredAuthorization:
+    """Decode a stored authorization. If it is b"" or unreadable, the result only names the client and its user."""
     if raw:
         try:
             return _decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             log.error("why client %r was allowed something can't be read: %s", client_id.decode(), error)
-    return Warrant(client_id, user or b"")
+    return StoredAuthorization(client_id, user or b"")
 
 
-class Warrants:
-    """Makes warrants, and judges by them."""
+class DeferredAuthorization:
+    """Makes stored authorizations, and checks them when their messages are due."""
 
     def __init__(self, bans: Bans, user: Lookup, authorizer: Authorizer) -> None:
         self._bans = bans
         self._user = user
         self._authorizer = authorizer
 
-    def made(
-        self, client_id: bytes, principal: Principal, peer: PeerInfo, said: Said, published: bytes, *, by_plugin: bool
-    ) -> Warrant:
-        """The warrant for what the client said, of which a message to the topic `published` was made; b"": later."""
+    def make(
+        self,
+        client_id: bytes,
+        principal: Principal,
+        peer: PeerInfo,
+        said: SentMessage,
+        published: bytes,
+        *,
+        by_plugin: bool,
+    ) -> StoredAuthorization:
+        """Record why the client may publish `said`. `published` is the topic after rewriting, or b"" if it isn't
+        rewritten yet. `by_plugin`: a plugin allowed it."""
         topic = unwrap(said.topic)[1]
         common_name = None if peer.certificate is None else peer.certificate.common_name
-        known = Warrant(client_id, principal.username, peer.host, KNOWN, common_name=common_name)
+        known = StoredAuthorization(client_id, principal.username, peer.host, KNOWN, common_name=common_name)
         why = KNOWN | (RETAIN if said.retain else 0) | _standing(principal)
         rules = principal.rules
         if by_plugin or (
@@ -105,29 +117,31 @@ class Warrants:
         is_as_said = unwrap(published)[1] == topic
         return msgspec.structs.replace(known, why=why, topic=b"" if is_as_said else topic)
 
-    def judge(self, warrant: Warrant, said: Said) -> int:
-        """ALLOWED, DENIED, or ASKED: then `still_may`."""
-        client_id, why = warrant.client_id, warrant.why
-        if (client_id or warrant.user) and self._bans.banned(client_id, warrant.user, warrant.address):
+    def judge(self, authorization: StoredAuthorization, said: SentMessage) -> int:
+        """Returns ALLOWED, DENIED, or ASKED. For ASKED call `is_still_allowed`."""
+        client_id, why = authorization.client_id, authorization.why
+        if (client_id or authorization.user) and self._bans.banned(
+            client_id, authorization.user, authorization.address
+        ):
             return DENIED
         if not why & KNOWN:
             return ALLOWED
         is_superuser = bool(why & SUPERUSER)
         if why & (BY_NAME | BY_CLIENT_ID):
-            user = self._user((warrant.user if why & BY_NAME else client_id).decode())
+            user = self._user((authorization.user if why & BY_NAME else client_id).decode())
             if user is None or is_disabled(user):
                 return DENIED
             is_superuser = is_superuser and user.is_superuser
         if is_superuser or why & ITS_OWN:
             return ALLOWED
-        return self._authorizer.judge(warrant.subject(), *_action(said))
+        return self._authorizer.judge(authorization.subject(), *_action(said))
 
-    async def still_may(self, warrant: Warrant, said: Said) -> bool:
-        """Ask the services that must be asked."""
-        return await self._authorizer.still_may(warrant.subject(), *_action(said))
+    async def is_still_allowed(self, authorization: StoredAuthorization, said: SentMessage) -> bool:
+        """Like `judge`, but asks HTTP services too."""
+        return await self._authorizer.is_still_allowed(authorization.subject(), *_action(said))
 
 
-def _action(said: Said) -> tuple[int, bytes, int, bool]:
+def _action(said: SentMessage) -> tuple[int, bytes, int, bool]:
     return PUBLISH, unwrap(said.topic)[1], said.qos, said.retain
 
 

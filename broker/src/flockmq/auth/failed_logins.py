@@ -1,12 +1,15 @@
-"""After too many failed logins a client must wait, each time longer, before it is tried again. Pure.
+"""Slows down password guessing: after too many failed logins a client must wait longer and longer. No I/O.
 
-Failures are counted by address (an IPv6 host has a /64 of them) and name there: a user name, and a client id, which a
-link may know users by. Beyond `max_count` one login is tried for each wait. A client that was let in before from that
-address, by the same name and client id, is counted on its own.
+Failures are counted per address (an IPv6 host counts as its /64) and name at that address. The user name and the client
+id both count as names. After `max_count` failures one login is tried after each wait. A client that logged in before
+from the same address, with the same user name and client id, has a counter of its own.
 
-What always holds: nobody makes a client wait at another address, nor one that was let in from its own. An address that
-tries many names makes no other name wait there; but there the wait of each name begins with its first failure. At most
-FAILED_LOGINS_MAX names and addresses are remembered, and KNOWN_CLIENTS_MAX clients.
+Invariants:
+- Failures at one address never delay a client at another address, nor a client that logged in before from the same
+  address.
+- If an address fails with many names, a name without failures is still not delayed. But from then on each name there is
+  delayed after its first failure instead of after `max_count`.
+- At most FAILED_LOGINS_MAX names and addresses are remembered, and KNOWN_CLIENTS_MAX clients.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from flockmq.bounds import (
 from flockmq.config.auth_settings import FailedLoginsSettings as Settings
 
 Begun = tuple[int, tuple[int, ...]]
-"""A guess, and the names that it is counted for."""
+"""(hash of the password, hashes of the names that the login counts for)"""
 FIRST_WAIT_S = 1.0
 DOUBLED_MAX = 32
 
@@ -38,7 +41,7 @@ class _Failures:
         self.count = 0
         self.last_s = 0.0
         self.next_s = 0.0
-        """No login is tried before this time."""
+        """The earliest time of the next login; 0 if there is no wait."""
 
 
 class FailedLogins:
@@ -47,16 +50,17 @@ class FailedLogins:
         self._now_s = now_s
         self._room = room
         self._failures: OrderedDict[int, _Failures] = OrderedDict()
-        """By the hash of a name at an address, or of an address; who failed last stands last."""
+        """Key: the hash of an address, or of a name at an address. The latest failure is last."""
         self._under_way: dict[int, Counter[int]] = {}
-        """By name at an address: the passwords' hashes, because the same one again is no other guess."""
+        """Logins being checked, by name at an address: hashes of the passwords, because the same password twice is only
+        one guess."""
         self._known: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._failures)
 
     def may_try(self, attempt: Attempt) -> bool:
-        """How long it must wait now. After the wait it has one try."""
+        """Whether this login may be checked now. If a wait has just ended, this call uses up its one try."""
         if not (self._failures or self._under_way):
             return True
         now_s, guess, found = self._now_s(), hash(attempt.password), []
@@ -72,7 +76,7 @@ class FailedLogins:
         return True
 
     def begun(self, attempt: Attempt) -> Begun:
-        """A login begins that takes time. What is returned is to be given to `ended`."""
+        """Count a login whose check takes time. Pass the result to `ended` when the check is over."""
         guess, keys = hash(attempt.password), self._keys(attempt) if self._counts(attempt) else ()
         for key in keys:
             self._under_way.setdefault(key, Counter())[guess] += 1
@@ -113,7 +117,7 @@ class FailedLogins:
             self._known.popitem(last=False)
 
     def _counts(self, attempt: Attempt) -> bool:
-        """Whether it is a login: with a name, or a password."""
+        """Only attempts with a user name or a password count."""
         return self._settings.enable and (attempt.username is not None or attempt.password is not None)
 
     def _keys(self, attempt: Attempt) -> tuple[int, ...]:
@@ -136,7 +140,7 @@ class FailedLogins:
         return failures
 
     def _count(self, key: int, now_s: float) -> _Failures:
-        """Count one more failure."""
+        """Count one more failure for this key."""
         failures = self._remembered(key, now_s)
         if failures is None:
             failures = self._failures[key] = _Failures()

@@ -1,8 +1,9 @@
-"""Clients that come and go all the time are kept out for a while. Pure.
+"""Detects flapping clients, which connect and disconnect too often; they are then banned for a while. No I/O.
 
-A client is a user name, a client id and an address together, so nobody who shares only one of them gets another banned.
-Only clients that were let in are counted.
-What always holds: at most FLAPPING_MAX_CLIENTS are counted, each with at most `max_count` times.
+A client is a user name, a client id and an address together, so a client can't get another one banned by using its user
+name or client id. Only authenticated clients count.
+
+Invariants: at most FLAPPING_MAX_CLIENTS are counted, each with at most `max_count` times.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class FlappingDetector:
         return len(self._ended)
 
     def disconnected(self, client: Client, now_s: float) -> bool:
-        """A connection of this client ended. True: it was the last of too many within the window."""
+        """Count the end of a connection. Returns True if the client must be banned now."""
         horizon_s = now_s - self._settings.window_time
         times = self._ended.pop(client, None)
         if times is None:
@@ -37,7 +38,7 @@ class FlappingDetector:
         return False
 
     def _forget(self, horizon_s: float) -> None:
-        """Forget clients that were quiet for the whole window; those that were quiet the longest stand first."""
+        """Forget clients without a disconnect in the window. The longest quiet ones are first in the dict."""
         while self._ended:
             client, times = next(iter(self._ended.items()))
             if times[-1] > horizon_s and len(self._ended) <= self._room:

@@ -1,8 +1,9 @@
-"""The threads in which passwords are hashed, and a queue that is bounded.
+"""The threads that hash passwords, and their bounded queue.
 
-What always holds: an address waits behind its own passwords only. Addresses take turns. If there is no room left, the
-address with the most waiting loses its last. So who tries a thousand passwords harms only itself. A client that needs a
-hash that is under way, or waits, shares it and takes no room: a fleet with one password costs one hash.
+Invariants:
+- Client addresses take turns, so a client that tries a thousand passwords delays only its own address.
+- If the queue is full, the address with the most waiting jobs loses its last one.
+- Clients that need the same hash share one job. So a fleet of devices with one password costs one hash.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ T = TypeVar("T")
 
 
 class Busy(Exception):
-    """There is no room for this address; it may come again later."""
+    """The queue has no room for this address. The client may try again later."""
 
 
-class _Asker(NamedTuple):
+class _Waiter(NamedTuple):
     done: asyncio.Future[object]
     is_gone: Callable[[], bool]
 
@@ -34,23 +35,23 @@ class _Asker(NamedTuple):
 
 
 class _Job:
-    __slots__ = ("_forget_gone_at", "address", "askers", "key", "work")
+    __slots__ = ("_forget_gone_at", "address", "key", "waiters", "work")
 
     def __init__(self, work: Callable[[], object], key: bytes | None, address: str) -> None:
         self.work = work
         self.key = key
         self.address: str | None = address
-        """Whose turn it waits for; None: it is under way."""
-        self.askers: list[_Asker] = []
+        """The address in whose queue the job waits; None while it runs."""
+        self.waiters: list[_Waiter] = []
         self._forget_gone_at = HASH_GONE_MAX
 
-    def join(self, asker: _Asker) -> None:
-        if len(self.askers) >= self._forget_gone_at:
-            gone = [one for one in self.askers if not one.waits()]
-            self.askers = [one for one in self.askers if one.waits()]
-            self._forget_gone_at = 2 * len(self.askers) + HASH_GONE_MAX
+    def join(self, waiter: _Waiter) -> None:
+        if len(self.waiters) >= self._forget_gone_at:
+            gone = [one for one in self.waiters if not one.waits()]
+            self.waiters = [one for one in self.waiters if one.waits()]
+            self._forget_gone_at = 2 * len(self.waiters) + HASH_GONE_MAX
             _cancel(gone)
-        self.askers.append(asker)
+        self.waiters.append(waiter)
 
 
 class HashPool:
@@ -60,7 +61,7 @@ class HashPool:
         self._room = room
         self._waiting: OrderedDict[str, deque[_Job]] = OrderedDict()
         self._shared: dict[bytes, _Job] = {}
-        """Those that wait or are under way, by key."""
+        """Waiting and running jobs, by key."""
         self.waiting = 0
         self.hashed = 0
         self.refused = 0
@@ -72,23 +73,23 @@ class HashPool:
         is_gone: Callable[[], bool] = lambda: False,
         key: bytes | None = None,
     ) -> T:
-        """Do `work` in a thread, and return what it returns. Work with the same `key` is the same, and is done once.
-        Raises Busy, and CancelledError if all who wait for it are gone before its turn."""
-        asker = _Asker(asyncio.get_running_loop().create_future(), is_gone)
+        """Run `work` in a thread and return its result. Callers with the same `key` share one run. Raises Busy, and
+        CancelledError if all clients that wait for it have disconnected before it starts."""
+        waiter = _Waiter(asyncio.get_running_loop().create_future(), is_gone)
         job = None if key is None else self._shared.get(key)
         if job is None:
             job = self._added(network(address), work, key)
         else:
             self._move_up(job, network(address))
-        job.join(asker)
+        job.join(waiter)
         self._start()
-        return cast(T, await asker.done)
+        return cast(T, await waiter.done)
 
     def close(self) -> None:
-        """Work that waits is given up; work that runs ends by itself."""
+        """Cancel waiting jobs. Running ones end by themselves."""
         for jobs in self._waiting.values():
             for job in jobs:
-                _cancel(job.askers)
+                _cancel(job.waiters)
         self._waiting.clear()
         self._shared.clear()
         self._executor.shutdown(wait=False, cancel_futures=True)
@@ -112,10 +113,10 @@ class HashPool:
         self.waiting -= 1
         last = self._waiting[fullest].pop()
         self._forget(last)
-        _tell(last.askers, lambda done: done.set_exception(Busy()))
+        _tell(last.waiters, lambda done: done.set_exception(Busy()))
 
     def _move_up(self, job: _Job, address: str) -> None:
-        """Queue it at the address where fewer stand before it."""
+        """Move a shared job to the queue of `address` if fewer jobs are ahead of it there."""
         if job.address is None or job.address == address:
             return
         jobs = self._waiting[job.address]
@@ -125,7 +126,7 @@ class HashPool:
             job.address = address
 
     def _forget(self, job: _Job) -> None:
-        """Nobody joins it any more."""
+        """No further caller may share this job."""
         if job.key is not None:
             self._shared.pop(job.key, None)
 
@@ -136,9 +137,9 @@ class HashPool:
             self.waiting -= 1
             if jobs:
                 self._waiting[address] = jobs  # behind the others
-            if not any(asker.waits() for asker in job.askers):
+            if not any(waiter.waits() for waiter in job.waiters):
                 self._forget(job)
-                _cancel(job.askers)
+                _cancel(job.waiters)
                 continue
             job.address = None
             self._free -= 1
@@ -150,33 +151,33 @@ class HashPool:
         self.hashed += 1
         self._forget(job)
         if ended.cancelled():
-            _cancel(job.askers)
+            _cancel(job.waiters)
         elif error := ended.exception():
-            _tell(job.askers, lambda done: done.set_exception(error))
+            _tell(job.waiters, lambda done: done.set_exception(error))
         else:
-            _tell(job.askers, lambda done: done.set_result(ended.result()))
+            _tell(job.waiters, lambda done: done.set_result(ended.result()))
         self._start()
 
 
-def _tell(askers: list[_Asker], tell: Callable[[asyncio.Future[object]], None]) -> None:
-    """Hand out results, some a turn, because each makes a client go on."""
-    for asker in askers[:HASH_SLICE_LOGINS]:
-        if not asker.done.done():
-            tell(asker.done)
-    if len(askers) > HASH_SLICE_LOGINS:
-        asyncio.get_running_loop().call_soon(_tell, askers[HASH_SLICE_LOGINS:], tell)
+def _tell(waiters: list[_Waiter], tell: Callable[[asyncio.Future[object]], None]) -> None:
+    """Hand out the result to HASH_SLICE_LOGINS callers per event-loop iteration, because each continues a CONNECT."""
+    for waiter in waiters[:HASH_SLICE_LOGINS]:
+        if not waiter.done.done():
+            tell(waiter.done)
+    if len(waiters) > HASH_SLICE_LOGINS:
+        asyncio.get_running_loop().call_soon(_tell, waiters[HASH_SLICE_LOGINS:], tell)
 
 
-def _cancel(askers: list[_Asker]) -> None:
-    for asker in askers:
-        asker.done.cancel()
+def _cancel(waiters: list[_Waiter]) -> None:
+    for waiter in waiters:
+        waiter.done.cancel()
 
 
-class Verified:
-    """Passwords that were found right, so that a fleet that comes back after a failure is let in at once.
+class VerifiedPasswords:
+    """A cache of passwords that matched, so that a fleet that reconnects after a failure is accepted at once.
 
-    What is kept is a sum of the password and of the hash that it was right for, keyed with a secret of this process. If
-    the user gets another password, the hash is another, and the sum is worth nothing.
+    It stores a keyed digest of the password and of the hash that it matched. The key is a secret of this process. After
+    a change of password the hash differs, so the old digest matches nothing.
     """
 
     def __init__(self, room: int = VERIFIED_MAX) -> None:

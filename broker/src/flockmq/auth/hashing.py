@@ -1,4 +1,4 @@
-"""Passwords and their hashes. A stored hash says how it was made, so that the way may change with the configuration.
+"""Password hashes. A stored hash names its algorithm, so the configured algorithm may change.
 
 | algorithm | as stored |
 |---|---|
@@ -6,7 +6,7 @@
 | bcrypt | `$2b$10$…` |
 | pbkdf2 | `$pbkdf2-sha256$i=600000,l=32$SALT$HASH` (RFC 8018, PHC string) |
 
-Everything here takes long on purpose: call it in a thread of `pool`, never on the event loop.
+Hashing takes long on purpose: run it in the hash pool, never on the event loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ARGON2: Final = re.compile(
 
 
 def made(password: bytes, algorithm: HashAlgorithm) -> str:
-    """The hash to store. Raises ValueError for a password that the algorithm can't take."""
+    """Hash a password for storage. Raises ValueError if the algorithm can't take it."""
     match algorithm:
         case Argon2idSettings():
             salt = secrets.token_bytes(SALT_BYTES)
@@ -60,12 +60,12 @@ def made(password: bytes, algorithm: HashAlgorithm) -> str:
 
 @functools.cache
 def decoy(algorithm: HashAlgorithm) -> str:
-    """A hash that no password fits; checking it takes as long as any. One for all of this process."""
+    """A hash that no password matches, but whose check takes as long as any. Made once per process."""
     return made(secrets.token_bytes(SALT_BYTES), algorithm)
 
 
 def is_right(password: bytes, stored: str) -> bool:
-    """Whether the hash was made of this password; False for a hash that can't be read."""
+    """Whether the password matches the hash; False for an unreadable hash."""
     if _ARGON2.fullmatch(stored):
         try:
             return argon2.low_level.verify_secret(stored.encode(), password, argon2.low_level.Type.ID)
@@ -74,7 +74,7 @@ def is_right(password: bytes, stored: str) -> bool:
     if _BCRYPT.fullmatch(stored):
         try:
             return len(password) <= BCRYPT_MAX_BYTES and bcrypt.checkpw(password, stored.encode())
-        except ValueError:  # letters of a salt that stand for no bytes
+        except ValueError:  # the salt isn't valid base64
             return False
     if match := _PBKDF2.fullmatch(stored):
         salt, expected = _from_base64(match[4]), _from_base64(match[5])
@@ -84,7 +84,7 @@ def is_right(password: bytes, stored: str) -> bool:
 
 
 def check_stored(stored: str) -> None:
-    """Raise ValueError unless this is a hash that can be checked, and for a cost that this broker is ready to pay."""
+    """Raise ValueError if the hash is unreadable, or its cost exceeds this broker's limits."""
     if match := _ARGON2.fullmatch(stored):
         if int(match[1]) > ARGON2_MAX_KIB or not 1 <= int(match[2]) <= ARGON2_MAX_PASSES:
             raise ValueError(
@@ -101,8 +101,8 @@ def check_stored(stored: str) -> None:
 
 
 def from_salted(digest: str, salt: str, algorithm: HashAlgorithm) -> str:
-    """Turn a hash in hex that stands beside its salt, as EMQX keeps pbkdf2, into the form that is stored here. A hash
-    that has its salt in itself stays as it is. Raises ValueError."""
+    """Convert a hex hash with a separate salt, as EMQX stores pbkdf2, to the form stored here. A hash that contains its
+    salt is returned unchanged. Raises ValueError."""
     if digest.startswith("$"):
         check_stored(digest)
         return digest

@@ -1,4 +1,4 @@
-"""Another service decides who may connect (mechanism `password_based`, backend `http`)."""
+"""Authentication by an HTTP service (mechanism `password_based`, backend `http`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from flockmq.auth.authenticator import ATTEMPT_VALUES, Attempt, Granted, LoginRefused, Pass, Verdict
-from flockmq.auth.http_service import Crowded, Service, ServiceAnswer, Unanswered
+from flockmq.auth.http_service import HttpService, Overloaded, ServiceAnswer, Unanswered
 from flockmq.auth.rules import claimed
 from flockmq.bounds import EXPIRES_MAX_S
 from flockmq.clock import Clock
@@ -20,7 +20,7 @@ log: Final = logging.getLogger(__name__)
 
 class HttpAuthenticator:
     def __init__(self, settings: HttpSettings, where: str, clock: Clock) -> None:
-        self._service = Service(settings, ATTEMPT_VALUES, where, clock)
+        self._service = HttpService(settings, ATTEMPT_VALUES, where, clock)
 
     async def start(self) -> None:
         await self._service.start()
@@ -31,7 +31,7 @@ class HttpAuthenticator:
     async def check(self, attempt: Attempt) -> Verdict:
         try:
             answer = await self._service.ask(attempt.value)
-        except Crowded:
+        except Overloaded:
             return Pass.BUSY
         except Unanswered:
             return Pass.UNAVAILABLE

@@ -1,7 +1,10 @@
-"""Another service that is asked over HTTP. Its answer may be anything, late, or too long; it never stops the broker.
+"""The HTTP client for authentication and authorization services. No answer, however wrong, late or long, harms the
+broker.
 
-What always holds: the service hears a client's text exactly, or isn't asked. So a text that can't stand in a header, is
-a step in a path, or isn't UTF-8, can't pass for another client's. No line of the log has a password that was sent.
+Invariants:
+- The service gets a client's values unchanged, or isn't asked. The request isn't sent if a value isn't UTF-8, can't
+  stand in a header, or would change the URL's path ("", ".", ".."). So no client can pass for another.
+- Passwords are never logged.
 """
 
 from __future__ import annotations
@@ -29,31 +32,31 @@ from flockmq.pem_files import reason, unreadable
 log: Final = logging.getLogger(__name__)
 WARNINGS_PER_S: Final = 1
 NO_SEGMENTS: Final = ("", ".", "..")
-"""What others make another path of."""
+"""Path segments that URL normalization removes, so the service would see another path."""
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 
 
 class Unanswered(Exception):
-    """The service couldn't be asked, or its answer makes no sense."""
+    """The service couldn't be asked, or its answer is invalid."""
 
 
-class Crowded(Exception):
-    """Too many questions are under way."""
+class Overloaded(Exception):
+    """Too many requests are in flight."""
 
 
 class ServiceAnswer(msgspec.Struct, frozen=True):
-    """What a service may say, by EMQX's names."""
+    """The answer of a service, with EMQX's field names."""
 
     result: str
     is_superuser: bool = False
     acl: object = None
     expire_at: float | None = None
-    """Seconds since the epoch; None: never."""
+    """Seconds since the epoch; None means never."""
     client_attrs: dict[str, str] = {}
 
 
-class Service:
-    """`ask` between `start` and `stop`. Making one raises ConfigError for settings that can't be used."""
+class HttpService:
+    """Call `ask` between `start` and `stop` only. The constructor raises ConfigError for invalid settings."""
 
     def __init__(
         self, settings: HttpSettings | HttpSourceSettings, known: tuple[str, ...], where: str, clock: Clock = SYSTEM
@@ -98,9 +101,9 @@ class Service:
             await self._session.close()
 
     async def ask(self, value: Callable[[str], str | None]) -> ServiceAnswer:
-        """`value` says what a placeholder stands for, or raises ValueError. Raises Unanswered, Crowded."""
+        """`value` returns the value of a placeholder, or raises ValueError. Raises Unanswered, Overloaded."""
         if self._session is None or self.asked >= ASKED_MAX:
-            raise Crowded
+            raise Overloaded
         try:
             url, headers = self._said_to(value), self._headers_for(value)
             said = {name: template.render(value) for name, template in self._body.items()}
@@ -161,7 +164,7 @@ class Service:
             raise Unanswered from None
 
     def _why(self, error: Exception) -> str:
-        """What went wrong, without what was asked, which aiohttp's own text may repeat."""
+        """Describe the error for the log, without parts of the request, which aiohttp's messages may contain."""
         match error:
             case aiohttp.ConnectionTimeoutError():
                 return f"no connection within connect_timeout, {self.settings.connect_timeout:g} s"
@@ -174,7 +177,7 @@ class Service:
         return str(error) or type(error).__name__
 
     def _host(self) -> str:
-        """The service, without path and query, which may hold a secret."""
+        """The service's URL without credentials, path and query, which may hold secrets."""
         return "/".join(self.settings.url.split("/", 3)[:3]).rpartition("@")[2]
 
 
@@ -186,7 +189,7 @@ def _template(text: str, known: tuple[str, ...], where: str) -> Template:
 
 
 def _secret_headers(settings: HttpSettings | HttpSourceSettings, where: str) -> dict[str, Secret]:
-    """Headers that are sent as they are, and never shown."""
+    """Headers whose values are read from files and never logged."""
     secrets = {} if settings.authorization is None else {"Authorization": settings.authorization}
     said = {name.lower(): name for name in settings.headers}
     for name, file in settings.headers_file.items():

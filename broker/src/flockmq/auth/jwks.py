@@ -1,7 +1,7 @@
-"""An issuer's public keys, fetched over HTTP and kept fresh (JWKS, RFC 7517).
+"""The public keys of a token issuer, fetched over HTTP and refreshed (JWKS, RFC 7517).
 
-What always holds: keys that were fetched stay until other ones are fetched. The issuer is asked at most every
-JWKS_RETRY_S, whatever clients send.
+Invariants: fetched keys stay until the next successful fetch. Clients' tokens can't make the broker ask the issuer more
+often than every JWKS_RETRY_S.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KeySet:
         return len(self._keys)
 
     def get(self, key_id: str | None) -> object:
-        """None: there is none. A token without a key id is checked by the only key there is."""
+        """The key with this id, or None. A token without a key id gets the only key, if there is exactly one."""
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(key_id)
@@ -50,7 +50,7 @@ class KeySet:
         return self._fetching is not None or self._clock.monotonic() - self._asked_s >= JWKS_RETRY_S
 
     async def start(self) -> None:
-        """Returns when the keys are there, or couldn't be fetched; then they are asked for again later."""
+        """Returns after the first fetch, even if that failed; a failed fetch is repeated later."""
         await self.refresh()
         self._task = asyncio.ensure_future(self._keep_fresh())
 
@@ -62,7 +62,7 @@ class KeySet:
                     await task
 
     async def refresh(self) -> None:
-        """Fetch once, for all who wait."""
+        """Fetch the keys. Concurrent callers share one fetch."""
         if self._fetching is None:
             self._asked_s = self._clock.monotonic()
             self._fetching = asyncio.ensure_future(self._fetch())
@@ -97,7 +97,7 @@ def _why(error: Exception) -> str:
 
 
 def _parsed(body: bytes) -> dict[str | None, object]:
-    """The keys for signatures that this broker can use, by their ids; bound to an algorithm where the issuer says which
+    """The usable signature keys by key id. A key for which the issuer names an algorithm is used with that one only
     (RFC 7517, section 4.4). Raises ValueError."""
     document = msgspec.json.decode(body, type=dict[str, object])
     listed = document.get("keys")

@@ -1,7 +1,7 @@
-"""A signed token in place of a password (mechanism `jwt`; RFC 7519).
+"""Authentication by a signed token instead of a password (mechanism `jwt`; RFC 7519).
 
-A token that isn't signed by one of our keys is passed on, because another link of the chain may know it. A token that
-is ours but ran out, or doesn't say what it must, is refused. The key says which algorithms are taken, never the token.
+A token that none of our keys signed is left to the next authenticator of the chain. A token that our key signed is
+refused if it has expired or lacks a required claim. The key determines the accepted algorithms, never the token.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flockmq.mqtt.reason import Reason
 log: Final = logging.getLogger(__name__)
 
 HMAC: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""How many bytes a secret must have at least (RFC 7518, section 3.2)."""
+"""Algorithm → minimum length of the secret in bytes (RFC 7518, section 3.2)."""
 CURVES: Final = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512", "secp256k1": "ES256K"}
 CLAIM_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name", "cert_subject")
 
@@ -39,7 +39,7 @@ _TOKEN: Final = re.compile(rb"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 
 
 class JwtAuthenticator:
-    """Raises ConfigError for settings that can't be used."""
+    """The constructor raises ConfigError for invalid settings."""
 
     def __init__(self, settings: JwtSettings, where: str, clock: Clock = SYSTEM) -> None:
         self._settings = settings
@@ -85,7 +85,7 @@ class JwtAuthenticator:
         return self._asked(attempt, token, self._keys, key_id)
 
     async def _asked(self, attempt: Attempt, token: bytes, keys: KeySet, key_id: str | None) -> Verdict:
-        """The key may be a new one."""
+        """The key is unknown and may be new, so fetch the keys first."""
         await keys.refresh()
         return self._by_one_of(attempt, token, keys, key_id)
 
@@ -124,7 +124,7 @@ class JwtAuthenticator:
             return _refused("its token's exp isn't a number")
         if expires_at_s >= EXPIRES_MAX_S:
             return _refused("its token's exp is no time: it is to be in seconds since the epoch")
-        if "exp" in claims and expires_at_s <= self._clock.wall():  # an issuer's may be ahead, but nothing lasts longer
+        if "exp" in claims and expires_at_s <= self._clock.wall():  # the leeway is for `nbf` and `iat`, not for `exp`
             return _refused("its token ran out")
         for name, template in self._claims.items():
             expected, found = template.render(attempt.value), claims.get(name)
@@ -146,7 +146,7 @@ class JwtAuthenticator:
 
 
 def _username(settings: JwtSettings, attempt: Attempt, claims: Mapping[str, object]) -> bytes:
-    """A token in the place of the user name isn't a name; the name is the token's subject."""
+    """The user name; if the token is sent as the user name, the token's subject."""
     if settings.taken_from == "password":
         return attempt.username or b""
     subject = claims.get("sub")
@@ -158,7 +158,7 @@ def _refused(why: str) -> LoginRefused:
 
 
 def algorithms(key: object) -> list[str]:
-    """What may be signed with a key."""
+    """The algorithms that may be used with this key."""
     match key:
         case bytes():
             return [name for name, least in HMAC.items() if len(key) >= least]

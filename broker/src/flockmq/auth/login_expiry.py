@@ -1,4 +1,4 @@
-"""Clients whose right to be here ends at a time. In a heap, so that only those cost that are due. Pure."""
+"""Clients whose login expires, in a heap ordered by expiry time. No I/O."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 SLACK: Final = 1000
-"""So many entries of clients that left are kept, and as many as there are clients, before the heap is made anew."""
+"""The heap is rebuilt when it has this many more entries than twice the number of clients."""
 
 
-class Expiring(Generic[T]):
+class LoginExpiry(Generic[T]):
     def __init__(self) -> None:
         self._clients: dict[bytes, tuple[float, T]] = {}
         self._heap: list[tuple[float, bytes]] = []
@@ -19,7 +19,7 @@ class Expiring(Generic[T]):
         return len(self._clients)
 
     def add(self, client_id: bytes, at_s: float, client: T) -> None:
-        """In the place of what was added for this client id before."""
+        """Replaces an earlier entry of this client id."""
         self._clients[client_id] = (at_s, client)
         heapq.heappush(self._heap, (at_s, client_id))
         if len(self._heap) > 2 * len(self._clients) + SLACK:
@@ -27,13 +27,13 @@ class Expiring(Generic[T]):
             heapq.heapify(self._heap)
 
     def remove(self, client_id: bytes, client: T) -> None:
-        """This client left; another of its client id stays."""
+        """Remove this connection. A newer connection with the same client id stays."""
         known = self._clients.get(client_id)
         if known is not None and known[1] is client:
             del self._clients[client_id]
 
     def due(self, now_s: float) -> list[T]:
-        """Those whose time is over; they are forgotten."""
+        """Remove and return the clients whose login has expired."""
         over = []
         while self._heap and self._heap[0][0] <= now_s:
             at_s, client_id = heapq.heappop(self._heap)

@@ -1,4 +1,4 @@
-"""Users in a Redis of one's own (backend `redis`): a hash for each, with what EMQX keeps there."""
+"""Authentication against users in a separate Redis (backend `redis`): one hash per user, with EMQX's field names."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Questions to other services, in turn, so that the questions of one connection hold up no other.
+"""A fair queue of requests to other services, so that no connection's requests hold up another's.
 
-What always holds: at most ASKED_MAX questions are under way, and ASKED_OF_CONNECTION_MAX of one connection. Connections
-whose questions wait take turns, and the questions of one keep their order. Of connections that are gone at most
-ASKING_OF_GONE_MAX questions wait, so a client that connects again and again costs no more than that.
+Invariants:
+- At most ASKED_MAX requests are in flight, and ASKED_OF_CONNECTION_MAX of one connection.
+- Connections with waiting requests take turns. Requests of one connection start in order.
+- At most ASKING_OF_GONE_MAX requests of closed connections wait, so a client that reconnects again and again costs no
+  more than that.
 """
 
 from __future__ import annotations
@@ -15,25 +17,25 @@ from typing import Any
 
 from flockmq.bounds import ASKED_MAX, ASKED_OF_CONNECTION_MAX, ASKING_OF_CONNECTION_MAX, ASKING_OF_GONE_MAX
 
-Question = Callable[[], Coroutine[Any, Any, None]]
+Request = Callable[[], Coroutine[Any, Any, None]]
 Refused = Callable[[], object]
-"""Nobody is asked."""
+"""Called if the request is dropped."""
 
 
-class Asking:
+class RequestQueue:
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._asked: Counter[Hashable] = Counter()
-        """Under way, by connection."""
-        self._waiting: dict[Hashable, deque[tuple[Question, Refused]]] = {}
+        """Requests in flight, by connection."""
+        self._waiting: dict[Hashable, deque[tuple[Request, Refused]]] = {}
         self._next: OrderedDict[Hashable, None] = OrderedDict()
-        """Connections whose questions wait, and that have less than their share under way."""
+        """Connections with waiting requests that may have another request in flight."""
         self._gone: set[Hashable] = set()
-        """Connections that are gone, whose questions wait."""
+        """Closed connections with waiting requests."""
         self._waiting_of_gone = 0
 
     def __len__(self) -> int:
-        """Under way, or waiting."""
+        """Requests in flight and waiting."""
         return len(self._tasks) + sum(map(len, self._waiting.values()))
 
     async def stop(self) -> None:
@@ -44,23 +46,23 @@ class Asking:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def ask(self, connection: Hashable, question: Question, refused: Refused) -> None:
-        """One of the two is called, in a later turn."""
+    def ask(self, connection: Hashable, request: Request, refused: Refused) -> None:
+        """Call `request` or, if the queue is full, `refused`; neither before this function returns."""
         waiting = self._waiting.get(connection)
         if waiting is not None:
             if len(waiting) < ASKING_OF_CONNECTION_MAX and connection not in self._gone:
-                waiting.append((question, refused))
+                waiting.append((request, refused))
             else:
                 _tell_soon(refused)
         elif len(self._tasks) < ASKED_MAX and self._has_share(connection):
-            self._begin(connection, question)
+            self._begin(connection, request)
         else:
-            self._waiting[connection] = deque(((question, refused),))
+            self._waiting[connection] = deque(((request, refused),))
             if self._has_share(connection):
                 self._next[connection] = None
 
     def gone(self, connection: Hashable) -> None:
-        """The connection is gone. What it asked is still asked, while not too many such questions wait."""
+        """The connection has closed. Its waiting requests stay, up to ASKING_OF_GONE_MAX of all closed connections."""
         waiting = self._waiting.get(connection)
         if waiting is None or connection in self._gone:
             return
@@ -76,9 +78,9 @@ class Asking:
     def _has_share(self, connection: Hashable) -> bool:
         return self._asked[connection] < ASKED_OF_CONNECTION_MAX
 
-    def _begin(self, connection: Hashable, question: Question) -> None:
+    def _begin(self, connection: Hashable, request: Request) -> None:
         self._asked[connection] += 1
-        task = asyncio.ensure_future(question())
+        task = asyncio.ensure_future(request())
         self._tasks[task] = None
         task.add_done_callback(partial(self._answered, connection))
 
@@ -95,10 +97,10 @@ class Asking:
 
     def _begin_next(self, connection: Hashable) -> None:
         waiting = self._waiting[connection]
-        question, _ = waiting.popleft()
+        request, _ = waiting.popleft()
         if connection in self._gone:
             self._waiting_of_gone -= 1
-        self._begin(connection, question)
+        self._begin(connection, request)
         if not waiting:
             del self._waiting[connection]
             self._gone.discard(connection)

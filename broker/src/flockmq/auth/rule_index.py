@@ -1,8 +1,7 @@
-"""Which of many rules might fit: those about this client, by the levels of their filters. Pure.
+"""Finds the access rules that may match: a trie of filter levels, per client or user. No I/O.
 
-What always holds: a rule that isn't found can't fit. The search goes down the levels of what is asked for one by one,
-past literal levels and wildcards alike. A filter whose end isn't the same for everybody stands here with `#` in the
-place of the end.
+Invariants: every rule that matches is found. If the end of a filter depends on the client (`${clientid}`), the index
+stores it with `#` instead.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ PLUS: Final = b"+"
 HASH: Final = b"#"
 Levels = tuple[bytes, ...]
 Who = tuple[str, str]
-"""("clientid", this very one), or ("username", …)."""
+"""("clientid", CLIENT_ID) or ("username", USER_NAME)."""
 
 
 class RuleIndex:
-    """Numbers of filters in the order of their rules."""
+    """Maps filters to numbers. Numbers are in the order of the rules."""
 
     __slots__ = ("_by_who", "_of_all")
 
@@ -26,12 +25,12 @@ class RuleIndex:
         self._by_who: dict[Who, _Filters] = {}
 
     def add(self, number: int, who: Who | None, levels: Levels, *, denies: bool) -> None:
-        """`who`: the only client or user that the rule is about, if there is one."""
+        """`who` is the one client or user that the rule is about, or None for a rule about several."""
         of = self._of_all if who is None else self._by_who.setdefault(who, _Filters())
         of.add(number, levels, denies)
 
     def find(self, clientid: str, username: str, asked: Levels) -> tuple[list[int], int]:
-        """The rules that might fit, in their order, and how many steps it took to find them."""
+        """The numbers of filters that may match, in order, and the number of steps of the search."""
         found: list[int] = []
         steps = self._of_all.find(asked, found)
         if self._by_who:
@@ -44,7 +43,8 @@ class RuleIndex:
 
 
 class _Filters:
-    """An `allow` fits when it covers what is asked for, a `deny` when it overlaps it."""
+    """The filters of one client, of one user, or of all. An `allow` matches if it covers the requested filter, a `deny`
+    if it overlaps it."""
 
     __slots__ = ("_allows", "_denials")
 
@@ -61,13 +61,13 @@ class _Filters:
         node.numbers.append(number)
 
     def find(self, asked: Levels, found: list[int]) -> int:
-        """Returns how many nodes were looked at."""
+        """Append the found numbers to `found`. Returns the number of nodes visited."""
         steps = _find(self._allows, asked, found, overlapping=False) if self._allows.below else 0
         return steps + (_find(self._denials, asked, found, overlapping=True) if self._denials.below else 0)
 
 
 class _Node:
-    """A level: the filters that end here, and those that go on, by their next levels."""
+    """A node of the trie: the numbers of filters that end here, and the child nodes by level."""
 
     __slots__ = ("below", "numbers")
 
@@ -93,7 +93,7 @@ def _find(root: _Node, asked: Levels, found: list[int], *, overlapping: bool) ->
 
 
 def _down(nodes: list[_Node], level: bytes, found: list[int], overlapping: bool) -> list[_Node]:
-    """Where filters go on that match this level too; those that end in `#` are found."""
+    """The child nodes that match this level. Filters that end in `#` here are appended to `found`."""
     deeper: list[_Node] = []
     for node in nodes:
         below = node.below

@@ -1,4 +1,4 @@
-"""Where access rules come from: this node's file, the cluster's log, another service."""
+"""Sources of access rules: this node's file, the log, and HTTP services."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from flockmq.auth.http_service import Service, Unanswered
+from flockmq.auth.http_service import HttpService, Unanswered
 from flockmq.auth.rules import CLIENT_VALUES, Rules, Subject, meant
 from flockmq.bounds import CONFIG_MAX_BYTES, RULES_COMPILED_MAX
 from flockmq.clock import Clock
@@ -24,7 +24,7 @@ USERNAME: Final = "username"
 CLIENTID: Final = "clientid"
 ALL: Final = "all"
 OF: Final = (CLIENTID, USERNAME, ALL)
-"""Whose rules the log can have, in the order in which they are asked."""
+"""Whom rules in the log can be for, in the order in which they are checked."""
 
 Lookup = Callable[[tuple[str, str]], bytes | None]
 ACTION_VALUES: Final = (*CLIENT_VALUES, "action", "topic", "qos", "retain")
@@ -32,16 +32,19 @@ DENY_ALL: Final = Rules([RuleSettings(permit="deny")])
 
 
 class Source(Protocol):
-    """Says whether a client may do something: True, False, or None if it has nothing to say."""
+    """A source that decides without I/O."""
 
-    def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None: ...
+    def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+        """Whether the client may do this; None if no rule matches."""
+        ...
+
     def about(self, subject: Subject) -> Sequence[Rules]:
-        """Stands for all that its decisions about this client come from."""
+        """All rules that decisions about this client may depend on."""
         ...
 
 
 class LogRules:
-    """The rules in the log, compiled when they are first needed."""
+    """The rules in the log. They are compiled when first needed."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
@@ -60,7 +63,7 @@ class LogRules:
         return [rules for key in keys if (rules := self._rules(key)) is not None]
 
     def forget(self, key: tuple[str, str] | None) -> None:
-        """These rules changed; None: any may have."""
+        """These rules changed; None means that any may have."""
         if key is None:
             self._compiled.clear()
         else:
@@ -77,7 +80,7 @@ class LogRules:
 
 
 def _compiled(key: tuple[str, str], raw: bytes) -> Rules:
-    """Compile them. Rules that this node can't read (a newer node wrote them) permit nothing."""
+    """Compile rules. Rules that this node can't read, because a newer release wrote them, deny everything."""
     try:
         return Rules(decoded(raw))
     except (ValueError, msgspec.DecodeError) as error:
@@ -86,7 +89,7 @@ def _compiled(key: tuple[str, str], raw: bytes) -> Rules:
 
 
 def encoded(rules: tuple[RuleSettings, ...]) -> bytes:
-    """As they stand in the log."""
+    """Encode rules for the log."""
     return msgspec.json.encode(rules)
 
 
@@ -94,11 +97,11 @@ def decoded(raw: bytes) -> tuple[RuleSettings, ...]:
     return msgspec.json.decode(raw, type=tuple[RuleSettings, ...])
 
 
-class AskedRules:
-    """Another service decides about each action; answers are kept by the authorizer."""
+class HttpRules:
+    """An HTTP service that decides about each action. The authorizer caches its decisions."""
 
     def __init__(self, settings: HttpSourceSettings, where: str, clock: Clock) -> None:
-        self._service = Service(settings, ACTION_VALUES, where, clock)
+        self._service = HttpService(settings, ACTION_VALUES, where, clock)
 
     async def start(self) -> None:
         await self._service.start()
@@ -107,7 +110,7 @@ class AskedRules:
         await self._service.stop()
 
     async def ask(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
-        """Raises Unanswered, Crowded."""
+        """Raises Unanswered, Overloaded."""
         said = {
             "action": "publish" if action == PUBLISH else "subscribe",
             "topic": topic.decode(),
@@ -138,7 +141,7 @@ def file_rules(settings: FileSourceSettings, where: str) -> Rules:
 
 
 def read_rules(file: Path, where: str) -> tuple[RuleSettings, ...]:
-    """`rules` of a TOML file, or of a JSON one if it is called so. Raises ConfigError."""
+    """Read `rules` from a JSON file if its name ends in .json, else from a TOML file. Raises ConfigError."""
     try:
         with file.open("rb") as opened:
             text = opened.read(CONFIG_MAX_BYTES + 1)

@@ -1,12 +1,17 @@
-"""Access rules, compiled: whether one client may do one thing to one topic. Pure.
+"""Compiled access rules: they decide whether a client may publish or subscribe to a topic. No I/O.
 
-The first rule that fits decides. For a publish, a rule fits if one of its filters matches the topic. For a subscribe,
-an `allow` fits if one of its filters covers the whole filter that is asked for. A `deny` fits as soon as one overlaps
-it, so that a wider wildcard doesn't get what is denied. `eq FILTER` fits only these very letters. Only rules that might
-fit are looked at (`rule_index`).
+The first rule that matches decides:
+- For a publish, a rule matches if one of its filters matches the topic.
+- For a subscribe, an `allow` matches if one of its filters covers the whole requested filter.
+- For a subscribe, a `deny` matches if one of its filters overlaps the requested filter. So a wider wildcard doesn't
+  reach denied topics.
+- `eq FILTER` matches only exactly this text.
 
-What always holds: a client's own texts can't widen a rule. An `allow` with `${clientid}` or `${username}` never fits a
-client that has no such value, or one with `/`, `+` or `#` in it, or one that would make `$SYS` and its like of it.
+`rule_index` finds the rules that may match; only these are checked.
+
+Invariants: a client's own values can't widen a rule. An `allow` with `${clientid}` or `${username}` never matches if
+the client lacks that value, if the value contains `/`, `+` or `#`, or if it would turn the filter into one of `$SYS` or
+another `$` topic.
 """
 
 from __future__ import annotations
@@ -32,12 +37,12 @@ from flockmq.protocol.verdicts import PUBLISH, SUBSCRIBE
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
 FINGERPRINT_BYTES: Final = 8
 _FOUND_AS_LOOKED_AT: Final = 8
-"""So many found rules, or steps to find them, cost as much as looking at one rule."""
+"""This many index hits or search steps count as one rule check."""
 CLIENT_VALUES: Final = ("clientid", "username", "peerhost", "cert_common_name")
 
 
 class Subject:
-    """Whom rules are checked against, and how many were."""
+    """The client that rules are checked for. `looked_at` counts the checks."""
 
     __slots__ = ("clientid", "common_name", "looked_at", "peerhost", "username")
 
@@ -49,7 +54,7 @@ class Subject:
         self.looked_at = 0
 
     def value(self, name: str) -> str | None:
-        """What `${name}` stands for; None: this client has none."""
+        """The value of the placeholder `${name}`, or None if the client has none."""
         match name:
             case "clientid":
                 return self.clientid
@@ -61,7 +66,7 @@ class Subject:
 
 
 class Rules:
-    """Some rules in their order. Raises ValueError that names the rule and the mend."""
+    """A list of rules in order. The constructor raises ValueError, which names the invalid rule."""
 
     __slots__ = ("_index", "_patterns", "asks_where", "digest")
 
@@ -70,7 +75,7 @@ class Rules:
             raise ValueError(f"{len(rules)} rules are more than {RULES_OF_ONE_MAX}")
         self.digest = digest(msgspec.json.encode(rules))
         self.asks_where = any(_asks_where(rule) for rule in rules)
-        """Whether a rule depends on the client's address or certificate."""
+        """True if a rule depends on the client's address or certificate."""
         self._index = RuleIndex()
         self._patterns: list[tuple[_Compiled, Pattern]] = []
         for place, rule in enumerate(rules, start=1):
@@ -86,11 +91,11 @@ class Rules:
             self._patterns.append((compiled, pattern))
 
     def about(self, subject: Subject) -> Sequence[Rules]:
-        """Whether the rules are the same for everybody."""
+        """As in `rule_sources.Source`: these rules, for every client."""
         return (self,)
 
     def decide(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
-        """Whether the client may do it; None: no rule fits."""
+        """Whether the client may do this; None if no rule matches."""
         levels = tuple(topic.split(b"/"))
         found, steps = self._index.find(subject.clientid, subject.username, levels)
         subject.looked_at += (len(found) + steps) // _FOUND_AS_LOOKED_AT
@@ -103,9 +108,9 @@ class Rules:
 
 
 def meant(rules: Sequence[RuleSettings]) -> Rules:
-    """Rules that a user or a service says. Raises ValueError, also for topics that begin with `$share/GROUP/` and the
-    like: they would fit nothing, because rules are checked against what stands behind that. (The log may have such
-    topics from an older release; they go on fitting nothing.)"""
+    """Compile new rules, from a user or a service. Raises ValueError, also for topics with a prefix such as
+    `$share/GROUP/`: they could never match, because prefixes are removed before the check. (The log may hold such rules
+    from an older release; they never match.)"""
     for place, rule in enumerate(rules, start=1):
         for topic in rule.topics:
             prefix, mend = _prefixed(topic)
@@ -115,7 +120,7 @@ def meant(rules: Sequence[RuleSettings]) -> Rules:
 
 
 def digest(*parts: bytes) -> bytes:
-    """FINGERPRINT_BYTES that stand for these."""
+    """A hash of FINGERPRINT_BYTES over the parts."""
     hashed = hashlib.blake2b(digest_size=FINGERPRINT_BYTES)
     for part in parts:
         hashed.update(len(part).to_bytes(4, "big") + part)
@@ -127,7 +132,7 @@ def _asks_where(rule: RuleSettings) -> bool:
 
 
 def _who(rule: RuleSettings) -> Who | None:
-    """The one client id, or user, that a rule is about."""
+    """The single client id or user name that a rule is about, if there is one."""
     for name, wanted in (("clientid", rule.clientid), ("username", rule.username)):
         if wanted and not _is_glob(wanted):
             return name, wanted
@@ -135,7 +140,7 @@ def _who(rule: RuleSettings) -> Who | None:
 
 
 class _Compiled:
-    """A rule without its topics."""
+    """The conditions of a rule, except its topics."""
 
     __slots__ = ("_action", "_networks", "_qos", "_retain", "_who", "permits")
 
@@ -156,7 +161,7 @@ class _Compiled:
             raise ValueError("retain is of publishes only")
 
     def holds(self, subject: Subject, action: int, qos: int, retain: bool) -> bool:
-        """Whether the rule is about this client and what it does."""
+        """Whether all conditions hold for this client and action."""
         if not self._action & action or (self._qos and qos not in self._qos):
             return False
         if self._retain is not None and (action != PUBLISH or retain != self._retain):
@@ -174,7 +179,7 @@ class _Compiled:
 
 
 class _Anything:
-    """A rule without topics is about all of them."""
+    """The pattern of a rule without topics: it matches every topic."""
 
     __slots__ = ()
     levels: Final[Levels] = (HASH,)
@@ -184,7 +189,7 @@ class _Anything:
 
 
 class _Equal:
-    """`eq FILTER`."""
+    """The pattern `eq FILTER`."""
 
     __slots__ = ("_filter", "levels")
 
@@ -209,7 +214,7 @@ class _Fixed:
 
 
 class _Personal:
-    """A filter with placeholders, each of which stands for a part of one level."""
+    """A filter with placeholders."""
 
     __slots__ = ("_is_system", "_template", "levels")
 
@@ -229,8 +234,8 @@ class _Personal:
 
 
 def _of_whoever(levels: Levels, permits: bool) -> Levels:
-    """A filter that matches all that this one, which has placeholders, matches for any client. For an `allow` each
-    level with placeholders is one level; for a `deny` it may be more, because a client's value may have `/` in it."""
+    """For the index: a filter that covers this one with placeholders, for any client. In an `allow` a level with
+    placeholders stays one level. In a `deny` it may become several, because a client's value may contain `/`."""
     if permits:
         return tuple(PLUS if b"${" in level else level for level in levels)
     return (*itertools.takewhile(lambda level: b"${" not in level, levels), HASH)
@@ -262,7 +267,8 @@ def _check_filter(text: str) -> None:
 
 
 def _prefixed(text: str) -> tuple[str, str]:
-    """The beginning of a topic that no rule sees, and what to write instead; two empty texts if it has none."""
+    """The prefix of a topic that rules don't see, and a text that says what to write instead; ("", "") if there is
+    none."""
     equal = "eq " if text.startswith("eq ") else ""
     said = text.removeprefix(equal)
     for prefix in ("$share/", "$exclusive/", "$delayed/"):
@@ -281,7 +287,7 @@ def _fits(own: Levels, permits: bool, action: int, asked: Levels) -> bool:
 
 
 def covers(own: Levels, asked: Levels) -> bool:
-    """Every topic that `asked`, a topic or a filter, matches is matched by the filter `own`."""
+    """Whether the filter `own` matches every topic that `asked`, a topic or a filter, matches."""
     for place, level in enumerate(own):
         if level == HASH:
             return True
@@ -293,7 +299,7 @@ def covers(own: Levels, asked: Levels) -> bool:
 
 
 def overlaps(one: Levels, other: Levels) -> bool:
-    """There is a topic that both filters match."""
+    """Whether some topic matches both filters."""
     if (_is_system(one[0]) and other[0] in (PLUS, HASH)) or (_is_system(other[0]) and one[0] in (PLUS, HASH)):
         return False
     for mine, theirs in zip(one, other, strict=False):
@@ -306,12 +312,12 @@ def overlaps(one: Levels, other: Levels) -> bool:
 
 
 def _is_system(level: bytes) -> bool:
-    """Wildcards in the first level don't match `$SYS` and its like [MQTT-4.7.2-1]."""
+    """Whether a first level begins with `$`; wildcards in the first level don't match it [MQTT-4.7.2-1]."""
     return level[:1] == b"$"
 
 
 def tells_of_clients(filter: bytes) -> bool:
-    """Whether a topic tells of client ids, user names and addresses, maybe among others."""
+    """Whether a topic or filter includes `$SYS` topics with client ids, user names and addresses."""
     return filter.startswith(b"$SYS/") and overlaps(tuple(filter.split(b"/")), _CLIENTS)
 
 
@@ -323,7 +329,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def glob(wanted: str) -> Callable[[str], bool]:
-    """A text, in which `*` stands for any letters and `?` for one."""
+    """A matcher of texts: `*` matches any text and `?` one character."""
     if not _is_glob(wanted):
         return wanted.__eq__
     match = re.compile(fnmatch.translate(wanted.replace("[", "[[]"))).fullmatch
@@ -352,11 +358,11 @@ def _is_in(host: str, networks: Sequence[Network]) -> bool:
     return any(mapped in network for network in networks)
 
 
-# --- what others say ------------------------------------------------------------------------------------------------
+# --- rules in tokens and HTTP answers -------------------------------------------------------------------------------
 
 
 class _Claimed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule as EMQX has it in tokens and answers; ours is taken too. What isn't known here might be a condition."""
+    """A rule in EMQX's form or ours. Unknown fields are refused, because they might be conditions."""
 
     permit: str | None = None
     permission: str | None = None
@@ -371,8 +377,8 @@ class _Claimed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def claimed(value: object) -> Rules:
-    """Rules in a token or in another service's answer: a list of rules, or `{"pub": [FILTER…], "sub": […], "all": […]}`
-    of what is allowed. Raises ValueError: a client whose rules can't be read must not go without."""
+    """Compile the rules in a token or in an HTTP answer: a list of rules, or a dict of what is allowed:
+    `{"pub": [FILTER…], "sub": […], "all": […]}`. Raises ValueError; the caller must then refuse the client."""
     if isinstance(value, Mapping):
         if unknown := set(value) - {"pub", "sub", "all"}:
             raise ValueError(f"{', '.join(map(repr, sorted(map(str, unknown))))} is none of pub, sub, all")

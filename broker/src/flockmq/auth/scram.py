@@ -1,12 +1,13 @@
-"""SCRAM-SHA-256 (RFC 5802, RFC 7677): a client proves that it knows the password, the broker that it knows the user.
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677): the client proves that it knows the password, the broker that it has the
+verifier.
 
     client → n,,n=USER,r=NONCE
     server ← r=NONCE+OURS,s=SALT,i=ITERATIONS
     client → c=biws,r=NONCE+OURS,p=PROOF
     server ← v=SIGNATURE
 
-Pure: a verifier and a nonce come in, texts go out. There is no channel binding ("-PLUS") and no acting for another
-user. A user who doesn't exist gets a salt, too, always the same one, and learns nothing before the proof.
+No I/O. Channel binding ("-PLUS") and an authorization identity of another user aren't supported. An unknown user gets a
+challenge like any other, always with the same salt, and fails at the proof.
 
     verifier as stored (RFC 5803):  SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY
 """
@@ -40,11 +41,11 @@ _VERIFIER: Final = re.compile(r"SCRAM-SHA-256\$([0-9]{1,8}):([A-Za-z0-9+/=]+)\$(
 
 
 class ScramError(Exception):
-    """The exchange is over; the text is for the log."""
+    """The client is refused. The message is for the log."""
 
 
 class Verifier(NamedTuple):
-    """What is stored of a password. Who has only that can't log in."""
+    """What the log stores for a password. It isn't enough to log in."""
 
     iterations: int
     salt: bytes
@@ -53,7 +54,7 @@ class Verifier(NamedTuple):
 
     @classmethod
     def made(cls, password: str, iterations: int, salt: bytes | None = None) -> Verifier:
-        """Takes long, as it should. Raises ValueError for a password that SASLprep prohibits."""
+        """Make a verifier; this takes long on purpose. Raises ValueError for a password that SASLprep prohibits."""
         salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
         prepared = saslprep(password, PASSWORD_MAX_BYTES).encode()
         salted = hashlib.pbkdf2_hmac("sha256", prepared, salt, iterations)
@@ -61,9 +62,9 @@ class Verifier(NamedTuple):
         return cls(iterations, salt, hashlib.sha256(client_key).digest(), _hmac(salted, b"Server Key"))
 
     @classmethod
-    def nobodys(cls, user: str, iterations: int, pepper: bytes) -> Verifier:
-        """For a user who doesn't exist: the salt is always the same, and no proof fits."""
-        salt = _hmac(pepper, user.encode())[:SALT_BYTES]
+    def for_unknown_user(cls, user: str, iterations: int, secret: bytes) -> Verifier:
+        """A verifier for a user that doesn't exist: the salt depends on the name only, and no proof matches."""
+        salt = _hmac(secret, user.encode())[:SALT_BYTES]
         return cls(iterations, salt, secrets.token_bytes(32), secrets.token_bytes(32))
 
     @classmethod
@@ -83,13 +84,13 @@ class Verifier(NamedTuple):
 
 
 def iterations_of(stored: str) -> int | None:
-    """Of a stored verifier; None: it is none."""
+    """The iteration count of a stored verifier; None if the text isn't one."""
     match = _ITERATIONS.match(stored)
     return None if match is None else int(match[1])
 
 
 class ClientFirst(NamedTuple):
-    """The first message; `user` is unescaped and prepared."""
+    """The client's first message. `user` is unescaped and normalized by SASLprep."""
 
     header: str
     bare: str
@@ -110,7 +111,7 @@ class ClientFirst(NamedTuple):
 
 
 class ScramServer:
-    """The server's side of one exchange, once it knows the user."""
+    """The server's side of one exchange, after the client's first message."""
 
     def __init__(self, first: ClientFirst, verifier: Verifier, nonce: str | None = None) -> None:
         self._first = first
@@ -120,7 +121,7 @@ class ScramServer:
         self.challenge = f"r={self._nonce},s={salt},i={verifier.iterations}".encode()
 
     def finish(self, data: bytes) -> bytes:
-        """The last message for the client, who has proved that it knows the password. Raises ScramError."""
+        """Check the client's proof, and return the last message for the client. Raises ScramError."""
         match = _FINAL.fullmatch(_text(data))
         if match is None:
             raise ScramError("the last message isn't c=BINDING,r=NONCE,p=PROOF")
@@ -140,8 +141,8 @@ class ScramServer:
 
 
 def saslprep(text: str, room: int) -> str:
-    """SASLprep (RFC 4013), as for a stored string. Raises ValueError for what it prohibits, and for a result with too
-    many characters. Takes up to 2 µs for each character that there is room for."""
+    """SASLprep (RFC 4013) for a stored string. Raises ValueError for prohibited characters, and for a result of more
+    than `room` characters. Takes up to 2 µs for each of these characters."""
     if text.isascii() and text.isprintable():
         return text
     mapped = "".join(
@@ -149,7 +150,7 @@ def saslprep(text: str, room: int) -> str:
         for character in text
         if not stringprep.in_table_b1(character)
     )
-    prepared = unicodedata.normalize("NFKC", mapped)  # one character may become eighteen
+    prepared = unicodedata.normalize("NFKC", mapped)  # one character may become 18
     if len(prepared) > room:
         raise ValueError(f"it has more than {room} characters (RFC 4013)")
     for character in prepared:
@@ -179,7 +180,7 @@ _PROHIBITED: Final = (
 
 
 def _name(escaped: str) -> str:
-    """`=2C` is a comma and `=3D` an equals sign; nothing else is escaped (RFC 5802, section 5.1)."""
+    """Unescape a user name: `=2C` is a comma, `=3D` an equals sign (RFC 5802, section 5.1). Raises ScramError."""
     if re.search(r"=(?!2C|3D)", escaped):
         raise ScramError("a name with '=' that is neither =2C nor =3D")
     if len(escaped) > SCRAM_NAME_MAX_CHARACTERS:

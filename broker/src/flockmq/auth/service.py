@@ -1,9 +1,9 @@
-"""All parts of one node that say who may connect and do what, put together from its configuration.
+"""Builds a node's authentication, authorization and bans from its configuration.
 
-auth = Auth(config.authentication, config.authorization, config.flapping, rlog, pepper=…, is_leader=…)
-await auth.start()                        # before clients come
-auth.chain.authenticate(attempt, done)    # and auth.bans, auth.authorizer, auth.admin
-auth.disconnected(username, client_id, host)  # of each client that was let in, if auth.minds_flapping
+auth = AuthService(config.authentication, config.authorization, config.flapping, rlog, …)
+await auth.start()                            # before the node accepts clients
+auth.chain.authenticate(attempt, done)        # and auth.bans, auth.authorizer, auth.admin
+auth.disconnected(username, client_id, host)  # when an authenticated client disconnects, if auth.minds_flapping
 await auth.stop()
 """
 
@@ -26,17 +26,17 @@ from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
-from flockmq.auth.deferred_authorization import Warrants
+from flockmq.auth.deferred_authorization import DeferredAuthorization
 from flockmq.auth.flapping import FlappingDetector
-from flockmq.auth.hash_pool import Busy, HashPool, Verified
+from flockmq.auth.hash_pool import Busy, HashPool, VerifiedPasswords
 from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.redis import RedisAuthenticator
-from flockmq.auth.rule_sources import AskedRules, LogRules, Source, file_rules
-from flockmq.auth.unknown_user_iterations import ScramIterations
-from flockmq.auth.unknown_user_secret import Pepper
-from flockmq.auth.user_import import Bootstrap
-from flockmq.auth.user_revocation import Users, is_disabled
+from flockmq.auth.rule_sources import HttpRules, LogRules, Source, file_rules
+from flockmq.auth.unknown_user_iterations import UnknownUserIterations
+from flockmq.auth.unknown_user_secret import UnknownUserSecret
+from flockmq.auth.user_import import UserImport
+from flockmq.auth.user_revocation import UserRevocation, is_disabled
 from flockmq.bounds import AUTH_HOUSEKEEPING_S
 from flockmq.clock import SYSTEM, Clock
 from flockmq.config.auth_settings import (
@@ -68,9 +68,8 @@ log: Final = logging.getLogger(__name__)
 
 
 class AuthService:
-    """`pepper`: the secret behind answers for unknown users. `cluster_clock`: its wall clock is the cluster's time, by
-    which bans end. Times that outsiders say, such as a token's expiry, go by this machine's clock. Raises
-    ConfigError."""
+    """`cluster_clock` gives the cluster's time, which decides when bans expire. `clock` is this machine's; it decides
+    about times from outside, such as a token's expiry. The constructor raises ConfigError."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class AuthService:
         flapping: FlappingSettings,
         rlog: Rlog,
         *,
-        pepper: Pepper,
+        unknown_user_secret: UnknownUserSecret,
         is_leader: Callable[[], bool],
         clock: Clock = SYSTEM,
         cluster_clock: Clock = SYSTEM,
@@ -89,22 +88,22 @@ class AuthService:
         self._clock = clock
         self._cluster_clock = cluster_clock
         self.pool = HashPool()
-        self.verified = Verified()
+        self.verified = VerifiedPasswords()
         self._knows_all_users = authentication.asks_only_the_log
         scram = _scram(authentication)
-        self._pepper = None if scram is None else pepper
+        self._unknown_user_secret = None if scram is None else unknown_user_secret
         self.algorithm = _algorithm(authentication)
         self.bans = Bans(cluster_clock.wall)
-        self.users = Users(self._user)
+        self.user_revocation = UserRevocation(self._user)
         self.chain = Chain(
             list(self._links(authentication)),
             authentication.allow_anonymous,
-            None if scram is None else self._exchanges(scram, pepper),
+            None if scram is None else self._exchanges(scram, unknown_user_secret),
             clock,
             authentication.failed_logins,
         )
         self.authorizer = Authorizer(authorization, list(self._sources(authorization)), clock.monotonic)
-        self.warrants = Warrants(self.bans, self._user, self.authorizer)
+        self.deferred_authorization = DeferredAuthorization(self.bans, self._user, self.authorizer)
         iterations = None if scram is None else scram[1].iteration_count
         self.admin = Admin(
             rlog,
@@ -120,9 +119,9 @@ class AuthService:
         self._flapping = FlappingDetector(flapping)
         self._ban_s = flapping.ban_time
         self._flapping_bans = 0
-        self._bootstrap: Bootstrap | None = None
+        self._user_import: UserImport | None = None
         if authentication.bootstrap_file is not None:
-            self._bootstrap = Bootstrap(
+            self._user_import = UserImport(
                 authentication.bootstrap_file,
                 authentication.bootstrap_type,
                 self.admin,
@@ -130,20 +129,20 @@ class AuthService:
                 clock,
                 replace=authentication.bootstrap_replace,
             )
-            self._bootstrap.check()
+            self._user_import.check()
         self._housekeeper: asyncio.Task[None] | None = None
-        rlog.on_change(USERS.name, self.users)
+        rlog.on_change(USERS.name, self.user_revocation)
         rlog.on_change(BANS.name, self.bans)
         rlog.on_change(RULES.name, self.authorizer)
 
     async def start(self) -> None:
-        """Call it before clients are let in, so that a ready node has the users of its file in the log. Raises
-        ConfigError."""
+        """Call it before the node accepts clients, so that the users of its file are in the log when the node is ready.
+        Raises ConfigError."""
         await self.chain.start()
         await self.authorizer.start()
-        if self._bootstrap is not None:
-            with contextlib.suppress(StorageError, Busy):  # then the leader does it, some seconds later
-                await self._bootstrap.take_in()
+        if self._user_import is not None:
+            with contextlib.suppress(StorageError, Busy):  # the leader tries again every AUTH_HOUSEKEEPING_S
+                await self._user_import.import_users()
         self._housekeeper = asyncio.ensure_future(self._keep_house())
 
     async def stop(self) -> None:
@@ -155,14 +154,15 @@ class AuthService:
         await self.authorizer.stop()
 
     def is_gone(self, username: bytes) -> bool:
-        """Whether nobody is let in as this user: only the log has users, and it has this one no more, or disabled."""
+        """Whether nobody can log in as this user any more. True only if all users are in the log, and this one is
+        missing or disabled."""
         if not self._knows_all_users or username == b"":
             return False
         user = self._user(username.decode())
         return user is None or is_disabled(user)
 
     def disconnected(self, username: bytes, client_id: bytes, host: str) -> None:
-        """A connection of a client that was let in has ended. Called if flapping is detected."""
+        """Count the disconnect of an authenticated client, and ban it if it flaps. Called only if `minds_flapping`."""
         client = username.decode(), client_id.decode(), network(host)
         if self._flapping.disconnected(client, self._clock.monotonic()):
             now_s = self._cluster_clock.wall()
@@ -185,14 +185,14 @@ class AuthService:
         yield Sample("flockmq_queue_length", self.authorizer.waiting, ("authorizations",))
         yield Sample("flockmq_queue_length", self.pool.waiting, ("hashes",))
 
-    # Putting together.
+    # Building the parts.
 
     def _links(self, authentication: AuthenticationSettings) -> Iterator[Authenticator]:
         passwords = Passwords(self.pool, self.verified, hashing.decoy(self.algorithm))
         for place, settings in enumerate(authentication.chain):
             where = f"authentication.chain[{place}]"
             if isinstance(settings, ScramSettings):
-                continue  # is asked by those who ask for the method
+                continue  # for clients that name its Authentication Method; see `_exchanges`
             link, client_ids = self._link(settings, where, passwords), _client_ids(settings, where)
             yield link if client_ids is None else BoundToClientIds(link, client_ids)
 
@@ -209,7 +209,7 @@ class AuthService:
             case CertificateSettings():
                 return CertificateAuthenticator(settings)
 
-    def _sources(self, authorization: AuthorizationSettings) -> Iterator[Source | AskedRules]:
+    def _sources(self, authorization: AuthorizationSettings) -> Iterator[Source | HttpRules]:
         for place, source in enumerate(authorization.sources):
             where = f"authorization.sources[{place}]"
             match source:
@@ -218,14 +218,16 @@ class AuthService:
                 case BuiltInSourceSettings():
                     yield LogRules(self._rules)
                 case HttpSourceSettings():
-                    yield AskedRules(source, where, self._clock)
+                    yield HttpRules(source, where, self._clock)
 
-    def _exchanges(self, scram: tuple[str, ScramSettings], pepper: Pepper) -> Callable[[Attempt], ScramExchange]:
-        """Makes one for each client that asks for the method."""
+    def _exchanges(
+        self, scram: tuple[str, ScramSettings], unknown_user_secret: UnknownUserSecret
+    ) -> Callable[[Attempt], ScramExchange]:
+        """Returns a factory of SCRAM exchanges."""
         where, link = scram
-        iterations = ScramIterations(link.iteration_count)
+        iterations = UnknownUserIterations(link.iteration_count)
         self._rlog.on_change(USERS.name, iterations)
-        return partial(ScramExchange, self._user, iterations, pepper.get, _client_ids(link, where))
+        return partial(ScramExchange, self._user, iterations, unknown_user_secret.get, _client_ids(link, where))
 
     def _user(self, user_id: str) -> User | None:
         return self._rlog.tables.users.get(user_id)
@@ -233,7 +235,7 @@ class AuthService:
     def _rules(self, key: tuple[str, str]) -> bytes | None:
         return self._rlog.tables.rules.get(key)
 
-    # What the leader does from time to time.
+    # Housekeeping by the leader.
 
     async def _keep_house(self) -> None:
         said = ""
@@ -243,23 +245,23 @@ class AuthService:
                     await self._clean()
                     said = ""
                 except (ConfigError, StorageError, Busy) as error:
-                    if str(error) != said:  # once, not every few seconds
+                    if str(error) != said:  # log each error once
                         said = str(error)
                         log.error("%s", error)
                 except Exception:
-                    log.exception("users couldn't be taken in, or bans removed")
+                    log.exception("users couldn't be imported, or bans removed")
             await asyncio.sleep(AUTH_HOUSEKEEPING_S)
 
     async def _clean(self) -> None:
         await self.admin.sweep_bans()
-        if self._pepper is not None:
-            await self._pepper.make()
-        if self._bootstrap is not None:
-            await self._bootstrap.take_in()
+        if self._unknown_user_secret is not None:
+            await self._unknown_user_secret.make()
+        if self._user_import is not None:
+            await self._user_import.import_users()
 
 
 def _scram(authentication: AuthenticationSettings) -> tuple[str, ScramSettings] | None:
-    """Its place in the chain, if the chain has it."""
+    """The name and the settings of the chain's SCRAM entry, if it has one."""
     links = enumerate(authentication.chain)
     return next(((f"authentication.chain[{n}]", link) for n, link in links if isinstance(link, ScramSettings)), None)
 
@@ -274,7 +276,7 @@ def _client_ids(link: AuthenticatorSettings, where: str) -> ClientIds | None:
 
 
 def _algorithm(authentication: AuthenticationSettings) -> HashAlgorithm:
-    """What passwords are hashed with from now on."""
+    """The algorithm for new password hashes."""
     built_in = (link for link in authentication.chain if isinstance(link, BuiltInSettings))
     return next((link.password_hash_algorithm for link in built_in), Argon2idSettings())
 

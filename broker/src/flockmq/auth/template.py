@@ -1,4 +1,4 @@
-"""Texts with placeholders: `mqtt_user:${username}`. The names that it may have are known when a template is made."""
+"""Texts with placeholders, such as `mqtt_user:${username}`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z0-9_.-]*)\}")
 
 
 class Template:
-    """Raises ValueError for a placeholder that isn't among `known`."""
+    """The constructor raises ValueError for a placeholder that isn't in `known`."""
 
     def __init__(self, text: str, known: Collection[str]) -> None:
         parts = _PLACEHOLDER.split(text)
@@ -21,8 +21,7 @@ class Template:
                 raise ValueError(f"${{{name}}} is unknown; known: {', '.join(f'${{{one}}}' for one in known)}")
 
     def render(self, value: Callable[[str], str | None], quote: Callable[[str], str] = str) -> str:
-        """The text with each placeholder's value, quoted, in its place. A value that the client doesn't have is
-        empty."""
+        """Replace each placeholder by its quoted value. A missing value becomes an empty text."""
         rendered = [self._texts[0]]
         for name, text in zip(self.names, self._texts[1:], strict=True):
             rendered.append(quote(value(name) or ""))

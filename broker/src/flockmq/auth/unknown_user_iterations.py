@@ -1,7 +1,9 @@
-"""How many iterations a user is told who doesn't exist: as many as some user who does, or the number would tell. Pure.
+"""The SCRAM iteration count in the challenge for an unknown user. No I/O.
 
-What always holds: over all names, each number is told as often as stored verifiers have it. For one name it changes no
-more often than a user's does.
+Real users may have different counts, from changes of the configuration. A fixed count would reveal unknown users.
+
+Invariants: over all unknown names, the counts have the same distribution as those of real users. The count for one name
+changes no more often than that of a real user.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from flockmq.auth.user_revocation import enabled
 from flockmq.rlog.schema import User
 
 
-class ScramIterations:
-    """A listener of the table of users. `usual`: the number told while nobody has a verifier."""
+class UnknownUserIterations:
+    """A listener of the users table. `usual` is the count while no user has a verifier."""
 
     def __init__(self, usual: int) -> None:
         self._usual = usual
         self._users: Counter[int] = Counter()
-        """By iterations."""
+        """Iteration count → number of users that have it."""
 
-    def of_nobody(self, name: str, pepper: bytes) -> int:
-        digest = hmac.digest(pepper, b"iterations" + name.encode(), "sha256")
+    def count_for(self, name: str, secret: bytes) -> int:
+        digest = hmac.digest(secret, b"iterations" + name.encode(), "sha256")
         place = int.from_bytes(digest[:8], "big") * self._users.total() >> 64
         for iterations, users in sorted(self._users.items()):
             if place < users:

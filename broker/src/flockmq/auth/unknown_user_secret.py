@@ -1,7 +1,8 @@
-"""The secret from which the answers for unknown users are made: a row of the log, which the leader makes once.
+"""The secret from which nodes derive SCRAM salts for unknown users: a row of the log, which the leader writes once.
 
-Those answers must stay the same, because those for users that exist do. The cluster's key may be replaced, so it is
-used only until the row is there; all nodes must be of a release that knows such rows.
+An unknown user must always get the same salt, as a real user does; otherwise an attacker could tell them apart. So the
+secret never changes, even when the cluster key is replaced. Until the row exists, the cluster key is used instead. The
+leader writes the row when all nodes run a release that knows this table.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ _NAME: Final = "scram"
 _BYTES: Final = 32
 
 
-class Pepper:
-    """`stand_in`: a secret that all nodes share. `may_write`: all of them know of such rows."""
+class UnknownUserSecret:
+    """`stand_in` is a secret that all nodes share. `may_write` tells whether all nodes know this table."""
 
     def __init__(
         self, rlog: Rlog, stand_in: bytes, may_write: Callable[[], bool], token_bytes: Callable[[int], bytes]
@@ -32,6 +33,6 @@ class Pepper:
         return self._stand_in if made is None else made
 
     async def make(self) -> None:
-        """Make the row, unless it is there. Only the leader does. Raises StorageError."""
+        """Write the row if it is missing. Only the leader calls this. Raises StorageError."""
         if self._may_write() and self._rlog.tables.secrets.get(_NAME) is None:
             await self._rlog.write(AUTH, [SECRETS.put(_NAME, self._token_bytes(_BYTES))])

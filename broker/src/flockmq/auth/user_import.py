@@ -1,11 +1,11 @@
-"""Users that a file brings: CSV or JSON, as EMQX reads them.
+"""Imports users from a CSV or JSON file in EMQX's format.
 
     user_id,password_hash,salt,is_superuser          user_id,password,is_superuser,is_disabled
     meter-1,$argon2id$v=19$…,,false                  meter-1,secret,false,true
 
-A core takes in each content once: the log remembers its sum. Users that are there already stay as they are, and a user
-who was removed comes back only with another content. With `replace` users become as the file says whenever its content
-isn't the one that was taken in last, so changing the file changes a password.
+A core imports each version of the file once; the log keeps its SHA-256. Existing users stay unchanged. A deleted user
+is imported again only from another version of the file. With `replace` an import also overwrites existing users, and
+runs whenever the file isn't the version that was imported last. So changing the file changes a password.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Kind = Literal["plain", "hash"]
 COLUMNS: Final = {"plain": "password", "hash": "password_hash"}
 
 
-class Bootstrap:
-    """`take_in` may be called again and again."""
+class UserImport:
+    """`import_users` may be called repeatedly."""
 
     def __init__(
         self, file: Path, kind: Kind, admin: Admin, rlog: Rlog, clock: Clock, *, replace: bool = False
@@ -50,33 +50,32 @@ class Bootstrap:
         self._seen: tuple[int, ...] = ()
 
     def check(self) -> None:
-        """Before the node joins. Raises ConfigError."""
+        """Check the file, before the node joins the cluster. Raises ConfigError."""
         self._parsed(_content(self._file))
 
-    async def take_in(self) -> None:
-        """Write the users that are new, unless this content was taken in before. Raises ConfigError, what the log
-        raises."""
+    async def import_users(self) -> None:
+        """Import the file, unless this version was imported before. Raises ConfigError, Busy, StorageError."""
         seen = await asyncio.to_thread(_signature, self._file)
         if seen == self._seen:
             return
         content = await asyncio.to_thread(_content, self._file)
         digest = hashlib.sha256(content).hexdigest()
         if not self._known(digest):
-            await self._take_in(await asyncio.to_thread(self._parsed, content), digest)
+            await self._import_new(await asyncio.to_thread(self._parsed, content), digest)
         self._seen = seen
 
     def _parsed(self, content: bytes) -> list[NewUser]:
         return parsed(content, self._kind, self._file, self._admin.check_user)
 
     def _known(self, digest: str) -> bool:
-        """Whether this content was taken in; with `replace`, whether no other was taken in after it."""
+        """Whether this version was imported; with `replace`, whether it was imported last."""
         known = self._rlog.tables.imports.get(digest)
         return known is not None and (not self._replace or known.at_s >= self._newest_s())
 
     def _newest_s(self) -> float:
         return max((taken.at_s for _, taken in self._rlog.tables.imports.items()), default=0.0)
 
-    async def _take_in(self, users: list[NewUser], digest: str) -> None:
+    async def _import_new(self, users: list[NewUser], digest: str) -> None:
         there = self._rlog.tables.users
         fresh = [user for user in users if self._replace or there.get(user.user_id) is None]
         for start in range(0, len(fresh), BOOTSTRAP_BATCH_USERS):
@@ -88,13 +87,14 @@ class Bootstrap:
                     ops.append(USERS.put(user.user_id, made))
             if ops:
                 await self._rlog.write(AUTH, ops)
-        at_s = max(self._clock.wall(), self._newest_s() + 0.001)  # the newest, whatever another core's clock says
+        # Newer than all other imports, even if another core's clock was ahead.
+        at_s = max(self._clock.wall(), self._newest_s() + 0.001)
         await self._rlog.write(AUTH, [IMPORTS.put(digest, ImportedFile(at_s, len(fresh)))])
         log.info("%s: %d users, %d of them written", self._file, len(users), len(fresh))
 
 
 def _signature(file: Path) -> tuple[int, ...]:
-    """Another one: the content may be another."""
+    """Changes when the file may have changed."""
     try:
         status = file.stat()
     except OSError as error:
@@ -118,7 +118,7 @@ def _unreadable(file: Path, error: OSError) -> ConfigError:
 
 
 def parsed(content: bytes, kind: Kind, file: Path, check: Callable[[NewUser], None]) -> list[NewUser]:
-    """The users of a file. Raises ConfigError that names the file, the line and the mend, and nothing secret."""
+    """Parse the users. Raises ConfigError, which names the file, the line and what to change, but no secrets."""
     rows: Iterable[tuple[str, object]] = (
         _json_rows(content, file) if file.suffix == ".json" else _csv_rows(content, kind, file)
     )

@@ -1,10 +1,9 @@
-"""Users in the log that lose rights while they are connected: they are deleted, disabled or demoted, or have another
-password.
+"""Finds connected clients whose user in the log was deleted, disabled or demoted, or got another password.
 
-A disabled user's hash and verifier stand behind a mark, as in /etc/shadow, so that no release takes them for valid.
+The hash and the verifier of a disabled user begin with "!", as in /etc/shadow, so no release accepts them.
 
-What always holds: a client that was let in as a user of the log, and whose user isn't any more what it was then, is
-found. It doesn't matter whether the row changed before the connection was there or after; a bootstrap doesn't either.
+Invariants: a client that was authenticated against a row of the log is found as soon as that row takes rights away.
+This also holds if the row changed before the client was connected, or during a bootstrap.
 """
 
 from __future__ import annotations
@@ -21,15 +20,16 @@ Lookup = Callable[[str], User | None]
 DISABLED: Final = "!"
 
 
-class Users:
-    """A listener of the table of users. `on_revoked` hears of a user that lost something, or None when any may have."""
+class UserRevocation:
+    """A listener of the users table. It calls `on_revoked` with the id of a user that lost rights, or with None if any
+    user may have."""
 
     def __init__(self, lookup: Lookup) -> None:
         self.on_revoked: Callable[[bytes | None], None] = _nobody
         self._lookup = lookup
 
     def is_revoked(self, principal: Principal) -> bool:
-        """Whether what let this client in doesn't hold any more."""
+        """Whether the row that this client was authenticated against no longer allows it."""
         then = principal.user
         if not isinstance(then, User):
             return False
@@ -51,7 +51,8 @@ class Users:
 
 
 def loses(then: User, now: User) -> bool:
-    """Whether a user lost a password or rights. A verifier where there was none is of the same password."""
+    """Whether the user's password or rights changed for the worse. A verifier that is only added is no change: it is
+    for the same password."""
     return (
         now.password_hash != then.password_hash
         or (bool(then.scram) and now.scram != then.scram)
@@ -82,4 +83,4 @@ def _marked(user: User, password_hash: str, scram: str) -> User:
 
 
 def _nobody(_: bytes | None) -> None:
-    """Nobody is connected yet."""
+    """The default of `on_revoked`."""

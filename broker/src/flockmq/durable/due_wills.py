@@ -8,7 +8,7 @@ the duplicate.
  field               value
  w, message id (16)  when it was due (cluster time in ms, 8), the MQTT version (1), one PUBLISH packet. If AUTHORED is
                      added to the version, the author of the retained message (rlog/retained_authors.py) stands before
-                     the packet. If WARRANTED is added, the stored authorization stands before both, after its
+                     the packet. If WITH_AUTHORIZATION is added, the stored authorization stands before both, after its
                      length (4)
  m                   empty; a hash with this field is listed in the slot's set of sessions
 """
@@ -34,7 +34,7 @@ HASH: Final = b""
 _FIELD: Final = b"w"
 _VALUE: Final = Struct(">QB")
 AUTHORED: Final = 0x80
-WARRANTED: Final = 0x40
+WITH_AUTHORIZATION: Final = 0x40
 _LENGTH_BYTES: Final = 4
 
 Give = Callable[[Left, Callable[[], None]], None]
@@ -71,14 +71,14 @@ class DueWills:
 
     def publish(self, left: Left, now_s: float) -> None:
         """Store and publish a will that has a message id. The caller removes it from its session after this call."""
-        message, warrant, version = left.will.message, b"", left.will.message.version
+        message, authorization, version = left.will.message, b"", left.will.message.version
         author = message.author if message.retain and self._has_authors() else b""
         if author:
             version |= AUTHORED
-        if left.will.warrant and self._has_authors():
-            version |= WARRANTED
-            warrant = len(left.will.warrant).to_bytes(_LENGTH_BYTES, "big") + left.will.warrant
-        value = _VALUE.pack(self._commit_state.wall_ms(now_s), version) + warrant + author + message.packet
+        if left.will.authorization and self._has_authors():
+            version |= WITH_AUTHORIZATION
+            authorization = len(left.will.authorization).to_bytes(_LENGTH_BYTES, "big") + left.will.authorization
+        value = _VALUE.pack(self._commit_state.wall_ms(now_s), version) + authorization + author + message.packet
         self._take(_Due(message.origin, value), left)
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
@@ -99,20 +99,20 @@ class DueWills:
         if field[:1] != _FIELD:
             raise ValueError("a field of another form")
         due_ms, version = _VALUE.unpack_from(value, 0)
-        warrant_at = author_at = _VALUE.size
-        if version & WARRANTED:
-            warrant_at += _LENGTH_BYTES
-            author_at = warrant_at + int.from_bytes(value[_VALUE.size : warrant_at], "big")
+        authorization_at = author_at = _VALUE.size
+        if version & WITH_AUTHORIZATION:
+            authorization_at += _LENGTH_BYTES
+            author_at = authorization_at + int.from_bytes(value[_VALUE.size : authorization_at], "big")
         packet_at = author_at + (AUTHOR_BYTES if version & AUTHORED else 0)
         packet = value[packet_at:]
         _, body = remaining_length(packet, 1, 0)
-        message = parse_publish(packet, 0, body, len(packet), version & ~(AUTHORED | WARRANTED))
+        message = parse_publish(packet, 0, body, len(packet), version & ~(AUTHORED | WITH_AUTHORIZATION))
         message.origin, message.author = field[1:], value[author_at:packet_at]
         left = waited(message, (self._commit_state.wall_ms(now_s) - due_ms) // 1000)
         if left is None:
             self._writer.delete(HASH, field)
         else:
-            will = Will(left, 0, value[warrant_at:author_at])
+            will = Will(left, 0, value[authorization_at:author_at])
             self._take(_Due(message.origin, value), Left(HASH, None, will))
 
     def write_again(self) -> None:

@@ -38,7 +38,7 @@ from flockmq.routing.subscriber import Subscriber, Subscription
 META: Final = b"m"
 ZONE: Final = b"z"
 USER: Final = b"n"
-WARRANT: Final = b"w"
+AUTHORIZATION: Final = b"w"
 AUTHORIZED_RULES: Final = b"j"
 MESSAGE: Final = 0x71
 RECEIVED: Final = 0x72

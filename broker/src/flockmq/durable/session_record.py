@@ -10,10 +10,10 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import QUEUED_MESSAGE_BYTES, SUBSCRIBES_WAITING_MAX
 from flockmq.durable.session_fields import (
+    AUTHORIZATION,
     AUTHORIZED_RULES,
     META,
     USER,
-    WARRANT,
     ZONE,
     Meta,
     asked_field,
@@ -39,8 +39,8 @@ class SessionRecord:
 
     __slots__ = (
         "_giving",
+        "_stored_authorization",
         "_stored_user",
-        "_stored_warrant",
         "_stored_zone",
         "authorized_rules",
         "client_id",
@@ -75,7 +75,7 @@ class SessionRecord:
         """The filter for which a retained message is being queued now; b"": none."""
         self._stored_zone: str = DEFAULT
         self._stored_user: bytes | None = None
-        self._stored_warrant: bytes = b""
+        self._stored_authorization: bytes = b""
 
     def stored_bytes(self) -> int:
         """What this record uses of the user's quota."""
@@ -109,11 +109,11 @@ class SessionRecord:
             self._stored_user = self.user
             self.writer.put(self.client_id, USER, self.user)
         will = self.meta.will
-        if will is not None and will.warrant:
-            warrant = self.meta.will_source + will.warrant
-            if self._stored_warrant != warrant:
-                self._stored_warrant = warrant
-                self.writer.put(self.client_id, WARRANT, warrant)
+        if will is not None and will.authorization:
+            authorization = self.meta.will_source + will.authorization
+            if self._stored_authorization != authorization:
+                self._stored_authorization = authorization
+                self.writer.put(self.client_id, AUTHORIZATION, authorization)
 
     def authorized_under(self, rules: bytes) -> None:
         """All subscriptions are authorized under these rules."""
@@ -131,7 +131,7 @@ class SessionRecord:
         """The store lost data: write everything here again."""
         client_id, writer = self.client_id, self.writer
         writer.drop(client_id)
-        self._stored_zone, self._stored_user, self._stored_warrant = DEFAULT, None, b""
+        self._stored_zone, self._stored_user, self._stored_authorization = DEFAULT, None, b""
         self.write_meta()
         for subscription in subscriptions:
             self.write_subscription(subscription)
@@ -271,11 +271,11 @@ class SessionRecord:
         self._stored_zone = fields.get(ZONE, DEFAULT.encode()).decode()
         self.user = self._stored_user = fields.get(USER)
         self.authorized_rules = fields.get(AUTHORIZED_RULES, b"")
-        will, warrant = self.meta.will, fields.get(WARRANT, b"")
+        will, authorization = self.meta.will, fields.get(AUTHORIZATION, b"")
         # An earlier release may replace the will without this field, so it may belong to an older will.
-        if will is not None and warrant.startswith(self.meta.will_source):
-            self._stored_warrant = warrant
-            will.warrant = warrant[len(self.meta.will_source) :]
+        if will is not None and authorization.startswith(self.meta.will_source):
+            self._stored_authorization = authorization
+            will.authorization = authorization[len(self.meta.will_source) :]
 
     def restore_owed(self, filter: bytes) -> None:
         if self.owed is None:

@@ -359,12 +359,12 @@ NEVER_EXPIRES: Final = 0xFFFF_FFFF
 class Will:
     """The message that is published `delay_s` after the connection ends, if nothing prevents it [MQTT-3.1.2-8].
 
-    `warrant`: why its client might publish it; opaque here, b"" where nobody knows.
+    `authorization`: why its client might publish it; opaque here, b"" where nobody knows.
     """
 
-    __slots__ = ("delay_s", "message", "warrant")
+    __slots__ = ("authorization", "delay_s", "message")
 
-    def __init__(self, message: Publish, delay_s: int, warrant: bytes = b"") -> None:
+    def __init__(self, message: Publish, delay_s: int, authorization: bytes = b"") -> None:
         self.message = message
         self.delay_s = delay_s
-        self.warrant = warrant
+        self.authorization = authorization

@@ -18,8 +18,8 @@ from flockmq.auth.authenticator import Attempt
 from flockmq.auth.bans import Key, one_client
 from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.chain import Outcome
-from flockmq.auth.deferred_authorization import Said, Warrant, decoded
-from flockmq.auth.login_expiry import Expiring
+from flockmq.auth.deferred_authorization import SentMessage, StoredAuthorization, decoded
+from flockmq.auth.login_expiry import LoginExpiry
 from flockmq.auth.service import AuthService
 from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
 from flockmq.clock import Clock
@@ -88,7 +88,7 @@ class AccessControl(AccessPort):
         """With the CONNECT that waits for the exchange; None: a re-authentication."""
         self._hosts: dict[Channel, str] = {}
         """Where clients come from, while flapping is detected: a channel that is gone can't be asked any more."""
-        self._expiring: Expiring[Channel] = Expiring()
+        self._login_expiry: LoginExpiry[Channel] = LoginExpiry()
         self._banned: dict[Key | None, None] = {}
         self._revoked: set[bytes | None] = set()
         """Users of the log that lost something; None: any may have."""
@@ -96,13 +96,13 @@ class AccessControl(AccessPort):
         self.on_principal: Callable[[Channel], None] = _nobody_stands
         """A client authenticated again, and may do other things now."""
         auth.bans.on_ban = self._on_ban
-        auth.users.on_revoked = self._on_revoked
+        auth.user_revocation.on_revoked = self._on_revoked
 
     async def watch(self) -> None:
         """Send away those whose right ran out, for as long as the node lives."""
         while True:
             await asyncio.sleep(EXPIRY_CHECK_S)
-            for channel in self._expiring.due(self._clock.wall()):
+            for channel in self._login_expiry.due(self._clock.wall()):
                 log.info("client %r is sent away: what it was granted ran out", channel.client_id().decode())
                 channel.close(Reason.MAXIMUM_CONNECT_TIME)
                 self._flush()
@@ -209,7 +209,7 @@ class AccessControl(AccessPort):
         if principal is None or principal.username != channel.principal.username:
             channel.close(Reason.NOT_AUTHORIZED)
             return
-        self._expiring.remove(channel.client_id(), channel)
+        self._login_expiry.remove(channel.client_id(), channel)
         self.auth.authorizer.forget(channel.client_id(), channel.principal)
         channel.principal = principal
         channel.must_be_asked_about(self.must_authorize(principal))
@@ -224,12 +224,12 @@ class AccessControl(AccessPort):
 
     def _note_expiry(self, channel: Channel, principal: Principal) -> None:
         if principal.expires_at_s and not channel.has_ended():
-            self._expiring.add(channel.client_id(), principal.expires_at_s, channel)
+            self._login_expiry.add(channel.client_id(), principal.expires_at_s, channel)
 
     def gone(self, channel: Channel, client_id: bytes) -> None:
         """A connection ended, whether it was let in or not."""
         self._exchanges.pop(channel, None)
-        self._expiring.remove(client_id, channel)
+        self._login_expiry.remove(client_id, channel)
         self.auth.authorizer.forget(client_id, channel.principal)
         self.auth.authorizer.gone(channel)
         host = self._hosts.pop(channel, None)
@@ -287,26 +287,26 @@ class AccessControl(AccessPort):
 
     # What is published when its client is gone.
 
-    def warrant(self, channel: Channel, said: Said, published: bytes = b"") -> Warrant:
+    def authorization(self, channel: Channel, said: SentMessage, published: bytes = b"") -> StoredAuthorization:
         """Why the client may publish what it said, of which a message to the topic `published` is made."""
         client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
-        by_plugin = self._said_by_plugins(channel, said) == ALLOWED
-        return self.auth.warrants.made(client_id, principal, peer, said, published, by_plugin=by_plugin)
+        by_plugin = self._plugin_verdict(channel, said) == ALLOWED
+        return self.auth.deferred_authorization.make(client_id, principal, peer, said, published, by_plugin=by_plugin)
 
     def may_leave(self, channel: Channel, will: Will) -> bool:
         """The connection ended: whether its client could have this will now. Other services are asked when it is due,
         if they are."""
         client_id, principal, message = channel.client_id(), channel.principal, will.message
-        warrant = decoded(will.warrant, client_id, principal.username)
-        said = warrant.said(message.topic, message.qos, message.retain)
-        verdict = self._said_by_plugins(channel, said)
+        authorization = decoded(will.authorization, client_id, principal.username)
+        said = authorization.sent_message(message.topic, message.qos, message.retain)
+        verdict = self._plugin_verdict(channel, said)
         if verdict is None:
             topic = unwrap(said.topic)[1]
             check = self.auth.authorizer.check
-            verdict = check(client_id, principal, warrant.peer, PUBLISH, topic, said.qos, said.retain)
+            verdict = check(client_id, principal, authorization.peer, PUBLISH, topic, said.qos, said.retain)
         return verdict != DENIED
 
-    def _said_by_plugins(self, channel: Channel, said: Said) -> int | None:
+    def _plugin_verdict(self, channel: Channel, said: SentMessage) -> int | None:
         if channel.principal.superuser or not self._hooks.must_authorize():
             return None
         prefix, topic = unwrap(said.topic)
@@ -365,7 +365,7 @@ class AccessControl(AccessPort):
             self._send_away(channel)
 
     def _kick_if_revoked(self, channel: Channel) -> None:
-        if channel.state == CONNECTED and self.auth.users.is_revoked(channel.principal):
+        if channel.state == CONNECTED and self.auth.user_revocation.is_revoked(channel.principal):
             log.info("client %r is sent away: its user was deleted or changed", channel.client_id().decode())
             self._send_away(channel)
 

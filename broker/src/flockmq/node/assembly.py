@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from flockmq import __version__, tasks
 from flockmq.auth.service import AuthService
-from flockmq.auth.unknown_user_secret import Pepper
+from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.config.schema import Config, MqttSettings, RatesSettings
@@ -181,7 +181,9 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         config.authorization,
         config.flapping,
         rlog,
-        pepper=Pepper(rlog, cluster.settings.keys.own, cluster.version.gate(2), entropy.token_bytes),
+        unknown_user_secret=UnknownUserSecret(
+            rlog, cluster.settings.keys.own, cluster.version.gate(2), entropy.token_bytes
+        ),
         is_leader=lambda: cluster.is_leader,
         clock=clock,
         cluster_clock=cluster.time.clock,

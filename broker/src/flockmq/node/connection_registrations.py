@@ -114,7 +114,7 @@ def _count(session: ClientSession, guest: Opening, sign: int) -> None:
 
 
 def _row(will: Will) -> WillRow:
-    return WillRow(will.delay_s, will.message.version, will.message.packet, will.warrant)
+    return WillRow(will.delay_s, will.message.version, will.message.packet, will.authorization)
 
 
 def _as_said(channel: Channel) -> Will | None:

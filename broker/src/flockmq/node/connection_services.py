@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from flockmq.auth.deferred_authorization import Said, encode
+from flockmq.auth.deferred_authorization import SentMessage, encode
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Connect
@@ -84,9 +84,9 @@ class ConnectionWatcher:
     def will_of(self, channel: Channel) -> Will | None:
         return self._plugin_hooks.leaving(channel, channel.will)
 
-    def warrant(self, channel: Channel, message: Publish) -> bytes:
+    def authorization(self, channel: Channel, message: Publish) -> bytes:
         """Why the client might have this will, as `Will` has it."""
-        return encode(self._access.warrant(channel, said_by(message)))
+        return encode(self._access.authorization(channel, sent_message(message)))
 
 
 class ClientPort(NodePort):
@@ -188,8 +188,8 @@ class ClientPort(NodePort):
     async def _log_then(self, inbound: Inbound) -> None:
         message, channel = inbound.message, inbound.channel
         if is_delayed(message.topic):
-            warrant = self._access.warrant(channel, said_by(inbound.said), message.topic)
-            reason = await self._left.delay(message, warrant)
+            authorization = self._access.authorization(channel, sent_message(inbound.said), message.topic)
+            reason = await self._left.delay(message, authorization)
             inbound.logged(Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason, deliver=False)
             return
         if isinstance(channel, Channel) and isinstance(channel.token, int):
@@ -199,8 +199,8 @@ class ClientPort(NodePort):
         inbound.logged(reason, deliver=not self._retaining.is_overtaken(message))
 
 
-def said_by(message: Publish) -> Said:
-    return Said(message.topic, message.qos, message.retain)
+def sent_message(message: Publish) -> SentMessage:
+    return SentMessage(message.topic, message.qos, message.retain)
 
 
 def unsubscribe(

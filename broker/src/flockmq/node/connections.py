@@ -85,7 +85,7 @@ class Connections:
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
         """No client may publish to this topic, nor have its will published there."""
-        self.warrant: Callable[[Channel, Publish], bytes] = _nobody_knows
+        self.authorization: Callable[[Channel, Publish], bytes] = _nobody_knows
         """Why a client might have its will, as `Will` has it."""
         self.usage: Callable[[bytes], Usage | None] = _nobody_counts
         """What a user has."""
@@ -120,7 +120,7 @@ class Connections:
         if will is not None:
             if not self._may_be_published(channel, will):
                 return
-            will.warrant = self.warrant(channel, will.message)
+            will.authorization = self.authorization(channel, will.message)
         verdict = ALLOWED
         if will is not None and channel.must_authorize:
             message = will.message

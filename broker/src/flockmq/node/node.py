@@ -142,7 +142,7 @@ class Node:
             cluster,
             rlog,
             router,
-            self._auth.warrants,
+            self._auth.deferred_authorization,
             self.quotas,
             self.shortage,
             self.retaining,
@@ -206,7 +206,7 @@ class Node:
         watcher = ConnectionWatcher(self.access, self.plugin_hooks, self.system, self.ends)
         self.clients.owners = self.remote_sessions.owners = self.session_rpc.client
         self.clients.watcher = watcher
-        self.clients.warrant = watcher.warrant
+        self.clients.authorization = watcher.authorization
         self.clients.openings.owners_keep_wills = has_wills
         self.clients.openings.identifies = self.access.identifies
         self.clients.openings.rules_of = self.access.fingerprint

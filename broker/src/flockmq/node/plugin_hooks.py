@@ -165,7 +165,7 @@ class PluginHooks(HookPort):
             return None
         if self._router.is_intercepted(will.message.topic):
             replaced = self.intercept(channel, will.message)
-            return None if isinstance(replaced, int) else Will(replaced, will.delay_s, will.warrant)
+            return None if isinstance(replaced, int) else Will(replaced, will.delay_s, will.authorization)
         return will
 
     def disconnected(self, channel: Channel) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from flockmq.auth.deferred_authorization import KNOWN, Said, Warrant, Warrants, decoded
+from flockmq.auth.deferred_authorization import KNOWN, DeferredAuthorization, SentMessage, StoredAuthorization, decoded
 from flockmq.bounds import REFUSALS_LOGGED_PER_S, RETAINED_MESSAGE_BYTES
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
@@ -22,7 +22,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.user_quotas import UserQuotas
 from flockmq.protocol.verdicts import ASKED, DENIED
-from flockmq.publishing.delayed import Delayed, warrant_of
+from flockmq.publishing.delayed import Delayed, authorization_of
 from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
 from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.entry import Op, StreamId
@@ -43,7 +43,7 @@ class LeftMessages:
         cluster: Cluster,
         rlog: Rlog,
         router: Router,
-        warrants: Warrants,
+        deferred_authorization: DeferredAuthorization,
         quotas: UserQuotas,
         shortage: RedisShortage,
         retaining: RetainedLog,
@@ -56,7 +56,7 @@ class LeftMessages:
         self._cluster = cluster
         self._rlog = rlog
         self._counters = router.counters
-        self._warrants = warrants
+        self._deferred_authorization = deferred_authorization
         self._quotas = quotas
         self._retaining = retaining
         self._dropped = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
@@ -68,16 +68,16 @@ class LeftMessages:
     def publish_left(self, left: Left, accepted: Callable[[], None]) -> None:
         """A will that is due, if its client may still publish it."""
         message = left.will.message
-        warrant = decoded(left.will.warrant, left.client_id, left.user)
-        message.user = warrant.user if warrant.why & KNOWN else left.user
-        said = warrant.said(message.topic, message.qos, message.retain)
-        verdict = self._warrants.judge(warrant, said)
+        authorization = decoded(left.will.authorization, left.client_id, left.user)
+        message.user = authorization.user if authorization.why & KNOWN else left.user
+        said = authorization.sent_message(message.topic, message.qos, message.retain)
+        verdict = self._deferred_authorization.judge(authorization, said)
         if verdict == DENIED:
-            self.drop(warrant.client_id, message.topic)
+            self.drop(authorization.client_id, message.topic)
             accepted()
             return
-        may = partial(self._still_may, warrant, said, message) if verdict == ASKED else None
-        self.unattended.publish(message, accepted, warrant, may)
+        may = partial(self._is_still_allowed, authorization, said, message) if verdict == ASKED else None
+        self.unattended.publish(message, accepted, authorization, may)
 
     def publish_will(self, will: Will, session: LocalSession) -> None:
         """Of a session that ended with its connection, which is gone."""
@@ -86,10 +86,10 @@ class LeftMessages:
     def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
         self.unattended.publish(publication(4, qos, retain, topic, payload, b""), nobody_waits)
 
-    async def _still_may(self, warrant: Warrant, said: Said, message: Publish) -> bool:
-        may = await self._warrants.still_may(warrant, said)
+    async def _is_still_allowed(self, authorization: StoredAuthorization, said: SentMessage, message: Publish) -> bool:
+        may = await self._deferred_authorization.is_still_allowed(authorization, said)
         if not may:
-            self.drop(warrant.client_id, message.topic)
+            self.drop(authorization.client_id, message.topic)
         return may
 
     def drop(self, client_id: bytes, topic: bytes) -> None:
@@ -98,15 +98,15 @@ class LeftMessages:
         said = "what client %r left for %r is dropped: it may not publish it any more"
         self._dropped.info(said, client_id.decode(), topic)
 
-    async def delay(self, message: Publish, warrant: Warrant | None) -> int:
+    async def delay(self, message: Publish, authorization: StoredAuthorization | None) -> int:
         """Have the log keep a message for `$delayed/…`: a reason code, or OVER_QUOTA."""
         size_bytes = RETAINED_MESSAGE_BYTES + len(message.packet)
-        async with self._quotas.storing(None if warrant is None else warrant.user, size_bytes) as may:
-            return await self.delayed.take(message, warrant) if may else OVER_QUOTA
+        async with self._quotas.storing(None if authorization is None else authorization.user, size_bytes) as may:
+            return await self.delayed.take(message, authorization) if may else OVER_QUOTA
 
-    async def _delay_left(self, message: Publish, warrant: Warrant | None) -> int:
+    async def _delay_left(self, message: Publish, authorization: StoredAuthorization | None) -> int:
         """Of a client that is gone: what is beyond its user's quota is dropped, and not tried again."""
-        reason = await self.delay(message, warrant)
+        reason = await self.delay(message, authorization)
         return Reason.SUCCESS if reason == OVER_QUOTA else reason
 
     # What delayed messages ask.
@@ -126,9 +126,9 @@ class LeftMessages:
     def drops(self, row: DelayedMessage) -> bool:
         """A delayed message that is due, which its client may not publish any more. Other services aren't asked:
         the others that are due don't wait for them."""
-        warrant = warrant_of(row)
-        said = warrant.said(row.topic, row.qos, row.retain)
-        if self._warrants.judge(warrant, said) != DENIED:
+        authorization = authorization_of(row)
+        said = authorization.sent_message(row.topic, row.qos, row.retain)
+        if self._deferred_authorization.judge(authorization, said) != DENIED:
             return False
         self.drop(row.client_id, row.topic)
         return True

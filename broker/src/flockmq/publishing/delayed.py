@@ -24,7 +24,7 @@ from typing import Final, Protocol, Self
 import msgspec
 from sortedcontainers import SortedSet
 
-from flockmq.auth.deferred_authorization import Warrant
+from flockmq.auth.deferred_authorization import StoredAuthorization
 from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
@@ -66,20 +66,20 @@ def check_publishable(topic: bytes, now_s: float, refuses: Callable[[bytes], boo
         raise ValueError("no client publishes there")
 
 
-def _of(warrant: Warrant, row: DelayedMessage) -> DelayedMessage:
+def _of(authorization: StoredAuthorization, row: DelayedMessage) -> DelayedMessage:
     return msgspec.structs.replace(
         row,
-        client_id=warrant.client_id,
-        user=warrant.user,
-        address=warrant.address,
-        why=warrant.why,
-        said=warrant.topic,
-        common_name=warrant.common_name,
+        client_id=authorization.client_id,
+        user=authorization.user,
+        address=authorization.address,
+        why=authorization.why,
+        said=authorization.topic,
+        common_name=authorization.common_name,
     )
 
 
-def warrant_of(row: DelayedMessage) -> Warrant:
-    return Warrant(row.client_id, row.user, row.address, row.why, row.said, row.common_name)
+def authorization_of(row: DelayedMessage) -> StoredAuthorization:
+    return StoredAuthorization(row.client_id, row.user, row.address, row.why, row.said, row.common_name)
 
 
 class Schedule:
@@ -168,7 +168,7 @@ class Delayed:
         self._leaving: set[bytes] = set()
         """Published, but perhaps not out of the log yet."""
 
-    async def take(self, message: Publish, warrant: Warrant | None = None) -> int:
+    async def take(self, message: Publish, authorization: StoredAuthorization | None = None) -> int:
         """Have the log keep a message; the reason code for its publisher. None: nobody knows any more whose it is."""
         try:
             due_ms, topic = parse(message.topic, self._clock.wall())
@@ -187,8 +187,8 @@ class Delayed:
             message.expiry_s,
             derived_origin(message.origin, b"delayed") if message.origin else b"",
         )
-        if warrant is not None and self._has_publishers():
-            row = _of(warrant, row)
+        if authorization is not None and self._has_publishers():
+            row = _of(authorization, row)
         written = self._host.write([DELAYED.put(self._key(due_ms), row)])
         await asyncio.wait([written])
         return self._reason(written)

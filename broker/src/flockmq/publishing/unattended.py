@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Final
 
-from flockmq.auth.deferred_authorization import Warrant
+from flockmq.auth.deferred_authorization import StoredAuthorization
 from flockmq.bounds import (
     OFFER_RETRY_MAX_S,
     OFFER_RETRY_MIN_S,
@@ -35,7 +35,7 @@ log: Final = logging.getLogger(__name__)
 
 Write = Callable[[Publish], Awaitable[int]]
 """Have the log take a message: the reason code."""
-Delay = Callable[[Publish, Warrant | None], Awaitable[int]]
+Delay = Callable[[Publish, StoredAuthorization | None], Awaitable[int]]
 """The same of one for later, and of whom it is."""
 May = Callable[[], Awaitable[bool]]
 """Whether it is published at all."""
@@ -43,16 +43,20 @@ May = Callable[[], Awaitable[bool]]
 
 class _Offer:
     """`groups`: shared subscriptions that are to have it yet, once the others were given it; `waits`: who was given it
-    and hasn't accepted it; `warrant`: of whom it is, if anybody knows.
+    and hasn't accepted it; `authorization`: of whom it is, if anybody knows.
     """
 
-    __slots__ = ("accepted", "groups", "is_given", "is_retained", "message", "since_s", "waits", "warrant")
+    __slots__ = ("accepted", "authorization", "groups", "is_given", "is_retained", "message", "since_s", "waits")
 
     def __init__(
-        self, message: Publish, accepted: Callable[[], None], since_s: float, warrant: Warrant | None = None
+        self,
+        message: Publish,
+        accepted: Callable[[], None],
+        since_s: float,
+        authorization: StoredAuthorization | None = None,
     ) -> None:
         self.message = message
-        self.warrant = warrant
+        self.authorization = authorization
         self.accepted = accepted
         self.since_s = since_s
         self.is_retained = False
@@ -103,10 +107,14 @@ class Unattended:
         return len(self._refused)
 
     def publish(
-        self, message: Publish, accepted: Callable[[], None], warrant: Warrant | None = None, may: May | None = None
+        self,
+        message: Publish,
+        accepted: Callable[[], None],
+        authorization: StoredAuthorization | None = None,
+        may: May | None = None,
     ) -> None:
         """Not at once, for it may be asked for amid another message's delivery. `may`: asked first, if it is there."""
-        self._spawn(self._first(_Offer(message, accepted, self._now_s(), warrant), may))
+        self._spawn(self._first(_Offer(message, accepted, self._now_s(), authorization), may))
 
     def share(self, group: Group, message: Publish, accepted: Callable[[], None]) -> None:
         """One message for a member of a shared subscription, which can't be refused any more; nobody had room."""
@@ -187,7 +195,7 @@ class Unattended:
             offer.accepted()
             return True
         if is_delayed(message.topic):
-            return self._is_logged(offer, await self._delay(message, offer.warrant))
+            return self._is_logged(offer, await self._delay(message, offer.authorization))
         if message.retain and not offer.is_retained:
             offer.is_retained = await self._retain(message) < 0x80
             if not offer.is_retained:

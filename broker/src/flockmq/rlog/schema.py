@@ -144,7 +144,8 @@ class SharedMembers(msgspec.Struct, frozen=True, array_like=True):
 
 class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
     """A RetainedMessage with its topic. `client_id` and the fields after it describe the publisher, where known, as in
-    `auth.deferred_authorization.Warrant`: when the message is due, the publisher may not be allowed any more."""
+    `auth.deferred_authorization.StoredAuthorization`: when the message is due, the publisher may not be allowed any
+    more."""
 
     topic: bytes
     payload: bytes

@@ -36,11 +36,12 @@ def will_of(row: messages.WillRow) -> Will:
     """Raises PacketError."""
     _, body = remaining_length(row.packet, 1, row.version)
     message = parse_publish(row.packet, 0, body, len(row.packet), row.version)
-    return Will(message, row.delay_s, row.warrant)
+    return Will(message, row.delay_s, row.authorization)
 
 
 class Left(NamedTuple):
-    """What a client left behind, and whose client id it is; b"" and None where the will's warrant alone may say so."""
+    """What a client left behind, and whose client id it is; b"" and None where the will's authorization alone may say
+    so."""
 
     client_id: bytes
     user: bytes | None
@@ -56,7 +57,7 @@ class _Guest(NamedTuple):
     user: bytes | None
 
     def size_bytes(self) -> int:
-        return _ONE_BYTES + len(self.client_id) + len(self.will.packet) + len(self.will.warrant)
+        return _ONE_BYTES + len(self.client_id) + len(self.will.packet) + len(self.will.authorization)
 
     def left(self) -> Left:
         """The session ends at once, so no delay is left. Raises PacketError."""

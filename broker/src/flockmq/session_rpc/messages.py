@@ -52,12 +52,12 @@ ABSENT: Final = 4
 
 
 class WillRow(msgspec.Struct, frozen=True, array_like=True):
-    """A will, as one PUBLISH packet of an MQTT version; `warrant` as in `protocol.connect.Will`."""
+    """A will, as one PUBLISH packet of an MQTT version; `authorization` as in `protocol.connect.Will`."""
 
     delay_s: int
     version: int
     packet: bytes
-    warrant: bytes = b""
+    authorization: bytes = b""
 
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
@@ -200,7 +200,7 @@ def size_of(client_id: bytes, opening: Opening | None) -> int:
     """What an attach counts for, in bytes."""
     if opening is None:
         return len(client_id)
-    will_bytes = 0 if opening.will is None else len(opening.will.packet) + len(opening.will.warrant)
+    will_bytes = 0 if opening.will is None else len(opening.will.packet) + len(opening.will.authorization)
     return len(client_id) + len(opening.user or b"") + will_bytes
 
 

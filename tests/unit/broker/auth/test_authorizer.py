@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from flockmq.auth.authorizer import Authorizer
-from flockmq.auth.rule_sources import AskedRules, LogRules, Source, encoded
+from flockmq.auth.rule_sources import HttpRules, LogRules, Source, encoded
 from flockmq.auth.rules import Rules, Subject
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings, CacheSettings, HttpSourceSettings, RuleSettings
@@ -242,7 +242,7 @@ def test_rules_of_a_newer_node_permit_nothing(caplog: pytest.LogCaptureFixture) 
     assert "can't be read, and permit nothing" in caplog.text
 
 
-class Asked(AskedRules):
+class Asked(HttpRules):
     """A service whose answers a test gives."""
 
     def __init__(self) -> None:

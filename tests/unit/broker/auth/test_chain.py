@@ -13,10 +13,10 @@ from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
-from flockmq.auth.hash_pool import HashPool, Verified
+from flockmq.auth.hash_pool import HashPool, VerifiedPasswords
 from flockmq.auth.hashing import decoy, made
 from flockmq.auth.scram import Verifier
-from flockmq.auth.unknown_user_iterations import ScramIterations
+from flockmq.auth.unknown_user_iterations import UnknownUserIterations
 from flockmq.auth.user_revocation import disabled, enabled
 from flockmq.bounds import LOGINS_OF_NAME_MAX
 from flockmq.clock import Clock
@@ -186,7 +186,7 @@ CHEAP = Pbkdf2Settings(iterations=4096)
 class Users:
     def __init__(self, pool: HashPool) -> None:
         self.users = {"jo": User(made(b"pw", CHEAP), "", is_superuser=True)}
-        passwords = Passwords(pool, Verified(), decoy(CHEAP))
+        passwords = Passwords(pool, VerifiedPasswords(), decoy(CHEAP))
         self.by_name = Chain([BuiltInAuthenticator(BuiltInSettings(), self.users.get, passwords)], None)
         self.by_id = Chain(
             [BuiltInAuthenticator(BuiltInSettings(user_id_type="clientid"), self.users.get, passwords)], None
@@ -260,7 +260,7 @@ VERIFIER = str(Verifier.made("pw", 1, b"salt"))
 )
 def test_a_user_who_changes_amid_an_exchange_isnt_let_in(meanwhile: User | None, reason: Reason) -> None:
     users = {"jo": User("", VERIFIER)}
-    iterations = ScramIterations(1)
+    iterations = UnknownUserIterations(1)
     chain = Chain([], None, lambda tried: ScramExchange(users.get, iterations, lambda: b"pepper", None, tried))
     exchange = chain.exchange(b"SCRAM-SHA-256", attempt())
     assert exchange is not None

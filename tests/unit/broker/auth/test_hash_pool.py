@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from flockmq.auth.hash_pool import Busy, HashPool, Verified
+from flockmq.auth.hash_pool import Busy, HashPool, VerifiedPasswords
 from flockmq.bounds import HASH_GONE_MAX
 
 
@@ -169,7 +169,7 @@ async def test_what_waits_is_given_up_when_the_pool_closes() -> None:
 
 
 def test_a_verified_password_is_known_again_for_the_same_hash_only() -> None:
-    verified = Verified(room=2)
+    verified = VerifiedPasswords(room=2)
     verified.add(b"pw", "$hash$1")
     assert verified.knows(b"pw", "$hash$1")
     assert not verified.knows(b"pw", "$hash$2")

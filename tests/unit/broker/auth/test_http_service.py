@@ -18,9 +18,9 @@ from flockmq.auth import http_service, jwks
 from flockmq.auth.authenticator import Granted, Pass
 from flockmq.auth.built_in import Passwords
 from flockmq.auth.chain import Chain, Outcome
-from flockmq.auth.hash_pool import HashPool, Verified
+from flockmq.auth.hash_pool import HashPool, VerifiedPasswords
 from flockmq.auth.http import HttpAuthenticator
-from flockmq.auth.http_service import Crowded, Service, ServiceAnswer, Unanswered
+from flockmq.auth.http_service import HttpService, Overloaded, ServiceAnswer, Unanswered
 from flockmq.auth.jwks import KeySet
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.redis import RedisAuthenticator
@@ -60,7 +60,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def ask(settings: HttpSettings) -> ServiceAnswer:
-    service = Service(settings, ("clientid", "username", "password"), "here")
+    service = HttpService(settings, ("clientid", "username", "password"), "here")
     await service.start()
     try:
         return await service.ask(VALUES.get)
@@ -227,7 +227,7 @@ async def test_who_finds_no_connection_in_time_isnt_answered_and_what_he_says_is
 
     server.handler = handler
     settings = HttpSettings(method="get", url=server.url, body={"p": "${password}"}, pool_size=1, connect_timeout=0.1)
-    service = Service(settings, ("password",), "here")
+    service = HttpService(settings, ("password",), "here")
     await service.start()
     first = asyncio.ensure_future(service.ask(lambda _: "secret-1"))
     await asked.wait()
@@ -254,7 +254,7 @@ async def test_what_is_no_http_is_said_without_what_was_asked(caplog: pytest.Log
 
 
 async def test_a_password_that_cant_stand_in_a_header_isnt_logged(caplog: pytest.LogCaptureFixture) -> None:
-    service = Service(HttpSettings(url="https://a", body={}, headers={"X": "${password}"}), ("password",), "here")
+    service = HttpService(HttpSettings(url="https://a", body={}, headers={"X": "${password}"}), ("password",), "here")
     await service.start()
     with pytest.raises(Unanswered):
         await service.ask(lambda _: "secret ")
@@ -293,11 +293,11 @@ async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch:
         return web.Response(status=204)
 
     server.handler = handler
-    service = Service(HttpSettings(url=server.url, body={}), (), "here")
+    service = HttpService(HttpSettings(url=server.url, body={}), (), "here")
     await service.start()
     two = [asyncio.ensure_future(service.ask(VALUES.get)) for _ in range(2)]
     await asked.get()
-    with pytest.raises(Crowded):
+    with pytest.raises(Overloaded):
         await service.ask(VALUES.get)
     answer.set()
     await asyncio.gather(*two)
@@ -306,13 +306,13 @@ async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch:
 
 def test_settings_that_cant_be_used_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"here\.url: \$\{x\} is unknown"):
-        Service(HttpSettings(url="http://a/${x}"), ("clientid",), "here")
+        HttpService(HttpSettings(url="http://a/${x}"), ("clientid",), "here")
     with pytest.raises(ConfigError, match=r"here\.headers: 'A\\nB' can't be the name"):
-        Service(HttpSettings(url="https://a", body={}, headers={"A\nB": "x"}), (), "here")
+        HttpService(HttpSettings(url="https://a", body={}, headers={"A\nB": "x"}), (), "here")
     with pytest.raises(
         ConfigError, match=r"here\.cacertfile: '/nowhere' can't be read: No such file or directory; name a PEM"
     ):
-        Service(HttpSettings(url="https://a", body={}, cacertfile=Path("/nowhere")), (), "here")
+        HttpService(HttpSettings(url="https://a", body={}, cacertfile=Path("/nowhere")), (), "here")
     key = tmp_path / "key"
     key.write_text("two\nlines")
     for headers_file, why in (
@@ -323,7 +323,7 @@ def test_settings_that_cant_be_used_are_refused(tmp_path: Path) -> None:
         ({"X-Key": key}, r"here\.headers_file\.X-Key: '.*key' holds what can't stand in a header"),
     ):
         with pytest.raises(ConfigError, match=why):
-            Service(
+            HttpService(
                 HttpSettings(url="https://a", body={}, headers={"X-User": "x"}, headers_file=headers_file), (), "here"
             )
 
@@ -335,7 +335,7 @@ async def test_a_redis_that_is_late_is_said_to_be(caplog: pytest.LogCaptureFixtu
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as late:
         settings = RedisSettings(url=f"redis://127.0.0.1:{late.sockets[0].getsockname()[1]}", request_timeout=0.1)
-        users = RedisAuthenticator(settings, "here", Passwords(HashPool(), Verified(), ""), SYSTEM)
+        users = RedisAuthenticator(settings, "here", Passwords(HashPool(), VerifiedPasswords(), ""), SYSTEM)
         await users.start()
         asked = users.check(attempt("c", "jo", "pw"))
         assert isinstance(asked, Coroutine)

@@ -1,6 +1,6 @@
 """Clients are due at their time, once, and those that left never."""
 
-from flockmq.auth.login_expiry import SLACK, Expiring
+from flockmq.auth.login_expiry import SLACK, LoginExpiry
 
 
 class Client:
@@ -8,7 +8,7 @@ class Client:
 
 
 def test_clients_are_due_in_their_time() -> None:
-    expiring: Expiring[Client] = Expiring()
+    expiring: LoginExpiry[Client] = LoginExpiry()
     one, other = Client(), Client()
     expiring.add(b"1", 10.0, one)
     expiring.add(b"2", 5.0, other)
@@ -20,7 +20,7 @@ def test_clients_are_due_in_their_time() -> None:
 
 
 def test_who_left_or_got_more_time_is_not_due() -> None:
-    expiring: Expiring[Client] = Expiring()
+    expiring: LoginExpiry[Client] = LoginExpiry()
     gone, longer, older = Client(), Client(), Client()
     expiring.add(b"gone", 10.0, gone)
     expiring.remove(b"gone", gone)
@@ -32,7 +32,7 @@ def test_who_left_or_got_more_time_is_not_due() -> None:
 
 
 def test_clients_that_come_and_go_leave_nothing_behind() -> None:
-    expiring: Expiring[Client] = Expiring()
+    expiring: LoginExpiry[Client] = LoginExpiry()
     for number in range(3 * SLACK):
         client = Client()
         expiring.add(str(number).encode(), 1e12, client)

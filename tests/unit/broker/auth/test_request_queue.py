@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from flockmq.auth import request_queue
-from flockmq.auth.request_queue import Asking
+from flockmq.auth.request_queue import RequestQueue
 
 
 class Service:
@@ -41,13 +41,13 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     return Service()
 
 
-def ask(asked: Asking, service: Service, client: str, count: int) -> None:
+def ask(asked: RequestQueue, service: Service, client: str, count: int) -> None:
     for name in (f"{client}{number}" for number in range(count)):
         asked.ask(client, partial(service.question, name), partial(service.refused.append, name))
 
 
 async def test_a_client_that_asks_much_holds_up_no_other(service: Service) -> None:
-    asked = Asking()
+    asked = RequestQueue()
     ask(asked, service, "a", 5)
     ask(asked, service, "b", 1)
     await service.answer(0)
@@ -58,7 +58,7 @@ async def test_a_client_that_asks_much_holds_up_no_other(service: Service) -> No
 
 
 async def test_those_that_wait_have_their_turns(service: Service) -> None:
-    asked = Asking()
+    asked = RequestQueue()
     for client in "abcd":
         ask(asked, service, client, 2)
     await service.answer(0)
@@ -70,7 +70,7 @@ async def test_those_that_wait_have_their_turns(service: Service) -> None:
 
 
 async def test_the_questions_of_one_client_that_wait_have_a_bound(service: Service) -> None:
-    asked = Asking()
+    asked = RequestQueue()
     ask(asked, service, "a", 7)
     ask(asked, service, "b", 1)
     assert len(asked) == 6
@@ -81,7 +81,7 @@ async def test_the_questions_of_one_client_that_wait_have_a_bound(service: Servi
 
 
 async def test_of_those_that_are_gone_no_more_wait_than_may_whoever_they_were(service: Service) -> None:
-    asked = Asking()
+    asked = RequestQueue()
     ask(asked, service, "a", 4)
     ask(asked, service, "b", 5)
     await service.answer(0)
@@ -105,7 +105,7 @@ async def test_of_those_that_are_gone_no_more_wait_than_may_whoever_they_were(se
 
 
 async def test_a_connection_that_is_gone_and_may_have_nothing_asked_has_no_turn(service: Service) -> None:
-    asked = Asking()
+    asked = RequestQueue()
     for client in "abcd":
         ask(asked, service, client, 3)
         asked.gone(client)
@@ -115,7 +115,7 @@ async def test_a_connection_that_is_gone_and_may_have_nothing_asked_has_no_turn(
 
 
 async def test_who_stops_leaves_nothing_behind(service: Service) -> None:
-    asked = Asking()
+    asked = RequestQueue()
     ask(asked, service, "a", 5)
     await service.answer(0)
     await asked.stop()

@@ -96,9 +96,12 @@ def test_names_are_unescaped_and_prepared() -> None:
 
 
 def test_who_doesnt_exist_gets_always_the_same_salt_and_can_prove_nothing() -> None:
-    one, other = Verifier.nobodys("ghost", 4096, b"pepper"), Verifier.nobodys("ghost", 4096, b"pepper")
+    one, other = (
+        Verifier.for_unknown_user("ghost", 4096, b"pepper"),
+        Verifier.for_unknown_user("ghost", 4096, b"pepper"),
+    )
     assert one.salt == other.salt
-    assert one.salt != Verifier.nobodys("spook", 4096, b"pepper").salt
+    assert one.salt != Verifier.for_unknown_user("spook", 4096, b"pepper").salt
     assert len(one.salt) == len(Verifier.made("x", 1).salt)
     exchange = server(one)
     with pytest.raises(ScramError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flockmq.auth.scram import Verifier
-from flockmq.auth.unknown_user_iterations import ScramIterations
+from flockmq.auth.unknown_user_iterations import UnknownUserIterations
 from flockmq.auth.user_revocation import disabled
 from flockmq.rlog.schema import User
 
@@ -14,18 +14,18 @@ def user(iterations: int) -> User:
     return User("", str(Verifier(iterations, b"salt" * 4, b"k" * 32, b"k" * 32)))
 
 
-def told(iterations: ScramIterations) -> list[int]:
-    return [iterations.of_nobody(name, b"pepper") for name in NOBODY]
+def told(iterations: UnknownUserIterations) -> list[int]:
+    return [iterations.count_for(name, b"pepper") for name in NOBODY]
 
 
 def test_without_a_verifier_the_usual_number_is_told() -> None:
-    iterations = ScramIterations(600_000)
+    iterations = UnknownUserIterations(600_000)
     iterations.put("hash-only", User("$2b$…"), None)
     assert set(told(iterations)) == {600_000}
 
 
 def test_nobody_is_told_what_users_are_told() -> None:
-    iterations = ScramIterations(600_000)
+    iterations = UnknownUserIterations(600_000)
     for number in range(30):
         iterations.put(f"u{number}", user(4096), None)
     assert set(told(iterations)) == {4096}
@@ -40,13 +40,13 @@ def test_nobody_is_told_what_users_are_told() -> None:
 
 
 def test_a_disabled_user_counts_as_it_did() -> None:
-    iterations = ScramIterations(600_000)
+    iterations = UnknownUserIterations(600_000)
     iterations.put("a", disabled(user(4096)), None)
     assert set(told(iterations)) == {4096}
 
 
 def test_users_that_go_count_no_more() -> None:
-    iterations = ScramIterations(600_000)
+    iterations = UnknownUserIterations(600_000)
     iterations.put("a", user(4096), None)
     iterations.delete("a", user(4096))
     assert set(told(iterations)) == {600_000}

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from flockmq.auth.service import AuthService
-from flockmq.auth.unknown_user_secret import Pepper
+from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.config.auth_settings import AuthenticationSettings, AuthorizationSettings, FlappingSettings, ScramSettings
 from flockmq.rlog.schema import SECRETS
 from unit.broker.auth.harness import FakeLog, attempt
 
 
-def node(log: FakeLog, key: bytes) -> tuple[AuthService, Pepper]:
+def node(log: FakeLog, key: bytes) -> tuple[AuthService, UnknownUserSecret]:
     """One that was started with this key of the cluster."""
-    pepper = Pepper(log.as_rlog(), key, log.may_write, lambda count: b"%d" % len(log.written) * count)
+    secret = UnknownUserSecret(log.as_rlog(), key, log.may_write, lambda count: b"%d" % len(log.written) * count)
     chain = AuthenticationSettings(chain=(ScramSettings(),))
     made = AuthService(
-        chain, AuthorizationSettings(), FlappingSettings(), log.as_rlog(), pepper=pepper, is_leader=lambda: True
+        chain,
+        AuthorizationSettings(),
+        FlappingSettings(),
+        log.as_rlog(),
+        unknown_user_secret=secret,
+        is_leader=lambda: True,
     )
-    return made, pepper
+    return made, secret
 
 
 def salt(auth: AuthService, name: bytes = b"ghost") -> bytes:
@@ -29,10 +34,10 @@ def salt(auth: AuthService, name: bytes = b"ghost") -> bytes:
 
 async def test_salts_of_nobody_stay_when_the_clusters_key_is_replaced() -> None:
     log = FakeLog()
-    before, pepper = node(log, b"former key")
-    await pepper.make()
-    after, pepper = node(log, b"new key")
-    await pepper.make()
+    before, secret = node(log, b"former key")
+    await secret.make()
+    after, secret = node(log, b"new key")
+    await secret.make()
     assert salt(before) == salt(after)
     assert salt(before) != salt(before, b"spook")
     assert len(log.written) == 1, "it is made once"
@@ -41,8 +46,8 @@ async def test_salts_of_nobody_stay_when_the_clusters_key_is_replaced() -> None:
 async def test_before_all_nodes_know_of_the_row_it_is_the_key_that_they_share() -> None:
     log = FakeLog()
     log.version = 1
-    (one, pepper), (other, _) = node(log, b"key"), node(log, b"key")
-    await pepper.make()
+    (one, secret), (other, _) = node(log, b"key"), node(log, b"key")
+    await secret.make()
     assert log.written == []
     assert salt(one) == salt(other)
     log.put([SECRETS.put("scram", b"made by a later leader")])

@@ -11,7 +11,7 @@ from flockmq.auth.admin import Admin
 from flockmq.auth.bans import Bans
 from flockmq.auth.hash_pool import HashPool
 from flockmq.auth.hashing import is_right, made
-from flockmq.auth.user_import import Bootstrap, Kind
+from flockmq.auth.user_import import Kind, UserImport
 from flockmq.auth.user_revocation import enabled, is_disabled
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import Pbkdf2Settings
@@ -34,8 +34,8 @@ def log() -> FakeLog:
     return FakeLog()
 
 
-def bootstrap(file: Path, kind: Kind, log: FakeLog, pool: HashPool) -> Bootstrap:
-    return Bootstrap(file, kind, Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096, SYSTEM), log.as_rlog(), SYSTEM)
+def bootstrap(file: Path, kind: Kind, log: FakeLog, pool: HashPool) -> UserImport:
+    return UserImport(file, kind, Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096, SYSTEM), log.as_rlog(), SYSTEM)
 
 
 async def test_passwords_in_csv_are_hashed_and_users_that_are_there_stay(
@@ -44,7 +44,7 @@ async def test_passwords_in_csv_are_hashed_and_users_that_are_there_stay(
     file = tmp_path / "users.csv"
     file.write_text("user_id,password,is_superuser\njo,pw,true\nann,other,false\nthere,x,\n")
     log.put([USERS.put("there", User("as it was"))])
-    await bootstrap(file, "plain", log, pool).take_in()
+    await bootstrap(file, "plain", log, pool).import_users()
     jo, ann = log.tables.users.get("jo"), log.tables.users.get("ann")
     assert jo is not None
     assert ann is not None
@@ -59,7 +59,7 @@ async def test_hashes_as_emqx_exports_them(tmp_path: Path, log: FakeLog, pool: H
     digest = "00" * 32
     file = tmp_path / "users.csv"
     file.write_text(f"user_id,password_hash,salt,is_superuser\na,{bcrypt},,1\nb,{digest},salty,0\n")
-    await bootstrap(file, "hash", log, pool).take_in()
+    await bootstrap(file, "hash", log, pool).import_users()
     a, b = log.tables.users.get("a"), log.tables.users.get("b")
     assert a == User(bcrypt, "", True)
     assert b is not None
@@ -69,13 +69,13 @@ async def test_hashes_as_emqx_exports_them(tmp_path: Path, log: FakeLog, pool: H
 async def test_a_content_is_taken_in_once(tmp_path: Path, log: FakeLog, pool: HashPool) -> None:
     file = tmp_path / "users.json"
     file.write_text(f'[{{"user_id": "jo", "password_hash": "{made(b"pw", CHEAP)}"}}]')
-    await bootstrap(file, "hash", log, pool).take_in()
+    await bootstrap(file, "hash", log, pool).import_users()
     log.put([USERS.delete("jo")])
     again = bootstrap(file, "hash", log, pool)
-    await again.take_in()
+    await again.import_users()
     assert log.tables.users.get("jo") is None, "who was removed stays removed"
     file.write_text(file.read_text() + "\n")
-    await again.take_in()
+    await again.import_users()
     assert log.tables.users.get("jo") is not None, "another content"
 
 
@@ -84,10 +84,10 @@ async def test_a_file_that_replaces_has_the_last_word_each_time_it_changes(
 ) -> None:
     file = tmp_path / "users.csv"
     admin = Admin(log.as_rlog(), Bans(), pool, CHEAP, None, SYSTEM)
-    replacing = Bootstrap(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
+    replacing = UserImport(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
 
     async def right(password: str) -> bool:
-        await replacing.take_in()
+        await replacing.import_users()
         jo = log.tables.users.get("jo")
         return jo is not None and is_right(password.encode(), jo.password_hash)
 
@@ -101,16 +101,16 @@ async def test_a_file_that_replaces_has_the_last_word_each_time_it_changes(
 async def test_whose_password_is_the_same_stays_as_it_was(tmp_path: Path, log: FakeLog, pool: HashPool) -> None:
     file = tmp_path / "users.csv"
     admin = Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096, SYSTEM)
-    replacing = Bootstrap(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
+    replacing = UserImport(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
     file.write_text("user_id,password,is_superuser\njo,pw,true\n")
-    await replacing.take_in()
+    await replacing.import_users()
     before = log.tables.users.get("jo")
     assert before is not None
     file.write_text("user_id,password,is_superuser\njo,pw,true\nann,pw,\n")
-    await replacing.take_in()
+    await replacing.import_users()
     assert log.tables.users.get("jo") is before, "nothing was written, so nobody is sent away"
     file.write_text("user_id,password\njo,pw\n")
-    await replacing.take_in()
+    await replacing.import_users()
     assert log.tables.users.get("jo") == User(before.password_hash, before.scram, is_superuser=False)
 
 
@@ -119,7 +119,7 @@ async def test_who_is_disabled_stays_so_unless_the_file_says_otherwise(
 ) -> None:
     file = tmp_path / "users.csv"
     admin = Admin(log.as_rlog(), Bans(), pool, CHEAP, 4096, SYSTEM)
-    replacing = Bootstrap(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
+    replacing = UserImport(file, "plain", admin, log.as_rlog(), SYSTEM, replace=True)
     rows: list[User | None] = []
     for text in (
         "user_id,password,is_disabled\njo,pw,true\n",
@@ -127,7 +127,7 @@ async def test_who_is_disabled_stays_so_unless_the_file_says_otherwise(
         "user_id,password,is_disabled\njo,pw,false\n",
     ):
         file.write_text(text)
-        await replacing.take_in()
+        await replacing.import_users()
         rows.append(log.tables.users.get("jo"))
     first, second, third = rows
     assert first is second, "nothing was written"

@@ -39,7 +39,7 @@ def opening(nonce: int = 1, *, clean: bool = False, expiry_s: int = 60, will: Wi
     row = (
         None
         if will is None
-        else messages.WillRow(will.delay_s, will.message.version, will.message.packet, will.warrant)
+        else messages.WillRow(will.delay_s, will.message.version, will.message.packet, will.authorization)
     )
     return messages.Opening(4, clean, expiry_s, 32, 0, "default", nonce.to_bytes(8, "big"), row)
 

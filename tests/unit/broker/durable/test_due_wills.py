@@ -58,13 +58,17 @@ async def test_the_will_of_a_connection_that_its_home_did_not_see_comes_before_t
 
 
 async def test_the_next_home_knows_of_whom_a_will_is_and_why_it_may_be(redis: Redis, home: Home) -> None:
-    for token, retain, warrant in ((1, True, b"why"), (2, False, b"because"), (3, False, b"")):
-        message = publication(5, 1, retain, b"w", warrant, b"")
-        home.open(token, opening(token, will=Will(message, 0, warrant)))
+    for token, retain, authorization in ((1, True, b"why"), (2, False, b"because"), (3, False, b"")):
+        message = publication(5, 1, retain, b"w", authorization, b"")
+        home.open(token, opening(token, will=Will(message, 0, authorization)))
         home.residents.leave(ID, token, -1, True)
-    assert [(left.client_id, left.will.warrant) for left in home.left] == [(ID, b"why"), (ID, b"because"), (ID, b"")]
+    assert [(left.client_id, left.will.authorization) for left in home.left] == [
+        (ID, b"why"),
+        (ID, b"because"),
+        (ID, b""),
+    ]
     later = await another(redis)
-    again = [(left.client_id, left.will.warrant, left.will.message.payload()) for left in later.left]
+    again = [(left.client_id, left.will.authorization, left.will.message.payload()) for left in later.left]
     assert sorted(again) == [(b"", b"", b""), (b"", b"because", b"because"), (b"", b"why", b"why")]
     assert {left.will.message.author for left in later.left} == {b"", author_of(ID, 1, is_will=True)}
 

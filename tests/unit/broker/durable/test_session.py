@@ -1002,18 +1002,18 @@ def test_why_a_will_is_allowed_is_known_to_the_next_home_and_of_that_will_alone(
     home.settle()
     other, session = elsewhere(home)
     assert session.meta.will is not None
-    assert session.meta.will.warrant == b"why"
+    assert session.meta.will.authorization == b"why"
     session.write_again()
     other.settle()
     again, session = elsewhere(other)
     assert session.meta.will is not None
-    assert session.meta.will.warrant == b"why"
+    assert session.meta.will.authorization == b"why"
     session.meta.will_source = b"another!"  # a home of an earlier release had a CONNECT meanwhile
     session.writer.put(session.client_id, META, session.meta.encode())
     again.settle()
     _, session = elsewhere(again)
     assert session.meta.will is not None
-    assert session.meta.will.warrant == b""
+    assert session.meta.will.authorization == b""
 
 
 def test_a_session_knows_since_when_its_client_is_away_and_which_will_still_waits(home: Home) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from flockmq.auth.deferred_authorization import Said
-from flockmq.auth.deferred_authorization import encode as encode_warrant
+from flockmq.auth.deferred_authorization import SentMessage
+from flockmq.auth.deferred_authorization import encode as encode_authorization
 from flockmq.auth.rule_sources import encoded
 from flockmq.auth.scram import Verifier
 from flockmq.auth.service import AuthService
-from flockmq.auth.unknown_user_secret import Pepper
+from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.auth.user_revocation import disabled
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import (
@@ -94,8 +94,15 @@ class Gate(Port):
         self.rlog = FakeLog()
         self.plugins = Hooks()
         rlog = self.rlog.as_rlog()
-        pepper = Pepper(rlog, b"p", lambda: True, bytes)
-        self.auth = AuthService(authentication, authorization, flapping, rlog, pepper=pepper, is_leader=lambda: False)
+        unknown_user_secret = UnknownUserSecret(rlog, b"p", lambda: True, bytes)
+        self.auth = AuthService(
+            authentication,
+            authorization,
+            flapping,
+            rlog,
+            unknown_user_secret=unknown_user_secret,
+            is_leader=lambda: False,
+        )
         self.access = AccessControl(
             self.auth, self.plugins, self._admitted, self._find, lambda: self.channels, self.flush_soon, SYSTEM
         )
@@ -314,7 +321,7 @@ async def test_a_will_is_left_to_who_may_have_it_when_the_connection_ends(
     client, _ = connack(node, will=PacketWill(b"$delayed/5/w", b"gone", 0, False, None))
     will = client.will
     assert will is not None
-    will.warrant = encode_warrant(node.access.warrant(client, Said(b"$delayed/5/w", 0, False)))
+    will.authorization = encode_authorization(node.access.authorization(client, SentMessage(b"$delayed/5/w", 0, False)))
     assert node.access.may_leave(client, will)
     if rules:
         node.rlog.put([RULES.put(("all", ""), encoded((RuleSettings(permit="deny", topics=("w",)),)))])
@@ -401,7 +408,7 @@ async def test_a_table_that_was_read_anew_is_held_against_everybody(gate: Make) 
     node.rlog.put([USERS.put("jo", AS_IT_WAS)])
     node.plugins.known = Principal(b"jo", user_id=b"jo", user=AS_IT_WAS)
     client, _ = connack(node)
-    node.auth.users.swap(node.auth.users.fresh())
+    node.auth.user_revocation.swap(node.auth.user_revocation.fresh())
     await changed(node)
     assert not client.packets(), "nothing was lost"
 

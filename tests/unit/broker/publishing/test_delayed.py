@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.auth.deferred_authorization import Warrant
+from flockmq.auth.deferred_authorization import StoredAuthorization
 from flockmq.bounds import DELAYED_MAX_S
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM
 from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import delayed
-from flockmq.publishing.delayed import Delayed, Schedule, parse, warrant_of
+from flockmq.publishing.delayed import Delayed, Schedule, authorization_of, parse
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull
@@ -75,7 +75,7 @@ class Log:
         self.now_s = NOW_S
         self.deletes = 0
         self.is_new = True
-        self.dropped: list[Warrant] = []
+        self.dropped: list[StoredAuthorization] = []
 
     def apply(self, ops: Sequence[Op]) -> None:
         for _, kind, _, key, value in ops:
@@ -135,7 +135,7 @@ class Host:
         return True
 
     def drops(self, row: DelayedMessage) -> bool:
-        return warrant_of(row) in self.log.dropped
+        return authorization_of(row) in self.log.dropped
 
     async def publish(self, message: Publish) -> bool:
         if message.payload() in self.unwilling:
@@ -183,14 +183,14 @@ async def test_of_one_millisecond_the_first_taken_goes_first(log: Log) -> None:
     assert [await log.hosts[0].next() for _ in range(50)] == [str(number) for number in range(50)]
 
 
-JOS: Final = Warrant(b"c", b"jo", "192.0.2.1", 1, b"said", "cn")
+JOS: Final = StoredAuthorization(b"c", b"jo", "192.0.2.1", 1, b"said", "cn")
 
 
 async def test_what_a_client_left_that_may_not_publish_it_is_dropped(log: Log) -> None:
     for number in range(2):
         message = publication(5, 1, False, f"$delayed/{number + 1}/t".encode(), b"%d" % number, b"")
         assert await log.hosts[1].delayed.take(message, JOS) == Reason.SUCCESS
-    assert [warrant_of(row) for row in log.rows.values()] == [JOS, JOS]
+    assert [authorization_of(row) for row in log.rows.values()] == [JOS, JOS]
     log.tick(1.0)
     assert await log.hosts[0].next() == "0"
     log.dropped.append(JOS)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from flockmq.auth.deferred_authorization import Warrant
+from flockmq.auth.deferred_authorization import StoredAuthorization
 from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import unattended
@@ -76,7 +76,7 @@ class Published:
         self.accepted: list[str] = []
         self.now_s = 100.0
         self.tasks: set[asyncio.Future[None]] = set()
-        self.owners: list[Warrant | None] = []
+        self.owners: list[StoredAuthorization | None] = []
         self.publishing = Unattended(
             self.router, self.write, self.delay, self.spawn, self.node.turn, lambda: self.now_s
         )
@@ -85,8 +85,8 @@ class Published:
         self.logged.append(message.topic)
         return self.reasons.pop(0) if self.reasons else Reason.SUCCESS
 
-    async def delay(self, message: Publish, warrant: Warrant | None) -> int:
-        self.owners.append(warrant)
+    async def delay(self, message: Publish, authorization: StoredAuthorization | None) -> int:
+        self.owners.append(authorization)
         return await self.write(message)
 
     def spawn(self, work: Awaitable[None]) -> None:
@@ -151,11 +151,11 @@ async def test_who_must_be_asked_first_holds_nobody_else_up(published: Published
 
 
 async def test_the_log_knows_whose_a_will_is_that_is_delayed_once_more(published: Published) -> None:
-    warrant = Warrant(b"c", b"jo", "192.0.2.1", 1)
+    authorization = StoredAuthorization(b"c", b"jo", "192.0.2.1", 1)
     message = publication(5, 1, False, b"$delayed/5/t", b"x", b"")
-    published.publishing.publish(message, lambda: published.accepted.append("x"), warrant)
+    published.publishing.publish(message, lambda: published.accepted.append("x"), authorization)
     await published.rest()
-    assert (published.owners, published.accepted) == ([warrant], ["x"])
+    assert (published.owners, published.accepted) == ([authorization], ["x"])
 
 
 async def test_nobody_is_given_a_message_again_because_one_node_has_no_room_for_it(published: Published) -> None:

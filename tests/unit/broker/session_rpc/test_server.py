@@ -808,11 +808,11 @@ async def test_a_home_says_of_whom_a_will_is_and_why_it_may_be(network: Network)
     core, edge = await network.start("core-0", "edge-0")
     lefts: list[Left] = []
     core.homes.server.on_will = lefts.append
-    row = msgspec.structs.replace(WILL, warrant=b"why")
+    row = msgspec.structs.replace(WILL, authorization=b"why")
     await guest(network, edge, msgspec.structs.replace(GUEST, will=row, user=b"jo"))
     network.purge(edge)
     await network.settle()
-    assert [(left.client_id, left.user, left.will.warrant) for left in lefts] == [(ID, b"jo", b"why")]
+    assert [(left.client_id, left.user, left.will.authorization) for left in lefts] == [(ID, b"jo", b"why")]
 
 
 async def test_the_will_of_who_left_is_its_nodes_affair(network: Network) -> None:
