@@ -294,7 +294,7 @@ class SimulatedCluster:
             is_core = node.role == "core"
             slots = made.cluster.slots.owners.count(made.cluster.incarnation) if is_core else 0
             ready, _ = made.node.view.ready()
-            seen.append(NodeSeen(now, node.name, ready, made.cluster.freshness.is_stale, slots, self._serves(node)))
+            seen.append(NodeSeen(now, node.name, ready, made.cluster.staleness.is_stale, slots, self._serves(node)))
             seen += self._queues_passed(now, node.name, made)
             if self._looks % SAMPLES_EVERY_LOOKS == 0:
                 seen += bounds_passed(now, node.name, made.node.metrics.samples(), BOUNDS, len(self.nodes))

@@ -120,7 +120,7 @@ class Node:
             redis,
             port=self.cluster.core_port,
             disk=Disk(data_dir / name) if is_core else None,
-            ballot=self.cluster.ballot,
+            votes=self.cluster.votes,
         )
         self.cluster.watch(self.rlog)
         self.clients.homes = self.homes = SessionRpc(self.cluster, self.delivery.packets, self.clients, self.clients)

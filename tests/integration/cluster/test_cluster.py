@@ -13,7 +13,7 @@ import pytest
 from flockmq import bounds
 from flockmq.clock import SYSTEM
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.event_export import STREAM_FULL, EventRelay
+from flockmq.membership.event_export import STREAM_FULL, EventExport
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.views import ClusterSettings, LocalStatus
 from flockmq.redis.errors import StorageUnavailable
@@ -129,7 +129,7 @@ async def test_one_core_of_three_leads_nobody_and_purges_nobody_until_there_are_
         await nodes.crash(core)
     survivor = cores[0]
     await until(lambda: survivor.cluster.fencing.is_fenced and edge.cluster.fencing.is_fenced)
-    await until(lambda: {core.incarnation for core in cores[1:]} <= set(survivor.cluster.beats.unreachable(1e12)))
+    await until(lambda: {core.incarnation for core in cores[1:]} <= set(survivor.cluster.heartbeats.unreachable(1e12)))
     assert not survivor.cluster.is_leader
     assert set(survivor.cluster.nodes_table) == {edge.incarnation, *(core.incarnation for core in cores)}
     slots = survivor.cluster.slots.owners
@@ -192,7 +192,7 @@ async def test_event_streams_are_capped_by_bytes(
     """Whatever Redis says by a sample of the oldest entries, which may be small."""
     monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 1_000_000)
     monkeypatch.setattr(bounds, "EVENTS_LOOK_BYTES", 100_000)
-    relay = EventRelay(lambda: None, SYSTEM.monotonic)
+    relay = EventExport(lambda: None, SYSTEM.monotonic)
     relay.redis = RedisLinks(valkey)
     link = await relay.redis.of("flockmq:events:lag")
     for _ in range(first):
@@ -215,7 +215,7 @@ async def test_event_streams_are_capped_by_bytes(
 async def test_what_another_core_left_in_an_event_stream_is_looked_at_first(
     valkey: RedisConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relay, other = EventRelay(lambda: None, SYSTEM.monotonic), EventRelay(lambda: None, SYSTEM.monotonic)
+    relay, other = EventExport(lambda: None, SYSTEM.monotonic), EventExport(lambda: None, SYSTEM.monotonic)
     relay.redis = other.redis = RedisLinks(valkey)
     link = await relay.redis.of("flockmq:events:lag")
     for n in range(100):

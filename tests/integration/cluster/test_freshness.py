@@ -14,7 +14,7 @@ from .conftest import Node, Nodes, until
 
 
 def is_stale(node: Node) -> bool:
-    return node.cluster.freshness.is_stale
+    return node.cluster.staleness.is_stale
 
 
 async def settle(*nodes: Node) -> None:

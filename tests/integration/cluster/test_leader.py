@@ -111,8 +111,8 @@ async def test_a_holder_whom_a_majority_can_not_reach_is_deposed_before_its_leas
     fence = await old.take_or_renew()
     assert await new.take_or_renew() == 0
     assert new.holder == A
-    assert await new.take_or_renew(deposed="core-0@0000000") == 0
-    assert await new.take_or_renew(deposed=A) == fence + 1
+    assert await new.take_or_renew(ignored_holder="core-0@0000000") == 0
+    assert await new.take_or_renew(ignored_holder=A) == fence + 1
     assert await old.take_or_renew() == 0
     assert old.holder == B
 

@@ -218,20 +218,20 @@ async def test_strangers_are_closed_by_their_first_wrong_byte(ends: tuple[End, E
     writer.write(greeting)
     await asyncio.wait_for(reader.read(), 10)
     writer.close()
-    await until(lambda: not listener.mesh.listener.unproven)
+    await until(lambda: not listener.mesh.listener.unauthenticated)
 
 
 async def test_strangers_who_say_nothing_make_room_for_the_next(ends: tuple[End, End, Link]) -> None:
     _, listener, link = ends
     address = ("127.0.0.1", listener.mesh.listener.port)
     silent = [await asyncio.open_connection(*address) for _ in range(bounds.LINK_HANDSHAKES_MAX)]
-    await until(lambda: len(listener.mesh.listener.unproven) == bounds.LINK_HANDSHAKES_MAX)
+    await until(lambda: len(listener.mesh.listener.unauthenticated) == bounds.LINK_HANDSHAKES_MAX)
     honest = End("honest", address, certificates=listener.mesh._certificates)
     honest.mesh.start()
     await until(lambda: bool(honest.mesh.links()))
     (end,) = await asyncio.gather(silent[0][0].read(), return_exceptions=True)
     assert end == b"" or isinstance(end, ConnectionError)
-    await until(lambda: not listener.mesh.listener.unproven)
+    await until(lambda: not listener.mesh.listener.unauthenticated)
     assert link.up
     for _, writer in silent:
         writer.close()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from flockmq.membership.link import Link
-from flockmq.membership.mesh import Address, Mesh, Way, _NoLink, _Target
+from flockmq.membership.mesh import Address, DialTarget, Mesh, _NoLink, _Target
 
 from .conftest import Node, Nodes, until
 from .proxy import Proxy
@@ -23,7 +23,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
     dial = Mesh._dial
     blocked: set[tuple[Mesh, str | int]] = set()
 
-    async def dial_or_not(mesh: Mesh, way: Way, target: _Target) -> Link | _NoLink:
+    async def dial_or_not(mesh: Mesh, way: DialTarget, target: _Target) -> Link | _NoLink:
         cut = (mesh, way[-1]) in blocked
         return _NoLink("the test cut it", is_away=True) if cut else await dial(mesh, way, target)
 
@@ -63,17 +63,17 @@ async def test_a_link_that_is_open_one_way_only_is_closed_by_both_ends(
     await nodes.settled()
     (there,), (back,) = edge.cluster.mesh.links_of(core.incarnation), core.cluster.mesh.links_of(edge.incarnation)
     proxy.loses_there, proxy.loses_back = way == "there", way == "back"
-    deaf, heard = (back, there) if way == "there" else (there, back)
-    await until(deaf.closed.done)
+    cut_off, heard = (back, there) if way == "there" else (there, back)
+    await until(cut_off.closed.done)
     await until(heard.closed.done)
-    assert deaf.closed.result().startswith("nothing was heard on it")
+    assert cut_off.closed.result().startswith("nothing was heard on it")
     assert heard.closed.result().startswith("it hears nothing of this node")
     await until(lambda: bool(edge.cluster.mesh.links_of(core.incarnation)))  # by the address that its row says
 
 
 async def comes_back(node: Node) -> None:
     """As `node/rejoin.py` does, without clients."""
-    incarnation = await node.cluster.begin_anew()
+    incarnation = await node.cluster.take_new_incarnation()
     await node.rlog.rejoin(incarnation)
     node.homes.rename(incarnation)
     await node.cluster.join()

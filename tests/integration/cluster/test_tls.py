@@ -63,7 +63,7 @@ async def test_strangers_are_refused_before_a_word_of_the_handshake(
     assert not dialer.mesh.links()
     assert "@0123456789abcdef" not in caplog.text
     await dialer.mesh.stop()
-    await until(lambda: not listener.mesh.listener.unproven)
+    await until(lambda: not listener.mesh.listener.unauthenticated)
     await listener.mesh.stop()
 
 

@@ -10,7 +10,7 @@ import pytest
 from flockmq import bounds
 from flockmq.delivery.node_sender import NodeSender
 from flockmq.membership.link import Link
-from flockmq.membership.mesh import Mesh, Way, _NoLink, _Target
+from flockmq.membership.mesh import DialTarget, Mesh, _NoLink, _Target
 from flockmq.routing.sink import CONGESTED, FLOWING
 
 from .conftest import Node, Nodes, until
@@ -19,12 +19,12 @@ MESSAGES = 5_000
 
 
 @pytest.fixture
-def dialled(monkeypatch: pytest.MonkeyPatch) -> list[Way]:
+def dialled(monkeypatch: pytest.MonkeyPatch) -> list[DialTarget]:
     """Whatever any node dials."""
     dial = Mesh._dial
-    ways: list[Way] = []
+    ways: list[DialTarget] = []
 
-    async def noting(mesh: Mesh, way: Way, target: _Target) -> Link | _NoLink:
+    async def noting(mesh: Mesh, way: DialTarget, target: _Target) -> Link | _NoLink:
         ways.append(way)
         return await dial(mesh, way, target)
 
@@ -38,7 +38,7 @@ async def cores(nodes: Nodes) -> list[Node]:
 
 
 @pytest.fixture
-async def edges(nodes: Nodes, dialled: list[Way], cores: list[Node]) -> tuple[Node, Node]:
+async def edges(nodes: Nodes, dialled: list[DialTarget], cores: list[Node]) -> tuple[Node, Node]:
     edges = await nodes.start("edge-0", "replicant", via_core=True), await nodes.start("edge-1", "replicant", True)
     await nodes.settled()
     return edges
@@ -63,7 +63,7 @@ async def stalled(sender: Node, receiver: Node) -> tuple[NodeSender, list[asynci
 
 
 async def test_replicants_exchange_messages_and_never_dial_one_another(
-    edges: tuple[Node, Node], dialled: list[Way]
+    edges: tuple[Node, Node], dialled: list[DialTarget]
 ) -> None:
     accepted: list[int] = []
     for sender, receiver in (edges, edges[::-1]):

@@ -130,7 +130,7 @@ def test_a_redis_that_restarts_is_no_cause_for_a_warning(flockmq: Commands, valk
         client.expect(CONNACK)
         client.subscribe(("a", 1))
         valkey.kill()
-        until(lambda: "tail of the log: " in command.errors() and "the leader's beat failed" in command.errors())
+        until(lambda: "tail of the log: " in command.errors() and "the leader's round failed" in command.errors())
         valkey.restart()
         client.subscribe(("b", 1))
         client.publish("b", b"1", qos=1, retain=True)

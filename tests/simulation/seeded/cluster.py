@@ -10,7 +10,7 @@ from flockmq.durable.session_service import SessionService
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.leader_duties import LeaderDuties
 from flockmq.membership.slot_assignment import reassign
-from flockmq.membership.staleness import _Quickest
+from flockmq.membership.staleness import _FastestNote
 from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.committer import Committer, _answer
 from flockmq.rlog.rlog import Rlog
@@ -60,8 +60,8 @@ def give_out_once(right: Function, owners: Sequence[str], *given: Any) -> dict[i
     return {slot: core for slot, core in moves.items() if owners[slot] or not any(owners)}
 
 
-@seeded(judge.STALE_READY, "base", _Quickest.late_s)
-def count_from_the_first(right: Function, quickest: _Quickest, now: float, ahead: float) -> float:
+@seeded(judge.STALE_READY, "base", _FastestNote.late_s)
+def count_from_the_first(right: Function, quickest: _FastestNote, now: float, ahead: float) -> float:
     """How late a core's note is is counted from when that core was first heard."""
     return now - quickest._since
 

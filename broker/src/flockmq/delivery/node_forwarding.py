@@ -64,7 +64,7 @@ class NodeForwarding:
         cluster.on_node_gone.append(self.purge)
         cluster.on_renamed.append(self.begin_anew)
         cluster.on_look.append(self.look)
-        cluster.beats.is_idle = self._is_idle
+        cluster.heartbeats.is_idle = self._is_idle
 
     # --- outgoing ---------------------------------------------------------------------------------------------------
 

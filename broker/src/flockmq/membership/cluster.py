@@ -1,21 +1,22 @@
-"""A node's place in the cluster: its links, who else is there, and what they tell one another.
+"""A node's membership in the cluster: its links, the other members, and what they exchange.
 
     cluster = Cluster(settings, redis)             the callbacks are plain attributes, set before `start`
-    delivery = Delivery(router.turn, cluster)      takes the links' frames of messages
-    rlog = Rlog(cluster.incarnation, redis, port=cluster.core_port, ballot=cluster.ballot, …)
-    cluster.watch(rlog)                            tables → members, slots; a core serves its log from here on
-    homes = SessionRpc(cluster, delivery.packets, clients, remote_sessions)
+    delivery = Delivery(router.turn, cluster)      handles the links' frames of messages
+    rlog = Rlog(cluster.incarnation, redis, port=cluster.core_port, votes=cluster.votes, …)
+    cluster.watch(rlog)                            tables → members, slots; from here on a core serves its log
+    session_rpc = SessionRpc(cluster, delivery.packets, clients, remote_sessions)
     await cluster.start()                          listens, dials
     await rlog.start()
-    await cluster.join()                           writes this node's row; a core runs for leader from here on
+    await cluster.join()                           writes this node's row; from here on a core may become the leader
     …
-    await cluster.stop()                           says goodbye: the leader purges this incarnation at once
+    await cluster.stop()                           leaves: the leader purges this incarnation at once
     delivery.stop()
     await rlog.stop()
 
-Cores keep a full mesh, other nodes link to every core; links between two others are dialled when there is something
-to forward, or go through a core (`membership.tunnels`). Every node hears heartbeats on its links; the leader purges and
-assigns slots by them. Whatever comes on a link goes to the handler of its kind (`handlers`).
+Cores form a full mesh, and every other node links to every core. A link between two replicants is dialled when there
+are messages for it, or goes through a core (`membership.tunnels`). Every node gets heartbeats on its links; from these
+the leader decides which nodes to purge and how to assign slots. Each frame on a link goes to the handler of its kind
+(`handlers`).
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from flockmq.entropy import SYSTEM, Entropy
 from flockmq.membership import event_export, frames, replicant_balance, staleness
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.cluster_version import ClusterVersion, Rollout
-from flockmq.membership.cluster_version_row import VersionTable
-from flockmq.membership.event_export import EventRelay
+from flockmq.membership.cluster_version_row import ClusterVersionRow
+from flockmq.membership.event_export import EventExport
 from flockmq.membership.fencing import Fencing
 from flockmq.membership.frames import Status
-from flockmq.membership.generation_votes import TermBallot
+from flockmq.membership.generation_votes import GenerationVotes
 from flockmq.membership.handshake import Identity
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.leader import Leader
@@ -47,7 +48,7 @@ from flockmq.membership.link_requests import LinkLost
 from flockmq.membership.log_client import LogClient
 from flockmq.membership.log_server import LogServer
 from flockmq.membership.members import Members
-from flockmq.membership.mesh import Mesh, Through
+from flockmq.membership.mesh import Mesh, ViaCore
 from flockmq.membership.reachability import CORE_ROLES, Reachability, new_incarnation
 from flockmq.membership.readiness import Readiness
 from flockmq.membership.replicant_balance import ReplicantBalance
@@ -66,7 +67,7 @@ def _ignore(*_: object) -> None:
 
 
 class Cluster:
-    """See the module's docstring. It is the LinkOwner of all its links."""
+    """See the module's docstring. This is the LinkOwner of all links of the node."""
 
     def __init__(
         self,
@@ -90,18 +91,18 @@ class Cluster:
         self.on_link_up: list[Callable[[Link], None]] = []
         self.on_link_down: list[Callable[[Link], None]] = []
         self.on_look: list[Callable[[], None]] = []
-        """Called ten times a second, when it is known whether this node's tables are new enough."""
+        """Called ten times a second, after the node has checked whether its tables are stale."""
         self.on_renamed: list[Callable[[str], None]] = []
-        """This node goes on as another incarnation; its links are closed behind that."""
+        """This node continues as another incarnation. Its links are closed after these calls."""
         self.on_node_joined: list[Callable[[str], None]] = []
         self.on_node_gone: list[Callable[[str], None]] = []
         """An incarnation was purged."""
         self.on_link_lost: list[Callable[[str], None]] = []
-        """A link to this node ended, and with it perhaps what was on its way there."""
+        """A link to this node ended, and messages on their way there may be lost."""
         self.on_core_linked: list[Callable[[str], None]] = []
-        """There is a link to this core (again), or another one was lost: what was told may not have come."""
+        """There is a new link to this core, or one of several was lost: what was sent to it may not have arrived."""
         self.on_purged: Callable[[], None] = _ignore
-        """This incarnation was purged: the log takes no more from it. `begin_anew` as another."""
+        """This incarnation was purged, so the log refuses its writes. Call `take_new_incarnation`."""
 
         self._me = Identity(self.incarnation, settings.role)
         self._redis = redis
@@ -111,14 +112,14 @@ class Cluster:
         )
         self._members = Reachability(settings.name, self._loop.time())
         self.time = ClusterTime(clock, self.is_core)
-        self.beats = Heartbeats(self.mesh, self._members, self._local, self.time, self.is_core)
-        self.fencing = Fencing(self._who, self.is_core, settings.cores, self.nodes_table, self.mesh, self.beats)
-        self.ballot = TermBallot(self.mesh.core_links, self.fencing.count_cores)
-        self.events = EventRelay(self._choose_core, clock.monotonic)
-        is_settled = self.fencing.is_settled if self.is_core else None
-        self.freshness = Staleness(self.mesh, is_settled, settings.max_stale_s)
-        self.fitness = Readiness()
-        self._balance = ReplicantBalance(self._who, self.mesh, self.beats)
+        self.heartbeats = Heartbeats(self.mesh, self._members, self._local, self.time, self.is_core)
+        self.fencing = Fencing(self._who, self.is_core, settings.cores, self.nodes_table, self.mesh, self.heartbeats)
+        self.votes = GenerationVotes(self.mesh.core_links, self.fencing.count_cores)
+        self.events = EventExport(self._choose_core, clock.monotonic)
+        is_in_majority = self.fencing.is_in_majority if self.is_core else None
+        self.staleness = Staleness(self.mesh, is_in_majority, settings.max_stale_s)
+        self.readiness = Readiness()
+        self._balance = ReplicantBalance(self._who, self.mesh, self.heartbeats)
         self._rlog: Rlog | None = None
         self._duties: LeaderDuties | None = None
         self._running: asyncio.Task[None] | None = None
@@ -127,50 +128,50 @@ class Cluster:
         self._introduce()
 
     def _introduce(self) -> None:
-        """The parts to one another, and to the links."""
-        self.fencing.doubts = self.freshness.doubts
-        self.beats.look = self._look
-        self.beats.stale = lambda: self.freshness.is_stale
-        self.beats.writes_through = self._writes_through
-        self.beats.replicants = self._balance.replicants
-        self.handlers.controls[frames.Heartbeat] = self.beats.heard
+        """Connect the parts with each other and with the links."""
+        self.fencing.is_in_doubt = self.staleness.is_in_doubt
+        self.heartbeats.look = self._look
+        self.heartbeats.stale = lambda: self.staleness.is_stale
+        self.heartbeats.writes_through = self._writes_through
+        self.heartbeats.replicants = self._balance.replicants
+        self.handlers.controls[frames.Heartbeat] = self.heartbeats.heard
         self.handlers.notes[event_export.NOTE] = self.events.came
-        self.handlers.notes[staleness.NOTE] = self._heads_came
+        self.handlers.notes[staleness.NOTE] = self._log_ends_received
         self.handlers.notes[replicant_balance.NOTE] = self._move_came
 
     # --- life -------------------------------------------------------------------------------------------------------
 
     def watch(self, rlog: Rlog) -> None:
-        """Follow the tables; on a core also serve its log to other nodes. Before `rlog.start`."""
-        self._rlog = self.beats.rlog = self.freshness.rlog = self.fencing.rlog = rlog
-        self.beats.count_cores = self.fencing.count_cores
+        """Follow the tables; a core also serves its log to other nodes. Call it before `rlog.start`."""
+        self._rlog = self.heartbeats.rlog = self.staleness.rlog = self.fencing.rlog = rlog
+        self.heartbeats.count_cores = self.fencing.count_cores
         rlog.on_change(NODES.name, self.nodes_table)
         rlog.on_change(SLOTS.name, self.slots)
         rlog.on_entry(CLUSTER, self.slots.entry_applied)
-        rlog.on_change(VERSIONS.name, VersionTable(self.version, self.mesh).rows)
+        rlog.on_change(VERSIONS.name, ClusterVersionRow(self.version, self.mesh).rows)
         if rlog.core is not None:
-            LogServer(rlog.core, rlog, self.beats, self.version.gate(2)).listen(self.handlers)
+            LogServer(rlog.core, rlog, self.heartbeats, self.version.gate(2)).listen(self.handlers)
             rollout = Rollout(self.version.newest, self.settings.version_settle_s)
             duties = LeaderDuties(
-                rlog, rlog.core, self._members, self.nodes_table, self.slots, self.beats, self.settings.cores,
+                rlog, rlog.core, self._members, self.nodes_table, self.slots, self.heartbeats, self.settings.cores,
                 rollout, self.mesh.spoken,
             )  # fmt: skip
             self._duties = self.fencing.duties = duties
-            self.beats.unreachable = duties.unreachable
-            self.beats.leads = lambda: self.is_leader
-            self.beats.settled = self.fencing.is_settled
-            self.beats.is_new = duties.is_new
+            self.heartbeats.unreachable = duties.unreachable
+            self.heartbeats.leads = lambda: self.is_leader
+            self.heartbeats.in_majority = self.fencing.is_in_majority
+            self.heartbeats.is_new = duties.is_new
 
     async def start(self) -> None:
         """Raises OSError when the link's port can't be bound."""
         if self.settings.listen is not None:
             self.link_port = await self.mesh.listener.listen(*self.settings.listen)
         self.mesh.start()
-        self._keep(tasks.vital(self.beats.run(), "cluster-beats"))
+        self._keep(tasks.vital(self.heartbeats.run(), "cluster-beats"))
 
     async def join(self) -> None:
-        """Become a member; returns when this node's own tables say so: never, if its release is too old. Raises
-        StorageError."""
+        """Become a member. Returns when this node's own tables show it, so never if its release is too old for the
+        cluster. Raises StorageError."""
         assert self._rlog is not None
         while self.version.is_passed:  # noqa: ASYNC110 - whoever upgrades it ends it
             await asyncio.sleep(bounds.LINK_LOOK_S)
@@ -186,9 +187,9 @@ class Cluster:
             self._relays = True
             self._keep(tasks.begun_anew(self.events.run, "cluster-events"))
 
-    async def begin_anew(self) -> str:
-        """This incarnation was purged: be another, of which nobody knows yet, and return when a majority of the cores
-        is linked again. Then `rlog.rejoin`, then `join`. What others haven't accepted of its messages is kept."""
+    async def take_new_incarnation(self) -> str:
+        """After a purge, take a new incarnation, and return when a majority of the cores is linked again. Then call
+        `rlog.rejoin` and `join`. Messages that other nodes haven't accepted are kept."""
         self.fencing.is_joined = False
         former, self.incarnation = self.incarnation, new_incarnation(self.settings.name, self.incarnation)
         log.warning("%s was purged from the cluster; this node goes on as %s", former, self.incarnation)
@@ -206,7 +207,7 @@ class Cluster:
         return self.incarnation
 
     async def stop(self) -> None:
-        """Leave; stop serving clients first."""
+        """Leave the cluster. Stop serving clients first."""
         self.fencing.is_joined = False
         self.events.leave()
         if self._rlog is not None:
@@ -228,25 +229,27 @@ class Cluster:
         return self.fencing.leading is not None and self.fencing.leading.leads
 
     @property
-    def is_surely_member(self) -> bool:
-        return self.fencing.is_surely_member
+    def is_confirmed_member(self) -> bool:
+        return self.fencing.is_confirmed_member
 
     def nodes(self) -> list[MemberView]:
-        """All members, by name."""
+        """All members, sorted by name."""
         return member_views(self.nodes_table, self.status_of)
 
     def has_left(self, incarnation: str) -> bool:
-        """It said that it won't come back."""
+        """It announced that it leaves for good."""
         return self._members.has_left(incarnation)
 
     def status_of(self, incarnation: str) -> Status | None:
-        """What a node said of itself last; None: it isn't linked."""
-        return self.beats.status() if incarnation == self.incarnation else self.beats.statuses.get(incarnation)
+        """The last status that a node sent; None if it isn't linked."""
+        return (
+            self.heartbeats.status() if incarnation == self.incarnation else self.heartbeats.statuses.get(incarnation)
+        )
 
     # --- talking ----------------------------------------------------------------------------------------------------
 
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None:
-        """`handler(incarnation, body)` for each note of that method."""
+        """Call `handler(incarnation, body)` for each notification of that method."""
         self.handlers.notes[method] = handler
 
     def is_linked(self, incarnation: str) -> bool:
@@ -257,27 +260,28 @@ class Cluster:
         self.handlers.requests[method] = lambda _, body: handler(body)
 
     async def ask(self, incarnation: str, method: str, body: bytes) -> bytes:
-        """A node's answer to a request. Raises LinkLost, also without a link; Refusal."""
+        """Send a request to a node and return its answer. Raises LinkLost (also if there is no link), Refusal."""
         link = self.mesh.link_of(incarnation)
         if link is None:
             raise LinkLost(f"there is no link to {incarnation or 'a core'}")
         return await link.request(method, body)
 
     def tell(self, incarnation: str, method: str, body: bytes) -> bool:
-        """A note to a node there is a link to, as between any node and any core. False: there is none."""
+        """Send a notification. Every node has a link to every core. False: there is no link to this node."""
         link = self.mesh.link_of(incarnation)
         if link is None:
             return False
         link.note(method, body)
         return True
 
-    def is_choked(self, incarnation: str) -> bool:
-        """So many notes wait on the link to it that no more should be told: at LINK_CONTROL_MAX_BYTES it is closed."""
+    def is_backed_up(self, incarnation: str) -> bool:
+        """Too many notifications wait on the link to this node: don't send more. At LINK_CONTROL_MAX_BYTES the link is
+        closed."""
         link = self.mesh.link_of(incarnation)
         return link is not None and link.control_bytes > bounds.LINK_CONTROL_CHOKED_BYTES
 
     def cut(self, incarnation: str) -> None:
-        """Something that was to be told won't be: both ends begin again with another link."""
+        """A notification had to be dropped: close the links, so that both ends start again on a new one."""
         self._cut(incarnation, "more waits for it than may")
 
     def _cut(self, incarnation: str, reason: str) -> None:
@@ -285,7 +289,7 @@ class Cluster:
             link.close(reason)
 
     def hand_events(self, kind: str, batch: Sequence[event_export.Event]) -> None:
-        """Events for the nightly report (kinds: events.KINDS); best effort."""
+        """Events for the nightly report (kinds: events.KINDS), best effort."""
         self.events.buffer.add(kind, batch)
 
     # --- LinkOwner --------------------------------------------------------------------------------------------------
@@ -296,7 +300,7 @@ class Cluster:
         self._members.linked(incarnation)
         for callback in self.on_link_up:
             callback(link)
-        self.beats.greet(link)
+        self.heartbeats.greet(link)
         if link.peer.role in CORE_ROLES:
             for linked in self.on_core_linked:
                 linked(incarnation)
@@ -315,12 +319,12 @@ class Cluster:
             lost(incarnation)
         other = self.mesh.link_of(incarnation)
         if other is None:
-            self.beats.lost(incarnation)
+            self.heartbeats.lost(incarnation)
         elif self.mesh.is_leaving or has_left:
-            pass  # nothing is said again: what was said comes until each link's own goodbye
+            pass  # nothing is sent again: each link still delivers everything before its own Goodbye
         elif not (link.through and other.is_open and not other.through):
-            # The peer may have seen its end long before, and have said all again on the other one, which this end of it
-            # has undone or didn't answer: both begin again.
+            # The peer may have noticed long ago that this link ended, and have resent everything on the other one.
+            # The callbacks above undo that, or this node didn't answer it. So both ends start again on a new link.
             self._cut(incarnation, "another link to the same node ended")
         elif link.peer.role in CORE_ROLES:
             for linked in self.on_core_linked:
@@ -330,16 +334,16 @@ class Cluster:
         self._members.left(link.peer.incarnation)
 
     def want_link(self, incarnation: str) -> None:
-        """There are messages for it."""
+        """There are messages for this node: link to it."""
         if (info := self.nodes_table.get(incarnation)) is None:
             return
         if self.settings.via_core and not self.is_core and info.role not in CORE_ROLES:
-            self.mesh.want(incarnation, Through(incarnation))
+            self.mesh.want(incarnation, ViaCore(incarnation))
         elif info.link_port:
             self.mesh.want(incarnation, (info.host, info.link_port))
 
-    def _heads_came(self, incarnation: str, body: bytes) -> None:
-        self.freshness.heard(self._loop.time(), incarnation, body)
+    def _log_ends_received(self, incarnation: str, body: bytes) -> None:
+        self.staleness.heard(self._loop.time(), incarnation, body)
 
     def _move_came(self, incarnation: str, body: bytes) -> None:
         link = self.mesh.link_of(body.decode(errors="replace"))
@@ -353,11 +357,11 @@ class Cluster:
         return self.core_port.core
 
     def _look(self, now: float) -> None:
-        self.freshness.look(now)
-        self.fitness.look(
+        self.staleness.look(now)
+        self.readiness.look(
             now,
-            is_cut_off=self.beats.is_cut_off(),
-            is_stale=self.freshness.is_stale,
+            is_cut_off=self.heartbeats.is_cut_off(),
+            is_stale=self.staleness.is_stale,
             hears_redis=self._rlog is None or self._rlog.hears_redis(),
         )
         for callback in self.on_look:
@@ -389,7 +393,7 @@ class Cluster:
             self.on_purged()
 
     def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
-        """Until it is over, or this node stops."""
+        """Keep the task until it ends or this node stops."""
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
         return task

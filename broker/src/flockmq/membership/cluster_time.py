@@ -1,19 +1,20 @@
-"""The cluster's time: what most cores' wall clocks say. Pure: the clock is passed in.
+"""The cluster's time: what the wall clocks of most cores agree on. No I/O; the clock is passed in.
 
-Whatever one node writes and another one compares is in this time: when a session, a message or a ban ends, when a
-delayed message is due. Each node says with each heartbeat what its wall clock says, and what it takes for the cluster's
-time; so nobody else is asked: Redis may be away, have a wrong clock, or give way to a replica with another one.
+Times that one node writes and another compares are in the cluster's time: when a session, a message or a ban ends, and
+when a delayed message is due. With each heartbeat a node sends its wall clock's time and its idea of the cluster's
+time. Redis isn't asked: it may be unreachable, have a wrong clock, or be replaced by a replica with another clock.
 
-What always holds:
-- Between two heartbeats, and while nobody is heard, the time goes on by the monotonic clock of the node.
-- One core's clock that is wrong, or jumps, moves nothing, where there are three cores: the time follows the clocks of
-  more than half of the configured cores, and only while these agree. It follows slowly, so it doesn't go back; if they
-  all say for CLOCK_JUMP_AFTER_S that it is wrong by more than CLOCKS_AGREE_S, it jumps there.
-- Where they don't agree it goes on as it is: the cores keep together, and who comes takes it from them.
-- Until a node has heard what the time is, it is what its own wall clock says. Where no core knows it yet, and the
-  clocks of more than half are heard but don't agree, it is what the slowest of them says: nothing ends too early.
+Invariants:
 
-A node of the first release says nothing of its clock, and writes what that says.
+- Between two heartbeats, and while no core is linked, the time advances with the node's monotonic clock.
+- With three cores, one wrong or jumping clock changes nothing: the time follows the clocks of more than half of the
+  configured cores, and only while these agree. It follows slowly, so it never goes back. Only if these clocks differ
+  from it by more than CLOCKS_AGREE_S for CLOCK_JUMP_AFTER_S, it jumps to them.
+- While the clocks don't agree, the time continues as it is. The cores stay together, and a new node takes it from them.
+- A new node uses its own clock until it hears the cluster's time. If no core knows it and the clocks don't agree, the
+  slowest clock is used, so that nothing expires too early.
+
+A node of the first release doesn't send its clock, and uses its own for what it writes.
 """
 
 from __future__ import annotations
@@ -32,35 +33,35 @@ from flockmq.membership.reachability import name_of
 log: Final = logging.getLogger(__name__)
 
 
-class Reading(msgspec.Struct, array_like=True, frozen=True):
-    """What a node says of the time, in seconds since the epoch. `time_s`: the cluster's; 0: it doesn't know."""
+class ClockReading(msgspec.Struct, array_like=True, frozen=True):
+    """A node's clock, in seconds since the epoch. `time_s`: the cluster's time; 0: it doesn't know it."""
 
     wall_s: float
     time_s: float
 
 
 class _Heard(NamedTuple):
-    """What a core said, less the monotonic time at which it came. `time_s`: None: it doesn't know."""
+    """What a core sent, minus the monotonic time of the arrival. `time_s` None: it doesn't know the cluster's time."""
 
     wall_s: float
     time_s: float | None
 
 
 class ClusterTime:
-    """As one node knows it. `clock` has it for its wall clock."""
+    """The cluster's time on one node. `clock` uses it as the wall clock."""
 
     def __init__(self, own: Clock, is_core: bool) -> None:
         self.clock: Final = Clock(own.monotonic, self.now_s)
         self.jumps = 0
-        """How often the time was set, because most cores said so."""
+        """How often the time jumped."""
         self._own = own
         self._is_core = is_core
         self._offset_s: float | None = None
-        """The cluster's time less monotonic time."""
+        """The cluster's time minus monotonic time."""
         self._heard: dict[str, _Heard] = {}
         self._looked_s = own.monotonic()
         self._off_for_s = 0.0
-        """For how long most cores have said that it is wrong."""
+        """For how long most cores have disagreed with it."""
 
     def now_s(self) -> float:
         offset_s = self._offset_s
@@ -71,11 +72,11 @@ class ClusterTime:
         """How far this node's wall clock is ahead of the cluster's time."""
         return self._own.wall() - self.now_s()
 
-    def reading(self) -> Reading:
-        return Reading(self._own.wall(), 0.0 if self._offset_s is None else self.now_s())
+    def reading(self) -> ClockReading:
+        return ClockReading(self._own.wall(), 0.0 if self._offset_s is None else self.now_s())
 
-    def heard(self, core: str, reading: Reading) -> None:
-        """An incarnation's. It was said a moment before, so it is behind by as long as it was under way."""
+    def heard(self, core: str, reading: ClockReading) -> None:
+        """Record a reading of an incarnation. It is late by the time that it was on its way."""
         now_s = self._own.monotonic()
         self._heard[core] = _Heard(reading.wall_s - now_s, reading.time_s - now_s if reading.time_s else None)
 
@@ -84,7 +85,7 @@ class ClusterTime:
         self._heard.pop(core, None)
 
     def look(self, cores: int) -> None:
-        """Several times a second. `cores`: how many majorities are of."""
+        """Adjust the time; several times a second. `cores`: the number that majorities are of."""
         now_s = self._own.monotonic()
         passed_s, self._looked_s = min(now_s - self._looked_s, LINK_HEARTBEAT_S), now_s
         heard = {name_of(core): said for core, said in self._heard.items()}
@@ -108,7 +109,8 @@ class ClusterTime:
             self._offset_s = agreed_s
 
     def _follow(self, target_s: float | None, offset_s: float, passed_s: float) -> None:
-        """A node that stood still hears first what was said meanwhile: it doesn't count for long."""
+        """After a pause of this process, old readings come first. `passed_s` is limited, so they don't count for
+        long."""
         off_s = 0.0 if target_s is None else target_s - offset_s
         if abs(off_s) <= CLOCKS_AGREE_S:
             self._off_for_s = 0.0
@@ -124,7 +126,8 @@ class ClusterTime:
 
 
 def _agreed(offsets_s: Sequence[float], enough: int) -> float | None:
-    """The middle of the most that agree; the earliest of several such groups; None: fewer than `enough` do."""
+    """The median of the largest group that agrees; of several such groups the earliest. None: it has fewer than
+    `enough`."""
     ordered = sorted(offsets_s)
     if ordered and ordered[-1] - ordered[0] <= CLOCKS_AGREE_S:
         return median(ordered) if len(ordered) >= enough else None

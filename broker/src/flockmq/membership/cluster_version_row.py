@@ -1,4 +1,4 @@
-"""What the log says of the cluster's version, as this node follows it."""
+"""Follows the log's row with the cluster version."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Final
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.membership.mesh import Mesh
 from flockmq.rlog.row_dict import RowDict
-from flockmq.rlog.schema import Raised
+from flockmq.rlog.schema import RaisedVersion
 
 log: Final = logging.getLogger(__name__)
 
 
-class VersionTable:
+class ClusterVersionRow:
     """What always holds: from a raise on there is no link to a node that doesn't speak that version."""
 
     def __init__(self, version: ClusterVersion, mesh: Mesh) -> None:
-        self.rows: Final = RowDict[str, Raised](self._raised, lambda _: None)
+        self.rows: Final = RowDict[str, RaisedVersion](self._raised, lambda _: None)
         self._version = version
         self._mesh = mesh
 
-    def _raised(self, _: str, raised: Raised) -> None:
+    def _raised(self, _: str, raised: RaisedVersion) -> None:
         version = self._version
         if raised.version > version.newest:
             log.error(

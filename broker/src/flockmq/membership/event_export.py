@@ -1,11 +1,11 @@
-"""Connection and lag events on their way to the nightly report: best effort, bounded, shed first.
+"""Sends connection and lag events to Redis for the nightly report: best effort, bounded, dropped first.
 
-Every node gathers; cores append to one Redis stream a kind, other nodes hand theirs to a core. What can't be handed
-over at a flush is lost and counted: no client ever waits for an event.
+Every node collects events. Cores append them to one Redis stream per kind; other nodes send theirs to a core. What
+can't be sent at a flush is lost and counted, so no client ever waits for an event.
 
-What always holds: a stream takes no more of Redis' memory than EVENTS_STREAM_MAX_BYTES, or its share of it, and what
-cores append between two looks at it, EVENTS_LOOK_BYTES each. A core looks at its first append, too: it may have
-appended before it started.
+Invariant: a stream uses at most EVENTS_STREAM_MAX_BYTES of Redis' memory (or its share of Redis' memory), plus
+EVENTS_LOOK_BYTES per core, which each may append between two checks of the size. A core checks at its first append,
+because it may have appended before a restart.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ KINDS: Final = ("connections", "lag")
 NOTE: Final = "events"
 Event = Sequence[object]
 
-AWAY: Final = "away"
-"""There was no core, or no Redis, to hand it to, or it was refused."""
+UNREACHABLE: Final = "away"
+"""There was no core or no Redis to send it to, or it was refused."""
 NO_ROOM: Final = "no_room"
-"""Too much waited on this core."""
+"""Too many events waited on this core."""
 STREAM_FULL: Final = "stream_full"
-"""The oldest of a stream went."""
+"""The oldest events of a stream were trimmed."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _note: Final[msgspec.msgpack.Decoder[tuple[str, bytes]]] = msgspec.msgpack.Decoder(tuple[str, bytes])
 
 
 class EventBuffer:
-    """What happened since the last flush."""
+    """The events since the last flush."""
 
     def __init__(self) -> None:
         self.dropped = 0
-        """Events that found no room."""
+        """Events that exceeded the buffer."""
         self._waiting: dict[str, list[Event]] = {kind: [] for kind in KINDS}
 
     def add(self, kind: str, events: Sequence[Event]) -> None:
-        """Raises KeyError for a kind that isn't one of KINDS."""
+        """Raises KeyError if the kind isn't one of KINDS."""
         waiting = self._waiting[kind]
         room = bounds.EVENTS_MAX - len(waiting)
         if len(events) > room:
@@ -60,7 +60,7 @@ class EventBuffer:
         waiting.extend(events)
 
     def take(self) -> list[tuple[str, bytes]]:
-        """(kind, msgpack array of at most EVENTS_ENTRY_MAX events) of all that waits."""
+        """Take all waiting events: (kind, msgpack array of at most EVENTS_ENTRY_MAX events)."""
         taken: list[tuple[str, bytes]] = []
         for kind, waiting in self._waiting.items():
             for start in range(0, len(waiting), bounds.EVENTS_ENTRY_MAX):
@@ -69,22 +69,22 @@ class EventBuffer:
         return taken
 
 
-class EventRelay:
-    """From the buffer to Redis: on a core directly (`redis` is set), elsewhere by way of a core."""
+class EventExport:
+    """Moves events from the buffer to Redis: on a core directly (`redis` is set), on other nodes through a core."""
 
     def __init__(self, choose_core: Callable[[], Link | None], now_s: Callable[[], float]) -> None:
         self.buffer = EventBuffer()
         self.redis: RedisLinks | None = None
-        self.lost_bytes: Counter[str] = Counter(dict.fromkeys((AWAY, NO_ROOM, STREAM_FULL), 0))
+        self.lost_bytes: Counter[str] = Counter(dict.fromkeys((UNREACHABLE, NO_ROOM, STREAM_FULL), 0))
         self._choose_core = choose_core
         self._came: deque[tuple[str, bytes]] = deque()
         self._redis_bytes = 0
-        self._away = Retrying(log, now_s)
+        self._unreachable = Retrying(log, now_s)
         self._unlooked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
-        """Appended to each stream since it was looked at."""
+        """Bytes appended to each stream since its size was checked."""
 
     def limit(self, redis_bytes: int) -> None:
-        """How much memory Redis has; 0: no bound is known."""
+        """Set how much memory Redis has; 0 means unlimited or unknown."""
         self._redis_bytes = redis_bytes
 
     @property
@@ -92,17 +92,17 @@ class EventRelay:
         return share_of(self._redis_bytes, bounds.EVENTS_STREAM_MAX_BYTES)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Flush until cancelled."""
         while True:
             await asyncio.sleep(bounds.EVENTS_FLUSH_S)
             await self.flush()
 
     def leave(self) -> None:
-        """This node says goodbye: what it can't hand over any more is nothing to look at."""
-        self._away.leave()
+        """This node leaves: lost events are no longer worth a warning."""
+        self._unreachable.leave()
 
     async def flush(self) -> None:
-        """Hand over what waits; what can't be is lost."""
+        """Send all waiting events; those that can't be sent are lost."""
         taken = self.buffer.take()
         if self.redis is not None:
             taken.extend(self._came)
@@ -112,10 +112,10 @@ class EventRelay:
             for note in taken:
                 core.note(NOTE, _encode(note))
         else:
-            self._lose(AWAY, taken)
+            self._lose(UNREACHABLE, taken)
 
     def came(self, incarnation: str, body: bytes) -> None:
-        """Another node's events, for this core. Raises msgspec.MsgspecError."""
+        """Events of another node for this core. Raises msgspec.MsgspecError."""
         kind, encoded = _note.decode(body)
         if kind in KINDS:
             self._came.append((kind, encoded))
@@ -123,30 +123,31 @@ class EventRelay:
                 self._lose(NO_ROOM, [self._came.popleft()])
 
     async def _append_all(self, redis: RedisLinks, taken: Sequence[tuple[str, bytes]]) -> None:
-        """Where Redis is away nobody waits for it more than once, least of all a node that stops."""
+        """Append to Redis. If Redis is unreachable, drop the rest, so that a stopping node waits for it only once."""
         for count, (kind, encoded) in enumerate(taken):
             try:
                 link = await redis.of(stream_of(kind))
                 await link.call("XADD", stream_of(kind), "*", "events", encoded)
             except RedisUnreachable as error:
-                self._away.failed("events for the report are lost, as flockmq_events_lost_bytes says: %s", error)
-                self._lose(AWAY, taken[count:])
+                self._unreachable.failed("events for the report are lost, as flockmq_events_lost_bytes says: %s", error)
+                self._lose(UNREACHABLE, taken[count:])
                 return
             except Exception as error:
                 log.warning("%d bytes of %s events were lost: %s", len(encoded), kind, error)
-                self._lose(AWAY, [(kind, encoded)])
+                self._lose(UNREACHABLE, [(kind, encoded)])
                 continue
-            self._away.worked()
+            self._unreachable.worked()
             self._unlooked_bytes[kind] += len(encoded)
             if self._unlooked_bytes[kind] >= min(bounds.EVENTS_LOOK_BYTES, self._stream_max_bytes // 8):
                 await self._look(link, kind)
 
     async def _look(self, link: RedisLink, kind: str) -> None:
-        """Cut a stream that is above its bound, the oldest entries first. What fails is done at the next flush."""
+        """Check a stream's size and trim its oldest entries if it exceeds the bound. A failure is retried at the next
+        flush."""
         try:
             went_bytes = await _cut(link, stream_of(kind), self._stream_max_bytes)
         except Exception as error:
-            self._away.failed("nobody knows how much of Redis' memory %s events take: %s", kind, error)
+            self._unreachable.failed("nobody knows how much of Redis' memory %s events take: %s", kind, error)
             return
         self._unlooked_bytes[kind] = 0
         if went_bytes:
@@ -160,7 +161,8 @@ class EventRelay:
 
 
 async def _cut(link: RedisLink, stream: str, max_bytes: int) -> int:
-    """To nine tenths of the bound: how many bytes went. Entries are of any size, so it is measured again."""
+    """Trim the stream to nine tenths of the bound; returns how many bytes were freed. Entries differ in size, so it
+    measures again."""
     was_bytes = used_bytes = await _used_bytes(link, stream)
     while used_bytes > max_bytes:
         entries = await link.call("XLEN", stream)
@@ -173,7 +175,8 @@ async def _cut(link: RedisLink, stream: str, max_bytes: int) -> int:
 
 
 async def _used_bytes(link: RedisLink, stream: str) -> int:
-    """All of it: by a sample of the oldest entries, which may be small, Redis says a tenth of what it is."""
+    """Measure all entries: the default samples the oldest entries, and if these are small Redis reports a tenth of the
+    size."""
     used_bytes = await link.call("MEMORY", "USAGE", stream, "SAMPLES", 0)
     return used_bytes if isinstance(used_bytes, int) else 0
 

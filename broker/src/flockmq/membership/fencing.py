@@ -1,8 +1,8 @@
-"""Whether this node may act as a member: whether it is sure that the cluster hasn't gone on without it.
+"""Whether this node may act as a member: whether it is sure that it was not purged.
 
-A node that is cut off may be purged, and not know it. What always holds: from MEMBER_FENCE_S after it heard of a
-majority of the cores last it is fenced, and acknowledges nothing that needs others; the leader waits longer before it
-purges anybody.
+A node that is cut off may be purged without knowing it. Invariant: a node that hasn't heard from a majority of the
+cores for MEMBER_FENCE_S fences itself: it acknowledges nothing that needs other nodes. The leader waits longer than
+that before it purges a node.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from flockmq.membership.leader import Leader
 from flockmq.membership.leader_duties import LeaderDuties
 from flockmq.membership.members import Members
 from flockmq.membership.mesh import Mesh
-from flockmq.membership.reachability import electorate, is_settled, may_lead, name_of
+from flockmq.membership.reachability import electorate, is_in_majority, may_lead, name_of
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import CLUSTER
 
 
 class Fencing:
-    """`me` tells this node's incarnation, `cores` how many are configured. `Cluster` sets the plain attributes."""
+    """`me` returns this node's incarnation, `cores` is the configured number. `Cluster` sets the plain attributes."""
 
     def __init__(
         self,
@@ -31,69 +31,73 @@ class Fencing:
         cores: int,
         members: Members,
         mesh: Mesh,
-        beats: Heartbeats,
+        heartbeats: Heartbeats,
     ) -> None:
         self.is_joined = False
         self.rlog: Rlog | None = None
         self.duties: LeaderDuties | None = None
         self.leading: Leader | None = None
-        self.doubts: Callable[[float], bool] = _never
-        """Whether it was out of touch, and its tables haven't reached what was said since, at a time."""
+        self.is_in_doubt: Callable[[float], bool] = _never
+        """Whether at a given time this node may have missed its purge: it was out of touch and hasn't caught up
+        since."""
         self._me = me
         self._is_core = is_core
         self._configured = cores
         self._members = members
         self._mesh = mesh
-        self._beats = beats
+        self._heartbeats = heartbeats
         self._loop = asyncio.get_running_loop()
         self._judged_at = -1.0
-        self._was_settled = False
+        self._was_in_majority = False
         self._compared_at = -1.0
         self._keeps_up = False
 
     @property
     def is_fenced(self) -> bool:
-        """This node was purged and isn't back yet, or heard of no majority of the cores for MEMBER_FENCE_S and may have
-        been: it acknowledges nothing that needs others."""
-        return not self.is_joined or self._beats.is_fenced(self._loop.time())
+        """This node was purged and hasn't rejoined, or it has not heard from a majority of the cores for MEMBER_FENCE_S
+        and may have been purged. It acknowledges nothing that needs other nodes."""
+        return not self.is_joined or self._heartbeats.is_fenced(self._loop.time())
 
     @property
-    def is_surely_member(self) -> bool:
-        """Neither fenced, nor behind in the log of members and slots for so long: slots that are this node's are nobody
-        else's."""
+    def is_confirmed_member(self) -> bool:
+        """True if this node is not fenced and the lag of its cluster tables is below MEMBER_FENCE_S. So slots that its
+        tables assign to it belong to no other core."""
         now = self._loop.time()
-        if now != self._compared_at:  # as in `is_settled`
+        if now != self._compared_at:  # cached, as in `is_in_majority`
             assert self.rlog is not None
             self._compared_at = now
             self._keeps_up = self.rlog.lag(CLUSTER)[1] <= bounds.MEMBER_FENCE_S * 1000
-        return self.is_joined and self._keeps_up and not self._beats.is_fenced(now)
+        return self.is_joined and self._keeps_up and not self._heartbeats.is_fenced(now)
 
     @property
     def may_be_purged(self) -> bool:
-        """It was, or was out of touch and hasn't caught up since: others may have what is on its way to this node."""
-        return self._me() not in self._members or self.doubts(self._loop.time())
+        """This node was purged, or was out of touch and hasn't caught up since: other nodes may have been given the
+        messages on their way to it."""
+        return self._me() not in self._members or self.is_in_doubt(self._loop.time())
 
-    def is_settled(self, now: float) -> bool:
-        """Whether this node, if it is a core, belongs to the side of a split that goes on."""
+    def is_in_majority(self, now: float) -> bool:
+        """If this node is a core: whether it is on the side of a network split that continues."""
         if self.duties is None:
             return True
-        if now != self._judged_at:  # it is asked for each CONNECT, and the loop's time stands still in a turn
+        if now != self._judged_at:  # called for each CONNECT; the loop's time is constant within an iteration
             holds_lease = self.leading is not None and self.leading.holds_lease
             self._judged_at = now
-            self._was_settled = is_settled(*self.duties.voices(now, bounds.MEMBER_FENCE_S), holds_lease)
-        return self._was_settled
+            self._was_in_majority = is_in_majority(
+                *self.duties.reachable_cores(now, bounds.MEMBER_FENCE_S), holds_lease
+            )
+        return self._was_in_majority
 
     def hears_majority(self) -> bool:
-        """Whoever says it, members or not: after a purge it may be that no core is one."""
+        """True if a majority of the cores is linked. They needn't be members: after a purge perhaps no core is one."""
         now = self._loop.time()
         if not self._is_core:
-            return not self._beats.is_fenced(now)
+            return not self._heartbeats.is_fenced(now)
         me = name_of(self._me())
-        heard = {name_of(core) for core in self._mesh.linked_cores() if self._beats.is_heard(core, now)} - {me}
+        heard = {name_of(core) for core in self._mesh.linked_cores() if self._heartbeats.is_heard(core, now)} - {me}
         return may_lead(1 + len(heard), self.count_cores())
 
     def count_cores(self) -> int:
-        """As configured; or else all that are members, or linked though they aren't yet."""
+        """The configured number; if more cores are members or linked, their number."""
         cores = {*self._members.cores, *self._mesh.linked_cores()}
         if self._is_core:
             cores.add(self._me())

@@ -1,13 +1,13 @@
-"""What travels on a cluster link: length-prefixed frames, and the structs of the control frames.
+"""The frames on a cluster link: length-prefixed, with the structs of the control frames.
 
     frame   = length (u32, of the body) · kind (u8) · body
     CONTROL   body = one msgpack array `[tag, …]`, see `Control`
     ITEM      body = stream id (u32) · one item of a stream
     GREETING  body = one handshake struct; only before the peer is authenticated
-    TUNNEL    body = tunnel id (u32) · bytes of the link that a core passes on
+    TUNNEL    body = tunnel id (u32) · bytes of a link that a core relays
 
-The frames that carry messages are in `delivery.frames`, kinds 1, 2, 5, 6 and 8. The length is checked against the bound
-before any memory is spent on the body. Structs are arrays, so a later version can append fields that have defaults.
+Frames of messages are in `delivery.frames`, kinds 1, 2, 5, 6 and 8. The length is checked before memory is allocated
+for the body. Structs are arrays, so a later version can append fields with defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from flockmq.membership.cluster_time import Reading
+from flockmq.membership.cluster_time import ClockReading
 from flockmq.rlog.digests import CheckpointDigests
 from flockmq.rlog.entry import StreamId
 
@@ -33,11 +33,11 @@ _ITEM_BODY: Final = Layout(">I")
 
 
 class FrameError(Exception):
-    """The peer sent something that isn't a frame of this protocol; the message says what."""
+    """The peer sent something that isn't a frame of this protocol; the text says what."""
 
 
 class Status(msgspec.Struct, array_like=True, frozen=True):
-    """How a node is, as it says twice a second on each of its links."""
+    """A node's status in its heartbeats."""
 
     connections: int = 0
     routes: int = 0
@@ -45,32 +45,33 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     ready: bool = False
     draining: bool = False
     weight: int = 0
-    """Appends that a core took of others since the last beat; of equal cores the least is written through."""
-    heads: dict[str, StreamId] = {}
-    """Shard → the highest Stream ID this node knows of."""
+    """Appends that this core did for other nodes since the last heartbeat: its load. Of equal cores a replicant chooses
+    the least loaded."""
+    log_ends: dict[str, StreamId] = {}
+    """Shard → the log position of this node's tables."""
     unreachable: tuple[str, ...] = ()
-    """Incarnations this core has no link to: its vote in a purge."""
+    """Incarnations that this core has no link to: its votes for purges."""
     leads: bool = False
     durable: dict[str, StreamId] = {}
-    """Shard → up to which Stream ID this core has it on its disk."""
+    """Shard → the log position up to which this core's disk has it."""
     checkpoints: dict[str, CheckpointDigests] = {}
-    """Shard → the digests of this core's tables at the latest checkpoint of the log."""
+    """Shard → the digests of this core's tables at the latest checkpoint."""
     sending: dict[str, StreamId] = {}
-    """Shards that this core sends to somebody → from where on they need the log."""
-    settled: bool = False
-    """This core belongs to a majority of the cores: who hears it is a member still."""
+    """Shards that this core streams to other nodes → the log position from which these still need the log."""
+    in_majority: bool = False
+    """This core can reach a majority of the cores, so nodes that hear it are still members."""
     core: str = ""
     """The incarnation of the core that this replicant writes through."""
     replicants: int = 0
     """How many replicants write through this core."""
-    clocks: Reading | None = None
-    """What time it is for this node; None: it is of the first release."""
+    clocks: ClockReading | None = None
+    """This node's clock. None: it is of the first release."""
     hears_redis: bool | None = None
-    """Redis answered this node within LOG_UNHEARD_MAX_S. None: it is of a version that doesn't say."""
+    """Redis answered this node within LOG_UNHEARD_MAX_S. None: its release doesn't report that."""
     stale: bool = False
-    """Its tables may be old."""
+    """Its tables may be stale."""
     is_new: bool = False
-    """This core began the cluster's log, and has met no older release since."""
+    """This core began the cluster's log, and has met no node of an older release since."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):
@@ -78,7 +79,7 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):
 
 
 class Note(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """One way; nobody answers."""
+    """A one-way notification, without an answer."""
 
     method: str
     body: bytes
@@ -96,7 +97,7 @@ class Reply(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Failure(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Answers a Request that failed: `code` is for the program, `message` for people."""
+    """Answers a Request that failed. `code` is for the program, `message` for people."""
 
     id: int
     code: str
@@ -118,7 +119,7 @@ class StreamCredit(msgspec.Struct, array_like=True, frozen=True, tag=6):
 
 
 class StreamEnd(msgspec.Struct, array_like=True, frozen=True, tag=7):
-    """After the last item; `code` is empty when the stream is complete."""
+    """Follows the last item. `code` is empty if the stream is complete."""
 
     id: int
     code: str
@@ -126,13 +127,14 @@ class StreamEnd(msgspec.Struct, array_like=True, frozen=True, tag=7):
 
 
 class StreamCancel(msgspec.Struct, array_like=True, frozen=True, tag=8):
-    """The reader wants no more."""
+    """The reader wants no more items."""
 
     id: int
 
 
 class Resume(msgspec.Struct, array_like=True, frozen=True, tag=9):
-    """First on every link: the last number accepted from this peer's incarnation. No message goes before it came."""
+    """The first message on every link: the last number accepted from this peer's incarnation. No messages are sent
+    before it has arrived."""
 
     accepted: int
 
@@ -144,27 +146,26 @@ class Accepted(msgspec.Struct, array_like=True, frozen=True, tag=10):
 
 
 class Goodbye(msgspec.Struct, array_like=True, frozen=True, tag=11):
-    """This incarnation leaves for good and will not come back."""
+    """This incarnation leaves for good."""
 
 
 class Taken(msgspec.Struct, array_like=True, frozen=True, tag=13):
-    """All batches of messages up to `number` are committed, for all slots that this core has had since epoch `view`.
-    Not for slots that are `stuck`: (slot, the first batch that isn't committed there). Only messages that say for which
-    slots they are can be stuck.
-    """
+    """All batches of slot messages up to `number` are committed, for all slots that this core has owned since epoch
+    `view`. Except for slots in `stuck`: (slot, the first batch that isn't committed there). Only messages that name
+    their slots can be stuck."""
 
     number: int
     view: int
     stuck: tuple[tuple[int, int], ...] = ()
 
 
-class Heard(msgspec.Struct, array_like=True, frozen=True, tag=12):
-    """Answers each Heartbeat: the way there and the way back are open."""
+class HeartbeatAck(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """Answers each Heartbeat. So both directions of the link work."""
 
 
 class TunnelOpen(msgspec.Struct, array_like=True, frozen=True, tag=14):
-    """To a core: pass on what comes to that node. To that node itself: somebody of that role dials through this core;
-    "" from a core of the first release."""
+    """Sent to a core: relay to that node. Sent to that node itself: a node with this role dials you through this core.
+    The role is "" from a core of the first release."""
 
     id: int
     incarnation: str
@@ -172,8 +173,8 @@ class TunnelOpen(msgspec.Struct, array_like=True, frozen=True, tag=14):
 
 
 class TunnelCredit(msgspec.Struct, array_like=True, frozen=True, tag=15):
-    """The far end has read so many bytes more. The first that a core sends to who dials says the far end's role, and 0
-    bytes."""
+    """The far end has read this many more bytes. The first TunnelCredit that a core sends to the dialling node carries
+    the far end's role and 0 bytes."""
 
     id: int
     size_bytes: int
@@ -181,7 +182,7 @@ class TunnelCredit(msgspec.Struct, array_like=True, frozen=True, tag=15):
 
 
 class TunnelClose(msgspec.Struct, array_like=True, frozen=True, tag=16):
-    """Behind the last bytes; `reason` is empty when the far end closed it."""
+    """Follows the last bytes. `reason` is empty if the far end closed the tunnel."""
 
     id: int
     reason: str
@@ -201,7 +202,7 @@ Control = (
     | Accepted
     | Goodbye
     | Taken
-    | Heard
+    | HeartbeatAck
     | TunnelOpen
     | TunnelCredit
     | TunnelClose
@@ -212,7 +213,7 @@ _decoder: Final[msgspec.msgpack.Decoder[Control]] = msgspec.msgpack.Decoder(Cont
 
 
 def control(message: Control) -> bytes:
-    """A whole control frame."""
+    """Encode a whole control frame."""
     return frame(CONTROL, _encoder.encode(message))
 
 
@@ -251,9 +252,9 @@ def parse_tunnel(body: bytes) -> tuple[int, bytes]:
 
 
 class FrameReader:
-    """Cuts what was read into frames. Linear: a frame that comes in many reads is joined once.
+    """Cuts the received bytes into frames. Takes linear time: a frame that arrives in many reads is joined once.
 
-    `max_body_bytes` may be raised between two frames (after authentication): it is looked at for each frame.
+    `max_body_bytes` is checked for each frame, so it may be raised between two frames (after authentication).
     """
 
     __slots__ = ("_have_bytes", "_need_bytes", "_parts", "max_body_bytes")
@@ -265,7 +266,7 @@ class FrameReader:
         self._need_bytes = _FRAME.size
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """(kind, body) of each frame that is complete. Raises FrameError when one is longer than the bound."""
+        """(kind, body) of each complete frame. Raises FrameError if one exceeds the bound."""
         self._parts.append(data)
         self._have_bytes += len(data)
         if self._have_bytes < self._need_bytes:

@@ -1,7 +1,7 @@
-"""How cores hear where each other's tables are, over their links, before a generation of the log begins.
+"""How cores report their log positions to each other, over their links, before a generation of the log begins.
 
-`TermBallot` asks all linked cores and gives what came back within BALLOT_WAIT_S; `serve` is the other end. What reports
-and promises mean is in rlog/generation.py.
+`GenerationVotes` asks all linked cores and returns the answers that arrive within BALLOT_WAIT_S. `serve` is the other
+end. rlog/generation.py explains reports and promises.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from flockmq.rlog.generation import Report
 ASK: Final = "log.ballot"
 
 
-class BallotAsk(msgspec.Struct, array_like=True, frozen=True):
-    """`generation` 0: only say where the tables are."""
+class VoteRequest(msgspec.Struct, array_like=True, frozen=True):
+    """`generation` 0: only report, don't promise."""
 
     shard: str
     generation: int
 
 
-class BallotAnswer(msgspec.Struct, array_like=True, frozen=True):
+class VoteAnswer(msgspec.Struct, array_like=True, frozen=True):
     position: StreamId
     promised: int
     granted: bool
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_ask: Final[msgspec.msgpack.Decoder[BallotAsk]] = msgspec.msgpack.Decoder(BallotAsk)
-_answer: Final[msgspec.msgpack.Decoder[BallotAnswer]] = msgspec.msgpack.Decoder(BallotAnswer)
+_ask: Final[msgspec.msgpack.Decoder[VoteRequest]] = msgspec.msgpack.Decoder(VoteRequest)
+_answer: Final[msgspec.msgpack.Decoder[VoteAnswer]] = msgspec.msgpack.Decoder(VoteAnswer)
 
 
-class TermBallot:
-    """An rlog.port.VotePort. `links`: to the other cores; `cores`: how many are configured, this one included."""
+class GenerationVotes:
+    """The rlog.ports.VotePort of a cluster. `links`: to the other cores. `cores`: how many are configured, this one
+    included."""
 
     def __init__(self, links: Callable[[], Iterable[Link]], cores: Callable[[], int]) -> None:
         self._links = links
@@ -54,13 +55,13 @@ class TermBallot:
         return self._cores()
 
     async def ask(self, shard: str, generation: int) -> list[Report]:
-        body = _encode(BallotAsk(shard, generation))
+        body = _encode(VoteRequest(shard, generation))
         by_name = {name_of(link.peer.incarnation): link for link in self._links()}
         answers = await asyncio.gather(*(self._ask_one(name, link, body) for name, link in by_name.items()))
         return [report for report in answers if report is not None]
 
     async def _ask_one(self, name: str, link: Link, body: bytes) -> Report | None:
-        """None: it can't be heard of now, or has not loaded its tables."""
+        """None: it can't be reached now, or hasn't loaded its tables."""
         try:
             async with asyncio.timeout(bounds.BALLOT_WAIT_S):
                 answer = _answer.decode(await link.request(ASK, body))
@@ -70,7 +71,7 @@ class TermBallot:
 
 
 async def serve(core: Core, body: bytes) -> bytes:
-    """Answers an `ASK` request. Raises Refusal."""
+    """Answer an `ASK` request. Raises Refusal."""
     try:
         ask = _ask.decode(body)
         report = await core.report(ask.shard, ask.generation)
@@ -78,4 +79,4 @@ async def serve(core: Core, body: bytes) -> bytes:
         raise Refusal(error.code, str(error)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Refusal("corrupt", str(error)) from None
-    return _encode(BallotAnswer(report.position, report.promised, report.granted))
+    return _encode(VoteAnswer(report.position, report.promised, report.granted))

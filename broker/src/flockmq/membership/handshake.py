@@ -1,21 +1,23 @@
-"""How two nodes prove to each other that they hold the cluster key. Pure: bytes in, bytes out.
+"""How two nodes prove to each other that they have the cluster key. No I/O: bytes in, bytes out.
 
     dialer → listener   Hello      who I am, my nonce
     listener → dialer   Challenge  who I am, my nonce
     dialer → listener   Proof      HMAC-SHA256(key, "dialer"   · Hello · Challenge)
     listener → dialer   Proof      HMAC-SHA256(key, "listener" · Hello · Challenge)
 
-While the key is replaced a listener takes either of two, and answers by the one that the dialer proved.
+While the key is being replaced, a listener accepts both keys, and answers with the one that the dialer proved.
 
-The MAC covers both greetings byte for byte: both nonces, incarnations and roles, the protocol's version. A proof can't
-be replayed (fresh nonces), nor reflected (the side's label). The dialer proves first, so a stranger who dials learns
-nothing that is made with the key. The listener says HandshakeRefused, in plain, when it won't go on: a hint for the
-other side's log, believed for nothing else. The frames after the handshake are not encrypted or signed: the key keeps
-strangers from joining; who can rewrite packets on the path needs TLS or a network policy against them.
+The MAC covers both greetings byte for byte: both nonces, incarnations and roles, and the protocol's version. A proof
+can't be replayed, because nonces are fresh, and can't be reflected, because it includes the side. The dialer proves
+first, so an unauthenticated dialer gets nothing that is made with the key. A listener that refuses sends
+HandshakeRefused in plain text; the dialer only logs it. The frames after the handshake are neither encrypted nor
+signed: the key only keeps unauthenticated nodes out. Against an attacker who can change packets on the path, use TLS or
+a network policy.
 
-A greeting says which versions of the cluster protocol its sender takes: from the cluster's own (cluster_version.py), as
-far as the sender knows it, to the newest that it speaks. Where these don't meet, the listener refuses, and says who is
-to be upgraded. A node of the first release knows the lower end only, and takes nothing but 1 there.
+A greeting names the versions of the cluster protocol that its sender accepts: from the cluster's version
+(cluster_version.py), as far as the sender knows it, to the newest that it speaks. If the two ranges don't overlap, the
+listener refuses, and says which node must be upgraded. A node of the first release knows the lower end only, and
+accepts only 1 there.
 """
 
 from __future__ import annotations
@@ -37,11 +39,11 @@ _INCARNATION: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}@[0-9a-f]{8,3
 
 
 class HandshakeError(Exception):
-    """Why the peer is not let in; safe to log, names no secret."""
+    """Why the peer is refused. Safe to log: it contains no secret."""
 
 
 class Identity(msgspec.Struct, array_like=True, frozen=True):
-    """Who a node says it is: `incarnation` is `name@hex`, new at each start of the process."""
+    """A node's claimed identity. `incarnation` is `name@hex`, new at each start of the process."""
 
     incarnation: str
     role: str
@@ -75,19 +77,19 @@ _decoder: Final[msgspec.msgpack.Decoder[_Greeting]] = msgspec.msgpack.Decoder(_G
 
 
 def refusal(reason: str) -> bytes:
-    """The frame that tells a peer why it is not let in."""
+    """The frame that tells a peer why it is refused."""
     return frame(GREETING, _encode(HandshakeRefused(reason)))
 
 
 class HandshakeDialer:
-    """The side that connects. Send `hello()`; feed each greeting to `receive`; done when `peer` is set."""
+    """The side that connects. Send `hello()`, then pass each greeting to `receive`. Done when `peer` is set."""
 
     def __init__(self, key: bytes, me: Identity, version: ClusterVersion, entropy: Entropy = SYSTEM) -> None:
         self.peer: Identity | None = None
         self.newest = 0
         """The highest version that the peer speaks."""
         self.itself = False
-        """This node dialled itself: no fault, one of the seeds is its own address."""
+        """This node dialled itself, because a seed is its own address. That is no error."""
         self.me = me
         self._key = key
         self._version = version
@@ -98,7 +100,7 @@ class HandshakeDialer:
         return frame(GREETING, self._hello)
 
     def receive(self, body: bytes) -> bytes:
-        """What to send next, maybe nothing. Raises HandshakeError."""
+        """Returns what to send next, maybe nothing. Raises HandshakeError."""
         greeting = _parse(body)
         if isinstance(greeting, Challenge) and self._challenge is None:
             self.newest = _check(greeting, self._version)
@@ -118,7 +120,7 @@ class HandshakeDialer:
 
 
 class HandshakeListener:
-    """The side that accepts. Feed each greeting to `receive`; done when `peer` is set (send what it returned first)."""
+    """The side that accepts. Pass each greeting to `receive` and send what it returns. Done when `peer` is set."""
 
     def __init__(self, keys: Sequence[bytes], me: Identity, version: ClusterVersion, entropy: Entropy = SYSTEM) -> None:
         self.peer: Identity | None = None
@@ -131,7 +133,7 @@ class HandshakeListener:
         self._hello: tuple[Identity, bytes] | None = None
 
     def receive(self, body: bytes) -> bytes:
-        """What to send next. Raises HandshakeError."""
+        """Returns what to send next. Raises HandshakeError."""
         greeting = _parse(body)
         if isinstance(greeting, Hello) and self._hello is None:
             self.newest = _check(greeting, self._version)
@@ -149,8 +151,8 @@ class HandshakeListener:
 
 
 def check_role(peer: Identity, roles: frozenset[str]) -> None:
-    """`roles`: what its certificate says, or the core that passes its bytes on; empty: nothing. Raises
-    HandshakeError."""
+    """`roles`: those in the peer's certificate, or the one told by the core that relays the link. Empty: unknown.
+    Raises HandshakeError."""
     role = "core" if peer.role == "single" else peer.role
     if roles and role not in roles:
         raise HandshakeError(

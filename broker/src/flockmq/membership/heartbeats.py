@@ -1,7 +1,7 @@
-"""Twice a second each node says how it is on all of its links, hears how the others are, and closes what is silent.
+"""Twice a second each node sends its status on all of its links, reads those of other nodes, and closes silent links.
 
-News that others shouldn't wait for goes at once: whom a core can't reach any more, that a node drains, and whether it
-hears Redis. What always holds: `statuses` has what each linked node said last, and nothing of a node without a link.
+Urgent news is sent at once: which nodes a core can't reach any more, that a node drains, and whether it hears Redis.
+Invariant: `statuses` has the last status of each linked node, and no others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Heartbeats:
-    """The plain attributes are set before the first beat that is to tell of them."""
+    """The plain attributes must be set before the first heartbeat that uses them."""
 
     def __init__(
         self,
@@ -42,26 +42,26 @@ class Heartbeats:
         self.statuses: dict[str, Status] = {}
         self.rlog: Rlog | None = None
         self.unreachable: Callable[[float], Collection[str]] = _nobody
-        """A core's vote, at a time."""
+        """On a core: its votes for purges, at a given time."""
         self.leads: Callable[[], bool] = _never
-        self.settled: Callable[[float], bool] = _always
-        """A core's: whether it belongs to a majority of the cores, at a time."""
+        self.in_majority: Callable[[float], bool] = _always
+        """On a core: whether it can reach a majority of the cores, at a given time."""
         self.count_cores: Callable[[], int] = _one
-        """How many majorities are of."""
+        """The number that majorities are of."""
         self.writes_through: Callable[[], str] = str
-        """The core that this node's writes go through; "" for none."""
+        """The core that this node writes through; "" for none."""
         self.replicants: Callable[[], int] = int
         """How many replicants write through this core."""
         self.stale: Callable[[], bool] = bool
-        """Whether this node's tables may be old."""
+        """Whether this node's tables may be stale."""
         self.is_new: Callable[[], bool] = bool
-        """A core's: whether the cluster is new, as far as this core can tell."""
+        """On a core: whether the cluster is new, as far as this core knows."""
         self.is_idle: Callable[[str, float], bool] = _is_idle
-        """Whether no message waits for a node, nor did lately, at a time."""
+        """Whether no messages wait for a node and none were sent to it lately, at a given time."""
         self.look: Callable[[float], None] = _see_nothing
         """Called ten times a second, with the time."""
         self.appends = 0
-        """Of other nodes, since the last beat: this core's weight."""
+        """Appends for other nodes since the last heartbeat: this core's load."""
         self._mesh = mesh
         self._members = members
         self._local_status = local_status
@@ -77,52 +77,53 @@ class Heartbeats:
         return self._local_status().draining
 
     def of(self, incarnation: str) -> Status:
-        """What it said last, if it is linked."""
+        """Its last status; an empty one if it isn't linked."""
         return self.statuses.get(incarnation, _NOTHING_SAID)
 
     def is_heard(self, incarnation: str, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> bool:
-        """It said something lately."""
+        """True if it sent a heartbeat lately."""
         said_at = self._said_at.get(incarnation)
         return said_at is not None and now - said_at <= within_s
 
     def is_fenced(self, now: float) -> bool:
-        """Whether this node may have been purged without knowing: no majority was heard of for MEMBER_FENCE_S."""
+        """True if this node may have been purged without knowing: it has not heard from a majority for
+        MEMBER_FENCE_S."""
         if self._is_core:
-            return not self.settled(now)
+            return not self.in_majority(now)
         return now - self._settled_at > bounds.MEMBER_FENCE_S
 
     def is_cut_off(self) -> bool:
-        """This node hears nothing from Redis, and another one does."""
+        """This node hears nothing from Redis, but another node does."""
         if self.rlog is None or self.rlog.hears_redis():
             return False
         return any(status.hears_redis for status in self.statuses.values())
 
     def greet(self, link: Link) -> None:
-        """A link is up: the first heartbeat on it."""
+        """A link is up: send the first heartbeat on it."""
         link.control(frames.Heartbeat(self.status()))
 
     def heard(self, link: Link, heartbeat: frames.Heartbeat) -> None:
-        link.control(_HEARD)
+        link.control(_HEARTBEAT_ACK)
         status = heartbeat.status
         self.statuses[link.peer.incarnation] = status
         self._said_at[link.peer.incarnation] = link.heard_at
-        if status.settled and not self._is_core:
+        if status.in_majority and not self._is_core:
             self._settled_at = link.heard_at
         if status.clocks is not None and link.peer.role in CORE_ROLES:
             self._time.heard(link.peer.incarnation, status.clocks)
         if self.rlog is not None:
             for shard in SHARDS:
-                if (head := status.heads.get(shard)) is not None:
-                    self.rlog.note_log_end(shard, head)
+                if (log_end := status.log_ends.get(shard)) is not None:
+                    self.rlog.note_log_end(shard, log_end)
 
     def lost(self, incarnation: str) -> None:
-        """The last link to it ended."""
+        """The last link to this node ended."""
         self.statuses.pop(incarnation, None)
         self._said_at.pop(incarnation, None)
         self._time.lost(incarnation)
 
     def status(self) -> Status:
-        """What this node says about itself."""
+        """This node's own status."""
         local = self._local_status()
         rlog = self.rlog
         if rlog is None:
@@ -135,13 +136,13 @@ class Heartbeats:
             ready=local.ready,
             draining=local.draining,
             weight=self.appends,
-            heads={shard: rlog.applied(shard) for shard in SHARDS},
+            log_ends={shard: rlog.applied(shard) for shard in SHARDS},
             unreachable=tuple(sorted(self.unreachable(now)))[: bounds.MEMBER_VOTES_MAX],
             leads=self.leads(),
             durable={shard: core.durable(shard) for shard in SHARDS} if core is not None else {},
             checkpoints=_checkpoints(rlog) if core is not None else {},
             sending=core.sending() if core is not None else {},
-            settled=self._is_core and self.settled(now),
+            in_majority=self._is_core and self.in_majority(now),
             core=self.writes_through(),
             replicants=self.replicants(),
             clocks=self._time.reading(),
@@ -151,7 +152,7 @@ class Heartbeats:
         )
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Send heartbeats until cancelled."""
         looked_at = beat_at = self._loop.time()
         while True:
             await asyncio.sleep(bounds.LINK_LOOK_S)
@@ -176,7 +177,7 @@ class Heartbeats:
         return True
 
     def _beat(self, now: float, *, stood_still: bool) -> None:
-        """`stood_still`: this node's own loop did, so silence proves nothing."""
+        """`stood_still`: this process was paused, so the silence of others proves nothing."""
         encoded = frames.control(frames.Heartbeat(self.status()))
         self.appends = 0
         self._note_cores()
@@ -195,22 +196,22 @@ class Heartbeats:
                 link.close("it was idle")
 
     def _note_cores(self) -> None:
-        """Tell the log how far a majority of the cores is, and what digests they have."""
+        """Tell the log how far a majority of the cores is, and which digests they have."""
         rlog = self.rlog
         if rlog is None:
             return
         cores = {name_of(core): core for core in self._mesh.linked_cores()}
         count = self.count_cores()
         for shard in SHARDS:
-            places = [self.of(core).heads.get(shard, START) for core in cores.values()]
+            positions = [self.of(core).log_ends.get(shard, START) for core in cores.values()]
             if rlog.core is not None:
-                places.append(rlog.applied(shard))
-            rlog.majority_reached(shard, reached_by_majority(places, count))
+                positions.append(rlog.applied(shard))
+            rlog.majority_reached(shard, reached_by_majority(positions, count))
             checked = [self.of(core).checkpoints.get(shard) for core in cores.values()]
             rlog.compare(shard, [found for found in checked if found is not None], count)
 
     def _is_unused(self, link: Link, now: float) -> bool:
-        """Nor is another link to that node used: one that ends takes the others along."""
+        """True if no link to that node is used: when one link ends, the others are closed too."""
         incarnation = link.peer.incarnation
         if self._is_core or link.peer.role in CORE_ROLES:
             return False
@@ -224,12 +225,12 @@ def _checkpoints(rlog: Rlog) -> dict[str, CheckpointDigests]:
     return {shard: checked for shard, checked in found if checked is not None}
 
 
-_HEARD: Final = frames.Heard()
+_HEARTBEAT_ACK: Final = frames.HeartbeatAck()
 _NOTHING_SAID: Final = Status()
 
 
 def _nobody(now: float) -> Collection[str]:
-    """A node that is no core has no vote."""
+    """Only cores vote."""
     return ()
 
 
@@ -249,5 +250,4 @@ def _is_idle(incarnation: str, now: float) -> bool:
     return True
 
 
-def _see_nothing(now: float) -> None:
-    """Nobody looks."""
+def _see_nothing(now: float) -> None: ...

@@ -1,4 +1,4 @@
-"""A core's part in leading: it runs for the lease, does the leader's duties while it holds it, and gives it back."""
+"""A core's leadership: it tries to get the lease, does the leader's duties while it holds it, and releases it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Leader:
         self._loop = asyncio.get_running_loop()
         self._link = RedisLink(redis, LEASE_KEY)
         lease = Lease(self._link, incarnation, self._loop.time)
-        self._leader = LeaderLease(lease, self._may_lead, self._is_outvoted, self._lead)
+        self._leader = LeaderLease(lease, self._may_lead, self._is_unreachable_by_majority, self._lead)
 
     @property
     def leads(self) -> bool:
@@ -43,11 +43,11 @@ class Leader:
         return self._leader.lease.fence > 0
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         await self._leader.run()
 
     async def leave(self) -> None:
-        """A leader purges its own rows, and lets another core lead at once."""
+        """A leader purges its own rows, and releases the lease so that another core leads at once."""
         if self.holds_lease:
             await self._best_effort(self._core.purge(self._incarnation, self._leader.lease.fence))
         await self._leader.release()
@@ -58,14 +58,14 @@ class Leader:
     def _may_lead(self) -> bool:
         return self._duties.may_lead(self._loop.time())
 
-    def _is_outvoted(self, incarnation: str) -> bool:
-        return self._duties.is_outvoted(incarnation, self._loop.time())
+    def _is_unreachable_by_majority(self, incarnation: str) -> bool:
+        return self._duties.is_unreachable_by_majority(incarnation, self._loop.time())
 
     async def _lead(self) -> None:
         await self._duties.run(self._loop.time(), self._leader.lease.fence)
 
     async def _best_effort(self, purge: Awaitable[object]) -> None:
-        """The next leader would have to find out; a single node has none."""
+        """If it fails, the next leader purges them. A single node has no next leader."""
         try:
             async with asyncio.timeout(bounds.LEAVE_MAX_S):
                 await purge

@@ -1,8 +1,8 @@
-"""What the leader does at each of its beats: purge who is gone, give each slot an owner, raise the cluster's version,
-trim the log, check it, raise an alarm for each node that doesn't reach Redis.
+"""What the leader does in each round: purge dead nodes, assign slots to cores, raise the cluster's version, trim the
+log, write checkpoints, and raise an alarm for each node that can't reach Redis.
 
-Each duty looks at what is and writes what should be, so a beat that failed half-way, or under another leader, is made
-good by the next.
+Each duty reads the current state and writes what should be. So the next round repairs what a failed round, or another
+leader, left half done.
 """
 
 from __future__ import annotations
@@ -17,16 +17,23 @@ from flockmq import bounds
 from flockmq.membership.cluster_version import FIRST, Rollout
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.members import Members
-from flockmq.membership.reachability import Reachability, condemned, electorate, may_lead, name_of, outvoted
+from flockmq.membership.reachability import (
+    Reachability,
+    electorate,
+    may_lead,
+    name_of,
+    nodes_to_purge,
+    unreachable_by_majority,
+)
 from flockmq.membership.slot_assignment import reassign
-from flockmq.membership.slot_eligibility import ServingCores
+from flockmq.membership.slot_eligibility import SlotEligibility
 from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START
 from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import LOST_DATA, Rlog
 from flockmq.rlog.row_dict import RowDict
-from flockmq.rlog.schema import ALARMS, CLUSTER, SHARDS, SLOTS, VERSIONS, Alarm, Raised
+from flockmq.rlog.schema import ALARMS, CLUSTER, SHARDS, SLOTS, VERSIONS, Alarm, RaisedVersion
 
 log: Final = logging.getLogger(__name__)
 
@@ -38,8 +45,8 @@ _CUT_OFF_TEXT: Final = (
 
 
 class LeaderDuties:
-    """`cores`: how many cores are configured, 0 for as many as the members' table has. `spoken`: of each linked
-    incarnation the highest cluster version that it speaks."""
+    """`cores`: the number of configured cores, 0 for as many as the members' table has. `spoken`: linked incarnation →
+    the highest cluster version that it speaks."""
 
     def __init__(
         self,
@@ -48,7 +55,7 @@ class LeaderDuties:
         members: Reachability,
         nodes: Members,
         slots: SlotTable,
-        beats: Heartbeats,
+        heartbeats: Heartbeats,
         cores: int,
         rollout: Rollout,
         spoken: Callable[[], Mapping[str, int]],
@@ -58,15 +65,15 @@ class LeaderDuties:
         self._members = members
         self._nodes = nodes
         self._slots = slots
-        self._beats = beats
+        self._heartbeats = heartbeats
         self._configured = cores
         self._rollout = rollout
         self._spoken = spoken
         self._met_older = False
         self._fence = 0
-        self._serving = ServingCores()
+        self._eligibility = SlotEligibility()
         self._lost_data_at = -inf
-        """When this core heard that Redis had lost data: by its own clock, for the alarm's is another node's."""
+        """When this core heard that Redis had lost data. By its own clock, because the alarm has another node's."""
         alarms: RowDict[str, Alarm] = RowDict(self._alarm_raised, lambda _: None)
         rlog.on_change(ALARMS.name, alarms)
         self._trimmed_at = 0.0
@@ -77,39 +84,39 @@ class LeaderDuties:
             self._lost_data_at = asyncio.get_running_loop().time()
 
     def unreachable(self, now: float) -> set[str]:
-        """The members, and others that are registered in the log, that this node can't reach: its vote. A purge that
-        failed half-way leaves such others, and so does a node that ended before it was a member.
-        """
+        """The incarnations that this core can't reach: its votes for purges. Besides members these are incarnations
+        that are only registered in the log: an interrupted purge leaves such ones, and so does a node that died before
+        it became a member."""
         replicants = self._nodes.keys() - self._nodes.cores
         unreachable = self._members.unreachable(replicants, self._other_cores(), now)
         registered = set[str]().union(*(self._rlog.tables.shards[shard].sequences for shard in SHARDS))
         return unreachable | self._members.missing(registered - self._nodes.keys() - {self._rlog.incarnation}, now)
 
     def is_new(self) -> bool:
-        """This core began the cluster's log, and has met no older release since: there is none to go back to."""
+        """This core began the cluster's log, and has met no node of an older release since: no rollback is possible."""
         self._met_older |= any(speaks < self._rollout.newest for speaks in self._spoken().values())
         return self._core.has_begun(CLUSTER) and not self._met_older
 
-    def voices(self, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> tuple[int, int]:
-        """How many cores this one heard lately, itself included, and how many there are."""
-        heard = [core for core in self._other_cores() if self._beats.is_heard(core, now, within_s)]
+    def reachable_cores(self, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> tuple[int, int]:
+        """(how many cores this one heard lately, itself included, and how many cores there are)."""
+        heard = [core for core in self._other_cores() if self._heartbeats.is_heard(core, now, within_s)]
         return 1 + len(heard), electorate(self._configured, {*self._nodes.cores, self._rlog.incarnation})
 
     def may_lead(self, now: float) -> bool:
-        return may_lead(*self.voices(now))
+        return may_lead(*self.reachable_cores(now))
 
-    def is_outvoted(self, incarnation: str, now: float) -> bool:
-        """Whether a majority of the cores can't reach it."""
+    def is_unreachable_by_majority(self, incarnation: str, now: float) -> bool:
+        """True if a majority of the cores can't reach it."""
         mine = self.unreachable(now) & {incarnation}
-        return bool(mine and outvoted(mine, self._votes(now), self.voices(now)[1]))
+        return bool(mine and unreachable_by_majority(mine, self._votes(now), self.reachable_cores(now)[1]))
 
     async def run(self, now: float, fence: int) -> None:
-        """One beat of the leader with this fence. Raises StorageError; what is left is done at the next."""
+        """One round of the leader with this fence. Raises StorageError; the next round does the rest."""
         if fence != self._fence:
             self._fence = fence
             self._rollout.begin()
         purged = await self._purge(now, fence)
-        self._serving.look(now, {node: self._hears_redis(node) for node in self._nodes if node not in purged})
+        self._eligibility.look(now, {node: self._hears_redis(node) for node in self._nodes if node not in purged})
         await self._assign_slots(now, purged)
         await self._raise_version(now)
         await self._tell_who_is_cut_off()
@@ -124,7 +131,7 @@ class LeaderDuties:
     async def _purge(self, now: float, fence: int) -> set[str]:
         mine = self.unreachable(now)
         gone = {incarnation for incarnation in mine & self._nodes.keys() if self._members.is_gone(incarnation)}
-        purged = condemned(mine, gone, self._votes(now), self.voices(now)[1])
+        purged = nodes_to_purge(mine, gone, self._votes(now), self.reachable_cores(now)[1])
         for incarnation in sorted(purged):
             self._say(incarnation, incarnation in gone)
             await self._core.purge(incarnation, fence)
@@ -139,20 +146,20 @@ class LeaderDuties:
             log.warning("purging %s: it can't be reached", incarnation)
 
     async def _assign_slots(self, now: float, purged: set[str]) -> None:
-        """A core that is unreachable but isn't purged keeps what it has: its link may be back in a moment. So does one
-        that Redis is away for, for a while; if it is so for all that are there, it is no matter who has them. While
-        owners write anew what Redis lost, no slot leaves one that can: the next one would find nothing."""
+        """Assign slots to cores. The leader leaves slots with a core that is briefly unreachable or briefly without
+        Redis. If no core reaches Redis, slots are assigned as usual. After Redis lost data, no slot moves for
+        SLOTS_WRITTEN_ANEW_S from an owner that reaches Redis, because only that owner can write its sessions again."""
         owners = set(self._slots.owners)
         alive = [core for core in self._other_cores() if core not in purged]
         there = [core for core in alive if core in owners or self._members.is_linked(core)]
-        draining = {core for core in there if self._beats.of(core).draining}
+        draining = {core for core in there if self._heartbeats.of(core).draining}
         if self._rlog.incarnation in self._nodes:
             there.append(self._rlog.incarnation)
-            if self._beats.is_draining:
+            if self._heartbeats.is_draining:
                 draining.add(self._rlog.incarnation)
         staying = [core for core in there if core not in draining] or there
-        able = [core for core in staying if not self._serving.is_deaf(core)] or staying
-        unable = {core for core in there if self._serving.is_unable(core)}
+        able = [core for core in staying if not self._eligibility.gets_no_slots(core)] or staying
+        unable = {core for core in there if self._eligibility.loses_slots(core)}
         keeping = [core for core in staying if core not in unable]
         moves = reassign(self._slots.owners, able, keeping)
         if now - self._lost_data_at < bounds.SLOTS_WRITTEN_ANEW_S:
@@ -163,34 +170,35 @@ class LeaderDuties:
             await self._rlog.write(CLUSTER, [SLOTS.put(slot, owner) for slot, owner in sorted(moves.items())])
 
     async def _raise_version(self, now: float) -> None:
-        """By a row that no node meets that doesn't speak it."""
+        """Write the version row, when every node that may read it speaks the version."""
         spoken = self._spoken()
         cores = [name_of(core) for core in (*self._other_cores(), self._rlog.incarnation)]
         away = self._nodes.keys() - spoken.keys() - {self._rlog.incarnation}
         missing = bool(away) or len(set(cores)) < electorate(self._configured, cores)
         raised = self._rlog.tables.versions.get("cluster")
-        logged = FIRST if raised is None else raised.version  # what this node knows may have been lost with Redis
-        is_new = self.is_new() or any(self._beats.of(core).is_new for core in self._other_cores())
-        version = self._rollout.judge(now, logged, spoken.values(), missing, is_new=is_new)
+        logged = FIRST if raised is None else raised.version  # the row may have been lost with Redis
+        is_new = self.is_new() or any(self._heartbeats.of(core).is_new for core in self._other_cores())
+        version = self._rollout.version_to_raise(now, logged, spoken.values(), missing, is_new=is_new)
         if version:
-            await self._rlog.write(CLUSTER, [VERSIONS.put("cluster", Raised(version))])
+            await self._rlog.write(CLUSTER, [VERSIONS.put("cluster", RaisedVersion(version))])
 
     async def _tell_who_is_cut_off(self) -> None:
-        """An alarm each. It ends, whoever raised it, when that node says that it hears Redis, or is no member."""
+        """Keep one alarm per node that can't reach Redis. An alarm of any leader ends when that node hears Redis, or is
+        no member."""
         raised = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(_CUT_OFF)]
-        deaf = {f"{_CUT_OFF}{name_of(node)}": node for node in self._nodes if self._serving.is_deaf(node)}
-        for name, node in deaf.items():
-            if name not in raised and self._serving.is_unable(node):
+        cut_off = {f"{_CUT_OFF}{name_of(node)}": node for node in self._nodes if self._eligibility.gets_no_slots(node)}
+        for name, node in cut_off.items():
+            if name not in raised and self._eligibility.loses_slots(node):
                 self._rlog.raise_alarm(name, _CUT_OFF_TEXT.format(name_of(node)))
         for name in raised:
-            if name not in deaf:
+            if name not in cut_off:
                 await self._rlog.end_alarm(name)
 
     async def _trim(self, now: float, fence: int) -> None:
-        """Up to what a majority of the cores has on disk, and no bootstrap under way needs."""
+        """Trim up to what a majority of the cores has on disk and no running bootstrap needs."""
         there_last = sorted(self._other_cores(), key=self._members.is_linked)
-        others = {name_of(core): self._beats.of(core) for core in there_last}
-        cores = self.voices(now)[1]
+        others = {name_of(core): self._heartbeats.of(core) for core in there_last}
+        cores = self.reachable_cores(now)[1]
         for shard in SHARDS:
             places = [self._core.durable(shard), *(said.durable.get(shard, START) for said in others.values())]
             sending = [said.sending[shard] for said in others.values() if shard in said.sending]
@@ -198,12 +206,14 @@ class LeaderDuties:
 
     def _votes(self, now: float) -> dict[str, tuple[str, ...]]:
         return {
-            core: self._beats.of(core).unreachable for core in self._other_cores() if self._beats.is_heard(core, now)
+            core: self._heartbeats.of(core).unreachable
+            for core in self._other_cores()
+            if self._heartbeats.is_heard(core, now)
         }
 
     def _hears_redis(self, node: str) -> bool | None:
-        """As it says itself; None: it doesn't."""
-        return self._rlog.hears_redis() if node == self._rlog.incarnation else self._beats.of(node).hears_redis
+        """What the node reports; None: its release doesn't report it."""
+        return self._rlog.hears_redis() if node == self._rlog.incarnation else self._heartbeats.of(node).hears_redis
 
     def _other_cores(self) -> list[str]:
         """The other cores that are members."""

@@ -1,13 +1,14 @@
 """The leader's lease: one key in Redis, held by at most one core at a time.
 
-A core takes the key when it is free, with a new fence (a number that only grows), and renews it every LEASE_RENEW_S.
-It believes in its lease until LEASE_TTL_S after it *sent* the last renewal that succeeded, by its own monotonic
-clock, so it steps down before Redis gives the key to another; duties that last longer are broken off. A core that was
-restarted takes over the lease of its former self at once. Redis away means no leader, and nothing else.
+A core takes the key when it is free, with a new fence (a number that only grows, a fencing token), and renews it every
+LEASE_RENEW_S. It trusts its lease for LEASE_TTL_S after it *sent* the last successful renewal, by its own monotonic
+clock. So it steps down before Redis gives the key to another core; duties that take longer are cancelled. A restarted
+core takes over the lease of its previous incarnation at once. While Redis is unreachable there is no leader, and that
+is all.
 
-A core that doesn't hear half of the cores gives the lease back and doesn't run for it. A holder that a majority can't
-reach is deposed before its lease runs out: it hears no majority either, so it doesn't lead any more by its own rule,
-and no majority votes with it meanwhile.
+A core that doesn't hear half of the cores releases the lease and doesn't try to get it. If a majority can't reach the
+holder, another core may take the lease before it runs out. This is safe: that holder hears no majority either, so by
+its own rule it no longer leads.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LEASE_KEY: Final = "flockmq:{cluster}:leader"
 FENCE_KEY: Final = "flockmq:{cluster}:leader:fence"
 
 _FULL_OR_NOT: Final = "#!lua flags=allow-oom"
-"""Somebody leads where Redis has no room, too."""
+"""The scripts run even if Redis is out of memory, so that there is always a leader."""
 _TAKE_OR_RENEW: Final = f"""{_FULL_OR_NOT}
 local held = redis.call('GET', KEYS[1])
 local function is_of(name) return held and name ~= '' and string.sub(held, 1, #name) == name end
@@ -51,7 +52,7 @@ return 0
 
 
 class Lease:
-    """`fence` is 0 when this node doesn't lead; `holder` is who did when Redis was asked last."""
+    """`fence` is 0 while this node doesn't lead. `holder`: the leader when Redis was last asked."""
 
     def __init__(self, redis: RedisLink, incarnation: str, clock: Callable[[], float]) -> None:
         self._redis = redis
@@ -61,7 +62,7 @@ class Lease:
         self._fence = 0
         self._until = 0.0
         self._predecessor = f"{name_of(incarnation)}@"
-        """Whose lease is taken over at the first try: this node's own, from before it was restarted."""
+        """The lease that is taken over at the first try: this node's own, from before its restart."""
 
     @property
     def remaining_s(self) -> float:
@@ -71,14 +72,15 @@ class Lease:
     def fence(self) -> int:
         return self._fence if self._clock() < self._until else 0
 
-    async def take_or_renew(self, deposed: str = "") -> int:
-        """The fence, 0 when another core leads. `deposed`: the holder whose lease is no obstacle.
+    async def take_or_renew(self, ignored_holder: str = "") -> int:
+        """Returns the fence; 0 if another core leads. `ignored_holder`: take over the lease if this incarnation holds
+        it.
 
-        Raises what the Redis client raises; the lease then runs out.
+        Raises what the Redis client raises; then the lease runs out.
         """
         asked_at = self._clock()
         ttl_ms = str(int(bounds.LEASE_TTL_S * 1000))
-        obstacle = f"{deposed}|" if deposed else ""
+        obstacle = f"{ignored_holder}|" if ignored_holder else ""
         answer = await self._eval(_TAKE_OR_RENEW, ttl_ms, self._predecessor, obstacle)
         if not isinstance(answer, bytes):
             raise TypeError(f"Redis answered the leader's script with {type(answer).__name__}, not a lease")
@@ -95,8 +97,8 @@ class Lease:
             await self._eval(_RELEASE, str(fence))
 
     async def _eval(self, script: str, *args: str) -> Reply:
-        """A lease counts when it outlives a failover, so it waits for replicas as any write does: who gets it has
-        written it, the first time or again."""
+        """A lease counts only when it survives a failover, so this waits for Redis' replicas as any write does. That
+        holds for a renewal, too: the holder has written the key once."""
         call: list[str | int] = ["EVAL", script, 2, LEASE_KEY, FENCE_KEY, self._incarnation, *args]
         (reply,) = await self._redis.write([call], repeats_write=True)
         if isinstance(reply, ResponseError):
@@ -105,26 +107,26 @@ class Lease:
 
 
 class LeaderLease:
-    """Runs for the lease and, while it is held, the leader's duties.
+    """Tries to get the lease and, while it holds it, does the leader's duties.
 
-    `may_lead`: whether this core isn't in a minority; `is_outvoted`: whether a majority can't reach that incarnation.
+    `may_lead`: this core isn't in a minority. `is_unreachable_by_majority`: a majority can't reach that incarnation.
     """
 
     def __init__(
         self,
         lease: Lease,
         may_lead: Callable[[], bool],
-        is_outvoted: Callable[[str], bool],
+        is_unreachable_by_majority: Callable[[str], bool],
         duties: Callable[[], Awaitable[None]],
     ) -> None:
         self.lease = lease
         self._may_lead = may_lead
-        self._is_outvoted = is_outvoted
+        self._is_unreachable_by_majority = is_unreachable_by_majority
         self._duties = duties
         self._led = 0
 
     async def run(self) -> None:
-        """Until cancelled. A duty that fails is logged and tried again at the next beat."""
+        """Runs until cancelled. A failed duty is logged and retried in the next round."""
         waiting = Retrying(log, asyncio.get_running_loop().time)
         while True:
             try:
@@ -132,9 +134,9 @@ class LeaderLease:
                 waiting.worked()
             except (StorageError, ResponseError, TimeoutError) as error:
                 why = str(error) or type(error).__name__
-                waiting.failed("the leader's beat failed, next one in %s s: %s", bounds.LEASE_RENEW_S, why)
+                waiting.failed("the leader's round failed, next one in %s s: %s", bounds.LEASE_RENEW_S, why)
             except Exception:
-                log.exception("the leader's beat failed, next one in %s s", bounds.LEASE_RENEW_S)
+                log.exception("the leader's round failed, next one in %s s", bounds.LEASE_RENEW_S)
             await asyncio.sleep(bounds.LEASE_RENEW_S)
 
     async def _beat(self) -> None:
@@ -147,7 +149,7 @@ class LeaderLease:
             return
         holder = self.lease.holder
         async with asyncio.timeout(bounds.LEASE_TTL_S):
-            fence = await self.lease.take_or_renew(holder if self._is_outvoted(holder) else "")
+            fence = await self.lease.take_or_renew(holder if self._is_unreachable_by_majority(holder) else "")
         if fence and fence != self._led:
             log.info("this node leads the cluster (fence %d)", fence)
         elif self._led and not fence:

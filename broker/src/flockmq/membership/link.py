@@ -1,16 +1,18 @@
-"""One connection between two nodes: first the handshake, then frames both ways.
+"""One connection between two nodes: first the handshake, then frames in both directions.
 
-One-way notes, what is asked (`link_requests`), tunnels and messages share it. It knows its own frames only: whatever
-else comes goes to the handler that its node has for that kind (`LinkHandlers`). What always holds:
-- A link tells the peer who this node is now: one whose handshake began as another incarnation doesn't come up.
-- Nothing is believed before the peer proved the cluster key; until then it may cost LINK_GREETING_MAX_BYTES a frame
-  and LINK_HANDSHAKE_MAX_S, no more.
-- It is always read. Control overtakes data: what is written goes through two queues here, and no more than
-  LINK_TRANSPORT_HIGH_BYTES is in the transport, where nothing can be overtaken.
-- All that is queued in one turn of the loop is one write. Frames go by reference: a run of messages is not copied.
-- A goodbye is the last that is said on it. Who says it reads on, and ignores what comes; the peer, which has read
-  everything by then, closes: closed by this end, what the peer still sends would cost it what it hasn't read.
-- When it ends, `LinkOwner.link_down` is called once, after each pending request and stream has heard of it.
+Notifications, requests (`link_requests`), tunnels and messages share it. A link handles only its own frames; all others
+go to the handler that its node registered for their kind (`LinkHandlers`). Invariants:
+
+- A link tells the peer this node's current incarnation: if that changes during the handshake, the link doesn't come up.
+- Nothing is trusted before the peer proved the cluster key. Until then it costs at most LINK_GREETING_MAX_BYTES per
+  frame and LINK_HANDSHAKE_MAX_S.
+- The link always reads. Control frames overtake data: each has a queue here, and at most LINK_TRANSPORT_HIGH_BYTES are
+  in the transport, where nothing can be overtaken.
+- All frames queued in one event-loop iteration are one write. Frames are passed by reference: messages are not copied.
+- A Goodbye is the last frame that a node sends. It then reads on and ignores what arrives, until the peer closes the
+  connection after it has read everything. If this end closed it while the peer still sends, TCP could drop what the
+  peer hasn't read.
+- When a link ends, `LinkOwner.link_down` is called once, after all pending requests and streams have failed.
 """
 
 from __future__ import annotations
@@ -42,29 +44,29 @@ from flockmq.pem_files import reason
 log: Final = logging.getLogger(__name__)
 
 PEER_CLOSED: Final = "the peer closed it"
-"""Without a word."""
+"""The peer closed it without a reason."""
 
 
 class LinkHandlers:
-    """Who takes what comes on a node's links, by its kind. Each part of a node puts its own in, before the first link
-    is up. They are called while a link is read; those of frames and control messages may raise FrameError.
-    """
+    """The handlers of a node's links, by kind. Each part of a node registers its own before the first link is up. They
+    are called while the link reads. Handlers of frames and control messages may raise FrameError."""
 
     def __init__(self) -> None:
         self.frames: dict[int, Callable[[Link, bytes], None]] = {}
-        """By kind of frame; the handler gets its body."""
+        """By kind of frame. The handler gets the body."""
         self.controls: dict[type[frames.Control], Callable[[Link, Any], None]] = {}
         """By class of control message."""
         self.notes: dict[str, Callable[[str, bytes], None]] = {}
-        """By method; the handler gets the sender's incarnation. It may raise MsgspecError or UnicodeDecodeError."""
+        """By method. The handler gets the sender's incarnation and the body. It may raise MsgspecError or
+        UnicodeDecodeError."""
         self.requests: dict[str, Callable[[Identity, bytes], Awaitable[bytes]]] = {}
-        """By method. They raise Refusal."""
+        """By method. May raise Refusal."""
         self.streams: dict[str, Callable[[bytes], AsyncGenerator[bytes, None]]] = {}
-        """By method. They raise Refusal."""
+        """By method. May raise Refusal."""
 
 
 class LinkOwner(Protocol):
-    """The node that a link is of."""
+    """The node that a link belongs to."""
 
     incarnation: str
     handlers: LinkHandlers
@@ -75,7 +77,8 @@ class LinkOwner(Protocol):
 
 
 class Link(asyncio.Protocol):
-    """Made by `dial` or by a listener; in `LinkOwner.link_up` it is authenticated and `peer` is set."""
+    """Created by `dial` or by a listener. When `LinkOwner.link_up` is called, the peer is authenticated and `peer` is
+    set."""
 
     def __init__(
         self, owner: LinkOwner, handshake: HandshakeDialer | HandshakeListener, on_handshake: Callable[[Link], None]
@@ -85,25 +88,25 @@ class Link(asyncio.Protocol):
         """The highest cluster version that the peer speaks."""
         self.address = "?"
         self.through = ""
-        """The core that passes on what goes over it; "" for a connection of its own."""
+        """The core that relays this link; "" for a direct connection."""
         self.heard_at = 0.0
         self.answered_at = 0.0
-        """When the peer last said that it hears this node."""
+        """When the peer last acknowledged a heartbeat."""
         self.up_at = 0.0
         self.used_at = 0.0
-        """When the last message came on it."""
+        """When the last message arrived on it."""
         self.resumed = False
-        """The peer said what it accepted: numbered messages may go."""
+        """The peer sent what it had accepted, so numbered messages may be sent."""
         self.data_bytes = 0
         self.control_bytes = 0
         self.tunnelled_bytes = 0
-        """Of tunnels, that wait here."""
+        """Bytes of tunnels in the queue."""
         self.sent_bytes = 0
         self.received_bytes = 0
         self.on_room: Callable[[], None] | None = None
-        """Called when data was written and fewer than PEER_DRAINED_BYTES wait."""
+        """Called when data was written and fewer than PEER_DRAINED_BYTES are queued."""
         self.closed: asyncio.Future[str]
-        """Set to the reason, a sentence, when the link has ended; never an exception."""
+        """Gets the reason, a sentence, when the link has ended; never an exception."""
         self.dialled = isinstance(handshake, HandshakeDialer)
         self.up = False
         self._owner = owner
@@ -126,37 +129,37 @@ class Link(asyncio.Protocol):
 
     @property
     def reason(self) -> str:
-        """Why it ended, a sentence; empty while it lives."""
+        """Why it ended, a sentence; empty while it is alive."""
         return self._why
 
     @property
     def is_open(self) -> bool:
-        """It takes what is to be sent: it is up, and neither end is about to end it."""
+        """It accepts frames: it is up, and neither end is closing it."""
         return self.up and not self._why
 
     # --- asking and telling -----------------------------------------------------------------------------------------
 
     def note(self, method: str, body: bytes) -> None:
-        """Tell, without an answer. Lost when the link is lost."""
+        """Send a notification, without an answer. It is lost if the link is lost."""
         self._send_control(frames.control(frames.Note(method, body)))
 
     def control(self, message: frames.Control) -> None:
         self._send_control(frames.control(message))
 
     def send(self, encoded: bytes) -> None:
-        """A control frame that was encoded once for many links."""
+        """Send a control frame that was encoded once for many links."""
         self._send_control(encoded)
 
     async def request(self, method: str, body: bytes) -> bytes:
-        """The peer's answer. Raises LinkLost, or Refusal when the peer's handler failed."""
+        """Send a request and return the peer's answer. Raises LinkLost, or Refusal if the peer's handler failed."""
         return await self._requests.request(method, body)
 
     def stream(self, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
-        """Items of the peer's stream, at most LINK_STREAM_CREDIT_ITEMS in memory. Raises LinkLost, Refusal."""
+        """The items of the peer's stream, at most LINK_STREAM_CREDIT_ITEMS in memory. Raises LinkLost, Refusal."""
         return self._requests.stream(method, body)
 
     def send_data(self, frame: list[bytes], frame_bytes: int) -> None:
-        """Queue one frame of messages: its header and its chunks, taken over by reference."""
+        """Queue one frame of messages: its header and its chunks, by reference."""
         if not self.is_open:
             return
         self._data.append((frame_bytes, frame))
@@ -164,7 +167,7 @@ class Link(asyncio.Protocol):
         self._schedule()
 
     def send_tunnelled(self, frame: list[bytes], frame_bytes: int) -> None:
-        """Queue one frame of a tunnel: these and frames of messages take turns."""
+        """Queue one frame of a tunnel. These frames alternate with frames of messages."""
         if not self.is_open:
             return
         self._tunnelled.append((frame_bytes, frame))
@@ -172,14 +175,14 @@ class Link(asyncio.Protocol):
         self._schedule()
 
     def close(self, reason: str) -> None:
-        """End it, once; `reason` is a sentence for the log."""
+        """End the link, once. `reason` is a sentence for the log."""
         if not self._why:
             self._why = reason
         if self._transport is not None:
             self._transport.abort()
 
     def leave(self) -> None:
-        """End it for good: the peer is told, behind all that waits, that this incarnation won't be back, and closes."""
+        """End the link for good: after all queued frames send Goodbye. Then the peer closes it."""
         self._why = self._why or "this node leaves"
         if self._transport is not None and not self._transport.is_closing():
             self._leaving = True
@@ -238,7 +241,7 @@ class Link(asyncio.Protocol):
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """By TLS, once its handshake is over."""
+        """With TLS this is called after its handshake."""
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         transport.set_write_buffer_limits(high=bounds.LINK_TRANSPORT_HIGH_BYTES)
         peername = transport.get_extra_info("peername")
@@ -316,7 +319,7 @@ class Link(asyncio.Protocol):
             self._owner.link_up(self)
 
     def _roles_shown(self) -> frozenset[str]:
-        """What is known of the peer's roles beside what it says; empty: nothing."""
+        """The peer's roles known from its certificate or from the relaying core; empty: unknown."""
         assert self._transport is not None
         if self.through:
             role = self._transport.get_extra_info("role")
@@ -324,7 +327,7 @@ class Link(asyncio.Protocol):
         return roles_in(self._transport.get_extra_info("peercert"))
 
     def _await_goodbye(self, kind: int, body: bytes) -> None:
-        """Where both ends leave neither reads what the other said: nobody need wait."""
+        """If both ends leave, neither processes the other's frames, so there is nothing to wait for."""
         if kind == frames.CONTROL and isinstance(frames.parse_control(body), frames.Goodbye):
             self.close("it leaves the cluster")
 
@@ -345,7 +348,7 @@ class Link(asyncio.Protocol):
         match message:
             case frames.Note(method, body):
                 self._receive_note(method, body)
-            case frames.Heard():
+            case frames.HeartbeatAck():
                 self.answered_at = self.heard_at
             case frames.Goodbye():
                 self._owner.link_goodbye(self)

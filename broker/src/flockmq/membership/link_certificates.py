@@ -1,12 +1,12 @@
-"""TLS on cluster links: TLS 1.3 with a certificate on both sides, each verified against the cluster's own authority.
+"""TLS on cluster links: TLS 1.3, with a certificate on both sides, each verified with the cluster's own CA.
 
-Names aren't looked at, because pods' addresses change: whoever has a certificate of this authority may go on to the
-handshake with the cluster's key, which stays inside. A certificate may say which roles its node has, by URIs among its
-alternative names: `urn:flockmq:role:core`, `urn:flockmq:role:replicant`. Then no other role is believed of it. One that
-says none, as those that were made for the first release, is any node's.
+Host names aren't checked, because pods' addresses change. A node with a certificate of this CA may start the handshake
+with the cluster key, which runs inside TLS. A certificate may name the roles of its node, by URIs in its subject
+alternative names: `urn:flockmq:role:core`, `urn:flockmq:role:replicant`. Then the node may have no other role. A
+certificate without such URIs, as made for the first release, is valid for any node.
 
-When a file changes, new links use what it says now, and links that are up stay: so an authority is rotated by a bundle
-with both, then new certificates, then the bundle without the old one.
+When a file changes, new links use the new content, and links that are up stay. So the CA is rotated in three steps: a
+bundle with both CAs, then new certificates, then the bundle without the old CA.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from flockmq.pem_files import PemFiles, load_chain, load_trust
 SECTION: Final = "cluster"
 ROLE_URI: Final = "urn:flockmq:role:"
 SHUTDOWN_MAX_S: Final = 1.0
-"""How long a link that is closed in order waits for the other side's close_notify."""
+"""How long an orderly closed link waits for the peer's close_notify."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFiles:
-    """PEM files: what this node shows, its key, and whose certificates it believes."""
+    """PEM files: this node's certificate, its key, and the CAs that it trusts."""
 
     certfile: Path
     keyfile: Path
@@ -36,7 +36,7 @@ class LinkFiles:
 
 
 def roles_in(certificate: Mapping[str, Any] | None) -> frozenset[str]:
-    """The roles that it says, as `SSLSocket.getpeercert` has it; empty: it says none."""
+    """The roles in a certificate, given as `SSLSocket.getpeercert` returns it. Empty: it names none."""
     names = (certificate or {}).get("subjectAltName", ())
     return frozenset(name.removeprefix(ROLE_URI) for kind, name in names if kind == "URI" and name.startswith(ROLE_URI))
 
@@ -71,7 +71,7 @@ class LinkCertificates:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         if side == ssl.PROTOCOL_TLS_SERVER:
-            context.num_tickets = 0  # no link is resumed: each proves itself anew
+            context.num_tickets = 0  # no TLS session is resumed: each link authenticates
         load_chain(context, f"{SECTION}.certfile", self._files.certfile, self._files.keyfile)
         load_trust(context, f"{SECTION}.cacertfile", self._files.cacertfile)
         return context
@@ -84,7 +84,7 @@ class _TlsOptions(TypedDict, total=False):
 
 
 def tls_options(context: ssl.SSLContext | None) -> _TlsOptions:
-    """What the event loop is told of TLS for a connection; nothing where links have none."""
+    """The event loop's TLS options for a connection; empty if links don't use TLS."""
     if context is None:
         return {}
     return {

@@ -1,8 +1,9 @@
-"""The cluster's key, and for a while a second one: so it is replaced without a node that stands apart.
+"""The cluster's key, and sometimes a second one, so that it can be replaced without cutting off a node.
 
-The first line of the file is what this node proves itself with when it dials; who dials it may hold any of them, and is
-answered by that one. So a key is replaced in three steps, each when all nodes have read the one before: the new one
-comes second; it comes first; it is alone. The file is read again when it changes; links that are up stay.
+A node proves itself with the first key of the file when it dials. As a listener it accepts any key of the file, and
+answers with the one that the dialer used. So a key is replaced in three steps, each after all nodes have read the
+previous file: add the new key second; put it first; remove the old one. The file is read again when it changes; links
+that are up stay.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class LinkKeys:
-    """`text`: what `file` holds, or what the configuration says without a file."""
+    """`text`: the content of `file`, or the key in the configuration if there is no file."""
 
     def __init__(self, text: str, file: Path | None = None) -> None:
         """Raises ConfigError."""
@@ -28,17 +29,17 @@ class LinkKeys:
 
     @property
     def own(self) -> bytes:
-        """What this node proves itself with."""
+        """The key with which this node proves itself."""
         return self.all[0]
 
     def refresh(self) -> None:
-        """Read the file again; what can't be used is reported, once for each change, and the keys stay."""
+        """Read the file again. If it is invalid, report that once per change and keep the keys."""
         if self.file is None:
             return
         try:
             text = self.file.read_text().strip()
         except (OSError, UnicodeDecodeError):
-            return  # it is just being replaced
+            return  # it is being replaced now
         if text == self._text:
             return
         self._text = text
@@ -51,7 +52,7 @@ class LinkKeys:
 
 
 def parse_keys(text: str) -> tuple[bytes, ...]:
-    """One a line. Raises ConfigError."""
+    """One key per line. Raises ConfigError."""
     keys = tuple(line.strip().encode() for line in text.splitlines() if line.strip())
     if not 1 <= len(keys) <= LINK_KEYS_MAX:
         raise ConfigError(

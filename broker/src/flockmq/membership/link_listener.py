@@ -1,7 +1,6 @@
-"""Where other nodes dial this one: a listening port, and connections whose handshake isn't over.
+"""Accepts links from other nodes: a listening port, and the connections whose handshake isn't over.
 
-What always holds: strangers cost themselves only. At most LINK_HANDSHAKES_MAX unproven connections are kept; where
-there is one more the oldest goes.
+Invariant: at most LINK_HANDSHAKES_MAX unauthenticated connections are kept; a further one closes the oldest.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from flockmq.membership.tunnel import Tunnel
 log: Final = logging.getLogger(__name__)
 
 Bind = Callable[[str, int], Awaitable[socket.socket]]
-"""A listening socket at an address. Raises OSError."""
+"""Creates a listening socket at an address. Raises OSError."""
 
 
 class LinkListener:
-    """`handshake` makes this node's side of a new one."""
+    """`handshake` creates this node's side of a handshake."""
 
     def __init__(
         self,
@@ -35,12 +34,12 @@ class LinkListener:
         bind: Bind | None,
     ) -> None:
         self.port = 0
-        """0: it listens nowhere."""
+        """0: it doesn't listen."""
         self.is_leaving = False
-        self.unproven: dict[Link, asyncio.Task[None]] = {}
+        self.unauthenticated: dict[Link, asyncio.Task[None]] = {}
         """Accepted connections whose handshake isn't over."""
         self.refused = 0
-        """Since it was said last."""
+        """Refused links since the last log line about them."""
         self._owner = owner
         self._handshake = handshake
         self._certificates = certificates
@@ -57,18 +56,18 @@ class LinkListener:
         return self.port
 
     async def stop(self) -> None:
-        """Accept no more, and turn those away that aren't proven."""
+        """Accept no more, and close unauthenticated connections."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if self._socket is not None:
             self._socket.close()
-        for link in list(self.unproven):
+        for link in list(self.unauthenticated):
             self._turn_away(link, "this node leaves")
         self.is_leaving = True
 
     def welcome(self, tunnel: Tunnel) -> None:
-        """A link through a node that is proven, which bounds how many there are."""
+        """Accept a link over a tunnel. It comes through an authenticated node, which bounds the number of tunnels."""
         tunnel.start(self._accepted())
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -82,15 +81,16 @@ class LinkListener:
                 log.warning("a cluster link couldn't be accepted: %s", error)
                 await asyncio.sleep(bounds.LINK_REDIAL_MIN_S)
                 continue
-            if len(self.unproven) >= bounds.LINK_HANDSHAKES_MAX:
-                oldest = next(iter(self.unproven))
+            if len(self.unauthenticated) >= bounds.LINK_HANDSHAKES_MAX:
+                oldest = next(iter(self.unauthenticated))
                 self._turn_away(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
             link = self._accepted()
             link.address = f"{address[0]}:{address[1]}"
-            self.unproven[link] = asyncio.create_task(self._welcome(link, connection))
+            self.unauthenticated[link] = asyncio.create_task(self._welcome(link, connection))
 
     async def _welcome(self, link: Link, connection: socket.socket) -> None:
-        """TLS, if links have it, before anything else; what a stranger may cost is a place and its time."""
+        """Do the TLS handshake first, if links use TLS. An unauthenticated peer costs only one place in the list and
+        its time."""
         certificates = self._certificates
         options = tls_options(None if certificates is None else certificates.listening)
         try:
@@ -105,14 +105,16 @@ class LinkListener:
 
     def _turn_away(self, link: Link, reason: str) -> None:
         link.close(reason)
-        self.unproven[link].cancel()
+        self.unauthenticated[link].cancel()
 
     def _handshake_over(self, link: Link) -> None:
-        self.unproven.pop(link, None)
+        self.unauthenticated.pop(link, None)
         if link.up:
             return
         if link.reason == PEER_CLOSED or self.is_leaving:
-            log.info("no cluster link from %s: %s", link.address, link.reason)  # this node itself, or a probe
+            log.info(
+                "no cluster link from %s: %s", link.address, link.reason
+            )  # this node dialled itself, or it is a probe
             return
         self.refused += 1
         now = asyncio.get_running_loop().time()
@@ -122,7 +124,7 @@ class LinkListener:
 
 
 async def bound(host: str, port: int) -> socket.socket:
-    """A listening socket; no host: on all addresses. Raises OSError."""
+    """A listening socket; an empty host means all addresses. Raises OSError."""
     if host:
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, _, _, _, address = infos[0]

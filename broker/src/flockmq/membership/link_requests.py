@@ -1,9 +1,11 @@
-"""What is asked over one link, both ways: requests with one answer, and streams of items with credit.
+"""Requests with one answer and streams with credit, in both directions of one link.
 
-What always holds:
-- Requests and streams of one side have ids of one row, none used twice.
-- Of a stream no more than LINK_STREAM_CREDIT_ITEMS are in the reader's memory: the sender waits for credit.
-- When the link ends each pending request and stream raises LinkLost, and what is being served is cancelled.
+Invariants:
+
+- Requests and streams of one side share one sequence of ids; no id is used twice.
+- At most LINK_STREAM_CREDIT_ITEMS of a stream are in the reader's memory: the sender waits for credit.
+- When the link ends, each pending request and stream raises LinkLost, and the handlers that serve the peer are
+  cancelled.
 """
 
 from __future__ import annotations
@@ -23,19 +25,19 @@ log: Final = logging.getLogger(__name__)
 
 
 class LinkLost(ConnectionError):
-    """The link ended before the answer came: it may or may not have been done."""
+    """The link ended before the answer arrived. The request may or may not have been executed."""
 
 
 class Refusal(Exception):
-    """The peer answered that it can't or won't. `code` is one word for the program."""
+    """The peer answered with a failure. `code` is one word for the program."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
-class Wire(Protocol):
-    """What is needed of the link."""
+class RequestLink(Protocol):
+    """What this module needs of a link."""
 
     peer: Identity
     up: bool
@@ -47,11 +49,11 @@ class Wire(Protocol):
 
 
 class LinkRequests:
-    """Of one link. `serve` and `serve_stream` answer what the peer asks: method and body. They raise Refusal."""
+    """The requests of one link. `serve(method, body)` and `serve_stream` answer the peer's. They may raise Refusal."""
 
     def __init__(
         self,
-        link: Wire,
+        link: RequestLink,
         serve: Callable[[str, bytes], Awaitable[bytes]],
         serve_stream: Callable[[str, bytes], AsyncGenerator[bytes, None]],
     ) -> None:
@@ -62,14 +64,14 @@ class LinkRequests:
         self._last_id = 0
         self._answers: dict[int, asyncio.Future[bytes]] = {}
         self._readers: dict[int, asyncio.Queue[bytes | Exception | None]] = {}
-        """Items that came and weren't taken yet; None ends the stream."""
+        """Items that arrived and weren't read yet; None ends the stream."""
         self._senders: dict[int, _StreamSender] = {}
-        self._serving: dict[asyncio.Task[None], None] = {}
+        self._eligibility: dict[asyncio.Task[None], None] = {}
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
     async def request(self, method: str, body: bytes) -> bytes:
-        """The peer's answer. Raises LinkLost, or Refusal when the peer's handler failed."""
+        """Send a request and return the peer's answer. Raises LinkLost, or Refusal if the peer's handler failed."""
         link = self._link
         if not link.up or len(self._answers) >= bounds.LINK_REQUESTS_MAX:
             waiting = f"{len(self._answers)} requests wait on the link to {link.peer.incarnation}"
@@ -84,7 +86,7 @@ class LinkRequests:
             self._answers.pop(request_id, None)
 
     async def stream(self, method: str, body: bytes) -> AsyncGenerator[bytes, None]:
-        """Items of the peer's stream. Raises LinkLost, Refusal."""
+        """The items of the peer's stream. Raises LinkLost, Refusal."""
         link = self._link
         if not link.up or len(self._readers) >= bounds.LINK_STREAMS_MAX:
             raise LinkLost(link.reason or f"{bounds.LINK_STREAMS_MAX} streams are open on the link")
@@ -115,7 +117,7 @@ class LinkRequests:
     # --- what comes on the link -------------------------------------------------------------------------------------
 
     def take_item(self, body: bytes) -> None:
-        """An ITEM frame. Raises FrameError."""
+        """Handle an ITEM frame. Raises FrameError."""
         stream_id, item = frames.parse_item(body)
         if (items := self._readers.get(stream_id)) is not None:
             if items.qsize() > bounds.LINK_STREAM_CREDIT_ITEMS:
@@ -123,7 +125,7 @@ class LinkRequests:
             items.put_nowait(item)
 
     def take(self, message: frames.Control) -> None:
-        """A control message about requests or streams. Raises FrameError."""
+        """Handle a control message of requests or streams. Raises FrameError."""
         match message:
             case frames.Request(request_id, method, body):
                 self._begin(self._answer(request_id, method, body))
@@ -154,17 +156,17 @@ class LinkRequests:
                 answer.set_exception(lost)
         for items in self._readers.values():
             items.put_nowait(lost)
-        for task in self._serving:
+        for task in self._eligibility:
             task.cancel()
 
     # --- serving ----------------------------------------------------------------------------------------------------
 
     def _begin(self, work: Awaitable[None]) -> None:
-        if len(self._serving) >= bounds.LINK_REQUESTS_MAX:
+        if len(self._eligibility) >= bounds.LINK_REQUESTS_MAX:
             raise FrameError(f"more than {bounds.LINK_REQUESTS_MAX} requests at once")
         task = asyncio.ensure_future(work)
-        self._serving[task] = None
-        task.add_done_callback(self._serving.pop)
+        self._eligibility[task] = None
+        task.add_done_callback(self._eligibility.pop)
 
     async def _answer(self, request_id: int, method: str, body: bytes) -> None:
         try:
@@ -196,7 +198,7 @@ class LinkRequests:
 
 
 class _StreamSender:
-    """How many items the reader has room for."""
+    """The reader's credit: how many items it has room for."""
 
     __slots__ = ("_credit", "_waiter", "task")
 

@@ -1,9 +1,9 @@
-"""How a node reaches the log on another node: over the link to one core.
+"""How a node reaches the log: through the link to one core.
 
-`LogClient` stays with one core as long as there is a link to it and it can do what it is asked, so that what it wrote
-first arrives first, or until it is told to move (replicant_balance.py), when nothing is under way. When the link is
-lost, or the core doesn't reach Redis, the caller hears StorageUnavailable. Its next call goes to another core, if there
-is one: the log knows a repeat by its number. `log_server` is the other end.
+`LogClient` stays with one core, so that writes arrive in order. It changes the core if the link is lost, if the core
+can't do what it is asked, or if it is told to move (replicant_balance.py) and no request is under way. If the link is
+lost or the core can't reach Redis, the caller gets StorageUnavailable. Its next call goes to another core, if there is
+one: the log recognizes a repeated write by its number. `log_server` is the other end.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _stream_id: Final[msgspec.msgpack.Decoder[tuple[int, int]]] = msgspec.msgpack.De
 
 
 class LogClient:
-    """An rlog.port.CorePort. `choose_core(unable)` gives the link to the core with the least weight, if there is one;
-    to the one that was unable to do what it was asked only if there is no other."""
+    """An rlog.ports.CorePort. `choose_core(unable)` returns the link to the least loaded core, if there is any. It
+    returns the core that was unable to do what it was asked only if there is no other."""
 
     def __init__(self, choose_core: Callable[[Link | None], Link | None]) -> None:
         self._choose_core = choose_core
@@ -56,26 +56,26 @@ class LogClient:
 
     @property
     def core(self) -> str:
-        """The incarnation of the core that is written through; "" for none."""
+        """The incarnation of the core that this node writes through; "" for none."""
         return self._link.peer.incarnation if self._link is not None and self._link.up else ""
 
     def move(self, link: Link) -> None:
-        """Write through this core instead, once nothing is under way; not if it was unable a moment ago."""
+        """Change to this core as soon as no request is under way. Not if it was unable a moment ago."""
         if link is self._unable and asyncio.get_running_loop().time() - self._unable_at < bounds.CORE_UNABLE_S:
             return
         self._next = link
         self._change_over()
 
     async def register(self, shard: str, incarnation: str) -> StreamId:
-        """Make the incarnation known to the shard. Raises StorageError."""
+        """Register the incarnation in the shard. Raises StorageError."""
         return await self._ask(REGISTER, _encode(Register(shard, incarnation)))
 
     async def append(self, shard: str, incarnation: str, first: int, transactions: Sequence[bytes]) -> StreamId:
-        """The Stream ID of the last transaction. Raises StorageError; StorageUnavailable when no core answers."""
+        """Returns the Stream ID of the last transaction. Raises StorageError; StorageUnavailable if no core answers."""
         return await self._ask(APPEND, _encode(Append(shard, incarnation, first, transactions)))
 
     async def bootstrap(self, shard: str) -> AsyncGenerator[bytes, None]:
-        """The slices of a core's copy of a shard. Raises StorageError."""
+        """The frames of a core's tables of a shard. Raises StorageError."""
         link = await self._core()
         try:
             async for piece in link.stream(BOOTSTRAP, shard.encode()):
@@ -99,7 +99,7 @@ class LogClient:
             self._change_over()
 
     def _refused(self, link: Link, refused: Refusal) -> StorageError:
-        """Another core may reach what this one doesn't."""
+        """After StorageUnavailable forget this core: another one may reach what it can't."""
         error = from_code(refused.code, str(refused))
         if isinstance(error, StorageUnavailable) and self._link is link:
             self._link, self._unable, self._unable_at = None, link, asyncio.get_running_loop().time()
@@ -110,7 +110,7 @@ class LogClient:
             self._link, self._next = self._next, None
 
     async def _core(self) -> Link:
-        """Raises StorageUnavailable when there is none within CORE_WAIT_MAX_S."""
+        """Raises StorageUnavailable if there is none within CORE_WAIT_MAX_S."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + bounds.CORE_WAIT_MAX_S
         while self._link is None or not self._link.up:

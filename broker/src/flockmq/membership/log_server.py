@@ -1,4 +1,4 @@
-"""How a core serves its log to other nodes, over their links to it. `log_client` is the other end."""
+"""How a core serves its log to other nodes, over their links. `log_client` is the other end."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _appending: Final[msgspec.msgpack.Decoder[Append]] = msgspec.msgpack.Decoder(App
 
 
 class LogServer:
-    """`beats` tell others how much is asked of this core; `is_untried_known`: all nodes know the code of LogUntried."""
+    """`heartbeats` report this core's load. `is_untried_known`: all nodes know the error code of LogUntried."""
 
-    def __init__(self, core: Core, rlog: Rlog, beats: Heartbeats, is_untried_known: Callable[[], bool]) -> None:
+    def __init__(self, core: Core, rlog: Rlog, heartbeats: Heartbeats, is_untried_known: Callable[[], bool]) -> None:
         self._core = core
         self._rlog = rlog
-        self._beats = beats
+        self._heartbeats = heartbeats
         self._is_untried_known = is_untried_known
 
     def listen(self, handlers: LinkHandlers) -> None:
         handlers.requests[REGISTER] = self._register
         handlers.requests[APPEND] = self._append
-        handlers.requests[generation_votes.ASK] = self._ballot
+        handlers.requests[generation_votes.ASK] = self._vote
         handlers.streams[BOOTSTRAP] = self._bootstrap
 
     async def _register(self, peer: Identity, body: bytes) -> bytes:
@@ -62,7 +62,7 @@ class LogServer:
         return place
 
     async def _answer(self, work: Awaitable[StreamId]) -> bytes:
-        self._beats.appends += 1
+        self._heartbeats.appends += 1
         try:
             return _encode(await work)
         except LogUntried as error:
@@ -72,7 +72,7 @@ class LogServer:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise Refusal("corrupt", str(error)) from None
 
-    async def _ballot(self, peer: Identity, body: bytes) -> bytes:
+    async def _vote(self, peer: Identity, body: bytes) -> bytes:
         if peer.role not in CORE_ROLES:
             raise Refusal("unavailable", f"{self._rlog.incarnation} doesn't serve {generation_votes.ASK}")
         return await generation_votes.serve(self._core, body)
@@ -86,7 +86,7 @@ class LogServer:
 
 
 def check_replicants(append: Append) -> None:
-    """A replicant joins as one, moves no slots, raises no version and purges nobody. Raises Refusal."""
+    """A replicant may join only as a replicant. It may not move slots, raise the version, or purge. Raises Refusal."""
     if append.shard != CLUSTER:
         return
     for _, _, runs in decode_batch(encode_batch(append.transactions)):

@@ -1,4 +1,4 @@
-"""The members of the cluster, as this node's tables have them."""
+"""The members of the cluster, from this node's tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from flockmq.rlog.schema import NodeInfo
 
 
 class Members(RowDict[str, NodeInfo]):
-    """By incarnation."""
+    """Incarnation → NodeInfo."""
 
     _cores: tuple[str, ...] | None = None
-    """Asked for many times a second, and seldom others."""
+    """Cached, because it is read many times a second and changes rarely."""
 
     @property
     def cores(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Keeps this node linked: listens, and dials the addresses it is told, again and again.
+"""Keeps this node linked: listens, and dials the given addresses again and again.
 
-Seeds are names of cores; each may resolve to many addresses and is resolved every SEED_RESOLVE_S. Other targets come
-and go with `want` and `release`. An address whose node is linked already, by whoever dialled, is left alone. Who dials
-this node comes in by its `link_listener`.
+Seeds are names of cores. Each may resolve to many addresses, and is resolved every SEED_RESOLVE_S. Other targets are
+added with `want` and removed with `release`. An address is not dialled while its node is linked, whoever dialled. Nodes
+that dial this one arrive at `link_listener`.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ log: Final = logging.getLogger(__name__)
 Address = tuple[str, int]
 
 
-class Through(NamedTuple):
-    """To a node by any core that is linked to it."""
+class ViaCore(NamedTuple):
+    """Reach this node through any core that is linked to it."""
 
     incarnation: str
 
 
-Way = Address | Through
+DialTarget = Address | ViaCore
 
 
 class _NoLink(NamedTuple):
-    """Dialling came to nothing."""
+    """Dialling failed."""
 
     reason: str
     is_away: bool
-    """Nobody is there, or nobody answers: as of a node that is about to start, or to end."""
+    """No node is there, or it doesn't answer: it may be about to start or to stop."""
 
 
 class _Target:
-    """One address that is kept linked, or one node by way of a core."""
+    """One address, or one node behind a core, that is kept linked."""
 
     def __init__(self) -> None:
         self.incarnation = ""
-        """Who answered there last."""
+        """The node that answered there last."""
         self.wanted_by: dict[str, None] = {}
         self.is_seed = False
         self.task: asyncio.Task[None] | None = None
 
 
 class Mesh:
-    """All links of this node. `link_of` says which link to use for an incarnation."""
+    """All links of this node. `link_of` chooses the link to an incarnation."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Mesh:
         entropy: Entropy = SYSTEM,
     ) -> None:
         self.is_leaving = False
-        """Goodbye is said on every link: each of them drains, and ends by itself."""
+        """Goodbye is sent on every link. Each link drains and ends by itself."""
         self._owner = owner
         self._me = me
         self._keys = keys
@@ -83,7 +83,7 @@ class Mesh:
         self._certificates = certificates
         self._entropy = entropy
         self._links: dict[str, list[Link]] = {}
-        self._targets: dict[Way, _Target] = {}
+        self._targets: dict[DialTarget, _Target] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.listener = LinkListener(
             owner, lambda: HandshakeListener(keys.all, self._me, version, entropy), certificates, bind
@@ -108,7 +108,7 @@ class Mesh:
             del self._links[link.peer.incarnation]
 
     def link_of(self, incarnation: str) -> Link | None:
-        """Rather one that isn't about to end, and one without a core in between."""
+        """Prefers a link that isn't closing, and a direct one."""
         links = self._links.get(incarnation)
         if links is None:
             return None
@@ -121,18 +121,18 @@ class Mesh:
         return [link for links in self._links.values() for link in links]
 
     def one_of_each(self) -> list[Link]:
-        """A link to everybody there is one to, as `link_of`."""
+        """One link to each linked node, chosen as by `link_of`."""
         return [link for incarnation in self._links if (link := self.link_of(incarnation)) is not None]
 
     def linked_cores(self) -> list[str]:
-        """The incarnations of cores that there is a link to."""
+        """The incarnations of the linked cores."""
         return [incarnation for incarnation, links in self._links.items() if links[0].peer.role in CORE_ROLES]
 
     def core_links(self) -> list[Link]:
         return [link for link in self.links() if link.peer.role in CORE_ROLES]
 
     def spoken(self) -> dict[str, int]:
-        """Incarnation → the highest cluster version that it speaks, of everybody there is a link to."""
+        """Linked incarnation → the highest cluster version that it speaks."""
         return {incarnation: links[0].speaks for incarnation, links in self._links.items()}
 
     # --- coming and going -------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Mesh:
             self._tasks.append(tasks.begun_anew(self._refresh, "cluster-keys"))
 
     async def stop(self) -> None:
-        """Take leave of every peer and close."""
+        """Say Goodbye on every link and close them."""
         tasks = [target.task for target in self._targets.values() if target.task is not None]
         tasks.extend(self._tasks)
         for task in tasks:
@@ -152,40 +152,42 @@ class Mesh:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.listener.stop()
         self.is_leaving = True
-        await _leave([link for link in self.links() if link.through])  # while what carries them is read
+        await _leave(
+            [link for link in self.links() if link.through]
+        )  # first, while the links that carry them still work
         await _leave(self.links())
 
     def rename(self, me: Identity) -> None:
-        """This node is another incarnation: every link begins anew."""
+        """This node is another incarnation: close every link, so that new ones are made."""
         self._me = me
         for link in self.links():
             link.close(f"this node goes on as {me.incarnation}")
 
-    def want(self, incarnation: str, way: Way) -> None:
-        """Keep a link to this node, which listens there, or which cores are linked to."""
+    def want(self, incarnation: str, way: DialTarget) -> None:
+        """Keep a link to this node: by its address, or through a core."""
         target = self._targets.setdefault(way, _Target())
         target.wanted_by[incarnation] = None
         self._keep(way, target)
 
     def release(self, incarnation: str) -> None:
-        """No link to this node is needed any more; one that is up stays until it ends."""
+        """No link to this node is needed any more. One that is up stays until it ends."""
         for way, target in list(self._targets.items()):
             target.wanted_by.pop(incarnation, None)
             self._drop_unwanted(way, target)
 
     # --- dialling ---------------------------------------------------------------------------------------------------
 
-    def _keep(self, way: Way, target: _Target) -> None:
+    def _keep(self, way: DialTarget, target: _Target) -> None:
         if target.task is None:
             target.task = tasks.vital(self._keep_linked(way, target), f"cluster-link-{_named(way)}")
 
-    def _drop_unwanted(self, way: Way, target: _Target) -> None:
+    def _drop_unwanted(self, way: DialTarget, target: _Target) -> None:
         if not target.wanted_by and not target.is_seed:
             if target.task is not None:
                 target.task.cancel()
             self._targets.pop(way, None)
 
-    async def _keep_linked(self, way: Way, target: _Target) -> None:
+    async def _keep_linked(self, way: DialTarget, target: _Target) -> None:
         delay = bounds.LINK_REDIAL_MIN_S
         logged = ""
         away = Retrying(log, asyncio.get_running_loop().time)
@@ -202,7 +204,7 @@ class Mesh:
                     logged = link.reason
                 if asyncio.get_running_loop().time() - alone_since > bounds.TUNNEL_AFTER_S:
                     for incarnation in target.wanted_by:
-                        self.want(incarnation, Through(incarnation))
+                        self.want(incarnation, ViaCore(incarnation))
             else:
                 away.worked()
                 up_since = asyncio.get_running_loop().time()
@@ -213,15 +215,15 @@ class Mesh:
             await asyncio.sleep(delay * self._entropy.random.uniform(0.5, 1.0))
             delay = min(delay * 2, bounds.LINK_REDIAL_MAX_S)
 
-    def _link_there(self, way: Way, target: _Target) -> Link | None:
-        """Whoever has only a way through a core goes on trying the short one."""
+    def _link_there(self, way: DialTarget, target: _Target) -> Link | None:
+        """While there is only a link through a core, go on dialling the direct address."""
         for incarnation in (*target.wanted_by, target.incarnation):
             for link in self.links_of(incarnation):
-                if isinstance(way, Through) or not link.through:
+                if isinstance(way, ViaCore) or not link.through:
                     return link
         return None
 
-    async def _dial(self, way: Way, target: _Target) -> Link | _NoLink:
+    async def _dial(self, way: DialTarget, target: _Target) -> Link | _NoLink:
         loop = asyncio.get_running_loop()
         options = tls_options(None if self._certificates is None else self._certificates.dialling)
         done: asyncio.Future[Link] = loop.create_future()
@@ -234,7 +236,7 @@ class Mesh:
         link: Link | None = None
         try:
             async with asyncio.timeout(bounds.LINK_HANDSHAKE_MAX_S):
-                if isinstance(way, Through):
+                if isinstance(way, ViaCore):
                     link = Link(self._owner, dialer, finish)
                     self.tunnels.dial(link, way.incarnation)
                 else:
@@ -242,7 +244,7 @@ class Mesh:
                 await done
         except TimeoutError:
             return _NoLink(f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s", is_away=True)
-        except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
+        except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
             return _NoLink(because(error), is_away=not isinstance(error, ssl.SSLError))
         finally:
             if link is not None and not link.up:
@@ -250,7 +252,7 @@ class Mesh:
         if dialer.itself:
             target.incarnation = self._me.incarnation
         if not link.up:
-            return _NoLink(link.reason, is_away=link.reason == PEER_CLOSED or isinstance(way, Through))
+            return _NoLink(link.reason, is_away=link.reason == PEER_CLOSED or isinstance(way, ViaCore))
         target.incarnation = link.peer.incarnation
         return link
 
@@ -265,7 +267,7 @@ class Mesh:
         loop = asyncio.get_running_loop()
         unresolved: dict[Address, Retrying] = {}
         while True:
-            found: dict[Way, None] = {}
+            found: dict[DialTarget, None] = {}
             for host, port in self._seeds:
                 try:
                     infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -287,7 +289,7 @@ class Mesh:
 
 
 async def _leave(links: Collection[Link]) -> None:
-    """Returns when their peers have read everything and closed them, or LINK_LEAVE_MAX_S later."""
+    """Returns when the peers have read everything and closed the links, or after LINK_LEAVE_MAX_S."""
     for link in links:
         link.leave()
     if links:
@@ -300,5 +302,5 @@ def _disadvantages(link: Link) -> tuple[bool, bool]:
     return not link.is_open, bool(link.through)
 
 
-def _named(way: Way) -> str:
-    return f"{way.incarnation} through a core" if isinstance(way, Through) else f"{way[0]}:{way[1]}"
+def _named(way: DialTarget) -> str:
+    return f"{way.incarnation} through a core" if isinstance(way, ViaCore) else f"{way[0]}:{way[1]}"

@@ -1,14 +1,17 @@
-"""Who is there, as one node sees it, and whom the leader may purge. Pure: the monotonic clock is passed in.
+"""Which nodes this node can reach, and which nodes the leader may purge. No I/O; the monotonic clock is passed in.
 
-A node is unreachable when it left; when another incarnation of its name is there; when its last link ended more than
-MEMBER_UNLINKED_MAX_S ago (a link that is silent for LINK_SILENT_MAX_S was closed before); and when it never had one
-for MEMBER_UNHEARD_MAX_S: a core that just started waits until the others have found it. The longer time also holds
-for replicants while a core has no link at all: then it is more likely itself that is cut off.
+A node is unreachable in these cases:
 
-Majorities are of the *configured* cores, so two sides of a split never both have one, whoever died before. Where
-there are two, or four, a split in halves would leave nobody to decide; so the lease in Redis, which one core holds at
-a time, is worth a tie-break: exactly half of the cores suffice for its holder, where no core of the other half says
-otherwise. Nothing is counted anew after an election: each core judges by links that it saw end itself.
+- It left, or another incarnation of its name is linked.
+- Its last link ended more than MEMBER_UNLINKED_MAX_S ago. (A link that is silent for LINK_SILENT_MAX_S is closed
+  first.)
+- It never had a link, for MEMBER_UNHEARD_MAX_S: so a core that just started waits until the others have found it. This
+  longer time also holds for replicants while a core has no link at all: then it is more likely itself cut off.
+
+Majorities are of the *configured* cores, so the two sides of a split never both have one, whichever nodes died before.
+With two or four cores a split in halves would leave no majority. So the lease in Redis, which one core holds at a time,
+breaks the tie: for its holder exactly half of the cores are enough, if no core of the other half contradicts. A change
+of the leader doesn't restart any timer: each core counts from when it saw its own links end.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class Reachability:
         self._linked_names: Counter[str] = Counter([my_name])
         self._unlinked_at: dict[str, float] = {}
         self._missed_since: dict[str, float] = {}
-        self._strange_since: dict[str, float] = {}
+        self._non_member_since: dict[str, float] = {}
         self._left: set[str] = set()
         self._counted_from = now
 
@@ -48,7 +51,7 @@ class Reachability:
             self._unlinked_at[incarnation] = now
 
     def left(self, incarnation: str) -> None:
-        """It said that it won't come back."""
+        """It announced that it leaves for good."""
         self._left.add(incarnation)
 
     def has_left(self, incarnation: str) -> bool:
@@ -58,31 +61,31 @@ class Reachability:
         return incarnation in self._links
 
     def count_anew(self, now: float) -> None:
-        """This node's own loop stood still: what it didn't hear until now proves nothing."""
+        """This process was paused, so what it didn't hear until now proves nothing."""
         self._counted_from = now
 
     def forget(self, incarnation: str) -> None:
-        """Its rows are gone."""
+        """Its rows are deleted."""
         self._unlinked_at.pop(incarnation, None)
         self._missed_since.pop(incarnation, None)
         self._left.discard(incarnation)
 
     def unreachable(self, replicants: Iterable[str], cores: Iterable[str], now: float) -> set[str]:
-        """Which of the registered incarnations, without this node's own, this node can't reach."""
+        """Which of these incarnations this node can't reach. Its own isn't among them."""
         patient = not self._links
         return {incarnation for incarnation in cores if self._is_unreachable(incarnation, now, False)} | {
             incarnation for incarnation in replicants if self._is_unreachable(incarnation, now, patient)
         }
 
-    def missing(self, strangers: Collection[str], now: float) -> set[str]:
-        """Which of these, no members, weren't linked for MEMBER_UNHEARD_MAX_S, for as long as they were asked for."""
-        unlinked = (stranger for stranger in strangers if stranger not in self._links)
-        self._strange_since = {stranger: self._strange_since.get(stranger, now) for stranger in unlinked}
+    def missing(self, non_members: Collection[str], now: float) -> set[str]:
+        """Which of these non-members haven't been linked for MEMBER_UNHEARD_MAX_S, while they were always asked for."""
+        unlinked = (non_member for non_member in non_members if non_member not in self._links)
+        self._non_member_since = {non_member: self._non_member_since.get(non_member, now) for non_member in unlinked}
         horizon = now - bounds.MEMBER_UNHEARD_MAX_S
-        return {who for who, since in self._strange_since.items() if max(since, self._counted_from) <= horizon}
+        return {who for who, since in self._non_member_since.items() if max(since, self._counted_from) <= horizon}
 
     def is_gone(self, incarnation: str) -> bool:
-        """It left, or its name has a newer incarnation: no vote is needed."""
+        """It left, or its name has a newer incarnation: no vote is needed to purge it."""
         return incarnation in self._left or (
             incarnation not in self._links and name_of(incarnation) in self._linked_names
         )
@@ -111,47 +114,51 @@ def name_of(incarnation: str) -> str:
 
 
 def new_incarnation(name: str, former: str = "", entropy: Entropy = SYSTEM) -> str:
-    """`name@`, 16 hex digits for the process, 4 for which of its lives: it has another after it was purged."""
+    """`name@`, 16 hex digits for the process, and 4 for its count of incarnations: it gets a new one after each
+    purge."""
     process = process_of(former) if former else f"{name}@{entropy.token_bytes(8).hex()}"
     life = int(former[-4:], 16) + 1 if former else 0
     return f"{process}{life % 0x10000:04x}"
 
 
 def electorate(configured: int, cores: Collection[str]) -> int:
-    """How many cores majorities are of: as many as are configured, or as the members' table names, if it has more."""
-    if len(cores) <= configured:  # as many names at most
+    """The number of cores that majorities are of: as configured, or the number in the members' table if that is
+    higher."""
+    if len(cores) <= configured:  # there can't be more names than that
         return max(configured, 1)
     return max(configured, len({name_of(core) for core in cores}), 1)
 
 
-def may_lead(voices: int, electorate: int) -> bool:
-    """Whether a core that hears so many, itself included, may run for the lease: not from a minority."""
-    return 2 * voices >= electorate
+def may_lead(reachable: int, electorate: int) -> bool:
+    """Whether a core may try to get the lease: not in a minority. `reachable`: the cores that it hears, itself
+    included."""
+    return 2 * reachable >= electorate
 
 
-def is_settled(voices: int, electorate: int, holds_lease: bool) -> bool:
-    """Whether a core belongs to the side of a split that goes on."""
-    return 2 * voices > electorate or (holds_lease and 2 * voices == electorate)
+def is_in_majority(reachable: int, electorate: int, holds_lease: bool) -> bool:
+    """Whether a core is on the side of a split that continues."""
+    return 2 * reachable > electorate or (holds_lease and 2 * reachable == electorate)
 
 
-def outvoted(mine: Collection[str], votes: Mapping[str, Collection[str]], electorate: int) -> set[str]:
-    """Who is unreachable for this core (`mine`) and for more than half of all cores, the lease aside.
+def unreachable_by_majority(mine: Collection[str], votes: Mapping[str, Collection[str]], electorate: int) -> set[str]:
+    """Nodes that this core (`mine`) and more than half of all cores can't reach. The lease doesn't count here.
 
-    `votes`: each other core that was heard lately → the incarnations it can't reach. A core that is itself
+    `votes`: each other core that was heard lately → the incarnations that it can't reach. A core that is itself
     unreachable has no vote.
     """
     heard = [unreachable for core, unreachable in votes.items() if core not in mine]
     return {accused for accused in mine if 2 * (1 + sum(accused in said for said in heard)) > electorate}
 
 
-def condemned(
+def nodes_to_purge(
     mine: Collection[str], gone: Collection[str], votes: Mapping[str, Collection[str]], electorate: int
 ) -> set[str]:
-    """Whom the leader purges: the outvoted; of those whom half can't reach, whom nobody reaches; who is `gone`."""
+    """The nodes that the leader purges: those that a majority can't reach; if only half of the cores are heard, those
+    that none of them reaches; and those that are `gone`."""
     heard = [unreachable for core, unreachable in votes.items() if core not in mine]
     halved = {
         accused
         for accused in mine
         if 2 * (1 + len(heard)) == electorate and all(accused in unreachable for unreachable in heard)
     }
-    return outvoted(mine, votes, electorate) | halved | (set(mine) & set(gone))
+    return unreachable_by_majority(mine, votes, electorate) | halved | (set(mine) & set(gone))

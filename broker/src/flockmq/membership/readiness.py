@@ -1,10 +1,13 @@
-"""Whether this node can serve, as it says in its readiness and to the others. Pure.
+"""Whether this node can serve clients: its readiness, which it also reports to other nodes. No I/O.
 
-It can't while it doesn't reach Redis and another node does, nor while its tables may be old: who comes to it would
-wait. Nor while it comes back after a purge, for others don't know yet what its clients subscribe to. A moment of any is
-no matter. While Redis is away for everybody no node can do better than another, and what can go on does: then nobody is
-unfit for it. But a Redis that is this node's alone is a part of it: nobody else looks after it, and the node isn't fit
-without.
+A node is not ready when one of these lasts longer than UNFIT_AFTER_S:
+
+- It can't reach Redis although another node can.
+- Its tables may be stale: its clients would wait.
+- It is rejoining after a purge: other nodes don't know yet what its clients subscribe to.
+- It has its own embedded Redis, and that is down.
+
+If no node reaches Redis, all stay ready, because no other node could serve better.
 """
 
 from __future__ import annotations
@@ -23,29 +26,29 @@ SILENT: Final = "it doesn't answer"
 
 
 class OwnRedis(Protocol):
-    """A Redis that is this node's alone. `trouble`: why it is away, as far as who runs it knows."""
+    """A Redis that only this node uses. `trouble`: why it is down, if the code that runs it knows."""
 
     @property
     def trouble(self) -> str: ...
 
     @property
     def where(self) -> str:
-        """Where somebody can look, and what at."""
+        """Where to look, for example a log file."""
 
 
 class Readiness:
-    """`unfit`: why it can't serve, "" if it can."""
+    """`unfit`: why it isn't ready, "" if it is."""
 
     def __init__(self) -> None:
         self.unfit = ""
         self.own_redis: OwnRedis | None = None
         self.is_cut_off = False
-        """It hears nothing from Redis, and another node does."""
+        """It hears nothing from Redis, but another node does."""
         self.is_coming_back = False
         self._since: dict[str, float] = {}
 
     def look(self, now: float, *, is_cut_off: bool, is_stale: bool, hears_redis: bool) -> None:
-        """Ten times a second."""
+        """Update `unfit`; ten times a second."""
         self.is_cut_off = is_cut_off
         lacks_own = self.own_redis is not None and (not hears_redis or bool(self.own_redis.trouble))
         said = (
@@ -61,6 +64,6 @@ class Readiness:
             self.unfit = f"{OWN_AWAY}: {self.own_trouble()}"
 
     def own_trouble(self) -> str:
-        """What is wrong with this node's own Redis, and where to look; "" where it has none."""
+        """What is wrong with this node's own Redis, and where to look; "" if it has none."""
         own = self.own_redis
         return "" if own is None else f"{own.trouble or SILENT}; {own.where}"

@@ -1,13 +1,14 @@
-"""Who owns which slot: the one place that says so, at an exact place of the log.
+"""Who owns which slot: the only place that keeps it, at an exact log position.
 
-It listens to the table `slots`. Rows are noted amid an entry, when neither the place in the log nor the other rows are
-what they will be. When the whole entry is applied, or a bootstrap's tables are in the place of the former ones, the
-slots that moved are published, before anybody else hears of the entry. The slots of a purged core are published when
-their rows are swept, a moment later. Listeners hear in this order: the former owner lets go, the registry of client ids
-changes, the new owner takes, senders put again what isn't accepted, clients register.
+It listens to the table `slots`. Row changes are only recorded, because within an entry neither the log position nor the
+other rows are final. When the whole entry, or a bootstrap, is applied, the moved slots are published, before any other
+code is told of the entry. The slots of a purged core are published a moment later, when its rows are swept.
 
-What always holds: `owners` is what the log says at `epoch`, which rises with every entry; only slots of a core that was
-just purged have no owner in the log before they have none here.
+Listeners are called in this order: the former owner releases the slot, the registry of client ids changes, the new
+owner takes it, senders resend what isn't accepted, nodes register their clients.
+
+Invariant: `owners` is the log's state at `epoch`, which rises with every entry. One exception: the slots of a core that
+was just purged have no owner in the log, but still have one here.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ class SlotMove(NamedTuple):
 
 
 class SlotTable:
-    """An rlog Listener. `owners` stays one object: by slot, "" for none."""
+    """A TableListener. `owners` is always the same list: by slot, "" for none."""
 
     def __init__(self) -> None:
         self.owners: Final = [""] * SLOTS
         self.epoch = 0
-        """The place in the log of members and slots, as one integer that only grows."""
+        """The log position of the cluster tables, as one growing integer."""
         self._noted: dict[int, str] = {}
         self._listeners: list[list[Callable[[list[SlotMove]], None]]] = [[] for _ in range(REGISTER + 1)]
 
@@ -52,13 +53,13 @@ class SlotTable:
         return [slot for slot, of in enumerate(self.owners) if of == owner]
 
     def count(self) -> dict[str, int]:
-        """Owner → how many slots it has; without those that nobody has."""
+        """Owner → its number of slots."""
         return {owner: self.owners.count(owner) for owner in sorted(set(self.owners) - {""})}
 
     # --- from the log -----------------------------------------------------------------------------------------------
 
     def put(self, slot: int, owner: str, old: str | None) -> None:
-        if slot < SLOTS:  # a row is what a core wrote
+        if slot < SLOTS:  # rows come from other nodes
             self._noted[slot] = owner
 
     def delete(self, slot: int, old: str) -> None:
@@ -72,7 +73,7 @@ class SlotTable:
         self._noted = {slot: fresh._noted.get(slot, "") for slot in range(SLOTS)}
 
     def entry_applied(self, place: StreamId) -> None:
-        """The whole entry, or a swap, is applied; or rows of a purged core were swept, which its purge had ended."""
+        """A whole entry or a bootstrap was applied, or rows of a purged core were swept."""
         self.epoch = (place.generation << 48) + place.sequence
         if not self._noted:
             return
@@ -89,5 +90,5 @@ class SlotTable:
             for listener in listeners:
                 try:
                     listener(moves)
-                except Exception as error:  # nobody says these moves again, and parts would differ for ever
+                except Exception as error:  # moves aren't repeated: parts of the node would differ for ever
                     vital_failed(f"following {len(moves)} slots that moved", error)

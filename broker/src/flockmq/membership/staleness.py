@@ -1,16 +1,18 @@
-"""Whether this node's tables are new enough to match what is acknowledged by them.
+"""Whether this node's tables are fresh enough: acknowledged messages are matched by them.
 
-Ten times a second each core that belongs to a majority tells every node it is linked with how far it knows the log to
-reach: what it applied, what it appended for others, what other cores said. A node's tables are as new as the latest of
-these notes that they have reached, in the shards that messages are matched by; it is *stale* when that one was *said*
-longer ago than `max_stale_s`, less what it takes for news to come round. So whoever acknowledges a message later than
-`max_stale_s` after a SUBACK knew of the subscription. While Redis is down no log goes on, so nobody is stale for that.
+Ten times a second each core that is in a majority sends a note to every linked node: how far it knows the log to reach.
+This covers what it applied, what it appended for others, and what other cores sent. A node's tables are as fresh as the
+latest note that they have reached, in the shards used for matching. The node is *stale* if that note was *sent* longer
+ago than `max_stale_s`, minus the time that news needs to spread. So a node that acknowledges a message later than
+`max_stale_s` after a SUBACK knew of the subscription. While Redis is down the log doesn't grow, so this makes no node
+stale.
 
-What a link held back while it was cut, or what waited while this node stood still, comes late and tells of a log that
-went on since. When a note was said is told by its core's clock, beside the quickest of its notes lately.
+Notes that a broken link held back, or that waited while this process was paused, arrive late, and the log has grown
+since. So the sending time of a note is taken from its core's clock, compared with the core's fastest note in the last
+period.
 
-A node that no news came to for `max_stale_s`, or that stood still, may have been purged: it *doubts* until its tables
-have reached what was said since.
+A node that got no news for `max_stale_s`, or was paused, may have been purged. It is *in doubt* until its tables have
+reached what was sent since.
 """
 
 from __future__ import annotations
@@ -32,22 +34,21 @@ from flockmq.rlog.schema import CLUSTER, ROUTE, SHARDS
 NOTE: Final = "log.heads"
 MATCHED_BY: Final = (ROUTE, CLUSTER)
 BEHIND_ROUND_S: Final = 3 * LINK_LOOK_S
-"""A core's next note, what another core had to tell it first, and this node's next look."""
+"""The time until a core's next note, until it has heard of another core's, and until this node's next check."""
 SAID_ROUND_S: Final = 2 * LINK_LOOK_S
-"""Without the first of these."""
+"""The same without the first of these."""
 
 
-class Heads(msgspec.Struct, array_like=True, frozen=True):
-    """What a core of a majority says, and when, by its monotonic clock."""
+class LogEndNote(msgspec.Struct, array_like=True, frozen=True):
+    """What a core in a majority sends: the log's ends, and the time by its monotonic clock."""
 
-    heads: dict[str, StreamId]
+    log_ends: dict[str, StreamId]
     at_s: float
 
 
-class _Quickest:
-    """How far this node's clock was ahead of a core's when its quickest note lately came: what a note is later than
-    that it was under way. Two stretches, for clocks drift.
-    """
+class _FastestNote:
+    """Estimates how long a note of one core was delayed. The fastest note of the last period counts as not delayed; any
+    further lateness of a note is its delay. Two periods are kept because clocks drift."""
 
     __slots__ = ("_before", "_lately", "_since")
 
@@ -63,100 +64,101 @@ class _Quickest:
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final[msgspec.msgpack.Decoder[Heads]] = msgspec.msgpack.Decoder(Heads)
+_decode: Final[msgspec.msgpack.Decoder[LogEndNote]] = msgspec.msgpack.Decoder(LogEndNote)
 
 
 class Staleness:
-    """`settled`: a core's, whether it belongs to a majority, at a time. The plain attributes are set before `look`."""
+    """`in_majority`: on a core, whether it is in a majority at a given time. The plain attributes are set before
+    `look`."""
 
-    def __init__(self, mesh: Mesh, settled: Callable[[float], bool] | None, max_stale_s: float) -> None:
+    def __init__(self, mesh: Mesh, in_majority: Callable[[float], bool] | None, max_stale_s: float) -> None:
         self.rlog: Rlog | None = None
         self.on_change: Callable[[bool], None] = _ignore
-        """The node is stale now, or isn't any more."""
+        """The node became stale, or isn't any more."""
         self.is_stale = True
-        """Until it was looked at."""
+        """True until the first check."""
         self._mesh = mesh
-        self._settled = settled
+        self._in_majority = in_majority
         self._max_stale_s = max_stale_s
         self._reached_at = 0.0
-        """When the latest note was said that the tables have reached."""
+        """When the latest note was sent that the tables have reached."""
         self._notes: deque[tuple[float, list[tuple[str, StreamId]]]] = deque(maxlen=HEADS_NOTES_MAX)
-        """Those that they haven't, and when they were said."""
+        """Notes that they haven't reached, with their sending times."""
         self._said_at = 0.0
-        """When the latest of all was."""
-        self._doubts = False
-        self._quickest: dict[str, _Quickest] = {}
+        """When the latest note of all was sent."""
+        self._in_doubt = False
+        self._fastest: dict[str, _FastestNote] = {}
 
     def heard(self, now: float, core: str, body: bytes) -> None:
-        """A core's note. Raises msgspec.MsgspecError."""
+        """Handle a core's note. Raises msgspec.MsgspecError."""
         note = _decode.decode(body)
-        self.doubts(now)  # with this note it is in touch again, and its tables may not have what it missed
-        heads = note.heads
+        self.is_in_doubt(now)  # before this note ends the silence: the tables may lack what it missed
+        log_ends = note.log_ends
         if self.rlog is not None:
             for shard in SHARDS:
-                if (head := heads.get(shard)) is not None:
-                    self.rlog.note_log_end(shard, head)
-        said_at = now - self._quickest_of(core, now).late_s(now, now - note.at_s)
+                if (log_end := log_ends.get(shard)) is not None:
+                    self.rlog.note_log_end(shard, log_end)
+        said_at = now - self._fastest_of(core, now).late_s(now, now - note.at_s)
         self._said_at = max(self._said_at, said_at)
-        self._notes.append((said_at, [(shard, heads[shard]) for shard in MATCHED_BY if shard in heads]))
+        self._notes.append((said_at, [(shard, log_ends[shard]) for shard in MATCHED_BY if shard in log_ends]))
 
-    def _quickest_of(self, core: str, now: float) -> _Quickest:
-        known = self._quickest.get(core)
+    def _fastest_of(self, core: str, now: float) -> _FastestNote:
+        known = self._fastest.get(core)
         if known is None:
-            if len(self._quickest) >= HEADS_CORES_MAX:
-                del self._quickest[next(iter(self._quickest))]
-            known = self._quickest[core] = _Quickest(now)
+            if len(self._fastest) >= HEADS_CORES_MAX:
+                del self._fastest[next(iter(self._fastest))]
+            known = self._fastest[core] = _FastestNote(now)
         return known
 
     def look(self, now: float) -> None:
-        """Ten times a second: tell the others, if this is a core, and see how this node is."""
+        """Ten times a second: a core sends its note; every node updates `is_stale`."""
         rlog = self.rlog
         if rlog is None:
             return
-        self.doubts(now)
-        if self._settled is None:
+        self.is_in_doubt(now)
+        if self._in_majority is None:
             self._look_at_notes(rlog)
             stale = now - self._reached_at > self._max_stale_s - SAID_ROUND_S
-        elif self._settled(now):
+        elif self._in_majority(now):
             self._tell(rlog, now)
             behind_s = max(rlog.lag(shard)[1] for shard in MATCHED_BY) / 1000
             stale = behind_s > self._max_stale_s - BEHIND_ROUND_S
         else:
             stale = True
         if not stale and not self._is_out_of_touch(now) and self._has_caught_up(rlog):
-            self._doubts = False
+            self._in_doubt = False
         if stale != self.is_stale:
             self.is_stale = stale
             self.on_change(stale)
 
-    def doubts(self, now: float) -> bool:
-        """This node may have been purged, and not know it."""
-        self._doubts = self._doubts or (self.rlog is not None and self._is_out_of_touch(now))
-        return self._doubts
+    def is_in_doubt(self, now: float) -> bool:
+        """True if this node may have been purged without knowing it."""
+        self._in_doubt = self._in_doubt or (self.rlog is not None and self._is_out_of_touch(now))
+        return self._in_doubt
 
     def _has_caught_up(self, rlog: Rlog) -> bool:
-        """A core isn't stale as soon as it is behind; another node is until its tables have reached what was said."""
-        return self._settled is None or rlog.lag(CLUSTER)[0] == 0
+        """A core may be behind without being stale. Another node is stale until its tables have reached what was
+        sent."""
+        return self._in_majority is None or rlog.lag(CLUSTER)[0] == 0
 
     def _is_out_of_touch(self, now: float) -> bool:
-        return now - self._said_at > self._max_stale_s if self._settled is None else not self._settled(now)
+        return now - self._said_at > self._max_stale_s if self._in_majority is None else not self._in_majority(now)
 
     def _look_at_notes(self, rlog: Rlog) -> None:
-        """Of several cores' notes none must wait for another."""
+        """Check each note separately, so that one core's note doesn't wait for another's."""
         waiting = deque[tuple[float, list[tuple[str, StreamId]]]](maxlen=HEADS_NOTES_MAX)
-        for said_at, heads in self._notes:
-            if all(rlog.applied(shard) >= head for shard, head in heads):
+        for said_at, log_ends in self._notes:
+            if all(rlog.applied(shard) >= log_end for shard, log_end in log_ends):
                 self._reached_at = max(self._reached_at, said_at)
             else:
-                waiting.append((said_at, heads))
+                waiting.append((said_at, log_ends))
         self._notes = waiting
 
     def _tell(self, rlog: Rlog, now: float) -> None:
-        heads = Heads({shard: rlog.log_end(shard) for shard in SHARDS}, now)
-        encoded = frames.control(frames.Note(NOTE, _encode(heads)))
+        log_ends = LogEndNote({shard: rlog.log_end(shard) for shard in SHARDS}, now)
+        encoded = frames.control(frames.Note(NOTE, _encode(log_ends)))
         for link in self._mesh.one_of_each():
             link.send(encoded)
 
 
-def _ignore(_: bool) -> None:
-    """Nobody asked to be told."""
+def _ignore(_: bool) -> None: ...

@@ -1,10 +1,11 @@
-"""One end of a tunnel: bytes to a node that this one doesn't reach, passed on by a core that is linked to both.
+"""One end of a tunnel: a connection to a node that can't be dialled, relayed by a core that is linked to both.
 
-It is the transport of an ordinary `Link`, which does the rest end to end: handshake, order, numbers, acceptance. What
-always holds:
-- No more than TUNNEL_WINDOW_BYTES are on their way in one direction: the far end gives credit for what it has read. So
-  neither the core nor the links in between hold more, and back-pressure comes to where the bytes are from.
-- Bytes arrive in order or the tunnel ends, and its link with it.
+It is the transport of an ordinary `Link`, which does the rest end to end: handshake, order, numbers, acceptance.
+Invariants:
+
+- At most TUNNEL_WINDOW_BYTES are on their way in one direction: the far end gives credit for what it has read. So
+  neither the core nor the links hold more, and back-pressure reaches the sender.
+- Bytes arrive in order, or the tunnel and its link end.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ Chunk = bytes | bytearray | memoryview
 
 
 class Tunnel(asyncio.Transport):
-    """`carrier` is the link to the core, or at the core's own end to the other node; `on_end` is called once."""
+    """`carrier` is the link to the core; at the far end it is the core's link there. `on_end` is called once."""
 
     def __init__(self, carrier: Link, tunnel_id: int, role: str, on_end: Callable[[], None]) -> None:
         super().__init__()
         self._role = role
-        """Of the far end, as the core says that is linked to it; "" until it does."""
+        """The far end's role, as told by the core; "" until then."""
         self._carrier = carrier
         self._id = tunnel_id
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._protocol: asyncio.Protocol | None = None
         self._credit = bounds.TUNNEL_WINDOW_BYTES
-        self._owed = 0
-        """Bytes that were read and that the far end has no credit for yet."""
+        self._uncredited = 0
+        """Bytes that were read and for which the far end has no credit yet."""
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._high = 64 * 1024
@@ -51,10 +52,10 @@ class Tunnel(asyncio.Transport):
         if self._closing or self._protocol is None:
             return
         self._protocol.data_received(chunk)
-        self._owed += len(chunk)
-        if self._owed >= bounds.TUNNEL_WINDOW_BYTES // 4 and not self._closing:
-            self._carrier.control(frames.TunnelCredit(self._id, self._owed))
-            self._owed = 0
+        self._uncredited += len(chunk)
+        if self._uncredited >= bounds.TUNNEL_WINDOW_BYTES // 4 and not self._closing:
+            self._carrier.control(frames.TunnelCredit(self._id, self._uncredited))
+            self._uncredited = 0
 
     def granted(self, size_bytes: int, role: str) -> None:
         self._role = self._role or role
@@ -62,7 +63,7 @@ class Tunnel(asyncio.Transport):
         self._send()
 
     def ended(self, reason: str) -> None:
-        """The far end closed it, or a link in between was lost."""
+        """The far end closed the tunnel, or a link on the way was lost."""
         self._end(ConnectionError(reason) if reason else None)
 
     # --- as a transport ---------------------------------------------------------------------------------------------
@@ -87,7 +88,7 @@ class Tunnel(asyncio.Transport):
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """Once all that waits is on its way."""
+        """Close it after all queued bytes are sent."""
         self._closing = True
         if not self._waiting:
             self._tell_end()
@@ -128,7 +129,7 @@ class Tunnel(asyncio.Transport):
             self._protocol.resume_writing()
 
     def _cut(self, most_bytes: int) -> list[bytes]:
-        """The next bytes, by reference where a chunk fits."""
+        """The next bytes, by reference if a chunk fits."""
         waiting, chunks = self._waiting, []
         while waiting and most_bytes > 0:
             chunk = waiting.popleft()

@@ -1,12 +1,14 @@
-"""All tunnels that end at this node, and on a core those that it passes on from one link to another.
+"""All tunnels that end at this node, and on a core also those that it relays from one link to another.
 
-A tunnel is opened on a link to a core for a third node; the core opens the other half on its own link to that node. Ids
-are of one link: odd ones of the side that dialled it, even ones of the other, none used twice. What always holds:
-- A core looks at nothing that it passes on. For each tunnel and direction it holds TUNNEL_WINDOW_BYTES at most: whoever
-  sends more than it had credit for, or gives credit for more than came, loses the link.
-- It says to both ends which role the other one has, by its own link to it: a tunnel shows no certificate.
-- Tunnels go over plain links only, through one core: no way through a core is made of others.
-- A tunnel whose one half is lost loses the other.
+A node opens a tunnel on its link to a core, for a third node. The core opens the other half on its own link to that
+node. Ids belong to one link: the side that dialled it uses odd ids, the other even ones; no id is used twice.
+Invariants:
+
+- A core doesn't read what it relays. Per tunnel and direction it holds at most TUNNEL_WINDOW_BYTES. A peer that sends
+  more than its credit, or gives credit for more than it got, loses the link.
+- The core tells both ends each other's role, which it knows from its own links: a tunnel has no certificate.
+- Tunnels use direct links only, through one core: a tunnel never goes through another tunnel.
+- If one half of a tunnel is lost, the other half is closed.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from flockmq.membership.tunnel import Tunnel
 
 
 class End(Protocol):
-    """What stands behind an id on a link: this node's end of a tunnel, or the way on to another node."""
+    """What belongs to an id on a link: this node's end of a tunnel, or a core's relay to another node."""
 
     def came(self, chunk: bytes) -> None: ...
     def granted(self, size_bytes: int, role: str) -> None: ...
@@ -34,7 +36,7 @@ class End(Protocol):
 
 
 class Tunnels:
-    """`links` are this node's, `me` says who it is now; `welcome` takes a tunnel that somebody else dialled."""
+    """`links` are this node's. `me` returns its identity. `welcome` accepts a tunnel that another node dialled."""
 
     def __init__(
         self,
@@ -44,9 +46,9 @@ class Tunnels:
         random: Random,
     ) -> None:
         self.relayed = 0
-        """Tunnels between two other nodes that this core passes on."""
+        """Tunnels between two other nodes that this core relays."""
         self.relayed_bytes = 0
-        """What it passed on so far."""
+        """Bytes relayed so far."""
         self._me = me
         self._links = links
         self._welcome = welcome
@@ -55,7 +57,7 @@ class Tunnels:
         self._last_ids: dict[Link, int] = {}
 
     def dial(self, link: Link, incarnation: str) -> None:
-        """Begin `link` on a tunnel to that node, through any core. Raises ConnectionError."""
+        """Start `link` on a tunnel to that node, through any core. Raises ConnectionError."""
         carriers = [
             carrier
             for carrier in self._links()
@@ -81,7 +83,7 @@ class Tunnels:
         self.came(link, *frames.parse_tunnel(body))
 
     def take(self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose) -> None:
-        """Raises FrameError."""
+        """Handle a control message of tunnels. Raises FrameError."""
         end = self._ends.get(link, {}).get(message.id)
         match message:
             case frames.TunnelOpen(tunnel_id, target, role):
@@ -97,7 +99,7 @@ class Tunnels:
                     end.ended(reason)
 
     def came(self, link: Link, tunnel_id: int, chunk: bytes) -> None:
-        """What comes behind the end of a tunnel was on its way. Raises FrameError."""
+        """Handle bytes of a tunnel. Bytes that arrive after its end are dropped. Raises FrameError."""
         if (end := self._ends.get(link, {}).get(tunnel_id)) is not None:
             end.came(chunk)
 
@@ -110,7 +112,8 @@ class Tunnels:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _open(self, link: Link, tunnel_id: int, target: str, role: str) -> str:
-        """Why not, whichever core it was: that is logged once. Empty: done. Only cores know another's `role`."""
+        """Open a tunnel. Returns why it can't be opened, in words that don't name the core: so it is logged once.
+        Empty: done. Only a core may tell another node's `role`."""
         me = self._me()
         if link.through or len(self._ends.get(link, ())) >= bounds.TUNNELS_MAX:
             return "the core that was asked has no room for another tunnel"
@@ -155,7 +158,8 @@ class Tunnels:
 
 
 class _Hop:
-    """A core's way on, one direction of a tunnel: what came on the opposite's link goes out on this one's."""
+    """One direction of a tunnel on the core that relays it: it sends on its link what arrives on the opposite's
+    link."""
 
     __slots__ = ("_tunnels", "id", "link", "opposite", "room_bytes")
 
@@ -163,7 +167,7 @@ class _Hop:
         self.link = link
         self.id = tunnel_id
         self.room_bytes = bounds.TUNNEL_WINDOW_BYTES
-        """What may still come, before the far end gives credit for more."""
+        """How many bytes may still arrive before the far end gives more credit."""
         self.opposite: _Hop
         self._tunnels = tunnels
 
@@ -175,7 +179,7 @@ class _Hop:
         self.link.send_tunnelled([frames.tunnel_header(self.id, len(chunk)), chunk], len(chunk))
 
     def granted(self, size_bytes: int, role: str) -> None:
-        """Who gives it has read so much of what comes the other way."""
+        """The far end has read this many bytes of the other direction."""
         self.opposite.room_bytes += size_bytes
         if self.opposite.room_bytes > bounds.TUNNEL_WINDOW_BYTES:
             raise FrameError("credit for more bytes of a tunnel than came")

@@ -1,4 +1,4 @@
-"""What a cluster is told and tells about itself: plain data."""
+"""Settings of a cluster node, and what a node shows of its cluster: plain data."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from flockmq.membership.reachability import name_of
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What a node is told about itself and its cluster."""
+    """What a node is configured to know of itself and its cluster."""
 
     name: str
     role: str
     host: str
-    """The address others reach this node at."""
+    """The address at which other nodes reach this one."""
     mqtt_port: int
     version: str
     keys: LinkKeys
-    """Unused when it neither listens nor dials."""
+    """Unused if it neither listens nor dials."""
     listen: Address | None = None
-    """None: no links, as for a single node. Port 0: any free one."""
+    """None: no links, as on a single node. Port 0: any free one."""
     seeds: tuple[Address, ...] = ()
     cores: int = 0
-    """How many cores are configured, which majorities are of; 0: as many as the members' table has."""
+    """The number of configured cores, for majorities. 0: as many as the members' table has."""
     max_stale_s: float = 0.5
     """How old tables may be that acknowledged messages are matched by."""
     via_core: bool = False
-    """Replicants send one another messages through a core, and never dial each other."""
+    """Replicants always reach each other through a core, and never dial each other."""
     speaks: int = NEWEST
     """The highest cluster version that this node speaks."""
     version_settle_s: float = 0.0
-    """For how long all nodes must have spoken a version before the leader raises the cluster to it."""
+    """How long all nodes must have spoken a version before the leader raises the cluster to it."""
     certificates: LinkCertificates | None = None
-    """None: links without TLS."""
+    """None: links don't use TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalStatus:
-    """What the rest of the node says about itself for heartbeats and `nodes`."""
+    """What the rest of the node reports for heartbeats and `nodes`."""
 
     connections: int = 0
     routes: int = 0
@@ -56,7 +56,7 @@ class LocalStatus:
 
 
 class Traffic(NamedTuple):
-    """With one other node, since its links came up."""
+    """Traffic with one other node, since its links came up."""
 
     sent_bytes: int
     received_bytes: int
@@ -65,7 +65,7 @@ class Traffic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """One member, as this node knows it; the last six are -1/False while nothing was heard from it."""
+    """One member as this node knows it. The last six are -1/False while it has sent no status."""
 
     name: str
     incarnation: str
@@ -82,7 +82,7 @@ class MemberView:
 
 
 def traffic_by_node(links: Iterable[Link]) -> dict[str, Traffic]:
-    """By name: what goes over the links with each node that is linked now."""
+    """Node name → traffic over the links to it, of each node that is linked now."""
     by_name: dict[str, Traffic] = {}
     for link in links:
         name = name_of(link.peer.incarnation)
@@ -96,7 +96,7 @@ def traffic_by_node(links: Iterable[Link]) -> dict[str, Traffic]:
 
 
 def member_views(members: Members, status_of: Callable[[str], Status | None]) -> list[MemberView]:
-    """All members, by name."""
+    """All members, sorted by name."""
     views = []
     for incarnation, info in members.items():
         heard = status_of(incarnation) or Status(-1, -1, -1)

@@ -166,13 +166,13 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
     cluster = Cluster(settings, machine.redis, machine.bind, entropy, clock)
     delivery = Delivery(router.turn, cluster)
     cluster.on_purged = purged.set
-    cluster.fitness.own_redis = machine.own_redis
+    cluster.readiness.own_redis = machine.own_redis
     rlog = Rlog(
         cluster.incarnation,
         machine.redis,
         port=cluster.core_port if config.cluster.seeds or machine.disk is None else None,
         disk=machine.disk,
-        ballot=cluster.ballot,
+        votes=cluster.votes,
         clock=cluster.time.clock,
         entropy=entropy,
     )

@@ -106,7 +106,7 @@ class ClusterOverview:
         ]
         return ClusterState(
             told_by=cluster.settings.name,
-            stale=cluster.freshness.is_stale,
+            stale=cluster.staleness.is_stale,
             leader=next((member.name for member in members if member.leads), None),
             slots_without_owner=SLOTS - sum(member.slots for member in members),
             nodes=members,

@@ -42,13 +42,13 @@ class Arrivals:
         self._freshness: Staleness | None = None
 
     def listen(self, cluster: Cluster, delivery: Delivery) -> None:
-        self._freshness = cluster.freshness
+        self._freshness = cluster.staleness
         cluster.on_node_gone.append(self._node_gone)
         delivery.nodes.on_returned = self._returned
         delivery.nodes.on_came = self._forwarded
         delivery.nodes.on_drained = delivery.slots.on_drained = self._drained
-        cluster.freshness.on_change = self._stale
-        self._router.stale = cluster.freshness.is_stale
+        cluster.staleness.on_change = self._stale
+        self._router.stale = cluster.staleness.is_stale
 
     def stood_still(self) -> None:
         """Ask whether the tables are old, before what came meanwhile is read."""

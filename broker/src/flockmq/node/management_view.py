@@ -27,7 +27,7 @@ class ManagementView:
         self._started_s = clock.monotonic()
 
     def ready(self) -> tuple[bool, str]:
-        state, unfit = self._state(), self._cluster.fitness.unfit
+        state, unfit = self._state(), self._cluster.readiness.unfit
         if state == "ready" and unfit:
             return False, unfit
         return state in ("ready", "draining"), state

@@ -142,9 +142,9 @@ def log_samples(rlog: Rlog, cluster: Cluster) -> Iterator[Sample]:
 
 
 def cluster_samples(cluster: Cluster) -> Iterator[Sample]:
-    yield Sample("flockmq_stale", cluster.freshness.is_stale)
+    yield Sample("flockmq_stale", cluster.staleness.is_stale)
     yield Sample("flockmq_cluster_version", cluster.version.current)
-    yield Sample("flockmq_redis_cut_off", cluster.fitness.is_cut_off)
+    yield Sample("flockmq_redis_cut_off", cluster.readiness.is_cut_off)
     yield Sample("flockmq_clock_off_seconds", cluster.time.off_s)
     yield Sample("flockmq_cluster_time_jumps", cluster.time.jumps)
     yield Sample("flockmq_events_dropped", cluster.events.buffer.dropped)

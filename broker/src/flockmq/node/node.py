@@ -113,7 +113,7 @@ class Node:
         """What is seen of the node."""
         self.view = ManagementView(self.cluster, self.rlog, lambda: self.state, self._clock)
         self.overview = ClusterOverview(self.cluster, self.rlog)
-        self.alarms = Alarms(self.rlog, self.cluster.fitness, self._clock)
+        self.alarms = Alarms(self.rlog, self.cluster.readiness, self._clock)
         self._clock_alarm = ClockAlarm(self.cluster.settings.name, self.cluster, self.rlog)
         about = About(self.cluster.settings.name, self.view.names, self.metrics.samples)
         self.system = SysTopics(sys_topics, about, self.router, self.reactor.soon, self._clock)
@@ -371,7 +371,7 @@ class Node:
         return LocalStatus(
             connections=self.router.counters.connections,
             routes=len(self.rlog.tables.routes),
-            ready=self.state == "ready" and not self.cluster.fitness.unfit,
+            ready=self.state == "ready" and not self.cluster.readiness.unfit,
             draining=self.state == "draining",
         )
 

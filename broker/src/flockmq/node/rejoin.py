@@ -47,12 +47,12 @@ async def come_in(purged: asyncio.Event, node: Node, *, is_refused: bool) -> Non
 
 async def come_back(purged: asyncio.Event, node: Node) -> None:
     """Rejoin, however often the cluster takes the node for dead meanwhile, which sets `purged`."""
-    node.cluster.fitness.is_coming_back = True
+    node.cluster.readiness.is_coming_back = True
     while True:
         purged.clear()
         try:
             await rejoin(node)
-            node.cluster.fitness.is_coming_back = False
+            node.cluster.readiness.is_coming_back = False
             return
         except LogRefused as refused:
             log.warning("%s: this node was purged again before it was back", refused)
@@ -62,7 +62,7 @@ async def rejoin(node: Node) -> None:
     """Returns when the node is a member again; waits for the log as long as it takes. Raises LogRefused: it was purged
     once more, rejoin again."""
     closed = await _close_who_may_have_missed(node)
-    me = await node.cluster.begin_anew()
+    me = await node.cluster.take_new_incarnation()
     closed += await _close_who_may_have_missed(node)  # who subscribed since then has routes of nobody
     node.remote.rename(me)
     node.remote_shares.rename(me)

@@ -41,12 +41,12 @@ class Core:
         name: str,
         replica: Replica,
         disk: Disk,
-        ballot: VotePort,
+        votes: VotePort,
         on_lost: Callable[[str, str], None],
         random: Random,
     ) -> None:
         self.voter = Voter(name, replica, disk)
-        self._generation_change = GenerationChange(self.voter, ballot, replica.tables, on_lost)
+        self._generation_change = GenerationChange(self.voter, votes, replica.tables, on_lost)
         self.committer = Committer(config, self._generation_change, self.voter, random)
         self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
         """Transactions that this core wrote to each shard, for any node."""

@@ -42,9 +42,9 @@ class GenerationChange:
     """`on_lost(shard, text)` is called when this core seeded a log because Redis had lost entries that the cores
     know."""
 
-    def __init__(self, voter: Voter, ballot: VotePort, tables: Tables, on_lost: Callable[[str, str], None]) -> None:
+    def __init__(self, voter: Voter, votes: VotePort, tables: Tables, on_lost: Callable[[str, str], None]) -> None:
         self._voter = voter
-        self._ballot = ballot
+        self._votes = votes
         self._tables = tables
         self._on_lost = on_lost
         self._begun: dict[str, None] = {}
@@ -88,12 +88,12 @@ class GenerationChange:
     async def _hear(self, shard: str, generation: int) -> list[Report]:
         """Get the reports of a majority, this core's own included. Raises StorageUnavailable."""
         mine = await self._voter.report(shard, generation)
-        reports = [mine, *await self._ballot.ask(shard, generation)]
-        needed = majority(self._ballot.cores)
+        reports = [mine, *await self._votes.ask(shard, generation)]
+        needed = majority(self._votes.cores)
         if len(reports) < needed:
             heard = ", ".join(sorted(report.core for report in reports))
             raise StorageUnavailable(
-                f"shard {shard}: waiting for {needed} of {self._ballot.cores} cores to say up to where they know the "
+                f"shard {shard}: waiting for {needed} of {self._votes.cores} cores to say up to where they know the "
                 f"log, so that nothing is lost; heard of {heard} so far"
             )
         if generation and sum(report.granted for report in reports) < needed:

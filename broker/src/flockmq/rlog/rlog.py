@@ -2,7 +2,7 @@
 
 On a core (`disk` is given) writes go to its own committer, and `core` does what only cores do. On a replicant they go
 through `port` to some core. Both read the log from Redis themselves. A core uses `port` to bootstrap from another core,
-and `ballot` to agree on a generation with the others. In a cluster with one core it needs neither.
+and `votes` to agree on a generation with the others. In a cluster with one core it needs neither.
 
     rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), disk=Disk(Path("/var/lib/flockmq")))
     rlog.on_change("routes", listener)
@@ -87,7 +87,7 @@ class Rlog:
         *,
         port: CorePort | None = None,
         disk: Disk | None = None,
-        ballot: VotePort | None = None,
+        votes: VotePort | None = None,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
     ) -> None:
@@ -98,7 +98,7 @@ class Rlog:
         self.core: Core | None = None
         if disk is not None:
             name = incarnation.rpartition("@")[0]
-            self.core = Core(redis, name, self._replica, disk, ballot or SingleCore(), self._redis_lost, entropy.random)
+            self.core = Core(redis, name, self._replica, disk, votes or SingleCore(), self._redis_lost, entropy.random)
         writes_to: CorePort | None = self.core if self.core is not None else port
         if writes_to is None:
             raise ValueError("a node that is no core (disk) needs a port to one")

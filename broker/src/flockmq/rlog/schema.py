@@ -54,7 +54,7 @@ class NodeInfo(msgspec.Struct, frozen=True, array_like=True):
     version: str
 
 
-class Raised(msgspec.Struct, frozen=True, array_like=True):
+class RaisedVersion(msgspec.Struct, frozen=True, array_like=True):
     """The cluster version: what all nodes of the cluster understand."""
 
     version: int
@@ -220,12 +220,12 @@ ALARMS: Final[TableSpec[str, Alarm]] = TableSpec(
 )  # fmt: skip
 """name → what an operator should look at. Outlives nodes, until the node that raised it or an operator ends it."""
 
-VERSIONS: Final[TableSpec[str, Raised]] = TableSpec(
+VERSIONS: Final[TableSpec[str, RaisedVersion]] = TableSpec(
     64, "versions", CLUSTER,
     split=split_text, join=join_text,
-    encode=_pack, decode=msgspec.msgpack.Decoder(Raised).decode, fields=_fields(Raised),
+    encode=_pack, decode=msgspec.msgpack.Decoder(RaisedVersion).decode, fields=_fields(RaisedVersion),
 )  # fmt: skip
-""""cluster" → Raised, since cluster version 2. Outlives nodes."""
+""""cluster" → RaisedVersion, since cluster version 2. Outlives nodes."""
 
 ROUTES: Final[TableSpec[tuple[bytes, str], None]] = TableSpec(
     3, "routes", ROUTE,

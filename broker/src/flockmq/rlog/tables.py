@@ -42,7 +42,7 @@ from flockmq.rlog.schema import (
     DelayedMessage,
     ImportedFile,
     NodeInfo,
-    Raised,
+    RaisedVersion,
     RetainedMessage,
     SharedMembers,
     User,
@@ -198,8 +198,8 @@ class Tables:
         return cast(RowTable[str, Alarm], self.shards[CLUSTER].tables[ALARMS.number])
 
     @property
-    def versions(self) -> RowTable[str, Raised]:
-        return cast(RowTable[str, Raised], self.shards[CLUSTER].tables[VERSIONS.number])
+    def versions(self) -> RowTable[str, RaisedVersion]:
+        return cast(RowTable[str, RaisedVersion], self.shards[CLUSTER].tables[VERSIONS.number])
 
     @property
     def routes(self) -> RouteTable:

@@ -33,7 +33,7 @@ class OutboxLinks(Protocol):
         ...
 
     def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
-    def is_choked(self, incarnation: str) -> bool:
+    def is_backed_up(self, incarnation: str) -> bool:
         """So much that was told waits on its link that no more should be."""
         ...
 
@@ -94,7 +94,7 @@ class Outbox:
 
     def waits(self, incarnation: str) -> bool:
         """What was put for the node isn't all on its link, or waits there."""
-        return self._cluster.is_choked(incarnation) or any(to == incarnation for to, _ in self._notes)
+        return self._cluster.is_backed_up(incarnation) or any(to == incarnation for to, _ in self._notes)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -126,7 +126,7 @@ class Outbox:
         items = self._notes[incarnation, method]
         told = 0
         for count, note in messages.batches(items, bounds.HOME_BATCH_MAX, NOTE_BYTES):
-            if self._cluster.is_choked(incarnation):
+            if self._cluster.is_backed_up(incarnation):
                 del items[:told]
                 return False
             if not self._cluster.tell(incarnation, method, note):

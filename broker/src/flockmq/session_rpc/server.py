@@ -159,7 +159,7 @@ class SessionRpcServer:
 
     def _may_attach(self, incarnation: str) -> bool:
         """A purged node may still be linked, and may not know yet."""
-        return self._cluster.is_surely_member and self._is_member(incarnation)
+        return self._cluster.is_confirmed_member and self._is_member(incarnation)
 
     def _admit(self, waiting: Waiting) -> None:
         """It waited until now, and its node, or this one, may have been purged meanwhile."""

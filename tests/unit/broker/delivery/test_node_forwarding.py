@@ -158,7 +158,7 @@ async def test_a_node_that_was_purged_lets_publishers_wait_until_it_is_back(
     cluster: Cluster, forwarding: NodeForwarding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "FORWARD_WAIT_S", 0.01)
-    monkeypatch.setattr(cluster.beats, "settled", lambda now: True)
+    monkeypatch.setattr(cluster.heartbeats, "in_majority", lambda now: True)
     cluster.nodes_table[NODE] = NodeInfo("b", "replicant", "", 0, 0, "1")
     peer = forwarding.peer(NODE)
     assert peer is not None

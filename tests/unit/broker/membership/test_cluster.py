@@ -51,13 +51,13 @@ def come_and_go(cluster: Cluster, incarnation: str) -> None:
 
 
 async def test_nothing_is_kept_of_a_node_that_comes_and_goes_and_is_no_member(cluster: Cluster) -> None:
-    member, stranger = new_incarnation("b"), new_incarnation("c")
+    member, non_member = new_incarnation("b"), new_incarnation("c")
     cluster.nodes_table[member] = NodeInfo("b", "replicant", "", 0, 0, "1")
-    for incarnation in (member, stranger):
+    for incarnation in (member, non_member):
         come_and_go(cluster, incarnation)
     assert cluster._members._unlinked_at.keys() == {member}
     assert cluster._members.is_gone(member)
-    assert not cluster._members.is_gone(stranger)
+    assert not cluster._members.is_gone(non_member)
     cluster.nodes_table.delete(member, cluster.nodes_table[member])
     assert not cluster._members._unlinked_at
 
@@ -187,9 +187,9 @@ async def test_a_link_is_idle_where_no_other_to_that_node_is_used() -> None:
     for link, used_at in ((unused, 0.0), (used, now - bounds.PEER_IDLE_S / 2)):
         link.heard_at, link.answered_at, link.up_at, link.used_at = now, now, 0.0, used_at
         cluster.link_up(link)
-    cluster.beats._beat(now, stood_still=False)
+    cluster.heartbeats._beat(now, stood_still=False)
     assert (unused.is_open, used.is_open) == (True, True)
     used.used_at = 0.0
-    cluster.beats._beat(now, stood_still=False)
+    cluster.heartbeats._beat(now, stood_still=False)
     for link in (unused, used):
         closed(link).assert_called_once_with("it was idle")

@@ -44,49 +44,49 @@ def test_a_gate_opens_with_the_raise() -> None:
 
 def test_the_version_is_raised_to_the_lowest_that_all_speak() -> None:
     rollout = Rollout(4, 0.0)
-    assert rollout.judge(0.0, 1, [3, 5], missing=False) == 3
-    assert rollout.judge(1.0, 3, [3, 5], missing=False) == 0
-    assert rollout.judge(2.0, 3, [5, 5], missing=False) == 4
+    assert rollout.version_to_raise(0.0, 1, [3, 5], missing=False) == 3
+    assert rollout.version_to_raise(1.0, 3, [3, 5], missing=False) == 0
+    assert rollout.version_to_raise(2.0, 3, [5, 5], missing=False) == 4
 
 
 def test_a_raise_that_redis_lost_is_made_again() -> None:
     rollout = Rollout(2, 60.0)
-    assert [rollout.judge(now, 1, [2], missing=False) for now in (0.0, 60.0)] == [0, 2]
-    assert rollout.judge(61.0, 2, [2], missing=False) == 0
-    assert rollout.judge(62.0, 1, [2], missing=False) == 2
+    assert [rollout.version_to_raise(now, 1, [2], missing=False) for now in (0.0, 60.0)] == [0, 2]
+    assert rollout.version_to_raise(61.0, 2, [2], missing=False) == 0
+    assert rollout.version_to_raise(62.0, 1, [2], missing=False) == 2
 
 
 def test_a_node_alone_raises_it_to_what_it_speaks() -> None:
-    assert Rollout(2, 0.0).judge(0.0, 1, [], missing=False) == 2
+    assert Rollout(2, 0.0).version_to_raise(0.0, 1, [], missing=False) == 2
 
 
 def test_one_node_of_an_older_release_holds_the_raise_and_begins_the_time_anew() -> None:
     rollout = Rollout(2, 60.0)
-    assert rollout.judge(0.0, 1, [2, 2], missing=False) == 0
-    assert rollout.judge(59.0, 1, [2, 1], missing=False) == 0
-    assert rollout.judge(61.0, 1, [2, 2], missing=False) == 0
-    assert rollout.judge(120.0, 1, [2, 2], missing=False) == 0
-    assert rollout.judge(121.0, 1, [2, 2], missing=False) == 2
+    assert rollout.version_to_raise(0.0, 1, [2, 2], missing=False) == 0
+    assert rollout.version_to_raise(59.0, 1, [2, 1], missing=False) == 0
+    assert rollout.version_to_raise(61.0, 1, [2, 2], missing=False) == 0
+    assert rollout.version_to_raise(120.0, 1, [2, 2], missing=False) == 0
+    assert rollout.version_to_raise(121.0, 1, [2, 2], missing=False) == 2
 
 
 def test_who_leads_again_begins_the_time_anew() -> None:
     """Another core led meanwhile, and heard of nodes that this one didn't."""
     rollout = Rollout(2, 60.0)
-    assert rollout.judge(0.0, 1, [2], missing=False) == 0
+    assert rollout.version_to_raise(0.0, 1, [2], missing=False) == 0
     rollout.begin()
-    assert [rollout.judge(now, 1, [2], missing=False) for now in (70.0, 129.0, 130.0)] == [0, 0, 2]
+    assert [rollout.version_to_raise(now, 1, [2], missing=False) for now in (70.0, 129.0, 130.0)] == [0, 0, 2]
 
 
 def test_a_new_cluster_waits_for_nobody_but_who_is_missing() -> None:
     rollout = Rollout(2, 60.0)
-    assert rollout.judge(0.0, 1, [2, 2], missing=True, is_new=True) == 0
-    assert rollout.judge(1.0, 1, [2, 1], missing=False, is_new=True) == 0
-    assert rollout.judge(2.0, 1, [2, 2], missing=False, is_new=True) == 2
+    assert rollout.version_to_raise(0.0, 1, [2, 2], missing=True, is_new=True) == 0
+    assert rollout.version_to_raise(1.0, 1, [2, 1], missing=False, is_new=True) == 0
+    assert rollout.version_to_raise(2.0, 1, [2, 2], missing=False, is_new=True) == 2
 
 
 def test_nothing_is_raised_while_somebody_is_missing_who_may_come_back_as_he_was() -> None:
     rollout = Rollout(2, 60.0)
-    assert rollout.judge(0.0, 1, [2], missing=True) == 0
-    assert rollout.judge(600.0, 1, [2], missing=True) == 0
-    assert rollout.judge(601.0, 1, [2, 1], missing=False) == 0
-    assert rollout.judge(602.0, 1, [2, 2], missing=False) == 0
+    assert rollout.version_to_raise(0.0, 1, [2], missing=True) == 0
+    assert rollout.version_to_raise(600.0, 1, [2], missing=True) == 0
+    assert rollout.version_to_raise(601.0, 1, [2, 1], missing=False) == 0
+    assert rollout.version_to_raise(602.0, 1, [2, 2], missing=False) == 0

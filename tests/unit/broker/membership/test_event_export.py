@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.clock import SYSTEM
-from flockmq.membership.event_export import AWAY, NO_ROOM, EventRelay, stream_of
+from flockmq.membership.event_export import NO_ROOM, UNREACHABLE, EventExport, stream_of
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisLinks
 
@@ -41,14 +41,14 @@ class Redis:
 
 
 @pytest.fixture
-def relay() -> EventRelay:
-    relay = EventRelay(lambda: None, SYSTEM.monotonic)
+def relay() -> EventExport:
+    relay = EventExport(lambda: None, SYSTEM.monotonic)
     for kind in ("lag", "connections"):
         relay.buffer.add(kind, [("event",)])
     return relay
 
 
-async def test_a_redis_that_is_away_is_asked_once_a_flush(relay: EventRelay) -> None:
+async def test_a_redis_that_is_away_is_asked_once_a_flush(relay: EventExport) -> None:
     away = Redis(RedisUnreachable("Redis is away"))
     relay.redis = cast(RedisLinks, away)
     await relay.flush()
@@ -57,26 +57,26 @@ async def test_a_redis_that_is_away_is_asked_once_a_flush(relay: EventRelay) -> 
     assert away.asked == 1, "what couldn't be handed over is lost"
 
 
-async def test_what_redis_refuses_of_one_kind_it_takes_of_the_other(relay: EventRelay) -> None:
+async def test_what_redis_refuses_of_one_kind_it_takes_of_the_other(relay: EventExport) -> None:
     full = Redis(ResponseError("WRONGTYPE"), stream_of("connections"))
     relay.redis = cast(RedisLinks, full)
     await relay.flush()
     assert full.streams == [stream_of("lag")]
 
 
-async def test_what_is_lost_is_counted(relay: EventRelay, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_lost_is_counted(relay: EventExport, monkeypatch: pytest.MonkeyPatch) -> None:
     relay.redis = cast(RedisLinks, Redis(RedisUnreachable("Redis is away")))
     await relay.flush()
-    one_bytes = relay.lost_bytes[AWAY] // 2
+    one_bytes = relay.lost_bytes[UNREACHABLE] // 2
     assert one_bytes > 0
     relay.redis = cast(RedisLinks, Redis(ResponseError("WRONGTYPE"), stream_of("lag")))
     relay.buffer.add("lag", [("event",)])
     await relay.flush()
-    assert relay.lost_bytes[AWAY] == 3 * one_bytes
+    assert relay.lost_bytes[UNREACHABLE] == 3 * one_bytes
     relay.redis = None
     relay.buffer.add("lag", [("event",)])
     await relay.flush()
-    assert relay.lost_bytes[AWAY] == 4 * one_bytes, "a replicant without a core"
+    assert relay.lost_bytes[UNREACHABLE] == 4 * one_bytes, "a replicant without a core"
     monkeypatch.setattr(bounds, "EVENTS_NOTES_MAX", 2)
     for _ in range(3):
         relay.came("replicant-1@1", msgspec.msgpack.encode(("lag", b"12345")))
@@ -86,7 +86,7 @@ async def test_what_is_lost_is_counted(relay: EventRelay, monkeypatch: pytest.Mo
     assert relay.buffer.dropped == 1
 
 
-async def test_a_redis_that_does_not_say_how_large_a_stream_is_gets_events_all_the_same(relay: EventRelay) -> None:
+async def test_a_redis_that_does_not_say_how_large_a_stream_is_gets_events_all_the_same(relay: EventExport) -> None:
     class Unmeasured(Redis):
         async def call(self, command: str, *arguments: object) -> bytes | int:
             if command == "MEMORY":

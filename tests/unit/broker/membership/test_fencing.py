@@ -20,10 +20,10 @@ class Node:
         self.hears = True
         self.lag_ms = 0.0
         self.linked: list[str] = []
-        beats: Any = SimpleNamespace(is_fenced=lambda now: not self.hears, is_heard=lambda core, now: True)
+        heartbeats: Any = SimpleNamespace(is_fenced=lambda now: not self.hears, is_heard=lambda core, now: True)
         mesh: Any = SimpleNamespace(linked_cores=lambda: self.linked)
         members = Members({ME: None})
-        self.fencing = Fencing(lambda: ME, is_core, 3, members, mesh, beats)  # type: ignore[arg-type]
+        self.fencing = Fencing(lambda: ME, is_core, 3, members, mesh, heartbeats)  # type: ignore[arg-type]
         self.rlog: Any = SimpleNamespace(lag=lambda shard: (0, self.lag_ms))
         self.fencing.rlog = self.rlog
 
@@ -46,13 +46,13 @@ async def test_who_is_behind_in_the_log_is_no_sure_member(lag_ms: float, is_sure
     node = Node(is_core=True)
     node.fencing.is_joined = True
     node.lag_ms = lag_ms
-    assert node.fencing.is_surely_member == is_sure
+    assert node.fencing.is_confirmed_member == is_sure
 
 
 async def test_who_is_out_of_touch_may_be_purged() -> None:
     node = Node(is_core=False)
     assert not node.fencing.may_be_purged
-    node.fencing.doubts = lambda now: True
+    node.fencing.is_in_doubt = lambda now: True
     assert node.fencing.may_be_purged
 
 

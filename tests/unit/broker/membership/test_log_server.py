@@ -8,7 +8,7 @@ from flockmq.membership.link_requests import Refusal
 from flockmq.membership.log_client import Append
 from flockmq.membership.log_server import check_replicants
 from flockmq.rlog.entry import Op, encode_purge, encode_registration, encode_transaction
-from flockmq.rlog.schema import ALARMS, NODES, SLOTS, VERSIONS, Alarm, NodeInfo, Raised
+from flockmq.rlog.schema import ALARMS, NODES, SLOTS, VERSIONS, Alarm, NodeInfo, RaisedVersion
 
 ME = "edge@00000001"
 
@@ -33,7 +33,7 @@ def joining(role: str) -> bytes:
         joining("single"),
         written(SLOTS.put(7, ME)),
         written(SLOTS.delete(7)),
-        written(VERSIONS.put("cluster", Raised(99))),
+        written(VERSIONS.put("cluster", RaisedVersion(99))),
         encode_purge("core-0@00000001"),
     ],
 )

@@ -14,7 +14,7 @@ from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
-from flockmq.membership.mesh import Mesh, Through
+from flockmq.membership.mesh import Mesh, ViaCore
 from flockmq.membership.reachability import new_incarnation
 
 
@@ -28,7 +28,7 @@ async def test_a_node_whose_host_can_not_be_a_name_is_reached_through_a_core(
     other = new_incarnation("b")
     mesh.want(other, (host, 1))
     async with asyncio.timeout(10):
-        while Through(other) not in mesh._targets:  # noqa: ASYNC110 - it dials by itself
+        while ViaCore(other) not in mesh._targets:  # noqa: ASYNC110 - it dials by itself
             await asyncio.sleep(0.01)
     await mesh.stop()
 

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flockmq.bounds import MEMBER_UNHEARD_MAX_S, MEMBER_UNLINKED_MAX_S
-from flockmq.membership.reachability import Reachability, condemned, electorate, is_settled, may_lead, outvoted
+from flockmq.membership.reachability import (
+    Reachability,
+    electorate,
+    is_in_majority,
+    may_lead,
+    nodes_to_purge,
+    unreachable_by_majority,
+)
 
 A, B, C, D = "a@00000001", "b@00000001", "c@00000001", "d@00000001"
 
@@ -85,7 +92,7 @@ def test_majorities_are_of_the_configured_cores_or_of_more_that_are_there() -> N
 
 
 @pytest.mark.parametrize(
-    ("voices", "of", "runs", "settled", "settled_with_lease"),
+    ("reachable", "of", "runs", "settled", "settled_with_lease"),
     [
         (1, 1, True, True, True),
         (1, 2, True, False, True),
@@ -98,11 +105,11 @@ def test_majorities_are_of_the_configured_cores_or_of_more_that_are_there() -> N
     ],
 )
 def test_a_minority_neither_leads_nor_is_settled(
-    voices: int, of: int, runs: bool, settled: bool, settled_with_lease: bool
+    reachable: int, of: int, runs: bool, settled: bool, settled_with_lease: bool
 ) -> None:
-    assert may_lead(voices, of) == runs
-    assert is_settled(voices, of, holds_lease=False) == settled
-    assert is_settled(voices, of, holds_lease=True) == settled_with_lease
+    assert may_lead(reachable, of) == runs
+    assert is_in_majority(reachable, of, holds_lease=False) == settled
+    assert is_in_majority(reachable, of, holds_lease=True) == settled_with_lease
 
 
 @pytest.mark.parametrize(
@@ -125,18 +132,18 @@ def test_a_minority_neither_leads_nor_is_settled(
 def test_purging_takes_a_majority_or_half_of_them_with_the_lease(
     votes: dict[str, tuple[str, ...]], of: int, is_purged: bool
 ) -> None:
-    assert condemned({A}, set(), votes, of) == ({A} if is_purged else set())
+    assert nodes_to_purge({A}, set(), votes, of) == ({A} if is_purged else set())
 
 
 def test_who_reaches_it_purges_nobody_and_who_is_gone_needs_no_vote() -> None:
-    assert condemned(set(), set(), {B: (A,), C: (A,)}, 3) == set()
-    assert condemned({A}, {A}, {B: (), C: ()}, 3) == {A}
+    assert nodes_to_purge(set(), set(), {B: (A,), C: (A,)}, 3) == set()
+    assert nodes_to_purge({A}, {A}, {B: (), C: ()}, 3) == {A}
 
 
 def test_a_leader_is_deposed_by_more_than_half_only() -> None:
-    assert outvoted({A}, {}, 2) == set()
-    assert outvoted({A}, {B: (A,)}, 3) == {A}
-    assert outvoted({A}, {B: (A,)}, 4) == set()
+    assert unreachable_by_majority({A}, {}, 2) == set()
+    assert unreachable_by_majority({A}, {B: (A,)}, 3) == {A}
+    assert unreachable_by_majority({A}, {B: (A,)}, 4) == set()
 
 
 @st.composite
@@ -153,16 +160,18 @@ def test_of_the_sides_of_a_split_one_at_most_goes_on(
 ) -> None:
     cores, sides, of = split
     lease = data.draw(st.sampled_from(cores))
-    settled = {sides[core] for core in cores if is_settled(list(sides.values()).count(sides[core]), of, core == lease)}
+    settled = {
+        sides[core] for core in cores if is_in_majority(list(sides.values()).count(sides[core]), of, core == lease)
+    }
     assert len(settled) <= 1
     purged: dict[str, set[str]] = {}
     for core in cores:
         mine = {other for other in cores if sides[other] != sides[core]}
         votes = {other: mine for other in cores if other != core and sides[other] == sides[core]}
         if core == lease:
-            purged[core] = condemned(mine, set(), votes, of)
+            purged[core] = nodes_to_purge(mine, set(), votes, of)
             assert not purged[core] or sides[core] in settled
-        assert not outvoted(mine, votes, of) or sides[core] in settled
+        assert not unreachable_by_majority(mine, votes, of) or sides[core] in settled
     (victims,) = purged.values()
     assert victims == (set(cores) - {core for core in cores if sides[core] == sides[lease]} if victims else set())
 
@@ -174,5 +183,5 @@ def test_nobody_whom_a_majority_reaches_is_purged(reach: list[set[int]]) -> None
     reached = [{0 if other == n else other for other in there} for n, there in enumerate(reach)]
     mine = {names[n] for n in range(1, 5) if n not in reached[0]}
     votes = {names[n]: {names[o] for o in range(5) if o != n and o not in reached[n]} for n in reached[0] if n}
-    for accused in condemned(mine, set(), votes, 5):
+    for accused in nodes_to_purge(mine, set(), votes, 5):
         assert sum(accused in said for core, said in votes.items() if core not in mine) + 1 >= 3

@@ -15,10 +15,10 @@ class Own:
 
 
 def looked(
-    fitness: Readiness, now: float, *, is_cut_off: bool = False, is_stale: bool = False, hears_redis: bool = True
+    readiness: Readiness, now: float, *, is_cut_off: bool = False, is_stale: bool = False, hears_redis: bool = True
 ) -> str:
-    fitness.look(now, is_cut_off=is_cut_off, is_stale=is_stale, hears_redis=hears_redis)
-    return fitness.unfit
+    readiness.look(now, is_cut_off=is_cut_off, is_stale=is_stale, hears_redis=hears_redis)
+    return readiness.unfit
 
 
 def test_a_node_that_serves_is_fit() -> None:
@@ -26,57 +26,57 @@ def test_a_node_that_serves_is_fit() -> None:
 
 
 def test_a_moment_of_old_tables_or_without_redis_is_no_matter() -> None:
-    fitness = Readiness()
+    readiness = Readiness()
     for number in range(10):
         now = number * UNFIT_AFTER_S
-        assert looked(fitness, now, is_cut_off=True, is_stale=True) == ""
-        assert looked(fitness, now + UNFIT_AFTER_S / 2) == ""
+        assert looked(readiness, now, is_cut_off=True, is_stale=True) == ""
+        assert looked(readiness, now + UNFIT_AFTER_S / 2) == ""
 
 
 def test_a_node_whose_tables_stay_old_is_unfit_until_they_are_not() -> None:
-    fitness = Readiness()
-    looked(fitness, 10.0, is_stale=True)
-    assert looked(fitness, 10.0 + UNFIT_AFTER_S, is_stale=True) == STALE
-    assert looked(fitness, 10.1 + UNFIT_AFTER_S) == ""
+    readiness = Readiness()
+    looked(readiness, 10.0, is_stale=True)
+    assert looked(readiness, 10.0 + UNFIT_AFTER_S, is_stale=True) == STALE
+    assert looked(readiness, 10.1 + UNFIT_AFTER_S) == ""
 
 
 def test_that_redis_is_away_for_it_alone_is_what_a_node_says_first() -> None:
-    fitness = Readiness()
-    looked(fitness, 10.0, is_cut_off=True, is_stale=True)
-    assert looked(fitness, 10.0 + UNFIT_AFTER_S, is_cut_off=True, is_stale=True) == CUT_OFF
-    assert fitness.is_cut_off
+    readiness = Readiness()
+    looked(readiness, 10.0, is_cut_off=True, is_stale=True)
+    assert looked(readiness, 10.0 + UNFIT_AFTER_S, is_cut_off=True, is_stale=True) == CUT_OFF
+    assert readiness.is_cut_off
 
 
 def test_a_node_that_others_do_not_know_again_can_not_serve() -> None:
-    fitness = Readiness()
-    fitness.is_coming_back = True
-    looked(fitness, 10.0)
-    assert looked(fitness, 10.0 + UNFIT_AFTER_S) == COMING_BACK
-    fitness.is_coming_back = False
-    assert looked(fitness, 10.1 + UNFIT_AFTER_S) == ""
+    readiness = Readiness()
+    readiness.is_coming_back = True
+    looked(readiness, 10.0)
+    assert looked(readiness, 10.0 + UNFIT_AFTER_S) == COMING_BACK
+    readiness.is_coming_back = False
+    assert looked(readiness, 10.1 + UNFIT_AFTER_S) == ""
 
 
 def test_a_node_whose_own_redis_stays_away_says_why_and_where_to_look() -> None:
-    fitness = Readiness()
-    fitness.own_redis = own = Own()
+    readiness = Readiness()
+    readiness.own_redis = own = Own()
     own.trouble = "it was killed by signal 9"
-    assert looked(fitness, 10.0) == ""
+    assert looked(readiness, 10.0) == ""
     own.trouble = "it ended with exit code 1"
     said = "the embedded Valkey is away: it ended with exit code 1; its folder is /data"
-    assert looked(fitness, 10.0 + UNFIT_AFTER_S, hears_redis=False, is_stale=True) == said
+    assert looked(readiness, 10.0 + UNFIT_AFTER_S, hears_redis=False, is_stale=True) == said
     own.trouble = ""
-    assert looked(fitness, 10.1 + UNFIT_AFTER_S) == ""
+    assert looked(readiness, 10.1 + UNFIT_AFTER_S) == ""
 
 
 def test_one_that_runs_and_does_not_answer_is_away_too() -> None:
-    fitness = Readiness()
-    fitness.own_redis = Own()
-    looked(fitness, 10.0, hears_redis=False)
+    readiness = Readiness()
+    readiness.own_redis = Own()
+    looked(readiness, 10.0, hears_redis=False)
     said = "the embedded Valkey is away: it doesn't answer; its folder is /data"
-    assert looked(fitness, 10.0 + UNFIT_AFTER_S, hears_redis=False) == said
+    assert looked(readiness, 10.0 + UNFIT_AFTER_S, hears_redis=False) == said
 
 
 def test_while_a_redis_that_others_have_too_is_away_for_everybody_nodes_are_fit() -> None:
-    fitness = Readiness()
-    looked(fitness, 10.0, hears_redis=False)
-    assert looked(fitness, 10.0 + UNFIT_AFTER_S, hears_redis=False) == ""
+    readiness = Readiness()
+    looked(readiness, 10.0, hears_redis=False)
+    assert looked(readiness, 10.0 + UNFIT_AFTER_S, hears_redis=False) == ""

@@ -12,13 +12,13 @@ from flockmq.membership.handshake import Identity
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.link import Link
 from flockmq.membership.mesh import Mesh
-from flockmq.membership.replicant_balance import ReplicantBalance, load, moving
+from flockmq.membership.replicant_balance import ReplicantBalance, choose_move, load
 
 ME = "core-0@1"
 
 
-def core(replicants: int, *, settled: bool = True, draining: bool = False, weight: int = 0) -> Status:
-    return Status(replicants=replicants, settled=settled, draining=draining, weight=weight)
+def core(replicants: int, *, in_majority: bool = True, draining: bool = False, weight: int = 0) -> Status:
+    return Status(replicants=replicants, in_majority=in_majority, draining=draining, weight=weight)
 
 
 def writers(count: int, of: str = ME) -> dict[str, Status]:
@@ -32,7 +32,7 @@ def writers(count: int, of: str = ME) -> dict[str, Status]:
         (1, {"b": core(0)}, None),
         (3, {"b": core(2), "c": core(1)}, "c"),
         (3, {"b": core(2), "c": core(2)}, None),
-        (5, {"b": core(0, settled=False), "c": core(4)}, None),
+        (5, {"b": core(0, in_majority=False), "c": core(4)}, None),
         (5, {"b": core(0, draining=True), "c": core(3)}, "c"),
         (5, {"b": core(1, weight=9), "c": core(1)}, "c"),
         (5, {}, None),
@@ -41,7 +41,7 @@ def writers(count: int, of: str = ME) -> dict[str, Status]:
 def test_one_replicant_moves_to_the_least_loaded_core_if_that_makes_a_difference(
     mine: int, others: dict[str, Status], target: str | None
 ) -> None:
-    move = moving(writers(mine) | {"edge-9@1": Status(core="c")} | others, others, ME)
+    move = choose_move(writers(mine) | {"edge-9@1": Status(core="c")} | others, others, ME)
     assert move == (None if target is None else ("edge-0@1", target))
 
 

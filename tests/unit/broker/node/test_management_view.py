@@ -23,6 +23,6 @@ from flockmq.node.management_view import ManagementView
     ],
 )
 def test_a_node_that_cannot_serve_is_not_ready_and_says_why(state: str, unfit: str, ready: tuple[bool, str]) -> None:
-    cluster: Any = SimpleNamespace(fitness=SimpleNamespace(unfit=unfit))
+    cluster: Any = SimpleNamespace(readiness=SimpleNamespace(unfit=unfit))
     rlog: Any = None
     assert ManagementView(cluster, rlog, lambda: state, SYSTEM).ready() == ready

@@ -27,9 +27,9 @@ class Purged:
     def __init__(self, *, joins: list[Exception | None]) -> None:
         self.exclusive = MagicMock(rename=MagicMock(side_effect=[[(b"door", b"c")], [], []]))
         self.cluster = SimpleNamespace(
-            begin_anew=AsyncMock(side_effect=["a@00000001", "a@00000002", "a@00000003"]),
+            take_new_incarnation=AsyncMock(side_effect=["a@00000001", "a@00000002", "a@00000003"]),
             join=AsyncMock(side_effect=joins),
-            fitness=Readiness(),
+            readiness=Readiness(),
         )
         self.rlog = SimpleNamespace(rejoin=AsyncMock(), write=AsyncMock())
         self.session_rpc = MagicMock()
@@ -51,7 +51,7 @@ async def test_a_node_that_comes_back_waits_for_the_log(monkeypatch: pytest.Monk
     purged = Purged(joins=[StorageUnavailable("Redis is away"), StorageUnavailable("Redis is away"), None])
     await rejoin(purged.node)
     assert purged.cluster.join.await_count == 3
-    purged.cluster.begin_anew.assert_awaited_once()
+    purged.cluster.take_new_incarnation.assert_awaited_once()
     purged.session_rpc.rename.assert_called_once_with("a@00000001")
 
 
@@ -65,7 +65,7 @@ async def test_homes_know_who_they_are_before_they_may_be_given_slots() -> None:
 async def test_a_node_that_is_purged_before_it_is_back_comes_back_as_yet_another() -> None:
     purged = Purged(joins=[LogRefused("a@00000001 is purged in the log"), None])
     await come_back(asyncio.Event(), purged.node)
-    assert purged.cluster.begin_anew.await_count == 2
+    assert purged.cluster.take_new_incarnation.await_count == 2
     assert [call.args for call in purged.session_rpc.rename.call_args_list] == [("a@00000001",), ("a@00000002",)]
 
 
@@ -98,7 +98,7 @@ async def test_a_node_that_starts_waits_for_the_log(monkeypatch: pytest.MonkeyPa
     starting = Purged(joins=[StorageUnavailable("Redis is away"), None])
     await come_in(asyncio.Event(), starting.node, is_refused=False)
     assert starting.cluster.join.await_count == 2
-    starting.cluster.begin_anew.assert_not_awaited()
+    starting.cluster.take_new_incarnation.assert_not_awaited()
 
 
 async def test_a_node_that_is_purged_before_it_was_a_member_comes_in_as_another() -> None:

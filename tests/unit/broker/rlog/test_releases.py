@@ -29,7 +29,7 @@ from flockmq.rlog.schema import (
     DelayedMessage,
     ImportedFile,
     NodeInfo,
-    Raised,
+    RaisedVersion,
     RetainedMessage,
     SharedMembers,
     User,
@@ -174,10 +174,10 @@ def test_a_swap_keeps_listeners_and_leaves_carried_tables_alone() -> None:
     heard: list[object] = []
 
     class Listener:
-        def put(self, key: str, value: Raised, old: Raised | None) -> None:
+        def put(self, key: str, value: RaisedVersion, old: RaisedVersion | None) -> None:
             heard.append(value)
 
-        def delete(self, key: str, old: Raised) -> None:
+        def delete(self, key: str, old: RaisedVersion) -> None:
             raise AssertionError
 
         def fresh(self) -> Listener:
@@ -189,8 +189,8 @@ def test_a_swap_keeps_listeners_and_leaves_carried_tables_alone() -> None:
     tables.versions.listeners.append(Listener())
     apply(tables.shards[CLUSTER], PLACES.put(b"1", b"a@1"))
     tables.swap(filled(tables.shards[CLUSTER].fresh(), tables.shards[CLUSTER]))
-    apply(tables.shards[CLUSTER], VERSIONS.put("cluster", Raised(2)))
-    assert heard == ["swap", Raised(2)]
+    apply(tables.shards[CLUSTER], VERSIONS.put("cluster", RaisedVersion(2)))
+    assert heard == ["swap", RaisedVersion(2)]
     assert len(tables.shards[CLUSTER].tables[PLACES.number]) == 1
 
 

@@ -30,7 +30,7 @@ from flockmq.rlog.schema import (
     USERS,
     VERSIONS,
     NodeInfo,
-    Raised,
+    RaisedVersion,
     RetainedMessage,
     User,
 )
@@ -163,7 +163,7 @@ def test_a_table_that_an_older_release_does_not_have_counts_once_it_has_rows() -
     shard = Tables().shards[CLUSTER]
     assert list(shard.digests()) == ["nodes", "slots", "alarms"]
     shard.checkpoint(StreamId(1, 1))
-    apply(shard, encode_transaction(A, 1, gather([VERSIONS.put("cluster", Raised(2))]).runs))
+    apply(shard, encode_transaction(A, 1, gather([VERSIONS.put("cluster", RaisedVersion(2))]).runs))
     assert list(shard.digests()) == ["nodes", "slots", "alarms", "64"]
     shard.checkpoint(StreamId(1, 3))
     before, after = shard.checkpoints.values()

@@ -26,7 +26,7 @@ class Member:
 
     def __init__(self, network: Network, incarnation: str) -> None:
         self.incarnation = incarnation
-        self.is_surely_member = True
+        self.is_confirmed_member = True
         self.on_node_gone: list[Callable[[str], None]] = []
         self.slots = SlotTable()
         self.on_core_linked: list[Callable[[str], None]] = []
@@ -52,7 +52,7 @@ class Member:
     def cut(self, incarnation: str) -> None:
         raise AssertionError("so much is never said here")
 
-    def is_choked(self, incarnation: str) -> bool:
+    def is_backed_up(self, incarnation: str) -> bool:
         return self.choked
 
     def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:

@@ -36,7 +36,7 @@ class Links:
             self.room -= len(body)
         return self.up
 
-    def is_choked(self, incarnation: str) -> bool:
+    def is_backed_up(self, incarnation: str) -> bool:
         return self.room <= 0
 
     def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
@@ -225,7 +225,7 @@ async def test_notes_leave_as_fast_as_the_link_takes_them_and_in_their_order(
 
 
 async def test_one_full_link_holds_up_no_other_node(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sending.links, "is_choked", lambda incarnation: incarnation == THERE)
+    monkeypatch.setattr(sending.links, "is_backed_up", lambda incarnation: incarnation == THERE)
     for to in (THERE, "other@1"):
         sending.outbox.put(to, messages.REGISTER, (1,))
     await asyncio.sleep(0)

@@ -512,12 +512,12 @@ async def test_a_home_that_may_have_been_purged_admits_nobody(network: Network) 
     core, edge, other = await network.start("core-0", "edge-0", "edge-1")
     older = edge.clients.connect(ID)
     await network.settle()
-    core.member.is_surely_member = False
+    core.member.is_confirmed_member = False
     newer = other.clients.connect(ID, LASTING)
     await network.settle()
     assert newer == []
     assert edge.clients.kicked == []
-    core.member.is_surely_member = True
+    core.member.is_confirmed_member = True
     await network.settle()
     assert token_of(newer) > token_of(older)
 
@@ -529,12 +529,12 @@ async def test_who_waited_at_a_home_that_may_have_been_purged_since_is_not_admit
     edge.clients.holds_on = True
     newer = other.clients.connect(ID, LASTING)
     await network.settle()
-    core.member.is_surely_member = False
+    core.member.is_confirmed_member = False
     edge.clients.let_go(ID)
     await network.settle()
     assert newer == []
     assert core.sessions.opened == [(ID, edge.incarnation, None)]
-    core.member.is_surely_member = True
+    core.member.is_confirmed_member = True
     await network.settle()
     assert token_of(newer)
     assert core.sessions.opened[1:] == [(ID, other.incarnation, LASTING)]
