@@ -26,6 +26,8 @@ RESENT_MAX_S: Final = 6.0
 until it sends again."""
 READ_MAX_S: Final = 1.0
 """A node that stood still has read by then what came meanwhile."""
+DRAINS: Final = ("drain", "upgrade")
+"""By which a node ends in order."""
 CLOCK_FAULTS: Final = ("clock", "drift")
 """What the kinds begin with by which a clock is wrong."""
 CLOCKED: Final = ("core", "replicant")
@@ -94,11 +96,11 @@ class Spans:
 
 
 class Faults:
-    """`any`: of all nodes; `of_time`: that made the cluster's time wrong, which is that of so many `cores`;
-    `of_loss`: that lost packets, until these are there; `of_lateness`: those, and those that had a node stand
-    still; `of_cores`: of cores; `of_owners`: those, until slots are owned as before; `of_memory`: that had nodes
-    refuse more; `of_moved_data`: by which Redis lost what it had while slots moved; `unheard`: `any`, and until
-    what a path held back is there.
+    """`any`: of all nodes; `but_drains`: all but those by which a node ends in order; `of_time`: that made the
+    cluster's time wrong, which is that of so many `cores`; `of_loss`: that lost packets, until these are there;
+    `of_lateness`: those, and those that had a node stand still; `of_cores`: of cores; `of_owners`: those, until slots
+    are owned as before; `of_memory`: that had nodes refuse more; `of_moved_data`: by which Redis lost what it had while
+    slots moved; `unheard`: `any`, and until what a path held back is there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
@@ -106,6 +108,7 @@ class Faults:
         wrong = list(_of_most([fault for fault in clocks if fault.kind.split()[1] == "core"], 1 + cores // 2))
         faults = [*(fault for fault in faults if not _is_of_clock(fault)), *wrong]
         self.any = Spans(faults)
+        self.but_drains = Spans(fault for fault in faults if not _is_drain(fault))
         self.unheard = Spans(map(_until_heard, faults))
         self.of_time = Spans(wrong)
         lossy = [fault for fault in faults if fault.kind.startswith("lossy")]
@@ -130,11 +133,16 @@ class Faults:
         self._of_paths = {
             node: Spans(fault for fault in some if fault.kind.split()[0] in PATH_FAULTS) for node, some in of.items()
         }
+        self._drains = {node: Spans(filter(_is_drain, some)) for node, some in of.items()}
         self._none = Spans(())
 
     def of(self, node: str) -> Spans:
         """Those that it could feel itself."""
         return self._of.get(node, self._none)
+
+    def drains(self, node: str) -> Spans:
+        """When it ended in order."""
+        return self._drains.get(node, self._none)
 
     def kept_away(self, node: str, since: float, until: float) -> bool:
         """Whether others may have taken its clients for away between these times: a fault of its ran, or it hadn't a
@@ -185,6 +193,10 @@ def _keeps_apart(fault: Fault, node: str, other: str) -> bool:
     if what == "cut":
         return {node, other} == set(fault.nodes)
     return what in APART_FAULTS and (node in fault.nodes or other in fault.nodes)
+
+
+def _is_drain(fault: Fault) -> bool:
+    return fault.kind.split()[0] in DRAINS
 
 
 def _is_of_clock(fault: Fault) -> bool:

@@ -9,6 +9,7 @@ from judges import (
     connections,
     delayed,
     dropped,
+    evacuation,
     exclusive,
     expiry,
     invented,
@@ -30,6 +31,7 @@ from judges import (
 from judges.connections import TWO_CONNECTIONS
 from judges.delayed import DELAYED_ORDER, EARLY
 from judges.dropped import DROPPED
+from judges.evacuation import TAKEN_ANYWAY
 from judges.exclusive import NOT_GRANTED, REFUSED_ITS_OWN, TWO_HOLDERS
 from judges.expiry import EXPIRED
 from judges.invented import INVENTED
@@ -56,7 +58,7 @@ __all__ = [
     "ALARM", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DROPPED", "DUPLICATED", "EARLY", "ECHOED", "EXPIRED",
     "FILTERS", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "NOT_GRANTED", "NO_PROGRESS", "REFUSED", "REFUSED_ITS_OWN",
     "REORDERED", "REPEATED", "RETAINED", "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST", "SHARED_TWICE", "STALE_READY",
-    "STOLEN",
+    "STOLEN", "TAKEN_ANYWAY",
     "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE",
     "Finding", "Judge", "Rules", "Verdict", "judge", "matches",
 ]  # fmt: skip
@@ -74,6 +76,7 @@ JUDGES: Final[dict[str, Judge]] = {
     "CONNACK is right about the session": sessions.judge,
     "one connection a client id": connections.judge,
     "a connection that no fault touches stays": dropped.judge,
+    "a node that drains takes nobody": evacuation.judge,
     "one member of a group gets a message": shared.judge,
     "one client has an exclusive filter": exclusive.judge,
     "a will comes once": wills.judge,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Iterator
 from typing import Any, Final
 
 from judges.judge import DROPPED, Rules, judge
@@ -83,8 +85,8 @@ class Script:
         self.events.append(Disconnected(self.tick(), client, connection, with_will, ends))
         self.close(client, connection)
 
-    def close(self, client: str, connection: int = 0, *, by_server: bool = False) -> None:
-        self.events.append(Closed(self.tick(), client, connection or self._connections[client], by_server))
+    def close(self, client: str, connection: int = 0, *, by_server: bool = False, reason: int = -1) -> None:
+        self.events.append(Closed(self.tick(), client, connection or self._connections[client], by_server, reason))
 
     # Subscriptions.
 
@@ -140,6 +142,13 @@ class Script:
         """From now on; nothing else happens meanwhile."""
         self.events.append(FaultBegan(self.tick(), kind, nodes))
         self.events.append(FaultEnded(self.tick(lasts_s), kind, nodes))
+
+    @contextlib.contextmanager
+    def during(self, kind: str, *nodes: str) -> Iterator[None]:
+        """A fault that runs while the block does."""
+        self.events.append(FaultBegan(self.tick(), kind, nodes))
+        yield
+        self.events.append(FaultEnded(self.tick(), kind, nodes))
 
     def found(self, rules: Rules = Rules()) -> dict[str, int]:  # noqa: B008
         """But for DROPPED: connections end as a script needs it."""

@@ -312,3 +312,52 @@ def test_what_was_lost_before_all_left_is_found_all_the_same() -> None:
         script.connect("sub", lasts=False, clean_start=True)
         script.close("sub", 1, by_server=True)
         assert later(script) == found
+
+
+# Sent away.
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+@pytest.mark.parametrize("back_after_s", [5.0, 40.0])
+def test_who_is_sent_to_other_nodes_and_is_back_leaves_none(lasts: bool, back_after_s: float) -> None:
+    for delivered in (0, 1):
+        script = alive(lasts=lasts)
+        with script.during("drain replicant", "a"):
+            script.close("c", by_server=True, reason=0x9C)
+        if back_after_s > 30.0 and delivered:
+            script.tick(32.0)
+            script.deliver("sub", "c!", 1, "gone")
+        script.tick(back_after_s)
+        script.connect("c", present=lasts, clean_start=not lasts, lasts=lasts, node="b")
+        if back_after_s < 30.0:
+            assert later(script, delivered=delivered, after_s=60.0) == ({WILL_UNDUE: 1} if delivered else {})
+        else:
+            assert later(script, after_s=20.0) == ({} if delivered else {WILL_LOST: 1})
+
+
+def test_who_stays_away_leaves_one_when_it_was_held_back_for_long_enough() -> None:
+    for waits_s, found in ((5.0, {WILL_UNDUE: 1}), (31.0, {})):
+        script = alive()
+        with script.during("drain replicant", "a"):
+            script.close("c", by_server=True, reason=0x9C)
+        script.tick(waits_s)
+        assert later(script, delivered=1, after_s=40.0) == found
+
+
+@pytest.mark.parametrize("fault", ["kill core", "cut replicant core"])
+def test_beside_other_faults_nobody_knows_whether_it_was_held_back(fault: str) -> None:
+    for delivered in (0, 1):
+        script = alive()
+        with script.during(fault, "b"), script.during("drain replicant", "a"):
+            script.close("c", by_server=True, reason=0x9C)
+        script.connect("c", present=True, node="b")
+        assert later(script, delivered=delivered, after_s=60.0) == {}
+
+
+def test_before_5_0_nobody_is_told_that_its_node_drains() -> None:
+    for delivered in (0, 1):
+        script = alive(version=4)
+        with script.during("drain replicant", "a"):
+            script.close("c", by_server=True)
+        script.connect("c", present=True, version=4, node="b")
+        assert later(script, delivered=delivered, after_s=60.0) == {}

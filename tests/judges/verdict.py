@@ -46,6 +46,8 @@ class Rules(NamedTuple):
     is_one_release: bool = True
     """All nodes are of this release from the beginning on: homes keep the wills of sessions that end with their nodes,
     and what is retained says which connection wrote it."""
+    will_held_s: float = 30.0
+    """For how long the will of a client that its node sent to others is held back."""
     granted_max_s: float = 10.0
     """How long a client asks in vain for an exclusive filter that is free."""
     ban_max_s: float = 2.0

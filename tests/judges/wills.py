@@ -1,4 +1,5 @@
-"""A will comes once, if the connection that it was for ended without a DISCONNECT 0x00; otherwise never.
+"""A will comes once, if the connection that it was for ended without a DISCONNECT 0x00; otherwise never. That of a
+client that its node sent to others, because it drains, is held back, and doesn't come if the client is back by then.
 
 It is published when its delay or its session is over, whichever comes first, and not if a new connection took up the
 session before [MQTT-3.1.3-9]; at once if it has no delay, also where another connection of its client took over. "A
@@ -33,6 +34,7 @@ WILL_TWICE: Final = "will twice"
 WILL_UNDUE: Final = "will undue"
 
 _NEAR_S: Final = 1.0
+USE_ANOTHER_SERVER: Final = 0x9C
 
 
 class _Fate(NamedTuple):
@@ -84,6 +86,8 @@ def _fate(story: Story, rules: Rules, will: Sent) -> _Fate:
     if said is not None and not said.with_will:
         is_raced = any(other.asked.at < said.at + rules.clock_slack_s for other in later)
         return _Fate(connected.at, FOREVER) if is_faulty or is_raced else _NEVER
+    if said is None and (held_s := _held_back_s(story, rules, connection, ended_at)):
+        return _when_sent_away(story, rules, connection, later, ended_at, held_s)
     if ended_at == FOREVER and not later:
         return _Fate(connected.at, FOREVER) if is_faulty else _NEVER
     return _when_it_ended(story, rules, connection, later, ended_at, is_faulty)
@@ -116,6 +120,41 @@ def _when_it_ended(
     if is_faulty:
         since = connected.at
     return _Fate(since, FOREVER if by > story.ended_at or _may_be_lost(story, rules, connection, later, by) else by)
+
+
+def _held_back_s(story: Story, rules: Rules, connection: Connection, ended_at: float) -> float:
+    """For how long its node may hold its will back, because it sent it to others; 0.0: it isn't, or is due later by
+    itself."""
+    asked, connected = connection.asked, connection.connected
+    assert connected is not None
+    assert asked.will is not None
+    if min(asked.will.delay_s, connection.expiry_s) >= rules.will_held_s:
+        return 0.0
+    was_told = connection.closed is not None and connection.closed.reason == USE_ANOTHER_SERVER
+    may_be = story.faults.drains(asked.node).overlap(connected.at, ended_at + rules.silent_max_s)
+    return rules.will_held_s if was_told or may_be else 0.0
+
+
+def _when_sent_away(
+    story: Story, rules: Rules, connection: Connection, later: list[Connection], ended_at: float, held_s: float
+) -> _Fate:
+    """Sure is what happened where the client was told so, and no other fault ran."""
+    connected, closed, faults = connection.connected, connection.closed, story.faults
+    assert connected is not None
+    held_until = ended_at + held_s
+    was_told = closed is not None and closed.reason == USE_ANOTHER_SERVER and rules.is_one_release
+    near = (connected.at - _NEAR_S, min(held_until, story.ended_at) + _NEAR_S)
+    is_sure = was_told and not faults.but_drains.overlap(*near)
+    backs = [other.connected.at for other in later if other.connected is not None]
+    if is_sure and backs and backs[0] < held_until - rules.clock_slack_s:
+        return _NEVER
+    since = held_until - rules.clock_slack_s if is_sure else connected.at
+    if ended_at == FOREVER or any(other.asked.at < held_until + rules.clock_slack_s for other in later):
+        return _Fate(since, FOREVER)
+    last_end = faults.any.over(held_until + rules.clock_slack_s) + (0.0 if is_sure else rules.gone_noticed_max_s)
+    by = faults.any.quiet_for(last_end, rules.delivered_max_s)
+    is_lost = by > story.ended_at or story.lost_by_redis(connected.at, by)
+    return _Fate(since, FOREVER if is_lost or _may_be_lost(story, rules, connection, later, by) else by)
 
 
 def _may_be_lost(story: Story, rules: Rules, connection: Connection, later: list[Connection], by: float) -> bool:

@@ -121,7 +121,7 @@ async def test_a_replicant_that_drains_says_goodbye_to_its_clients(cluster: Simu
     client = await Client.connect(cluster, "c", at=node.name)
     await node.drain()
     await client.until_closed()
-    assert client.reason == Reason.SERVER_SHUTTING_DOWN
+    assert client.reason == Reason.USE_ANOTHER_SERVER
     await asyncio.sleep(LONG_S)
     assert not node.is_running
 

@@ -658,6 +658,21 @@ OFFER_RETRY_MIN_S: Final = 0.05
 OFFER_RETRY_MAX_S: Final = 5.0
 WILLS_MAX_S: Final = 2.0
 """How long a node that stops waits until its clients' wills are on their way."""
+WILL_HELD_S: Final = 30.0
+"""For how long the will of a client that its node sent to others is held back: it isn't published if the client comes
+back meanwhile."""
+WILLS_HELD_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Of those, at one core. A further one is published at once."""
+EVICTION_TICK_S: Final = 0.1
+EVICTION_JOINED_MAX_S: Final = 0.5
+"""A node that sends its clients away, and stood still, makes good no more than this."""
+EVICTION_BEGINS_S: Final = 1.0
+"""How long a node that drains waits before it sends the first client away: others learn that it does, so that they
+share the rate, and balancers send nobody there any more."""
+EVICTION_LOOK_S: Final = 0.5
+"""How often it asks whether others take clients, and how many drain."""
+OTHERS_UNKNOWN_MAX_S: Final = 3.0
+"""How long it goes on if nobody can tell; then it sends all clients away at once."""
 RETAINED_BACK_S: Final = 2.0
 """How often a client that went away amid its retained messages is looked for, and a log that didn't answer is asked."""
 RETAINED_CLEARED_KEPT_S: Final = 300.0

@@ -171,7 +171,8 @@ def _dispatch(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     settings = load(file=options.config, command_line=_command_line(options))
     logs.configure(settings.log.format, settings.log.level)
-    return _until_signalled(lambda: _node(settings, options.ready_fd))
+    hurry = asyncio.Event()
+    return _until_signalled(lambda: _node(settings, options.ready_fd, hurry), hurry.set)
 
 
 def _command_line(options: argparse.Namespace) -> list[Setting]:
@@ -179,7 +180,7 @@ def _command_line(options: argparse.Namespace) -> list[Setting]:
     return [Setting(RUN_OPTIONS[option][0], value, f"--{option}") for option, value in given if value is not None]
 
 
-async def _node(settings: Config, ready_fd: int | None) -> int:
+async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) -> int:
     from flockmq.management.view import NodePorts
     from flockmq.node.redis_startup import wait_for_redis
     from flockmq.node.run import run_node
@@ -203,18 +204,18 @@ async def _node(settings: Config, ready_fd: int | None) -> int:
         else:
             await wait_for_redis(settings.redis, settings.cluster.name if settings.role != "replicant" else "")
         log.info("%s, role %s, node %s", version_line(), settings.role, settings.node.name)
-        await run_node(settings, ready=tell_ready, own_redis=own)
+        await run_node(settings, ready=tell_ready, own_redis=own, hurry=hurry)
     return 0
 
 
-def _until_signalled(main: Callable[[], Coroutine[None, None, int]]) -> int:
-    """Run `main` on uvloop. The first SIGTERM or SIGINT cancels it, so that its `finally`s run, and the exit code is 0.
-    The failure of a vital task ends the process at once."""
+def _until_signalled(main: Callable[[], Coroutine[None, None, int]], hurry: Callable[[], None] = lambda: None) -> int:
+    """Run `main` on uvloop. The first SIGTERM or SIGINT cancels it, so that its `finally`s run, and the exit code is 0;
+    a second one calls `hurry`. The failure of a vital task ends the process at once."""
 
     async def supervised() -> int:
         tasks.end_process_on_failure(asyncio.get_running_loop())
         task = asyncio.ensure_future(main())
-        end = _ending_once(task)
+        end = _ending_once(task, hurry)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, end)
         try:
@@ -225,14 +226,16 @@ def _until_signalled(main: Callable[[], Coroutine[None, None, int]]) -> int:
     return uvloop.run(supervised())
 
 
-def _ending_once(task: asyncio.Task[int]) -> Callable[[], None]:
+def _ending_once(task: asyncio.Task[int], hurry: Callable[[], None]) -> Callable[[], None]:
     """What cancels the task when it is first called, so that a second signal doesn't cut short what the first began.
     `task.cancelling()` can't tell: it is also true in the turn in which a timeout inside the task runs out."""
     is_ending = False
 
     def end() -> None:
         nonlocal is_ending
-        if not is_ending:
+        if is_ending:
+            hurry()
+        else:
             is_ending = True
             task.cancel()
 

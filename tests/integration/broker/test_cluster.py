@@ -132,9 +132,24 @@ def test_a_malformed_packet_is_one_line_in_the_log_and_its_reason_code(fleet: Fl
     assert line.endswith("PUBLISH with QoS 3 [MQTT-3.3.1-4]; closed with 0x81")
 
 
-def test_the_wills_of_a_node_that_stops_reach_the_others(fleet: Fleet) -> None:
+def test_a_node_that_stops_sends_its_clients_to_the_others(fleet: Fleet) -> None:
     fleet.core("core-0")
     here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
+    with (
+        Client(here.mqtt, "subscriber") as subscriber,
+        Client(there.mqtt, "moves", will=("wills/moves", "gone")) as moves,
+    ):
+        subscriber.subscribe("wills/#")
+        assert there.command.end(signal.SIGTERM) == 0
+        assert moves.disconnected.wait(10)
+        assert moves.reason == "Use another server"
+        with Client(here.mqtt, "moves"):
+            assert subscriber.messages.empty()
+
+
+def test_the_wills_of_a_node_that_stops_reach_the_others(fleet: Fleet) -> None:
+    fleet.core("core-0")
+    here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1", FLOCKMQ_NODE__DRAIN_TIMEOUT="0")
     with Client(here.mqtt, "subscriber") as subscriber, Client(there.mqtt, "publisher") as publisher:
         subscriber.subscribe("wills/#")
         await_route(publisher, "wills/probe", subscriber)

@@ -10,6 +10,8 @@ from flockmq.durable.session_service import _will_of
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_manager import SlotManager
 from flockmq.mqtt.message import Will
+from flockmq.mqtt.packets import Connect
+from flockmq.node.access_control import AccessControl
 from flockmq.node.connections import Connections
 from flockmq.protocol.channel import Channel
 from flockmq.routing.slots import slot_of
@@ -91,6 +93,20 @@ def mourn_everybody(
 ) -> None:
     """DISCONNECT doesn't keep the will of a session that lasts from being published."""
     right(asking, client_id, token, expiry_s, with_will=True, nonce=nonce)
+
+
+@seeded(judge.WILL_UNDUE, "wills", SessionRpcServer._take_evict, kinds=("drain replicant",))
+def mourn_who_is_sent_away(right: Function, homes: SessionRpcServer, incarnation: str, item: messages.Evict) -> None:
+    """The will of a client that is sent to other nodes isn't held back."""
+    client_id, token, expiry_s, nonce, _, guest = item
+    right(homes, incarnation, (client_id, token, expiry_s, nonce, 0, guest))
+
+
+@seeded(judge.TAKEN_ANYWAY, "base", AccessControl.admit, kinds=("drain replicant",))
+def take_who_comes(right: Function, access: AccessControl, channel: Channel, connect: Connect) -> None:
+    """A node that drains lets clients in."""
+    access.sends_away = False
+    right(access, channel, connect)
 
 
 @seeded(judge.WILL_UNDUE, "wills", _will_of)

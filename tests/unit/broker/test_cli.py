@@ -132,6 +132,11 @@ async def test_a_signal_in_the_turn_in_which_a_timeout_runs_out_is_heard() -> No
     loop, task = asyncio.get_running_loop(), asyncio.create_task(node())
     await asyncio.sleep(0)
     limits[0].reschedule(loop.time())
-    loop.call_soon(cli._ending_once(task))
+    hurried: list[bool] = []
+    end = cli._ending_once(task, lambda: hurried.append(True))
+    loop.call_soon(end)
     await asyncio.wait([task], timeout=5)
     assert task.cancelled()
+    assert hurried == []
+    end()
+    assert hurried == [True], "who asks twice is in a hurry"

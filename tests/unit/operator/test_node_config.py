@@ -320,3 +320,18 @@ def test_the_management_port_has_tls_where_the_spec_names_a_secret(tmp_path: Pat
     assert management.keyfile is not None
     assert management.certfile.read_text() == "cert tls.crt"
     assert management.keyfile.read_text() == "cert tls.key"
+
+
+@pytest.mark.parametrize("role", ["core", "replicant"])
+@pytest.mark.parametrize(("grace_s", "drain_s"), [(540, 510.0), (90, 60.0), (60, 40.0), (30, 20.0), (1, 0.0)])
+def test_a_node_has_sent_its_clients_away_when_its_pods_grace_is_nearly_over(
+    tmp_path: Path, role: str, grace_s: int, drain_s: float
+) -> None:
+    config = loaded(tmp_path, {"terminationGracePeriodSeconds": grace_s}, role)
+    assert config.node.drain_timeout == drain_s
+
+
+def test_how_fast_clients_are_sent_away_is_free_and_when_is_not(tmp_path: Path) -> None:
+    assert loaded(tmp_path, {"config": "[cluster]\neviction_rate = 50"}, "core").cluster.eviction_rate == 50.0
+    with pytest.raises(SpecError, match=r"node\.drain_timeout"):
+        node_config(context({"config": "[node]\ndrain_timeout = 5"}), "core")

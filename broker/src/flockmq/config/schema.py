@@ -85,6 +85,8 @@ class NodeSettings(RatesSettings, frozen=True, kw_only=True):
     """Of one IPv4 address, or one /64 of IPv6. 0: half of what the memory has room for."""
     max_unauthenticated_bytes: Annotated[int, Meta(ge=0, le=1024**3), Kind.SIZE] = 0
     """What all clients that aren't let in yet may cost; beyond it the oldest go. 0: by the memory, at most 24 MiB."""
+    drain_timeout: Seconds = 60.0
+    """When a node that ends has sent all its clients to other nodes, at the latest; 0: at once."""
 
 
 class MqttSettings(RatesSettings, frozen=True, kw_only=True):
@@ -286,6 +288,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     version_settle: Seconds = 300.0
     """For how long all nodes must have been of a release before the cluster uses what only that release understands.
     Until then it can be rolled back."""
+    eviction_rate: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 500.0
+    """How many clients a second all nodes that end, together, send to other nodes; more where `node.drain_timeout` asks
+    for it."""
     forwarding: Literal["direct", "via-core"] = "direct"
     """How messages get from one replicant to another: `via-core` where replicants can't reach one another."""
     certfile: Path | None = None

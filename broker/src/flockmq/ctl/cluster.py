@@ -16,7 +16,7 @@ FIRST: Final = (
 """Columns behind the name. What else a node says of itself comes behind these."""
 _FOLDED: Final = frozenset(("heard", "ready", "draining", "stale", "hears_redis"))
 """Into `state`."""
-_LEFT_OUT: Final = frozenset(("name", "incarnation", "host", "lag_entries"))
+_LEFT_OUT: Final = frozenset(("name", "incarnation", "host", "lag_entries", "takes_clients"))
 
 
 def add(verbs: Verbs) -> None:

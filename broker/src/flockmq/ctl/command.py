@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from flockmq.ctl import alarms, audit, bans, clients, cluster, keys, quotas, rlog, rules, sessions, users
+from flockmq.ctl import alarms, audit, bans, clients, cluster, evacuate, keys, quotas, rlog, rules, sessions, users
 from flockmq.ctl.api import DEFAULT_URL, Api, Row
 from flockmq.ctl.credentials import KEY_VARIABLE, check_text, key
 from flockmq.ctl.verbs import Verbs
@@ -28,6 +28,7 @@ NOUNS: Final[tuple[tuple[str, str, Callable[[Verbs], None]], ...]] = (
     ("audit", "who changed what by the REST API", audit.add),
     ("alarms", "what somebody should look at", alarms.add),
     ("cluster", "its nodes", cluster.add),
+    ("evacuate", "empty a node that goes on", evacuate.add),
     ("rlog", "the replicated log, by node and shard", rlog.add),
 )
 

@@ -1,15 +1,17 @@
-"""Wills of durable sessions that are due, kept until all receivers have accepted them.
+"""Wills of durable sessions that are due, kept until all receivers have accepted them; and the wills of clients that a
+draining node sent to other nodes, held back until the clients reconnect.
 
 When a will is due, the owner moves it from its session, which may end meanwhile, to a separate Redis hash of the slot
-(key: the empty client id). It stays there until all receivers have accepted it. Invariant: a will is in its session,
-here, or published. If the owner crashes, the next owner publishes it again with the same message id, so receivers drop
-the duplicate.
+(key: the empty client id). It stays there until all receivers have accepted it. A will that is held back goes there
+too, whether its session is clean or durable. If the owner crashes, the next owner publishes it again with the same
+message id, so receivers drop the duplicate. Invariants: a will is in its session, here, or published; of one client id
+at most one will is held back.
 
  field               value
- w, message id (16)  when it was due (cluster time in ms, 8), the MQTT version (1), one PUBLISH packet. If AUTHORED is
+ w, message id (16)  when it is due (cluster time in ms, 8), the MQTT version (1), one PUBLISH packet. If AUTHORED is
                      added to the version, the author of the retained message (rlog/retained_authors.py) stands before
                      the packet. If WITH_AUTHORIZATION is added, the stored authorization stands before both, after its
-                     length (4)
+                     length (4). If HELD is added, the client id stands before all three, after its length (2)
  m                   empty; a hash with this field is listed in the slot's set of sessions
 """
 
@@ -21,6 +23,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
+from flockmq.bounds import WILLS_HELD_MAX_BYTES
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.session_fields import META
 from flockmq.durable.slot_writer import SlotWriter
@@ -35,7 +38,12 @@ _FIELD: Final = b"w"
 _VALUE: Final = Struct(">QB")
 AUTHORED: Final = 0x80
 WITH_AUTHORIZATION: Final = 0x40
+HELD: Final = 0x20
+_FLAGS: Final = AUTHORED | WITH_AUTHORIZATION | HELD
 _LENGTH_BYTES: Final = 4
+_ID_LENGTH_BYTES: Final = 2
+_ONE_BYTES: Final = 500
+"""Memory of one held will besides its stored value."""
 
 Give = Callable[[Left, Callable[[], None]], None]
 """Publishes a will; calls its second argument when all receivers have it, or nobody will get it."""
@@ -49,18 +57,52 @@ class _Due:
         self.value = value
 
 
+class _Held:
+    """A will that is held back until `due_s`."""
+
+    __slots__ = ("due", "due_s", "left")
+
+    def __init__(self, due: _Due, left: Left, due_s: float) -> None:
+        self.due = due
+        self.left = left
+        self.due_s = due_s
+
+    def size_bytes(self) -> int:
+        return _ONE_BYTES + len(self.due.value)
+
+
+class HeldBytes:
+    """How many wills all slots of one core hold back, and their memory."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes = 0
+
+    def add(self, held: _Held, sign: int) -> None:
+        self.count += sign
+        self.bytes += sign * held.size_bytes()
+
+
 class DueWills:
     """The due wills of one slot. When the slot is given up nothing more is written: the next owner finds the wills that
     weren't published. `has_authors`: all cores understand authors and stored authorizations.
     """
 
     def __init__(
-        self, writer: SlotWriter, commit_state: CommitState, give: Give, has_authors: Callable[[], bool]
+        self,
+        writer: SlotWriter,
+        commit_state: CommitState,
+        give: Give,
+        has_authors: Callable[[], bool],
+        held_bytes: HeldBytes,
     ) -> None:
         self._writer = writer
         self._commit_state = commit_state
         self._give = give
         self._has_authors = has_authors
+        self._held_bytes = held_bytes
+        self._held: dict[bytes, _Held] = {}
+        """By client id."""
         self._due: dict[bytes, _Due] = {}
         self._unread: dict[bytes, bytes] = {}
         """Fields that can't be read; they are kept."""
@@ -71,15 +113,49 @@ class DueWills:
 
     def publish(self, left: Left, now_s: float) -> None:
         """Store and publish a will that has a message id. The caller removes it from its session after this call."""
-        message, authorization, version = left.will.message, b"", left.will.message.version
+        self._take(_Due(left.will.message.origin, self._value(left, now_s, b"")), left)
+
+    def hold(self, left: Left, due_s: float, now_s: float) -> None:
+        """Publish a will at `due_s`, unless its client reconnects before. Publish it now if too many bytes are held."""
+        if _FIELD + left.will.message.origin in self._due:
+            return  # the node reported it again, and it is being published
+        known = self._held.get(left.client_id)
+        if known is not None and known.left.will.message.origin == left.will.message.origin:
+            return
+        self.came_back(left.client_id)
+        held = _Held(_Due(left.will.message.origin, self._value(left, due_s, left.client_id)), left, due_s)
+        if self._held_bytes.bytes + held.size_bytes() > WILLS_HELD_MAX_BYTES:
+            self.publish(left, now_s)
+            return
+        self._keep(held)
+        self._put(held.due)
+
+    def came_back(self, client_id: bytes) -> None:
+        """The client has reconnected: drop the will that is held back for it."""
+        held = self._take_held(client_id)
+        if held is not None:
+            self._delete(held.due.field)
+
+    def tick(self, now_s: float, is_connected: Callable[[bytes], bool]) -> None:
+        """Publish held wills that are due."""
+        for client_id in [client_id for client_id, held in self._held.items() if held.due_s <= now_s]:
+            if is_connected(client_id):  # it reconnected while the slot had another owner
+                self.came_back(client_id)
+            elif (held := self._take_held(client_id)) is not None:
+                self.publish(held.left, now_s)
+
+    def _value(self, left: Left, due_s: float, held_for: bytes) -> bytes:
+        message, who, authorization, version = left.will.message, b"", b"", left.will.message.version
         author = message.author if message.retain and self._has_authors() else b""
         if author:
             version |= AUTHORED
         if left.will.authorization and self._has_authors():
             version |= WITH_AUTHORIZATION
             authorization = len(left.will.authorization).to_bytes(_LENGTH_BYTES, "big") + left.will.authorization
-        value = _VALUE.pack(self._commit_state.wall_ms(now_s), version) + authorization + author + message.packet
-        self._take(_Due(message.origin, value), left)
+        if held_for:
+            version |= HELD
+            who = len(held_for).to_bytes(_ID_LENGTH_BYTES, "big") + held_for
+        return _VALUE.pack(self._commit_state.wall_ms(due_s), version) + who + authorization + author + message.packet
 
     def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
         """Publish wills that a former owner stored. Restores all that can be read, then raises ValueError if some
@@ -99,26 +175,35 @@ class DueWills:
         if field[:1] != _FIELD:
             raise ValueError("a field of another form")
         due_ms, version = _VALUE.unpack_from(value, 0)
-        authorization_at = author_at = _VALUE.size
+        at, client_id = _VALUE.size, HASH
+        if version & HELD:
+            id_at = at + _ID_LENGTH_BYTES
+            at = id_at + int.from_bytes(value[at:id_at], "big")
+            client_id = value[id_at:at]
+        authorization_at = author_at = at
         if version & WITH_AUTHORIZATION:
             authorization_at += _LENGTH_BYTES
-            author_at = authorization_at + int.from_bytes(value[_VALUE.size : authorization_at], "big")
+            author_at = authorization_at + int.from_bytes(value[at:authorization_at], "big")
         packet_at = author_at + (AUTHOR_BYTES if version & AUTHORED else 0)
         packet = value[packet_at:]
         _, body = remaining_length(packet, 1, 0)
-        message = parse_publish(packet, 0, body, len(packet), version & ~(AUTHORED | WITH_AUTHORIZATION))
+        message = parse_publish(packet, 0, body, len(packet), version & ~_FLAGS)
         message.origin, message.author = field[1:], value[author_at:packet_at]
+        due, authorization = _Due(message.origin, value), value[authorization_at:author_at]
+        if client_id:
+            due_s = self._commit_state.monotonic_s(due_ms)
+            self._keep(_Held(due, Left(client_id, None, Will(message, 0, authorization)), due_s))
+            return
         left = waited(message, (self._commit_state.wall_ms(now_s) - due_ms) // 1000)
         if left is None:
             self._writer.delete(HASH, field)
         else:
-            will = Will(left, 0, value[authorization_at:author_at])
-            self._take(_Due(message.origin, value), Left(HASH, None, will))
+            self._take(due, Left(HASH, None, Will(left, 0, authorization)))
 
     def write_again(self) -> None:
         """The store lost data."""
         self._writer.drop(HASH)
-        for due in self._due.values():
+        for due in (*self._due.values(), *(held.due for held in self._held.values())):
             self._put(due)
         for field, value in self._unread.items():
             self._writer.put(HASH, META, b"")
@@ -127,6 +212,8 @@ class DueWills:
     def let_go(self) -> None:
         self._is_ours = False
         self._due.clear()
+        for client_id in list(self._held):
+            self._take_held(client_id)
 
     def _take(self, due: _Due, left: Left) -> None:
         self._due[due.field] = due
@@ -141,7 +228,20 @@ class DueWills:
         if not self._is_ours or self._due.get(due.field) is not due:
             return
         del self._due[due.field]
-        if self._due or self._unread:
-            self._writer.delete(HASH, due.field)
+        self._delete(due.field)
+
+    def _delete(self, field: bytes) -> None:
+        if self._due or self._held or self._unread:
+            self._writer.delete(HASH, field)
         else:
             self._writer.drop(HASH)
+
+    def _keep(self, held: _Held) -> None:
+        self._held[held.left.client_id] = held
+        self._held_bytes.add(held, 1)
+
+    def _take_held(self, client_id: bytes) -> _Held | None:
+        held = self._held.pop(client_id, None)
+        if held is not None:
+            self._held_bytes.add(held, -1)
+        return held

@@ -38,7 +38,7 @@ from flockmq.rlog.retained_authors import author_of
 from flockmq.routing.message_id import session_source
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.clean_session_wills import will_of
+from flockmq.session_rpc.clean_session_wills import Left, will_of
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import Attach, ProxyPort
 
@@ -96,7 +96,7 @@ class SessionService:
                 self._gone(client_id)
                 self._let_in(client_id)
         self.manager.forget_departed()
-        self.manager.tick()
+        self.manager.tick(self._proxies.is_connected)
         for client_id in [client_id for client_id in self._cut_off if client_id not in self.sessions.by_id]:
             del self._cut_off[client_id]
         self.manager.request_barriers()
@@ -119,13 +119,14 @@ class SessionService:
             return None
         return absence.session if self.manager.holds(absence.session) else None
 
-    def _left(self, session: DurableSession, expiry_s: int, with_will: bool) -> None:
+    def _left(self, session: DurableSession, expiry_s: int, with_will: bool, hold_s: float) -> None:
         """The client's node reported how the connection to the former owner ended."""
         del self._expected[session.client_id]
         self.manager.now()
         self.sessions.come_back(session)
         session.meta.expiry_s = expiry_s
-        self.sessions.leave(session, session.meta.will if with_will else None, self.router.now_s)
+        will = self._held_back(session, session.meta.will if with_will else None, hold_s)
+        self.sessions.leave(session, will, self.router.now_s)
         self.manager.request_barriers()
         self._let_in(session.client_id)
 
@@ -206,6 +207,7 @@ class SessionService:
     def _open(self, attach: Attach) -> None:
         client_id, incarnation, token, opening, answer, _, _ = attach
         slot = self.manager.slots[slot_of(client_id)]
+        slot.wills.came_back(client_id)
         had_unread = self.manager.drop_unread(client_id, slot.number)
         self._expected.pop(client_id, None)
         asked_before = self.was_asked_by(client_id, opening)
@@ -273,9 +275,11 @@ class SessionService:
         self.manager.request_barriers()
         self._host.flush_soon()
 
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
+    def leave(
+        self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"", hold_s: float = 0.0
+    ) -> None:
         """A connection ended. `nonce`: that of its CONNECT. If the session came from another owner, the report counts
-        only if that was its last connection. `expiry_s` -1: unchanged.
+        only if that was its last connection. `expiry_s` -1: unchanged. `hold_s`: how long its will is held back.
         """
         session = self.connected.running(token)
         if session is None:
@@ -283,7 +287,7 @@ class SessionService:
                 del self._cut_off[client_id]
             expected = self._expected_at(client_id)
             if expected is not None and expected.meta.will_source == nonce and expiry_s >= 0:
-                self._left(expected, expiry_s, with_will)
+                self._left(expected, expiry_s, with_will, hold_s)
             elif (attach := self._waiting_attaches.left(client_id, token)) is not None:
                 attach.answer(None)
             return
@@ -301,8 +305,21 @@ class SessionService:
             will = session.meta.will if with_will else None
             if will is not None:
                 will.message.author = author_of(client_id, token, is_will=True)
-            self.sessions.leave(session, will, self.router.now_s)
+            self.sessions.leave(session, self._held_back(session, will, hold_s), self.router.now_s)
         self.manager.request_barriers()
+
+    def hold(self, left: Left, hold_s: float) -> None:
+        self.manager.now()
+        now_s = self.router.now_s
+        self.manager.slots[slot_of(left.client_id)].wills.hold(left, now_s + hold_s, now_s)
+
+    def _held_back(self, session: DurableSession, will: Will | None, hold_s: float) -> Will | None:
+        """What of it waits with the session: nothing, where it would be due before it was held back for so long."""
+        if will is None or min(will.delay_s, session.meta.expiry_s) >= hold_s:
+            return will
+        will.message.origin = session.will_origin()
+        self.hold(Left(session.client_id, session.record.user, will), hold_s)
+        return None
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
         """A session proxy registers again, and may have missed packets: send everything again; the proxy drops what it

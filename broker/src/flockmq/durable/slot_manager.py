@@ -26,7 +26,7 @@ from flockmq.delivery.commit_barriers import All, if_durable
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
-from flockmq.durable.due_wills import DueWills
+from flockmq.durable.due_wills import DueWills, HeldBytes
 from flockmq.durable.ports import HostPort
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession, restored
@@ -88,6 +88,7 @@ class SlotManager:
         self.endings = SessionEndings(host, store, router, self.slots)
         self.sessions = SessionTable(router, self.endings)
         self.commit_state = CommitState(clock.wall() - clock.monotonic())
+        self.held_wills = HeldBytes()
         self.view = 0
         self._clock = clock
         self._host = host
@@ -153,7 +154,7 @@ class SlotManager:
         epoch = self._change()
         fence = f"{StreamId(epoch >> 48, epoch & (1 << 48) - 1)} {self._host.incarnation}"
         writer = StoreSlotWriter(slot, self._store, self._wrote, self._host.flush_soon)
-        wills = DueWills(writer, self.commit_state, self._host.publish, self._host.has_authors)
+        wills = DueWills(writer, self.commit_state, self._host.publish, self._host.has_authors, self.held_wills)
         self.slots[slot] = OwnedSlot(slot, epoch, fence, writer, wills)
         self._unloaded.add(slot)
 
@@ -311,12 +312,16 @@ class SlotManager:
         self._connections.session_unloaded(session)
         self.sessions.depart(session)
 
-    def tick(self) -> None:
+    def tick(self, is_connected: Callable[[bytes], bool]) -> None:
         """Publish wills that are due, and end expired sessions. Not while given-up sessions are still in the table:
         they are the next owner's. So this may be late by that time.
         """
         if not self._leaving:
             self.sessions.tick(self.router.now_s)
+        if self.held_wills.count:
+            for slot in self.slots.values():
+                if slot.loaded:
+                    slot.wills.tick(self.router.now_s, is_connected)
         self._loading.look()
         self._take_what_is_lost_and_ours()
 

@@ -14,6 +14,7 @@
 | /api/v1/clients…, /api/v1/sessions… | see `clients`, `sessions` |
 | /api/v5/alarms… | see `alarms` |
 | /api/v1/quotas | see `quotas` |
+| /api/v1/evacuation | see `evacuation` |
 | /api/v1/keys…, /api/v1/audit | see `keys` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
 """
@@ -45,7 +46,7 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.logs import Sparing
-from flockmq.management import access, alarms, clients, overview, plugins, quotas, sessions
+from flockmq.management import access, alarms, clients, evacuation, overview, plugins, quotas, sessions
 from flockmq.management import keys as key_paths
 from flockmq.management.answers import answer
 from flockmq.management.api_keys import Keys
@@ -198,6 +199,7 @@ def _application(
     app[sessions.SESSIONS] = views.sessions
     app[overview.OVERVIEW] = views.overview
     app[quotas.QUOTAS] = views.quotas
+    app[evacuation.EVACUATION] = views.evacuation
     registry = metrics.registry(partial(samples_of, views.node, views.samples))
     app[SCRAPES] = Scrapes(partial(metrics.exposition, registry))
     app.add_routes(routes)
@@ -207,6 +209,7 @@ def _application(
     app.add_routes(sessions.routes)
     app.add_routes(overview.routes)
     app.add_routes(quotas.routes)
+    app.add_routes(evacuation.routes)
     app[access.ADMIN] = admin
     app[key_paths.KEYS] = keys
     app[key_paths.AUDIT] = audit

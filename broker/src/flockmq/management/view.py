@@ -188,6 +188,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     leads: bool = False
     ready: bool = False
     draining: bool = False
+    takes_clients: bool | None = None
+    """It has listeners for clients. None: it is of a version that doesn't say."""
     stale: bool = False
     """Its tables may be old."""
     hears_redis: bool | None = None
@@ -252,6 +254,30 @@ class OverviewView(Protocol):
     async def logs(self) -> Sequence[NodeLog]: ...
 
 
+class Evacuated(msgspec.Struct, frozen=True, kw_only=True):
+    """How a node's clients are sent to others, as `/api/v1/evacuation` shows it."""
+
+    is_on: bool
+    """An operator wants it."""
+    clients: int
+    """That are left."""
+    evicted: int
+    """Since the node started."""
+    rate: float
+    """Clients a second: this node's part of the cluster's. 0.0: none are sent away; no other node takes any."""
+
+
+class EvacuationView(Protocol):
+    """Of this node."""
+
+    def status(self) -> Evacuated: ...
+
+    def start(self) -> None:
+        """Send its clients to other nodes, and take none, until `stop`. Raises Unavailable."""
+
+    def stop(self) -> None: ...
+
+
 class NodeView(Protocol):
     """A node seen from outside. Every call that isn't awaited answers at once, from memory."""
 
@@ -280,3 +306,4 @@ class Views(NamedTuple):
     clients: ClientsView
     sessions: SessionsView
     overview: OverviewView
+    evacuation: EvacuationView

@@ -72,6 +72,8 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     """Its tables may be stale."""
     is_new: bool = False
     """This core began the cluster's log, and has met no node of an older release since."""
+    takes_clients: bool | None = None
+    """It has listeners for clients. None: its release doesn't report that."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):

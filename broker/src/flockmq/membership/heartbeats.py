@@ -149,6 +149,7 @@ class Heartbeats:
             hears_redis=rlog.hears_redis(),
             stale=self.stale(),
             is_new=self.is_new(),
+            takes_clients=local.takes_clients,
         )
 
     async def run(self) -> None:

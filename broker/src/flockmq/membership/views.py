@@ -53,6 +53,7 @@ class LocalStatus:
     routes: int = 0
     ready: bool = False
     draining: bool = False
+    takes_clients: bool = False
 
 
 class Traffic(NamedTuple):

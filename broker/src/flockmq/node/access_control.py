@@ -93,6 +93,8 @@ class AccessControl(AccessPort):
         self._revoked: set[bytes | None] = set()
         """Users of the log that lost something; None: any may have."""
         self._kicking: asyncio.Task[None] | None = None
+        self.sends_away: bool = False
+        """Other nodes take clients, and this one takes none any more."""
         self.on_principal: Callable[[Channel], None] = _nobody_stands
         """A client authenticated again, and may do other things now."""
         auth.bans.on_ban = self._on_ban
@@ -114,6 +116,9 @@ class AccessControl(AccessPort):
 
     def admit(self, channel: Channel, connect: Connect) -> None:
         """Find out who the client is; then it is admitted, challenged, or refused."""
+        if self.sends_away:
+            channel.send_away(True)
+            return
         peer = channel.peer()
         if peer.host == UNKNOWN:  # the client is gone, and nobody can tell whose words these are
             channel.lost()

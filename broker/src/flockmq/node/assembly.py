@@ -18,7 +18,7 @@ from flockmq.auth.service import AuthService
 from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
-from flockmq.config.schema import Config, MqttSettings, RatesSettings
+from flockmq.config.schema import Config, MqttSettings, RatesSettings, named_listeners
 from flockmq.config.values import Address
 from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
@@ -32,6 +32,7 @@ from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.link_listener import Bind
 from flockmq.membership.readiness import OwnRedis
 from flockmq.membership.views import ClusterSettings
+from flockmq.node.eviction_pace import Draining
 from flockmq.node.node import Node
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rejoin import come_back, come_in
@@ -134,7 +135,19 @@ class Assembly:
             yield
 
     async def stay(self) -> None:
-        """A member until cancelled: whenever the cluster takes it for dead, it comes back."""
+        """A member until cancelled, and then until its clients are sent to others."""
+        staying = asyncio.create_task(self._stay())
+        try:
+            await asyncio.shield(staying)
+        except asyncio.CancelledError:
+            await self.node.drain()
+            raise
+        finally:
+            staying.cancel()
+            await asyncio.wait([staying])
+
+    async def _stay(self) -> None:
+        """Whenever the cluster takes it for dead, it comes back."""
         while True:
             await self._until_cast_out()
             await come_back(self.purged, self.node)
@@ -202,6 +215,8 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         config.quotas,
         clock,
         entropy,
+        Draining(config.node.drain_timeout, config.cluster.eviction_rate),
+        takes_clients=any(named_listeners(config)),
     )
     return Assembly(config, limits, node, cluster, rlog, purged)
 

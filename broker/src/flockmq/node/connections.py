@@ -52,6 +52,9 @@ class ConnectionOwners(Protocol):
     def detach(
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
     ) -> None: ...
+    def evict(
+        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, guest: Opening | None
+    ) -> None: ...
 
 
 class Watcher(Protocol):
@@ -92,6 +95,8 @@ class Connections:
         self.on_unjudged: Callable[[Channel], None] = _nobody_judges
         """Have the subscriptions of this client judged by the rules that hold now."""
         self.openings = Openings(token_bytes)
+        self.hold_s: float = 0.0
+        """For how long owners hold back the wills of clients that are sent to other servers; 0.0: they don't."""
         self._sessions = sessions
         self._remote_sessions = remote_sessions
         self._counters = counters
@@ -173,15 +178,23 @@ class Connections:
         if isinstance(token, int):
             if self.by_id.get(client_id) is channel:
                 del self.by_id[client_id]
+            hold_s = 0.0 if will is None or channel.close_reason != Reason.USE_ANOTHER_SERVER else self.hold_s
             if session.is_remote():
                 nonce = nonce_of(self._remote_sessions.opening(token))
                 self._remote_sessions.remove(token)
-                self._owner().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
+                if hold_s:
+                    self._owner().evict(client_id, token, session.expiry_s, nonce, hold_s, None)
+                else:
+                    self._owner().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
                 guest = self.openings.gone(token, session)
-                if guest is not None and will is not None:
-                    will.message.origin = will_origin(guest.nonce)
-                self._owner().detach(client_id, token)
+                if guest is not None and hold_s:
+                    self._owner().evict(client_id, token, -1, guest.nonce, hold_s, guest)
+                    will = None
+                else:
+                    if guest is not None and will is not None:
+                        will.message.origin = will_origin(guest.nonce)
+                    self._owner().detach(client_id, token)
         if channel.admitted_once:
             if isinstance(session, LocalSession):
                 if will is not None and isinstance(token, int):

@@ -110,6 +110,9 @@ def session_samples(host: DurableHost | None) -> Iterator[Sample]:
         yield Sample("flockmq_home_slots", len(slots))
         yield Sample("flockmq_home_slots_loading", sum(not slot.loaded for slot in slots))
         yield Sample("flockmq_home_wills", sum(len(slot.wills) for slot in slots))
+        held = host.residents.manager.held_wills
+        yield Sample("flockmq_queue_length", held.count, ("held_wills",))
+        yield Sample("flockmq_queue_length", held.bytes, ("held_wills_bytes",))
         yield Sample("flockmq_home_intake_bytes", host.intake.waiting_bytes)
         yield Sample("flockmq_home_store_queue_bytes", store.queued_bytes)
         yield Sample("flockmq_home_store_commits", store.commits)

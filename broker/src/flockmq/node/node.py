@@ -7,11 +7,12 @@ a node is in connection_services.py, what comes from other nodes in inbound_mess
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Mapping
 from functools import partial
 
 from flockmq.auth.service import AuthService
-from flockmq.bounds import LAG_SAMPLE_INTERVAL_S, SESSIONS_TICK_S, WILLS_MAX_S
+from flockmq.bounds import EVICTION_TICK_S, LAG_SAMPLE_INTERVAL_S, SESSIONS_TICK_S, WILLS_MAX_S
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.config.feature_settings import SysTopicsSettings
@@ -33,6 +34,8 @@ from flockmq.node.cluster_overview import ClusterOverview
 from flockmq.node.connection_services import ClientPort, ConnectionWatcher, LocalSessionEnds
 from flockmq.node.connections import Connections
 from flockmq.node.durable_host import DurableHost
+from flockmq.node.evacuation import Evacuation
+from flockmq.node.eviction_pace import Draining
 from flockmq.node.inbound_messages import Arrivals
 from flockmq.node.judging import Judging
 from flockmq.node.management_view import ManagementView
@@ -81,9 +84,14 @@ class Node:
         quotas: QuotasSettings,
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
+        draining: Draining = Draining(),  # noqa: B008 - it never changes
+        *,
+        takes_clients: bool = True,
     ) -> None:
-        """`store`: a core's, where the sessions that run there are durable. `reactor`: it hears of its clients."""
+        """`store`: a core's, where the sessions that run there are durable. `reactor`: it hears of its clients.
+        `takes_clients`: it has listeners for them."""
         self.state = "starting"
+        self._takes_clients = takes_clients
         self.router = router
         self.cluster = cluster
         self.delivery = delivery
@@ -105,13 +113,14 @@ class Node:
         self._take_clients()
         self._serve_clients()
         self._own_slots(zones, store)
+        self.evacuation = Evacuation(self.clients, self.access, reactor, cluster, self.overview.members, draining)
         self._listen()
 
     # Put together.
 
     def _show(self, sys_topics: SysTopicsSettings) -> None:
         """What is seen of the node."""
-        self.view = ManagementView(self.cluster, self.rlog, lambda: self.state, self._clock)
+        self.view = ManagementView(self.cluster, self.rlog, self._shown_state, self._clock)
         self.overview = ClusterOverview(self.cluster, self.rlog)
         self.alarms = Alarms(self.rlog, self.cluster.readiness, self._clock)
         self._clock_alarm = ClockAlarm(self.cluster.settings.name, self.cluster, self.rlog)
@@ -332,6 +341,7 @@ class Node:
             clients=self.directory,
             sessions=self.directory,
             overview=self.overview,
+            evacuation=self.evacuation,
         )
 
     # What parts ask.
@@ -367,12 +377,17 @@ class Node:
         slot = slot_of_owner(owner)
         return self.delivery.nodes.peer(owner) if slot < 0 else self._slot_peers.peer(slot)
 
+    def _shown_state(self) -> str:
+        """A node that an operator empties drains, too."""
+        return "draining" if self.state == "ready" and self.evacuation.is_wanted else self.state
+
     def _local_status(self) -> LocalStatus:
         return LocalStatus(
             connections=self.router.counters.connections,
             routes=len(self.rlog.tables.routes),
-            ready=self.state == "ready" and not self.cluster.readiness.unfit,
-            draining=self.state == "draining",
+            ready=self._shown_state() == "ready" and not self.cluster.readiness.unfit,
+            draining=self._shown_state() == "draining",
+            takes_clients=self._takes_clients,
         )
 
     # Life.
@@ -399,15 +414,21 @@ class Node:
             lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
             self.cluster.hand_events("lag", [(at_ms, name, shard, entries, round(ms)) for shard, entries, ms in lags])
 
+    async def drain(self) -> None:
+        """Have other nodes take its clients, at a pace, while they do."""
+        self.state = "draining"
+        await self.evacuation.run()
+
     async def close_clients(self) -> None:
-        """Send every client away; a 5.0 client hears 0x8B or 0x9C. Returns when their wills are on their way, and other
-        nodes have what was acknowledged to them."""
+        """Send every client away that is left; a 5.0 client hears 0x8B or 0x9C. Returns when their wills are on their
+        way, or their owners know of them, and other nodes have what was acknowledged to them."""
         self.state = "draining"
         self.reactor.stop_accepting()
-        for connection in list(self.reactor.channels()):
-            if connection is not None:
-                connection.send_away()
-        self.reactor.end_turn()
+        self.evacuation.end()
         if await self._spawned.done(WILLS_MAX_S):
             self.reactor.end_turn()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WILLS_MAX_S):
+                while not self.session_rpc.client.has_said_evictions():  # noqa: ASYNC110 - as fast as links take it
+                    await asyncio.sleep(EVICTION_TICK_S)
         await self.delivery.until_accepted()

@@ -1,10 +1,11 @@
 """One node from start to stop: what is opened in which order, and closed in the reverse.
 
-Clients are let in last and sent away first. Whoever cancels `run_node` stops the node.
+Clients are let in last and sent away first, while all else runs on. Whoever cancels `run_node` stops the node.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import resource
@@ -31,9 +32,14 @@ DEFAULT_LISTENER_NAME: Final = "tcp:default"
 
 
 async def run_node(
-    config: Config, *, ready: Callable[[NodePorts], None] | None = None, own_redis: OwnRedis | None = None
+    config: Config,
+    *,
+    ready: Callable[[NodePorts], None] | None = None,
+    own_redis: OwnRedis | None = None,
+    hurry: asyncio.Event | None = None,
 ) -> None:
-    """Run until cancelled; `ready` is called once, when clients can come. Raises UserError."""
+    """Run until cancelled, and then until its clients are sent to other nodes, or `hurry` is set. `ready` is called
+    once, when clients can come. Raises UserError."""
     _raise_descriptor_limit()
     is_core = config.role != "replicant"
     disk = Disk(config.node.data_dir) if is_core and config.node.data_dir is not None else None
@@ -45,6 +51,7 @@ async def run_node(
         machine = Machine(EpollReactor, redis_config(config.redis), disk, own_redis=own_redis)
         made = assemble(config, machine, mqtt_port or 0)
         node, engine = made.node, made.node.reactor
+        node.evacuation.hurry = hurry or node.evacuation.hurry
         assert isinstance(engine, EpollReactor)
         certificates = _certificates(config.management)
         tls = None if certificates is None else certificates.listening

@@ -154,8 +154,9 @@ class Channel(PausablePublisher):
         """The server ends the connection; a 5.0 client is told why."""
         raise NotImplementedError(type(self).__name__)
 
-    def send_away(self) -> None:
-        """This node takes no clients any more: to the server that the zone names, or to any other (section 4.11)."""
+    def send_away(self, to_others: bool) -> None:
+        """This node takes no clients any more: to the server that the zone names, or to any other (section 4.11).
+        `to_others`: other nodes of the cluster take them."""
         raise NotImplementedError(type(self).__name__)
 
     def lost(self) -> None:

@@ -11,6 +11,7 @@ one packet of `max_packet_size` and one read; `close` puts the last packet, and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -30,6 +31,9 @@ from flockmq.routing import fast_path
 from flockmq.routing.router import Router
 from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
+
+_REFERENCE_BYTES: Final = 12
+"""What stands before a server reference of up to 1,024 bytes, in DISCONNECT or CONNACK."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
@@ -226,9 +230,8 @@ class Conversation(Channel):
             return
         self.router.counters.connects_refused += 1
         self.port.refused(self, reason)
-        session = self.session
-        limit = 0 if session is None else session.max_packet_bytes
-        self.put(encode.connack(self.protocol_version, reason, own=_reason_string(why), max_bytes=limit))
+        own = _reason_string(why) if reason != Reason.USE_ANOTHER_SERVER else self._server_reference()
+        self.put(encode.connack(self.protocol_version, reason, own=own, max_bytes=self._largest()))
         self._end(reason)
 
     def _auth(self, body: bytes) -> None:
@@ -318,20 +321,34 @@ class Conversation(Channel):
         if self.state == CLOSED:
             return
         if self.state == CONNECTED and self.protocol_version == 5:
-            session = self.session
-            limit = 0 if session is None else session.max_packet_bytes
-            self.put(encode.disconnect(5, reason, _reason_string(why), max_bytes=limit))
+            self.put(encode.disconnect(5, reason, _reason_string(why), max_bytes=self._largest()))
         self._end(reason)
 
-    def send_away(self) -> None:
-        reference = self.limits.server_reference
-        if self.state == CONNECTED and self.protocol_version == 5 and reference:
-            properties = Properties()
-            properties.server_reference = reference.encode()
-            self.put(encode.disconnect(5, Reason.USE_ANOTHER_SERVER, properties))
+    def send_away(self, to_others: bool) -> None:
+        is_connected, is_v5 = self.state == CONNECTED, self.protocol_version == 5
+        if not to_others and not (is_connected and is_v5 and self.limits.server_reference):
+            self.close(Reason.SERVER_SHUTTING_DOWN)
+        elif self.state in (ADMITTING, AUTHENTICATING):
+            self.refuse(Reason.USE_ANOTHER_SERVER)
+        elif is_connected and is_v5:
+            own = self._server_reference()
+            self.put(encode.disconnect(5, Reason.USE_ANOTHER_SERVER, own, max_bytes=self._largest()))
             self._end(Reason.USE_ANOTHER_SERVER)
         else:
-            self.close(Reason.SERVER_SHUTTING_DOWN)
+            self._end(Reason.USE_ANOTHER_SERVER)
+
+    def _largest(self) -> int:
+        """What the client takes at once, in bytes; 0: it didn't say."""
+        session = self.session
+        return 0 if session is None else session.max_packet_bytes
+
+    def _server_reference(self) -> Properties | None:
+        reference = self.limits.server_reference.encode()
+        if not reference or 0 < self._largest() < len(reference) + _REFERENCE_BYTES:
+            return None
+        properties = Properties()
+        properties.server_reference = reference
+        return properties
 
     def lost(self) -> None:
         self._end(Reason.UNSPECIFIED_ERROR)

@@ -48,6 +48,14 @@ class Left(NamedTuple):
     will: Will
 
 
+def left_by(client_id: bytes, token: int, nonce: bytes, row: messages.WillRow, user: bytes | None) -> Left:
+    """By a connection whose session ended with it, so no delay is left. Raises PacketError."""
+    will = will_of(row)
+    will.message.origin = will_origin(nonce)
+    will.message.author = author_of(client_id, token, is_will=True)
+    return Left(client_id, user, will)
+
+
 class _Guest(NamedTuple):
     client_id: bytes
     incarnation: str
@@ -60,11 +68,8 @@ class _Guest(NamedTuple):
         return _ONE_BYTES + len(self.client_id) + len(self.will.packet) + len(self.will.authorization)
 
     def left(self) -> Left:
-        """The session ends at once, so no delay is left. Raises PacketError."""
-        will = will_of(self.will)
-        will.message.origin = will_origin(self.nonce)
-        will.message.author = author_of(self.client_id, self.token, is_will=True)
-        return Left(self.client_id, self.user, will)
+        """Raises PacketError."""
+        return left_by(self.client_id, self.token, self.nonce, self.will, self.user)
 
 
 class CleanSessionWills:

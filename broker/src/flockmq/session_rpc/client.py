@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
@@ -55,12 +55,20 @@ class _Pending:
 class _Detached:
     """A connection that is gone since `at`. `said_at`: when its owner was told by a link that was up, or 0.0."""
 
-    __slots__ = ("at", "item", "said_at")
+    __slots__ = ("at", "item", "method", "said_at")
 
-    def __init__(self, at: float, item: messages.Detach) -> None:
+    def __init__(self, at: float, method: str, item: messages.Detach | messages.Evict) -> None:
         self.at = at
+        self.method = method
         self.item = item
         self.said_at = 0.0
+
+    def as_of(self, now: float) -> messages.Detach | messages.Evict:
+        """As it is to be said now: its will was held back for a while."""
+        if self.method != messages.EVICT:
+            return self.item
+        client_id, token, expiry_s, nonce, hold_ms, guest = cast(messages.Evict, self.item)
+        return client_id, token, expiry_s, nonce, max(0, hold_ms - round((now - self.at) * 1000)), guest
 
 
 class SessionRpcClient:
@@ -127,9 +135,24 @@ class SessionRpcClient:
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
     ) -> None:
         """An attached connection is gone; `expiry_s`: its DISCONNECT said so; `nonce`: its opening's."""
-        self._questions.end_all(token)
         item: messages.Detach = (client_id, messages.pack_token(token), expiry_s, with_will, nonce)
-        detached = _Detached(self._loop.time(), item)
+        self._gone(token, messages.DETACH, item)
+
+    def evict(
+        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, guest: messages.Opening | None
+    ) -> None:
+        """As `detach`, of a client that this node sent to others: its owner holds its will back for `hold_s`. `guest`:
+        what it opened, where its session ended with the connection."""
+        item: messages.Evict = (client_id, messages.pack_token(token), expiry_s, nonce, round(hold_s * 1000), guest)
+        self._gone(token, messages.EVICT, item)
+
+    def has_said_evictions(self) -> bool:
+        """Every owner was told whose wills it is to hold back."""
+        return all(detached.said_at for detached in self._detached if detached.method == messages.EVICT)
+
+    def _gone(self, token: int, method: str, item: messages.Detach | messages.Evict) -> None:
+        self._questions.end_all(token)
+        detached = _Detached(self._loop.time(), method, item)
         self._detached.append(detached)
         self._say_detached(detached)
 
@@ -289,7 +312,7 @@ class SessionRpcClient:
     def _say_detached(self, detached: _Detached) -> None:
         owner = self._notes.owner(slot_of(detached.item[0]))
         if owner:
-            self._notes.say(owner, messages.DETACH, detached.item)
+            self._notes.say(owner, detached.method, detached.as_of(self._loop.time()))
             if not detached.said_at and self._notes.is_linked(owner):
                 detached.said_at = self._loop.time()
 

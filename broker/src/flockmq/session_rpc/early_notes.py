@@ -16,11 +16,11 @@ from flockmq.session_rpc import messages
 
 
 class EarlyNote(NamedTuple):
-    """A REGISTER or a DETACH."""
+    """A REGISTER, a DETACH or an EVICT."""
 
     incarnation: str
     method: str
-    item: messages.Register | messages.Detach
+    item: messages.Register | messages.Detach | messages.Evict
     came_at: float
 
 
@@ -39,7 +39,13 @@ class EarlyNotes:
     def __len__(self) -> int:
         return self._count
 
-    def put(self, slot: int, incarnation: str, method: str, item: messages.Register | messages.Detach) -> None:
+    def put(
+        self,
+        slot: int,
+        incarnation: str,
+        method: str,
+        item: messages.Register | messages.Detach | messages.Evict,
+    ) -> None:
         if self._count < bounds.REGISTERS_EARLY_MAX:
             self._count += 1
             self._notes.setdefault(slot, []).append(EarlyNote(incarnation, method, item, self._now()))

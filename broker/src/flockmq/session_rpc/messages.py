@@ -17,6 +17,8 @@ ATTACH: Final = "home.attach"
 ANSWER: Final = "home.answer"
 KICK: Final = "home.kick"
 DETACH: Final = "home.detach"
+EVICT: Final = "home.evict"
+"""From cluster version 2 on."""
 REGISTER: Final = "home.register"
 REPORT: Final = "home.report"
 ASK: Final = "home.ask"
@@ -26,7 +28,9 @@ AGAIN: Final = "home.again"
 CONGESTED: Final = "home.crowd"
 TAKERS: Final = "home.takers"
 """From cluster version 2 on."""
-ORDER: Final = (ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, DETACH, ATTACH, AGAIN, CONGESTED, TAKERS)
+ORDER: Final = (
+    *(ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, EVICT, DETACH, ATTACH, AGAIN, CONGESTED, TAKERS),
+)
 """Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close; what a client
 did before that it is gone.
 """
@@ -151,6 +155,9 @@ ClientToken = tuple[bytes, bytes]
 Detach = tuple[bytes, bytes, int, bool, bytes]
 """(client id, token, the expiry in seconds that its DISCONNECT said, -1 for none; whether its will is published; the
 nonce of what it opened, or b"")"""
+Evict = tuple[bytes, bytes, int, bytes, int, Opening | None]
+"""As DETACH, of a client that its node sent to others: (client id, token, the session's expiry in seconds, the nonce of
+what it opened, for how many ms its will is held back; what it opened, where its session ended with the connection)"""
 Register = tuple[bytes, bytes, Opening | None, bytes]
 """(client id, token, what it opened, where its session runs at its owner or it `is_guest`, and all that it reported and
 isn't settled)"""
@@ -176,6 +183,7 @@ decode_attaches: Final = msgspec.msgpack.Decoder(list[Attach]).decode
 decode_answers: Final = msgspec.msgpack.Decoder(list[Answer]).decode
 decode_clients: Final = msgspec.msgpack.Decoder(list[ClientToken]).decode
 decode_detaches: Final = msgspec.msgpack.Decoder(list[Detach]).decode
+decode_evicts: Final = msgspec.msgpack.Decoder(list[Evict]).decode
 decode_registers: Final = msgspec.msgpack.Decoder(list[Register]).decode
 decode_reports: Final = msgspec.msgpack.Decoder(list[Report]).decode
 decode_asks: Final = msgspec.msgpack.Decoder(list[Ask]).decode

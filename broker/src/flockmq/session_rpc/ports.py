@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from flockmq.membership.slot_table import SlotTable
 from flockmq.protocol.channel import Channel
 from flockmq.session_rpc import messages
+from flockmq.session_rpc.clean_session_wills import Left
 from flockmq.session_rpc.messages import Answered
 
 
@@ -125,8 +126,14 @@ class SessionServicePort(Protocol):
         """The session was opened by this CONNECT, the last of its client."""
         ...
 
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
-        """A connection is gone; unknown ones are none of our business."""
+    def leave(
+        self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"", hold_s: float = 0.0
+    ) -> None:
+        """A connection is gone; unknown ones are none of our business. `hold_s`: for how long its will is held back."""
+        ...
+
+    def hold(self, left: Left, hold_s: float) -> None:
+        """The will of a session that ended with its connection: publish it then, unless the client is back."""
         ...
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
@@ -175,8 +182,13 @@ class NoSessions:
     def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
         return False
 
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
+    def leave(
+        self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"", hold_s: float = 0.0
+    ) -> None:
         """It has none."""
+
+    def hold(self, left: Left, hold_s: float) -> None:
+        raise AssertionError("only cores own slots")
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
         raise AssertionError("only cores own slots")
@@ -211,6 +223,10 @@ class ProxyPort(Protocol):
     def loaded(self, slot: int) -> None: ...
     def retaken(self, slot: int) -> None: ...
     def is_linked(self, incarnation: str) -> bool: ...
+    def is_connected(self, client_id: bytes) -> bool:
+        """A connection has this client id."""
+        ...
+
     def congested(self, slot: int, is_congested: bool) -> None: ...
     def takers(self, slot: int, members_take: bool, filters: list[bytes]) -> None: ...
 

@@ -7,7 +7,7 @@
        ◀──────────────────────────── deliveries   what the session sends
        report, ask ───────────────────────────▶   what the client answers, subscribes to
        ◀──────────────── told; settled, amid deliveries, when it is committed
-       detach ────────────────────────────────▶
+       detach, evict ─────────────────────────▶
 
 Where this core is the node of the connection itself all of that is a call, not a note. What always holds:
 - A kicked connection's node answers with a detach when it is gone, at once if it never had it; who waits for it is
@@ -17,6 +17,7 @@ Where this core is the node of the connection itself all of that is a call, not 
   purged admits nobody: its slots may be another's.
 - An owner hears of connections from members only: who isn't one asks again, and what it registers waits until it is.
 - A will of a session that is at its node is kept here (clean_session_wills.py), and published when the node was purged.
+- The will of a client that its node sent to others is held back (durable/due_wills.py), until the client is back.
 - A client id is its user's while there is a connection or a session of it: another user's attach is refused before it
   has any effect.
 - Who wants to put more into a store that is full is refused at once; so is who would wait for it with too many others.
@@ -34,7 +35,7 @@ from flockmq import bounds
 from flockmq.membership.slot_table import SlotMove
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.clean_session_wills import CleanSessionWills, Left
+from flockmq.session_rpc.clean_session_wills import CleanSessionWills, Left, left_by
 from flockmq.session_rpc.client_registry import ClientRegistry, Kick
 from flockmq.session_rpc.early_notes import EarlyNotes
 from flockmq.session_rpc.notes import Notes
@@ -75,6 +76,7 @@ class SessionRpcServer:
         notes = self._notes
         notes.hear(messages.ATTACH, messages.decode_attaches, self._take_attach)
         notes.hear(messages.DETACH, messages.decode_detaches, self._take_detach)
+        notes.hear(messages.EVICT, messages.decode_evicts, self._take_evict)
         notes.hear(messages.REGISTER, messages.decode_registers, self._take_register)
         notes.hear(messages.REPORT, messages.decode_reports, self._take_report)
         notes.hear(messages.ASK, messages.decode_asks, self._take_question)
@@ -113,6 +115,9 @@ class SessionRpcServer:
 
     def is_linked(self, incarnation: str) -> bool:
         return self._notes.is_linked(incarnation)
+
+    def is_connected(self, client_id: bytes) -> bool:
+        return self.registry.holder(client_id) is not None
 
     def floor(self, slot: int) -> int:
         """Above the tokens of all connections that came before this core owned the slot, and below the others."""
@@ -233,14 +238,31 @@ class SessionRpcServer:
             self._early.put(slot, incarnation, messages.DETACH, item)
         self._detach(client_id, messages.unpack_token(token), expiry_s, with_will, nonce)
 
-    def _detach(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes) -> None:
+    def _take_evict(self, incarnation: str, item: messages.Evict) -> None:
+        client_id, raw, expiry_s, nonce, hold_ms, guest = item
+        slot, token, hold_s = slot_of(client_id), messages.unpack_token(raw), hold_ms / 1000
+        if not self._hears(slot, incarnation):
+            self._early.put(slot, incarnation, messages.EVICT, item)
+        elif guest is not None and guest.will is not None and not self._is_back(client_id, token):
+            self.sessions.hold(left_by(client_id, token, nonce, guest.will, guest.user), hold_s)
+        self._detach(client_id, token, expiry_s, guest is None, nonce, hold_s)
+
+    def _is_back(self, client_id: bytes, token: int) -> bool:
+        """The client has a later connection than this one."""
+        holder = self.registry.holder(client_id)
+        return holder is not None and holder[1] > token
+
+    def _detach(
+        self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes, hold_s: float = 0.0
+    ) -> None:
+        """`hold_s`: for how long the will is held back."""
         slot = slot_of(client_id)
         waiting = self._waiting.pop(token, None)
         if (unloaded := self._unloaded.end(slot, token)) is not None:  # a newer one had it kicked: nobody else knew it
             self._answer(unloaded, messages.SUPERSEDED)
         self.wills.drop(slot, token)
         if waiting is None:
-            self.sessions.leave(client_id, token, expiry_s, with_will, nonce)
+            self.sessions.leave(client_id, token, expiry_s, with_will, nonce, hold_s)
         self._free(client_id, token)
 
     def _free(self, client_id: bytes, token: int) -> None:

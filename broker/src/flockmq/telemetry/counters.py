@@ -25,6 +25,7 @@ class Counters:
         "dropped_revoked",
         "dropped_slow_reader",
         "dropped_too_large",
+        "evictions",
         "messages_arrived",
         "messages_forwarded",
         "messages_received",
@@ -62,6 +63,7 @@ class Counters:
         self.dropped_revoked: int = 0
         self.dropped_slow_reader: int = 0
         self.dropped_too_large: int = 0
+        self.evictions: int = 0
         self.messages_arrived: int = 0
         self.messages_forwarded: int = 0
         self.messages_received: int = 0

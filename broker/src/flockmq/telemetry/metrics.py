@@ -90,6 +90,7 @@ CATALOGUE: Final = (
     Metric("counter", "flockmq_flapping_bans", "Clients that this node banned for coming and going too often."),
     Metric("counter", "flockmq_disconnects", "Connections ended, by the reason code of the end.", ("reason",)),
     Metric("counter", "flockmq_takeovers", "Connections ended because their client id connected again."),
+    Metric("counter", "flockmq_evicted_clients", "Clients that this node, draining, sent to other nodes."),
     Metric(
         "counter",
         "flockmq_throttled",
@@ -224,6 +225,7 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "slow_readers": ("flockmq_slow_readers", ()),
     "subscriptions": ("flockmq_subscriptions", ()),
     "subscriptions_revoked": ("flockmq_subscriptions_revoked", ()),
+    "evictions": ("flockmq_evicted_clients", ()),
     "takeovers": ("flockmq_takeovers", ()),
     "throttled": ("flockmq_throttled", ()),
 }

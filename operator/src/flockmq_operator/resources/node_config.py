@@ -15,6 +15,8 @@ from flockmq_operator.resources.context import DATA_DIR, LINK_PORT, MANAGEMENT_P
 from flockmq_operator.resources.secret_files import SecretFile, refuse_secret, refuse_url_with_password, resolved
 from flockmq_operator.spec import Listener, SpecError
 
+HAND_OVER_S = 30
+"""Of a pod's grace period: what a node needs behind its last client, to hand over slots and wills."""
 REDIS_WAIT_S = 60
 """How long a starting node waits for Redis before it ends and is started again."""
 OPERATORS_OWN = (
@@ -23,7 +25,7 @@ OPERATORS_OWN = (
     *(f"redis.{key}" for key in ("cacertfile", "certfile", "keyfile")),
 )
 """What `spec.config` can't set though no field of the spec does; `cluster` stands for all below it but `FREE`."""
-FREE = ("cluster.max_stale", "cluster.version_settle")
+FREE = ("cluster.eviction_rate", "cluster.max_stale", "cluster.version_settle")
 PROBED = ("management.certfile", "management.keyfile")
 """What the operator must know of to ask nodes by HTTPS how they are."""
 USERS_KEYS = ("bootstrap_file", "bootstrap_type", "bootstrap_replace")
@@ -54,7 +56,7 @@ def node_config(context: Context, role: Role) -> str:
 def said_by_spec(context: Context, role: Role) -> Document:
     spec = context.spec
     document: Document = {
-        "node": {"data_dir": DATA_DIR},
+        "node": {"data_dir": DATA_DIR, "drain_timeout": f"{drain_s(spec.termination_grace_period_seconds)}s"},
         "mqtt": given(spec.mqtt),
         "listeners": {},
         "authentication": authentication(context),
@@ -71,6 +73,11 @@ def said_by_spec(context: Context, role: Role) -> Document:
     for listener in spec.listeners:
         document["listeners"].setdefault(listener.type, {})[listener.name] = listener_table(listener)
     return document
+
+
+def drain_s(grace_s: int) -> int:
+    """By when a node that ends has sent its clients to others, of its grace period."""
+    return max(grace_s - HAND_OVER_S, grace_s * 2 // 3)
 
 
 def cluster(context: Context, role: Role) -> Document:

@@ -107,6 +107,7 @@ class Home:
         self.owed: list[tuple[Subscription, bool]] = []
         self.banned: set[tuple[bytes, bytes | None]] = set()
         self.linked = True
+        self.connected: set[bytes] = set()
         self.routed: list[tuple[int, bytes]] = []
         self.came: list[tuple[int, bytes, list[bytes]]] = []
         self.changes = 0
@@ -206,6 +207,9 @@ class Home:
 
     def is_linked(self, incarnation: str) -> bool:
         return self.linked
+
+    def is_connected(self, client_id: bytes) -> bool:
+        return client_id in self.connected
 
     # What tests do.
 

@@ -7,6 +7,7 @@ import pytest
 from flockmq import bounds
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.rlog.retained_authors import author_of
+from flockmq.session_rpc.clean_session_wills import Left
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, another, opening
 
@@ -147,3 +148,112 @@ async def test_the_will_of_who_was_banned_meanwhile_is_not_published(redis: Redi
     if banned:
         await home.settle()
         assert (await another(redis)).published == [], "nor by the next home"
+
+
+# --- of clients that were sent to other nodes -------------------------------------------------------------------------
+
+
+def evicted(home: Home, token: int = 1, *, expiry_s: int = 60, delay_s: int = 0) -> None:
+    home.open(token, opening(token, expiry_s=expiry_s, will=Will(will().message, delay_s)))
+    home.residents.leave(ID, token, expiry_s, True, hold_s=30.0)
+
+
+def guests_will() -> Left:
+    left = Left(ID, None, Will(will().message, 0, b"why"))
+    left.will.message.origin = b"an origin of 16."
+    return left
+
+
+def after(home: Home, seconds: float) -> list[bytes]:
+    """What was published by then."""
+    home.machine.forward(seconds)
+    home.residents.tick()
+    return [message.payload() for message in home.published]
+
+
+@pytest.mark.parametrize("expiry_s", [60, 5])
+async def test_the_will_of_a_client_that_is_sent_away_is_held_back(redis: Redis, home: Home, expiry_s: int) -> None:
+    evicted(home, expiry_s=expiry_s)
+    assert after(home, 29.0) == []
+    assert after(home, 2.0) == [b"gone"], "once"
+    assert home.residents.manager.held_wills.count == home.residents.manager.held_wills.bytes == 0
+    home.accepted[0]()
+    assert HASH not in redis.slot(SLOT).sessions
+
+
+async def test_a_will_that_is_due_later_by_itself_stays_with_its_session(home: Home) -> None:
+    evicted(home, delay_s=40)
+    assert home.residents.manager.held_wills.count == 0
+    assert after(home, 39.0) == []
+    assert after(home, 2.0) == [b"gone"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("expiry_s", [60, 0])
+async def test_who_is_back_has_none_published(redis: Redis, home: Home, clean: bool, expiry_s: int) -> None:
+    evicted(home, expiry_s=5)
+    assert after(home, 10.0) == [], "its session has ended"
+    home.open(2, opening(2, clean=clean, expiry_s=expiry_s) if expiry_s else None)
+    assert after(home, 30.0) == []
+    await home.commit()
+    assert HASH not in redis.slot(SLOT).sessions
+
+
+async def test_the_next_home_holds_it_back_as_long(redis: Redis, home: Home) -> None:
+    evicted(home)
+    home.machine.forward(20.0)
+    await home.commit()
+    later = await another(redis, home.machine.next(1.0))
+    home.residents.disown(SLOT)
+    assert home.residents.manager.held_wills.bytes == 0
+    assert after(later, 7.0) == []
+    assert after(later, 3.0) == [b"gone"]
+    assert [left.client_id for left in later.left] == [ID]
+
+
+async def test_the_next_home_publishes_none_of_who_is_back(redis: Redis, home: Home) -> None:
+    evicted(home)
+    await home.commit()
+    later = await another(redis, home.machine.next(1.0))
+    later.connected.add(ID)
+    assert after(later, 40.0) == []
+    assert HASH not in redis.slot(SLOT).sessions
+
+
+async def test_the_will_of_a_session_that_was_at_its_node_is_held_back_too(redis: Redis, home: Home) -> None:
+    home.residents.hold(guests_will(), 30.0)
+    home.residents.hold(guests_will(), 30.0)
+    await home.commit()
+    assert after(home, 20.0) == []
+    later = await another(redis, home.machine.next(0.0))
+    assert after(later, 11.0) == [b"gone"]
+    assert [(left.client_id, left.will.authorization, left.will.message.origin) for left in later.left] == [
+        (ID, b"why", b"an origin of 16.")
+    ]
+    later.residents.hold(guests_will(), 30.0)
+    assert after(later, 31.0) == [b"gone"], "it is on its way"
+
+
+async def test_a_client_id_has_one_that_is_held_back(home: Home) -> None:
+    evicted(home, 1)
+    other = guests_will()
+    other.will.message.origin = b"of the next one."
+    home.residents.hold(other, 30.0)
+    after(home, 31.0)
+    assert [message.origin for message in home.published] == [b"of the next one."]
+
+
+async def test_what_is_held_back_is_written_anew_when_Redis_lost_it(redis: Redis, home: Home) -> None:
+    evicted(home)
+    await home.commit()
+    redis.slots.clear()
+    home.disk.on_lost(SLOT)
+    await home.settle()
+    later = await another(redis, home.machine.next(0.0))
+    assert after(later, 31.0) == [b"gone"]
+
+
+async def test_a_will_that_finds_no_room_is_published_at_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flockmq.durable.due_wills.WILLS_HELD_MAX_BYTES", 100)
+    evicted(home)
+    assert after(home, 0.0) == [b"gone"]

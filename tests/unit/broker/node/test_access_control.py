@@ -198,6 +198,16 @@ async def test_a_banned_client_is_refused_before_anybody_is_asked(gate: Make) ->
     assert node.auth.chain.results["banned"] == 1
 
 
+@pytest.mark.parametrize("version", [4, 5])
+async def test_a_node_whose_clients_others_take_lets_nobody_in(gate: Make, version: int) -> None:
+    node = gate()
+    node.access.sends_away = True
+    client = node.node.opened()
+    answer = node.node.feed(client, encode.connect(Connect(version, b"c")))
+    assert answer == [encode.connack(version, Reason.USE_ANOTHER_SERVER)]
+    assert client.has_ended()
+
+
 async def test_who_reset_its_connection_behind_its_words_is_not_let_in_for_want_of_an_address(
     gate: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ class Home:
     def __init__(self) -> None:
         self.asked: list[tuple[bytes, Opening | None, Done]] = []
         self.detached: list[tuple[bytes, int, int, bool]] = []
+        self.evicted: list[tuple[bytes, int, int, float, Opening | None]] = []
         self.nonces: list[bytes] = []
         """Of the openings of those that are detached."""
 
@@ -49,6 +50,12 @@ class Home:
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
     ) -> None:
         self.detached.append((client_id, token, expiry_s, with_will))
+        self.nonces.append(nonce)
+
+    def evict(
+        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, guest: Opening | None
+    ) -> None:
+        self.evicted.append((client_id, token, expiry_s, hold_s, guest))
         self.nonces.append(nonce)
 
     def owner(self, slot: int) -> str:
@@ -454,3 +461,31 @@ def test_another_users_connection_here_stays_though_its_home_is_new(admitting: A
     assert answer[3] == Reason.CLIENT_IDENTIFIER_NOT_VALID
     assert admitting.home.asked == []
     assert admitting.tokens() == [(b"c", 7)]
+
+
+def test_the_will_of_who_is_sent_to_other_nodes_is_left_to_its_home(admitting: Admitting) -> None:
+    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.hold_s = 30.0
+    client = admitting.connecting(will=WILL)
+    _, opening, _ = admitting.home.asked[0]
+    admitting.answer(client, 7)
+    client.send_away(True)
+    assert admitting.home.evicted == [(b"c", 7, -1, 30.0, opening)]
+    assert admitting.home.detached == []
+    assert not admitting.published
+    client = admitting.lasting(8, will=WILL)
+    client.send_away(True)
+    assert admitting.home.evicted[1:] == [(b"c", 8, 3600, 30.0, None)]
+    assert len(set(admitting.home.nonces)) == 2
+
+
+@pytest.mark.parametrize("hold_s", [0.0, 30.0])
+def test_other_ends_have_no_will_held_back(admitting: Admitting, hold_s: float) -> None:
+    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.hold_s = hold_s
+    for token, will in ((7, WILL), (8, None)):
+        client = admitting.connecting(will=will)
+        admitting.answer(client, token)
+        client.send_away(to_others=not hold_s or will is None)
+    assert admitting.home.evicted == []
+    assert [token for _, token, _, _ in admitting.home.detached] == [7, 8]

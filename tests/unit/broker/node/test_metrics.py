@@ -33,9 +33,8 @@ def test_a_node_without_sessions_shows_what_it_sends_to_their_homes() -> None:
 def test_a_home_shows_what_waits_to_be_durable() -> None:
     slots = {1: SimpleNamespace(loaded=True, wills=[0, 0]), 2: SimpleNamespace(loaded=False, wills=[])}
     store = SimpleNamespace(queued_bytes=5, commits=6, committed_bytes=7, retries=8, redis_full=True, rooms=dict)
-    residents = type(
-        "Residents", (), {"__len__": lambda _: 9, "manager": SimpleNamespace(slots=slots), "congestion": [0, 0, 0]}
-    )()
+    manager = SimpleNamespace(slots=slots, held_wills=SimpleNamespace(count=0, bytes=0))
+    residents = type("Residents", (), {"__len__": lambda _: 9, "manager": manager, "congestion": [0, 0, 0]})()
     numbers = shown(SimpleNamespace(residents=residents, store=store, intake=SimpleNamespace(waiting_bytes=4)))
     assert numbers["flockmq_sessions_persistent"] == 9
     assert numbers["flockmq_sessions_crowded"] == 3

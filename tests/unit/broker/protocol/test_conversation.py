@@ -531,9 +531,35 @@ def test_a_closed_channel_leaves_no_subscription_behind(node: Node) -> None:
 def test_a_client_that_is_sent_away_hears_where_it_may_go(reference: str) -> None:
     node = Node(Limits(server_reference=reference))
     client = node.client("c", 5)
-    client.send_away()
+    client.send_away(False)
     node.turn()
+    assert client.packets() == [
+        elsewhere(reference) if reference else encode.disconnect(5, Reason.SERVER_SHUTTING_DOWN)
+    ]
+
+
+def elsewhere(reference: str) -> bytes:
     own = Properties()
     own.server_reference = reference.encode()
-    expected = encode.disconnect(5, Reason.USE_ANOTHER_SERVER, own)
-    assert client.packets() == [expected if reference else encode.disconnect(5, Reason.SERVER_SHUTTING_DOWN)]
+    return encode.disconnect(5, Reason.USE_ANOTHER_SERVER, own if reference else None)
+
+
+@pytest.mark.parametrize("reference", ["", "mqtt-b.example:1883"])
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_client_that_other_nodes_take_is_sent_to_them(reference: str, version: int) -> None:
+    node = Node(Limits(server_reference=reference))
+    client = node.client("c", version)
+    client.send_away(True)
+    node.turn()
+    assert client.packets() == ([elsewhere(reference)] if version == 5 else [])
+    assert client.close_reason == Reason.USE_ANOTHER_SERVER
+
+
+def test_MQTT_3_1_2_24_a_reference_that_is_too_long_for_the_client_is_left_out() -> None:
+    node = Node(Limits(server_reference="mqtt-b.example:1883"))
+    client, own = node.opened(), Properties()
+    own.maximum_packet_size = 30
+    node.feed(client, encode.connect(Connect(5, b"c", properties=own)))
+    client.send_away(True)
+    node.turn()
+    assert client.packets() == [elsewhere("")]

@@ -11,6 +11,7 @@ from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.entry import StreamId
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import Admission, AttachError
+from flockmq.session_rpc.clean_session_wills import Left
 from flockmq.session_rpc.client_registry import are_others
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import Attach, Registration
@@ -126,6 +127,9 @@ class Sessions:
         self.left: list[tuple[bytes, int, int, bool]] = []
         self.nonces: list[bytes] = []
         """Of the openings of those that left."""
+        self.holds: list[float] = []
+        """For how long their wills are held back."""
+        self.held: list[tuple[Left, float]] = []
         self.resumed: list[tuple[bytes, str, int, bytes]] = []
         self.reports: list[tuple[str, int, bytes]] = []
         self.questions: list[tuple[bytes, messages.Question, Answered]] = []
@@ -179,11 +183,17 @@ class Sessions:
     def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
         return opening is not None and opening.nonce == self.asked_by.get(client_id)
 
-    def leave(self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"") -> None:
+    def leave(
+        self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"", hold_s: float = 0.0
+    ) -> None:
         self.left.append((client_id, token, expiry_s, with_will))
         self.nonces.append(nonce)
+        self.holds.append(hold_s)
         if (attach := self.unanswered.pop(token, None)) is not None:
             attach.answer(None)
+
+    def hold(self, left: Left, hold_s: float) -> None:
+        self.held.append((left, hold_s))
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
         if not self.ended:

@@ -960,3 +960,82 @@ async def test_a_slot_that_cannot_follow_its_move_keeps_no_other_from_it(
     network.move(slots, other)
     assert set(slots) & one.sessions.loaded == ({slots[0]} if fails == "disown" else set())
     assert set(slots) & other.sessions.loaded == set(slots) - ({slots[0]} if fails == "own" else set())
+
+
+# --- clients that their nodes sent to others --------------------------------------------------------------------------
+
+
+def evict(edge: Node, token: int, opening: messages.Opening) -> None:
+    guest = opening if messages.is_guest(opening) else None
+    del edge.clients.held[ID]
+    edge.homes.client.evict(ID, token, opening.expiry_s, opening.nonce, 30.0, guest)
+
+
+async def test_the_will_of_a_clean_session_that_is_sent_away_is_its_homes_to_hold_back(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    wills = published(core)
+    evict(edge, token := await guest(network, edge), GUEST)
+    assert edge.homes.client.has_said_evictions()
+    await network.settle()
+    ((left, hold_s),) = core.sessions.held
+    assert (left.client_id, left.will.message.payload(), hold_s) == (ID, b"gone", pytest.approx(30.0, abs=0.5))
+    assert left.will.message.origin == will_origin(GUEST.nonce)
+    assert left.will.message.author == author_of(ID, token, is_will=True)
+    assert not core.homes.server.is_connected(ID)
+    network.purge(edge)
+    await network.settle()
+    assert wills == [], "it is published once"
+
+
+async def test_a_session_that_lasts_is_left_with_its_will_held_back(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    evict(edge, token := await guest(network, edge, LASTING), LASTING)
+    await network.settle()
+    assert core.sessions.left == [(ID, token, 60, True)]
+    assert core.sessions.holds == [pytest.approx(30.0, abs=0.5)]
+    assert core.sessions.held == []
+
+
+async def test_who_is_sent_away_and_is_let_in_before_its_home_hears_it_comes_behind_that(network: Network) -> None:
+    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    token = await guest(network, first)
+    network.holds.add(messages.EVICT)
+    evict(first, token, GUEST)
+    newer = second.clients.connect(ID, GUEST)
+    await network.settle()
+    assert core.sessions.held == [], "the kick was answered, and nobody is owed a will"
+    assert token_of(newer)
+    network.holds.clear()
+    await network.settle()
+    assert core.sessions.held == [], "it is back"
+
+
+async def test_the_next_home_is_told_too_who_was_sent_away(network: Network) -> None:
+    first, second, edge = await network.start("core-0", "core-1", "edge-0")
+    home = home_of(network)
+    heir = second if home is first else first
+    token = await guest(network, edge)
+    network.loses.add(messages.EVICT)
+    evict(edge, token, GUEST)
+    await network.settle()
+    network.loses.clear()
+    heir.sessions.loads_at_once = False
+    network.move([slot_of(ID)], heir)
+    await network.settle()
+    assert heir.sessions.held == [], "its sessions aren't there yet"
+    heir.sessions.load(slot_of(ID))
+    await network.settle()
+    assert [left.client_id for left, _ in heir.sessions.held] == [ID]
+
+
+async def test_without_a_home_nobody_was_told_yet(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = await guest(network, edge)
+    network.move([slot_of(ID)], None)
+    evict(edge, token, GUEST)
+    await network.settle()
+    assert not edge.homes.client.has_said_evictions()
+    network.move([slot_of(ID)], core)
+    await network.settle()
+    assert edge.homes.client.has_said_evictions()
+    assert len(core.sessions.held) == 1

@@ -1,0 +1,192 @@
+"""A node that ends, or is to be emptied, has other nodes take its clients: at a pace, so that nobody is stormed.
+
+    SIGTERM ─▶ run: CONNECT hears 0x9C, clients are sent away as eviction_pace.py says ─▶ end: all that are left
+
+What always holds: a client that is sent away while others take clients has its will held back by the owner of its
+client id, for WILL_HELD_S. Who is sent away though nobody takes it goes at once, and has it published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import islice
+from typing import Final
+
+from flockmq import tasks
+from flockmq.bounds import EVICTION_LOOK_S, EVICTION_TICK_S, OTHERS_UNKNOWN_MAX_S, WILL_HELD_S
+from flockmq.management.view import ClusterState, Evacuated, EvacuationView, Unavailable
+from flockmq.membership.cluster import Cluster
+from flockmq.node.access_control import AccessControl
+from flockmq.node.connections import Connections
+from flockmq.node.eviction_pace import Draining, EvictionPace, Others, others
+from flockmq.transport.reactor import Reactor
+
+log: Final = logging.getLogger(__name__)
+
+_NOBODY: Final = Others(False, 1.0)
+
+
+class Evacuation(EvacuationView):
+    """One per node. `hurry`: send all away at once. `tell` says how the cluster is."""
+
+    def __init__(
+        self,
+        clients: Connections,
+        access: AccessControl,
+        reactor: Reactor,
+        cluster: Cluster,
+        tell: Callable[[], Awaitable[ClusterState]],
+        settings: Draining,
+    ) -> None:
+        self.hurry = asyncio.Event()
+        self._clients = clients
+        self._access = access
+        self._reactor = reactor
+        self._cluster = cluster
+        self._tell = tell
+        self._settings = settings
+        self._others = _NOBODY
+        self._is_known = False
+        """By the last answer."""
+        self._is_ending = False
+        self._wanted: asyncio.Task[None] | None = None
+        """By an operator, of a node that goes on."""
+
+    # Of a node that ends.
+
+    async def run(self) -> None:
+        """Returns when no client is left, or nobody takes those that are, or the time is over."""
+        self.stop()
+        self._is_ending = True
+        if not self._clients.by_id or not self._settings.timeout_s:
+            return
+        now = asyncio.get_running_loop().time
+        pace = EvictionPace(self._settings, now())
+        async with self._looking(for_good=False) as looking:
+            while not (self._others.accept or looking.done() or self.hurry.is_set()):
+                await self._moment()
+            self._send_elsewhere()
+            while self._goes_on() and not pace.is_over(now()):
+                self._evict(pace)
+                await self._moment()
+        self._send_elsewhere()
+
+    def end(self) -> None:
+        """Send away who is left, at once."""
+        self._is_ending, to_others = True, self._access.sends_away
+        self._reactor.router.counters.evictions += len(self._clients.by_id) if to_others else 0
+        for channel in list(self._reactor.channels()):
+            if channel is not None:
+                channel.send_away(to_others)
+        self._reactor.end_turn()
+        self.stop()
+
+    # Of one that goes on.
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._wanted is not None
+
+    def status(self) -> Evacuated:
+        counters, share = self._reactor.router.counters, self._others.share
+        rate = self._settings.rate * share if self._access.sends_away else 0.0
+        return Evacuated(is_on=self.is_wanted, clients=len(self._clients.by_id), evicted=counters.evictions, rate=rate)
+
+    def start(self) -> None:
+        if self._is_ending:
+            raise Unavailable("this node ends, and sends its clients away")
+        if self._wanted is None:
+            log.info("an operator has this node's clients sent to other nodes")
+            self._wanted = tasks.begun_anew(self._go_on, "node-evacuation")
+
+    def stop(self) -> None:
+        if self._wanted is not None:
+            self._wanted.cancel()
+            self._wanted = None
+            self._others = _NOBODY
+            self._send_elsewhere()
+
+    async def _go_on(self) -> None:
+        """Whenever others take clients."""
+        now = asyncio.get_running_loop().time
+        pace = EvictionPace(self._settings._replace(timeout_s=math.inf), now())
+        async with self._looking(for_good=True):
+            while True:
+                self._send_elsewhere()
+                self._evict(pace)
+                await asyncio.sleep(EVICTION_TICK_S)
+
+    # The others.
+
+    @contextlib.asynccontextmanager
+    async def _looking(self, *, for_good: bool) -> AsyncIterator[asyncio.Task[None]]:
+        looking = asyncio.create_task(self._look(for_good))
+        try:
+            yield looking
+        finally:
+            looking.cancel()
+            await asyncio.wait([looking])
+
+    async def _look(self, for_good: bool) -> None:
+        """At the others, until none of them takes clients, or nobody could tell for too long."""
+        now = asyncio.get_running_loop().time
+        until_s = now() + OTHERS_UNKNOWN_MAX_S
+        while True:
+            told = await self._ask()
+            self._is_known = told is not None
+            if told is not None:
+                self._others, until_s = told, now() + OTHERS_UNKNOWN_MAX_S
+            if now() >= until_s or (told is not None and not told.accept):
+                self._others = _NOBODY
+                if not for_good:
+                    return
+            await asyncio.sleep(EVICTION_LOOK_S)
+
+    async def _ask(self) -> Others | None:
+        """None: this node knows itself alone, for it reaches no core."""
+        me, state = self._cluster, await self._tell()
+        is_known = me.is_core or state.told_by != me.settings.name
+        return others(state.nodes, me.incarnation) if is_known else None
+
+    def _goes_on(self) -> bool:
+        return self._others.accept and bool(self._clients.by_id) and not self.hurry.is_set()
+
+    def _send_elsewhere(self) -> None:
+        """From now on, or not any more."""
+        accept = self._others.accept
+        self._clients.hold_s = WILL_HELD_S if accept and self._cluster.version.at_least(2) else 0.0
+        if accept == self._access.sends_away:
+            return
+        self._access.sends_away = accept
+        if accept:
+            log.info("%d clients are sent to other nodes", len(self._clients.by_id))
+            self._refuse_who_waits()
+
+    def _refuse_who_waits(self) -> None:
+        """To be let in."""
+        for channel in list(self._reactor.channels()):
+            if channel is not None and channel.session is not None and not channel.admitted_once:
+                channel.send_away(True)
+        self._reactor.end_turn()
+
+    # Its clients.
+
+    def _evict(self, pace: EvictionPace) -> None:
+        if not self._others.accept or not self._is_known:
+            return
+        number = pace.due(asyncio.get_running_loop().time(), len(self._clients.by_id), self._others.share)
+        if not number:
+            return
+        for channel in list(islice(self._clients.by_id.values(), number)):
+            channel.send_away(True)
+        self._reactor.router.counters.evictions += number
+        self._reactor.end_turn()
+
+    async def _moment(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EVICTION_TICK_S):
+                await self.hurry.wait()
