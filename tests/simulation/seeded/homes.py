@@ -42,7 +42,7 @@ def forget_what_came(right: Function, connected: ConnectedSessions, session: Dur
     return right(connected, session, token)
 
 
-@seeded(judge.STOLEN, "owners", AttachAdmission.is_anothers)
+@seeded(judge.STOLEN, "owners", AttachAdmission.is_other_users)
 def give_away(right: Function, limits: AttachAdmission, client_id: bytes, user: bytes | None) -> bool:
     """A session whose client is away is whoever's comes."""
     return False

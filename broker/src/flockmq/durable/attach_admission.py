@@ -12,7 +12,7 @@ from flockmq.durable.slot_manager import SlotManager
 from flockmq.quotas import ONE_SESSION, Usage
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.client_registry import are_others
+from flockmq.session_rpc.client_registry import are_different_users
 from flockmq.session_rpc.ports import Attach
 
 
@@ -26,16 +26,16 @@ class AttachAdmission:
         self._store = store
 
     def status(self, attach: Attach) -> int:
-        """ADMITTED, or why not: ANOTHERS, FULL, OVER_QUOTA."""
-        if self.is_anothers(attach.client_id, attach.user):
-            return messages.ANOTHERS
+        """ADMITTED, or why not: OTHER_USER, FULL, OVER_QUOTA."""
+        if self.is_other_users(attach.client_id, attach.user):
+            return messages.OTHER_USER
         if not self._has_room(attach):
             return messages.FULL
         return messages.ADMITTED if self._has_quota(attach) else messages.OVER_QUOTA
 
-    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
+    def is_other_users(self, client_id: bytes, user: bytes | None) -> bool:
         session = self._sessions.find(client_id)
-        return session is not None and are_others(user, session.record.user)
+        return session is not None and are_different_users(user, session.record.user)
 
     def _has_room(self, attach: Attach) -> bool:
         """True if Redis has room for what must be written at least. A client whose session can't be read gets no new

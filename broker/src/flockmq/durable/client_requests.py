@@ -63,16 +63,16 @@ class ClientRequests:
         sink: ProxySink,
         question: messages.SubscribeQuestion
         | messages.UnsubscribeQuestion
-        | messages.StandingQuestion
-        | messages.JudgedQuestion,
+        | messages.SubscriptionsQuestion
+        | messages.ReauthorizedQuestion,
         answer: Answered,
     ) -> None:
         """Read or change the session's subscriptions."""
         self._manager.now()
         match question:
-            case messages.StandingQuestion(after):
+            case messages.SubscriptionsQuestion(after):
                 answer(messages.encode(_page(session, after)))
-            case messages.JudgedQuestion(denied, rules):
+            case messages.ReauthorizedQuestion(denied, rules):
                 reasons = self._manager.endings.revoke(self._manager.sessions, session, denied)
                 was_held = session.must_reauthorize
                 session.authorized_under(rules)

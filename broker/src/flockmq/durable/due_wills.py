@@ -31,7 +31,7 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Will, parse_publish, waited
 from flockmq.rlog.retained_authors import AUTHOR_BYTES
-from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.clean_session_wills import PendingWill
 
 HASH: Final = b""
 _FIELD: Final = b"w"
@@ -45,7 +45,7 @@ _ID_LENGTH_BYTES: Final = 2
 _ONE_BYTES: Final = 500
 """Memory of one held will besides its stored value."""
 
-Give = Callable[[Left, Callable[[], None]], None]
+Give = Callable[[PendingWill, Callable[[], None]], None]
 """Publishes a will; calls its second argument when all receivers have it, or nobody will get it."""
 
 
@@ -62,7 +62,7 @@ class _Held:
 
     __slots__ = ("due", "due_s", "left")
 
-    def __init__(self, due: _Due, left: Left, due_s: float) -> None:
+    def __init__(self, due: _Due, left: PendingWill, due_s: float) -> None:
         self.due = due
         self.left = left
         self.due_s = due_s
@@ -111,11 +111,11 @@ class DueWills:
     def __len__(self) -> int:
         return len(self._due)
 
-    def publish(self, left: Left, now_s: float) -> None:
+    def publish(self, left: PendingWill, now_s: float) -> None:
         """Store and publish a will that has a message id. The caller removes it from its session after this call."""
         self._take(_Due(left.will.message.origin, self._value(left, now_s, b"")), left)
 
-    def hold(self, left: Left, due_s: float, now_s: float) -> None:
+    def hold(self, left: PendingWill, due_s: float, now_s: float) -> None:
         """Publish a will at `due_s`, unless its client reconnects before. Publish it now if too many bytes are held."""
         if _FIELD + left.will.message.origin in self._due:
             return  # the node reported it again, and it is being published
@@ -144,7 +144,7 @@ class DueWills:
             elif (held := self._take_held(client_id)) is not None:
                 self.publish(held.left, now_s)
 
-    def _value(self, left: Left, due_s: float, held_for: bytes) -> bytes:
+    def _value(self, left: PendingWill, due_s: float, held_for: bytes) -> bytes:
         message, who, authorization, version = left.will.message, b"", b"", left.will.message.version
         author = message.author if message.retain and self._has_authors() else b""
         if author:
@@ -192,13 +192,13 @@ class DueWills:
         due, authorization = _Due(message.origin, value), value[authorization_at:author_at]
         if client_id:
             due_s = self._commit_state.monotonic_s(due_ms)
-            self._keep(_Held(due, Left(client_id, None, Will(message, 0, authorization)), due_s))
+            self._keep(_Held(due, PendingWill(client_id, None, Will(message, 0, authorization)), due_s))
             return
         left = waited(message, (self._commit_state.wall_ms(now_s) - due_ms) // 1000)
         if left is None:
             self._writer.delete(HASH, field)
         else:
-            self._take(due, Left(HASH, None, Will(left, 0, authorization)))
+            self._take(due, PendingWill(HASH, None, Will(left, 0, authorization)))
 
     def write_again(self) -> None:
         """The store lost data."""
@@ -215,7 +215,7 @@ class DueWills:
         for client_id in list(self._held):
             self._take_held(client_id)
 
-    def _take(self, due: _Due, left: Left) -> None:
+    def _take(self, due: _Due, left: PendingWill) -> None:
         self._due[due.field] = due
         self._put(due)
         self._give(left, partial(self._accepted, due))

@@ -36,7 +36,7 @@ class MemoryPressureReports:
         """Slots that this round hasn't reported yet."""
         self._began_s = 0.0
 
-    def beat(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         if not self.is_asked:
             return
         if not self._slots and now_s - self._began_s >= TAKERS_KEPT_S / 4:

@@ -8,7 +8,7 @@ from typing import Protocol
 from flockmq.quotas import Usage
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
-from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.clean_session_wills import PendingWill
 
 
 class ClusterPort(Protocol):
@@ -69,7 +69,7 @@ class HostPort(ClusterPort, Protocol):
         ...
 
     def limits(self, zone: str) -> Limits: ...
-    def publish(self, left: Left, accepted: Callable[[], None]) -> None:
+    def publish(self, left: PendingWill, accepted: Callable[[], None]) -> None:
         """Publish a will if its client is still authorized. Calls `accepted` when all receivers have accepted the will,
         or when nobody will get it.
         """

@@ -18,7 +18,7 @@ from flockmq.durable.slot import OwnedSlot
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.mqtt.reason import Reason
 from flockmq.session.drop_revoked_messages import drop_waiting
-from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.clean_session_wills import PendingWill
 
 
 class SessionEndings(SessionEnds):
@@ -34,7 +34,7 @@ class SessionEndings(SessionEnds):
         slot = self._slots.get(session.writer.slot)
         if slot is not None and slot.runs(session):
             will.message.origin = session.will_origin()
-            slot.wills.publish(Left(session.client_id, session.record.user, will), self._router.now_s)
+            slot.wills.publish(PendingWill(session.client_id, session.record.user, will), self._router.now_s)
 
     def unrouted(self, session: DurableSession, filters: list[bytes]) -> None:
         slot = session.writer.slot

@@ -38,7 +38,7 @@ from flockmq.rlog.retained_authors import author_of
 from flockmq.routing.message_id import session_source
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.clean_session_wills import Left, will_of
+from flockmq.session_rpc.clean_session_wills import PendingWill, will_of
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import Attach, ProxyPort
 
@@ -56,7 +56,7 @@ class SessionService:
         self.intake = MessageIntake(host, self.manager, store)
         self.connected = ConnectedSessions(host, proxies, self.manager, self._slices)
         self.congestion = self.connected.congestion
-        self.pressure_reports = MemoryPressureReports(self.manager, store, proxies.takers)
+        self.pressure_reports = MemoryPressureReports(self.manager, store, proxies.report_memory)
         self._questions = ClientRequests(host, self.manager, store, self.connected.running)
         self.router = router
         self.sessions = self.manager.sessions
@@ -165,11 +165,11 @@ class SessionService:
     def slot_retaken(self, slot: int) -> None:
         self._proxies.retaken(slot)
 
-    def beat(self) -> None:
+    def report_load(self) -> None:
         """Called every 0.1 s or so."""
         self.manager.now()
-        self.congestion.beat(self.router.now_s)
-        self.pressure_reports.beat(self.router.now_s)
+        self.congestion.tick(self.router.now_s)
+        self.pressure_reports.tick(self.router.now_s)
 
     def session_loaded(self, session: DurableSession, returns_by_s: float) -> None:
         self._expected[session.client_id] = returns_by_s
@@ -201,8 +201,8 @@ class SessionService:
         session, nonce = self.sessions.find(client_id), messages.nonce_of(opening)
         return bool(nonce) and session is not None and session.meta.will_source == nonce
 
-    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
-        return self._limits.is_anothers(client_id, user)
+    def is_other_users(self, client_id: bytes, user: bytes | None) -> bool:
+        return self._limits.is_other_users(client_id, user)
 
     def _open(self, attach: Attach) -> None:
         client_id, incarnation, token, opening, answer, _, _ = attach
@@ -269,8 +269,8 @@ class SessionService:
         assert isinstance(sink, ProxySink)
         sink.is_told = True
         sink.cuts = sink.node.cuts
-        unjudged = messages.UNJUDGED if session.must_reauthorize else 0
-        answer(messages.LASTS | (messages.PRESENT if present else 0) | unjudged)
+        must_reauthorize = messages.UNAUTHORIZED if session.must_reauthorize else 0
+        answer(messages.DURABLE | (messages.PRESENT if present else 0) | must_reauthorize)
         session.send_again()
         self.manager.request_barriers()
         self._host.flush_soon()
@@ -308,7 +308,7 @@ class SessionService:
             self.sessions.leave(session, self._held_back(session, will, hold_s), self.router.now_s)
         self.manager.request_barriers()
 
-    def hold(self, left: Left, hold_s: float) -> None:
+    def hold(self, left: PendingWill, hold_s: float) -> None:
         self.manager.now()
         now_s = self.router.now_s
         self.manager.slots[slot_of(left.client_id)].wills.hold(left, now_s + hold_s, now_s)
@@ -318,7 +318,7 @@ class SessionService:
         if will is None or min(will.delay_s, session.meta.expiry_s) >= hold_s:
             return will
         will.message.origin = session.will_origin()
-        self.hold(Left(session.client_id, session.record.user, will), hold_s)
+        self.hold(PendingWill(session.client_id, session.record.user, will), hold_s)
         return None
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:

@@ -51,7 +51,7 @@ class SlotCongestion:
                 del self._slots[slot]
                 self._say(slot, False)
 
-    def beat(self, now_s: float) -> None:
+    def tick(self, now_s: float) -> None:
         for sink in [sink for congested in self._slots.values() for sink in congested]:
             session = self._session_of(sink)
             if session is None:

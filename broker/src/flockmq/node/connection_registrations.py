@@ -15,7 +15,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.protocol.channel import Channel
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
-from flockmq.session_rpc.client_registry import are_others
+from flockmq.session_rpc.client_registry import are_different_users
 from flockmq.session_rpc.messages import Opening, WillRow
 
 
@@ -38,10 +38,10 @@ class Openings:
     def make(self, channel: Channel, connect: Connect, session: LocalSession) -> Opening | None:
         """For a connection that is to be admitted. None: the session starts and ends with it, has no will, and is
         nobody's."""
-        is_guest = connect.clean_start and not session.expiry_s
-        if is_guest and not self.owners_keep_wills():
+        is_clean_session = connect.clean_start and not session.expiry_s
+        if is_clean_session and not self.owners_keep_wills():
             return None
-        if is_guest and channel.will is None:
+        if is_clean_session and channel.will is None:
             return self._owned(channel, session)
         will = channel.will = self.will_of(channel)
         return Opening(
@@ -54,7 +54,7 @@ class Openings:
             self._token_bytes(8),
             None if will is None else _row(will),
             self._user(channel, session),
-            self.rules_of(channel) if not is_guest and self.owners_keep_wills() else None,
+            self.rules_of(channel) if not is_clean_session and self.owners_keep_wills() else None,
         )
 
     def admitted(self, token: int, session: LocalSession, opening: Opening | None) -> None:
@@ -91,7 +91,7 @@ class Openings:
         """The older connection is another user's."""
         if older is None or older.session is None:
             return False
-        return are_others(self._user(channel, session), self._user(older, older.session))
+        return are_different_users(self._user(channel, session), self._user(older, older.session))
 
     def _keep(self, token: int, session: LocalSession, guest: Opening) -> None:
         self._guests[token] = guest

@@ -34,7 +34,7 @@ from flockmq.quotas import Usage
 from flockmq.rlog.retained_authors import author_of
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
-from flockmq.session_rpc.attach_result import Admission, Anothers, AttachError, Done, OverQuota
+from flockmq.session_rpc.attach_result import Admission, AttachError, Done, OtherUser, OverQuota
 from flockmq.session_rpc.clean_session_wills import will_origin
 from flockmq.session_rpc.messages import Opening, nonce_of
 from flockmq.session_rpc.ports import Registration
@@ -319,9 +319,9 @@ class Connections:
         admission: Admission,
     ) -> None:
         session: ClientSession = made
-        if admission.lasts:
+        if admission.is_durable:
             assert opening is not None
-            session = self._remote_sessions.add(channel, made, admission.token, opening, admission.unjudged)
+            session = self._remote_sessions.add(channel, made, admission.token, opening, admission.must_reauthorize)
         else:
             self.openings.admitted(admission.token, made, opening)
         self._counters.connects += 1
@@ -329,12 +329,12 @@ class Connections:
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)
-        if opening is not None and admission.lasts and self.openings.owners_keep_wills():
+        if opening is not None and admission.is_durable and self.openings.owners_keep_wills():
             self._have_judged(channel, opening, admission)
 
     def _have_judged(self, channel: Channel, opening: Opening, admission: Admission) -> None:
         """If the owner waits for that, or the rules changed since it was asked."""
-        if admission.unjudged or opening.rules != self.openings.rules_of(channel):
+        if admission.must_reauthorize or opening.rules != self.openings.rules_of(channel):
             self.on_unjudged(channel)
 
     def _owner(self) -> ConnectionOwners:
@@ -344,7 +344,7 @@ class Connections:
 
 def _reason_of(error: AttachError) -> int:
     """There is no code for "superseded" in CONNACK."""
-    if isinstance(error, Anothers):
+    if isinstance(error, OtherUser):
         return Reason.CLIENT_IDENTIFIER_NOT_VALID
     return Reason.QUOTA_EXCEEDED if isinstance(error, OverQuota) else Reason.SERVER_UNAVAILABLE
 

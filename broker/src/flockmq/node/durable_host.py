@@ -40,7 +40,7 @@ from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
-from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.clean_session_wills import PendingWill
 from flockmq.session_rpc.server import SessionRpcServer
 
 
@@ -70,7 +70,7 @@ class DurableHost:
         sys_topics: SysTopics,
         retained: RetainedFeed,
         retaining: RetainedLog,
-        publish: Callable[[Left, Callable[[], None]], None],
+        publish: Callable[[PendingWill, Callable[[], None]], None],
         flush: Callable[[], None],
         spawn: Callable[[Awaitable[None]], None],
     ) -> None:

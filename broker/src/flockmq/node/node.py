@@ -200,7 +200,7 @@ class Node:
         )
         self.session_rpc = SessionRpc(cluster, self.delivery.packets, self.clients, self.remote_sessions)
         self.session_rpc.client.on_congestion = lanes.leases.congest
-        self.session_rpc.client.on_takers = lanes.leases.take
+        self.session_rpc.client.on_memory_report = lanes.leases.take
         self.session_rpc.server.on_will = partial(self.left.publish_left, accepted=nobody_waits)
         cluster.version.when(2, self.session_rpc.client.register_wills)
         self.access = AccessControl(

@@ -30,7 +30,7 @@ from flockmq.rlog.rlog import ReasonOf, Rlog
 from flockmq.rlog.schema import RETAINED, DelayedMessage
 from flockmq.routing.router import Router
 from flockmq.session.local_session import LocalSession
-from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.clean_session_wills import PendingWill
 
 log: Final = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class LeftMessages:
         self.unattended = Unattended(router, retaining.retain_left, self._delay_left, spawn, flush, clock.monotonic)
         self.publish = self.unattended.publish_due
 
-    def publish_left(self, left: Left, accepted: Callable[[], None]) -> None:
+    def publish_left(self, left: PendingWill, accepted: Callable[[], None]) -> None:
         """A will that is due, if its client may still publish it."""
         message = left.will.message
         authorization = decoded(left.will.authorization, left.client_id, left.user)
@@ -81,7 +81,7 @@ class LeftMessages:
 
     def publish_will(self, will: Will, session: LocalSession) -> None:
         """Of a session that ended with its connection, which is gone."""
-        self.publish_left(Left(session.client_id, None, will), nobody_waits)
+        self.publish_left(PendingWill(session.client_id, None, will), nobody_waits)
 
     def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
         self.unattended.publish(publication(4, qos, retain, topic, payload, b""), nobody_waits)

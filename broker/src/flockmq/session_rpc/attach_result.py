@@ -1,4 +1,4 @@
-"""What an attach comes to: an Admission, or an AttachError that says why the client id can't be had."""
+"""The result of an attach: an Admission, or an AttachError with the reason."""
 
 from __future__ import annotations
 
@@ -9,63 +9,66 @@ from flockmq.session_rpc import messages
 
 
 class AttachError(Exception):
-    """Why the client id can't be had; the text is for the log."""
+    """The client can't have the client id; the text is for the log."""
 
 
 class OwnerUnreachable(AttachError):
-    """No owner answered in time: CONNACK 0x88, the client may try again."""
+    """No owner answered in time. CONNACK 0x88: the client may try again."""
 
 
 class OwnerFull(AttachError):
-    """So much waits at its owner to be committed that no more is taken, or it has a session that can't be read: CONNACK
-    0x88, the client may try again."""
+    """Too much waits for Redis at the owner, or the session in Redis can't be read. CONNACK 0x88: the client may try
+    again.
+    """
 
 
-class Anothers(AttachError):
-    """Another user has a connection or a session of that client id: CONNACK 0x85 [MQTT-3.1.4-2]."""
+class OtherUser(AttachError):
+    """Another user has a connection or a session with this client id. CONNACK 0x85 [MQTT-3.1.4-2]."""
 
 
 class OverQuota(AttachError):
-    """Its user has as many sessions, or as much waits for them, as one may have: CONNACK 0x97."""
+    """The user has reached the quota of sessions or of queued messages. CONNACK 0x97."""
 
 
 class Superseded(AttachError):
-    """A newer connection of the same client id took its place: 0x8E."""
+    """A newer connection with the same client id replaced this one: 0x8E."""
 
 
 class Admission(NamedTuple):
-    """The connection holds the client id. `lasts`: its session runs at its owner; `present`: it was there before;
-    `absent`: there was nothing that had to end; `unjudged`: nothing is sent before its subscriptions are judged."""
+    """The connection has the client id. `is_durable`: its session is durable and runs at its owner. `present`: the
+    session existed before. `absent`: neither a session nor a connection had to end. `must_reauthorize`: the owner
+    sends nothing before the subscriptions are authorized again.
+    """
 
     token: int
-    lasts: bool
+    is_durable: bool
     present: bool
     absent: bool = False
-    unjudged: bool = False
+    must_reauthorize: bool = False
 
     @property
     def begins(self) -> bool:
-        """Its session lasts, and begins with it: it ends again where the client never hears of it."""
-        return self.lasts and not self.present
+        """True if the connection created a durable session. It ends again if the client never gets its CONNACK."""
+        return self.is_durable and not self.present
 
 
 Done = Callable[[Admission | AttachError], None]
 
 
 def admission_of(token: int, flags: int) -> Admission:
-    """`flags`: those of an answer, as in `messages`."""
-    lasts, present = bool(flags & messages.LASTS), bool(flags & messages.PRESENT)
-    absent, unjudged = bool(flags & messages.ABSENT), bool(flags & messages.UNJUDGED)
-    return Admission(token, lasts, present, absent, unjudged)
+    """`flags`: from an answer, as in `messages`."""
+    is_durable, present = bool(flags & messages.DURABLE), bool(flags & messages.PRESENT)
+    absent, must_reauthorize = bool(flags & messages.ABSENT), bool(flags & messages.UNAUTHORIZED)
+    return Admission(token, is_durable, present, absent, must_reauthorize)
 
 
 def refusal_of(status: int, client_id: bytes) -> AttachError | None:
-    """What an owner says; None: it admits the connection."""
+    """The error for the owner's answer; None: the owner admits the connection."""
     if status == messages.FULL:
         why = "too much waits for Redis there, or the session that Redis has can't be read (then an alarm says so)"
         return OwnerFull(f"the owner of {client_id!r} does not admit it now: {why}")
-    if status == messages.ANOTHERS:
-        return Anothers(f"the client id {client_id!r} is another user's")
+    if status == messages.OTHER_USER:
+        return OtherUser(f"the client id {client_id!r} is another user's")
     if status == messages.OVER_QUOTA:
         return OverQuota(f"the user of {client_id!r} has all that one may have")
     if status == messages.SUPERSEDED:

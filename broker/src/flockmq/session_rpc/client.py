@@ -1,12 +1,12 @@
-"""This node's side: its connections get their client ids from the owners of these, report to them, and register there.
+"""The node's side of session_rpc: requests client ids from their owners, and reports and registers connections there.
 
-What always holds:
-- `done` of an attach is called exactly once: with an Admission, or with an AttachError; within ATTACH_WAIT_S and a
-  beat, counted anew when the slot moves.
-- An answer that was lost costs nothing but time: the request goes again under another number, and what the owner holds
-  for the lost one is kicked and found to be gone.
-- After a slot moved, or a link to a core was lost, each node registers its connections at their owner and reports again
-  what its clients answered and the owner hasn't settled.
+Invariants:
+- `done` of an attach is called exactly once, with an Admission or an AttachError, within ATTACH_WAIT_S and a tick; the
+  time restarts when the slot moves.
+- A lost answer costs only time: the request is repeated under a new number. If the owner granted the lost request too,
+  it kicks that one, and the node answers that there is no such connection.
+- After a slot moved or a link to a core was lost, the node registers its connections at their owner, and reports again
+  all acknowledgements that the owner hasn't settled.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from flockmq.session_rpc.questions import Questions
 log: Final = logging.getLogger(__name__)
 
 DETACHED_AGAIN_S: Final = 10.0
-"""A detach that may have been lost with its owner, or the link, is said again within so long."""
+"""A DETACH that was sent less than this long ago may be lost with its owner or its link, so it is sent again."""
 DETACHED_KEPT_S: Final = 60.0
-"""One that found no owner yet, or no link, is kept so long: Redis may be away for half a minute."""
+"""A DETACH is kept this long; Redis, and so the slot's owner, may be away for half a minute."""
 
 
 class _Pending:
@@ -47,13 +47,13 @@ class _Pending:
         self.done = done
         self.deadline = deadline
         self.asked = ""
-        """The core that was asked; "" when it must be asked (again)."""
+        """The core that was asked; "": it must be sent (again)."""
         self.size_bytes: Final = messages.size_of(client_id, opening)
-        """What it counts for."""
+        """Counts towards ATTACHES_MAX_BYTES."""
 
 
 class _Detached:
-    """A connection that is gone since `at`. `said_at`: when its owner was told by a link that was up, or 0.0."""
+    """A connection that ended at `at`. `said_at`: when its owner was told over an existing link; 0.0: not yet."""
 
     __slots__ = ("at", "item", "method", "said_at")
 
@@ -72,13 +72,13 @@ class _Detached:
 
 
 class SessionRpcClient:
-    """One per node. `start` it before clients come."""
+    """One per node. `start` it before clients connect."""
 
     def __init__(self, notes: Notes, clients: ClientConnections, proxies: SessionProxies) -> None:
         self.on_congestion: Callable[[int, bool], None] = _nobody_publishes
-        """Hears what owners say of their slots, again and again while it holds."""
-        self.on_takers: Callable[[int, bool, list[bytes]], None] = _nobody_refuses
-        """Hears which sessions of a slot take at once what comes (`ProxyPort.takers`)."""
+        """Called when an owner reports that a slot is, or is no longer, congested; repeated while it is."""
+        self.on_memory_report: Callable[[int, bool, list[bytes]], None] = _nobody_refuses
+        """Called with memory reports of owners (`ProxyPort.report_memory`)."""
         self._notes = notes
         self._clients = clients
         self._proxies = proxies
@@ -88,8 +88,9 @@ class SessionRpcClient:
         self._pending: dict[int, _Pending] = {}
         self._pending_bytes = 0
         self._given_up: dict[int, tuple[bytes, bytes]] = {}
-        """Numbers of requests that nobody waits for any more, their client ids and nonces: what is granted yet is let
-        go, and what began with it ends."""
+        """Requests that timed out: number → (client id, nonce). If the owner grants one later, the connection is
+        detached, and a session that it created ends.
+        """
         self._kicked: dict[bytes, int] = {}
         self._kicked_before: dict[bytes, int] = {}
         self._rotated_at = self._loop.time()
@@ -97,7 +98,7 @@ class SessionRpcClient:
         self._moved: set[int] = set()
         self._registering: asyncio.Task[None] | None = None
         self._register_also: asyncio.Task[None] | None = None
-        notes.on_untold = self._untold
+        notes.on_unsent = self._unsent
         notes.delivered_here = proxies.delivered
 
     def start(self) -> None:
@@ -105,10 +106,10 @@ class SessionRpcClient:
         notes.hear(messages.ANSWER, messages.decode_answers, self._take_answer)
         notes.hear(messages.KICK, messages.decode_clients, self._take_kick)
         notes.hear(messages.OVERFLOW, messages.decode_clients, self._take_overflow)
-        notes.hear(messages.TOLD, messages.decode_tolds, self._take_told)
+        notes.hear(messages.REPLY, messages.decode_replies, self._take_reply)
         notes.hear(messages.AGAIN, messages.decode_slots, self._take_again)
         notes.hear(messages.CONGESTED, messages.decode_congested, self._take_congested)
-        notes.hear(messages.TAKERS, messages.decode_takers, self._take_takers)
+        notes.hear(messages.MEMORY_REPORT, messages.decode_memory_reports, self._take_memory_report)
 
     async def stop(self) -> None:
         for task in (self._registering, self._register_also):
@@ -117,14 +118,15 @@ class SessionRpcClient:
                 await asyncio.wait([task])
 
     def __len__(self) -> int:
-        """Connections whose owner has not answered yet."""
+        """Number of attaches that wait for an owner's answer."""
         return len(self._pending)
 
-    # --- what this node's clients want --------------------------------------------------------------------------------
+    # --- requests of this node's connections
+    # -----------------------------------------------------------------------------
 
     def attach(self, client_id: bytes, opening: messages.Opening | None, done: Done) -> None:
-        """Make this node's new connection the one that holds the client id. `opening`: what it asks for, where it wants
-        a session that lasts, or one that may be there, or has a will, or a user; None: any that is there ends.
+        """Make the new connection the holder of the client id. `opening`: what it asks for; None: a clean session
+        without a will and user, so any existing session ends.
         """
         if len(self._pending) >= bounds.ATTACHES_MAX or self._pending_bytes >= bounds.ATTACHES_MAX_BYTES:
             done(OwnerUnreachable(f"{len(self._pending)} attaches wait for their owners"))
@@ -134,7 +136,7 @@ class SessionRpcClient:
     def detach(
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
     ) -> None:
-        """An attached connection is gone; `expiry_s`: its DISCONNECT said so; `nonce`: its opening's."""
+        """A connection that has a token ended. `expiry_s`: from its DISCONNECT. `nonce`: of its CONNECT."""
         item: messages.Detach = (client_id, messages.pack_token(token), expiry_s, with_will, nonce)
         self._gone(token, messages.DETACH, item)
 
@@ -157,11 +159,11 @@ class SessionRpcClient:
         self._say_detached(detached)
 
     def ask(self, client_id: bytes, token: int, question: messages.Question, answered: Answered) -> None:
-        """`answered` gets the answer once; b"" when the connection is gone before."""
+        """`answered` gets the answer once; b"" if the connection ends first."""
         self._questions.ask(client_id, token, question, answered)
 
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
-        """What the client answered: to be settled. While there is no owner it is said when there is one."""
+        """Report acknowledgements of the client. If the slot has no owner, they are reported when it has one."""
         if owner := self._notes.owner(slot_of(client_id)):
             self._notes.say(owner, messages.REPORT, (messages.pack_token(token), pairs))
 
@@ -177,7 +179,8 @@ class SessionRpcClient:
         if pending.asked:
             self._notes.say(pending.asked, messages.ATTACH, (number, pending.client_id, pending.opening))
 
-    # --- what owners say ----------------------------------------------------------------------------------------------
+    # --- notes from owners
+    # -----------------------------------------------------------------------------------------------
 
     def hear_deliveries(self, incarnation: str, body: bytes) -> None:
         for token, packets in messages.deliveries(body):
@@ -206,8 +209,8 @@ class SessionRpcClient:
         else:
             pending.done(admission_of(token, flags))
 
-    def _take_told(self, _: str, item: messages.Told) -> None:
-        self._questions.told(*item)
+    def _take_reply(self, _: str, item: messages.Reply) -> None:
+        self._questions.replied(*item)
 
     def _take_kick(self, incarnation: str, item: messages.ClientToken) -> None:
         client_id, raw = item
@@ -229,35 +232,37 @@ class SessionRpcClient:
         if self._notes.owner(slot) == incarnation:
             self.on_congestion(slot, is_congested)
 
-    def _take_takers(self, incarnation: str, item: messages.Takers) -> None:
-        slot, members_take, filters = item
+    def _take_memory_report(self, incarnation: str, item: messages.MemoryReport) -> None:
+        slot, members_accept, filters = item
         if self._notes.owner(slot) == incarnation:
-            self.on_takers(slot, members_take, filters)
+            self.on_memory_report(slot, members_accept, filters)
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
-    def _untold(self, incarnation: str, method: str) -> None:
-        """There was no link for notes of this kind."""
+    def _unsent(self, incarnation: str, method: str) -> None:
+        """Notes of this kind found no link to the node."""
         if method == messages.ATTACH:
             for pending in self._pending.values():
                 if pending.asked == incarnation:
                     pending.asked = ""
         elif method == messages.ASK:
-            self._questions.untold(incarnation)
+            self._questions.unsent(incarnation)
 
     def core_linked(self, incarnation: str, slots: Collection[int]) -> None:
-        """What was said before its link was lost may never have come; it owns these slots."""
+        """A link to the core is up again. Notes on its former link may be lost. `slots`: the slots that it owns."""
         self._ask_again([number for number, pending in self._pending.items() if pending.asked == incarnation])
         self.slots_moved(slots)
 
     def slots_moved(self, slots: Collection[int]) -> None:
-        """Other cores own these slots, or may have missed something."""
+        """These slots have new owners, or their owners may have missed notes."""
         self._moved.update(slots)
         if self._moved and (self._registering is None or self._registering.done()):
             self._registering = asyncio.create_task(self._register())
 
     async def _register(self) -> None:
-        """Tell owners what this node has, in slices, until no slot is left; then ask again what they were asked."""
+        """Register connections at the owners of moved slots, in slices; then repeat DETACHes and
+        unanswered requests.
+        """
         while self._moved:
             await asyncio.sleep(0)
             moved, self._moved = self._moved, set()
@@ -275,8 +280,8 @@ class SessionRpcClient:
             self._questions.slots_moved(moved)
 
     def register_wills(self) -> None:
-        """All owners understand from now on that they keep the wills of sessions that are at their nodes."""
-        self._register_also = asyncio.create_task(self._register_those(_is_guest))
+        """All owners now understand that they keep wills of clean sessions: register those connections."""
+        self._register_also = asyncio.create_task(self._register_those(_has_clean_session))
 
     async def _register_those(self, wanted: Callable[[Registration], bool]) -> None:
         said_bytes = 0
@@ -284,14 +289,14 @@ class SessionRpcClient:
             if wanted(connection):
                 try:
                     said_bytes += self._register_one(connection)
-                except Exception:  # the others have no part in it
+                except Exception:  # One bad connection must not stop the others.
                     log.exception("the connection of %r could not be registered", connection.client_id)
             if count % bounds.HOME_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
                 said_bytes = 0
                 await self._owners_take_more()
 
     async def _owners_take_more(self) -> None:
-        """Wills are as large as clients like, and all have to go over few links."""
+        """Wait until the links accept more. Wills may be large, and all of them go over a few links."""
         while True:
             await asyncio.sleep(0)
             owners = {self._notes.owner(slot) for slot in range(bounds.SLOTS)} - {""}
@@ -300,12 +305,12 @@ class SessionRpcClient:
             await asyncio.sleep(bounds.HOME_PACE_S)
 
     def _register_one(self, connection: Registration) -> int:
-        """Of how many bytes that was; none, where its owner or the connection itself is gone meanwhile."""
+        """Returns its size in bytes; 0 if there is no owner or the connection has ended."""
         client_id, token, opening = connection
         owner = self._notes.owner(slot_of(client_id))
         if not owner or not self._clients.holds(client_id, token):
             return 0
-        pairs = b"" if opening is None or messages.is_guest(opening) else self._proxies.unsettled(token)
+        pairs = b"" if opening is None or messages.is_clean_session(opening) else self._proxies.unsettled(token)
         self._notes.say(owner, messages.REGISTER, (client_id, messages.pack_token(token), opening, pairs))
         return messages.size_of(client_id, opening) + len(pairs)
 
@@ -321,9 +326,9 @@ class SessionRpcClient:
             self._detached.popleft()
 
     def _ask_again(self, numbers: Iterable[int]) -> None:
-        """Under new numbers: an answer to the old ones means nothing any more."""
+        """Repeat the attaches under new numbers; answers to the old numbers are ignored."""
         for number in numbers:
-            if number in self._pending:  # to ask for one may have superseded another
+            if number in self._pending:  # Repeating one may have superseded another.
                 self._ask(self._take_pending(number))
 
     def _take_pending(self, number: int) -> _Pending:
@@ -331,8 +336,8 @@ class SessionRpcClient:
         self._pending_bytes -= pending.size_bytes
         return pending
 
-    def beat(self, now: float) -> None:
-        """Ask again what has no owner yet, and end what waited too long."""
+    def tick(self, now: float) -> None:
+        """Send requests that have no owner yet again, and end those that timed out."""
         if now - self._rotated_at > bounds.ATTACH_WAIT_S:
             self._rotated_at = now
             self._kicked_before, self._kicked = self._kicked, {}
@@ -351,13 +356,13 @@ def _is_in(slots: set[int], connection: Registration) -> bool:
     return slot_of(connection.client_id) in slots
 
 
-def _is_guest(connection: Registration) -> bool:
-    return connection.opening is not None and messages.is_guest(connection.opening)
+def _has_clean_session(connection: Registration) -> bool:
+    return connection.opening is not None and messages.is_clean_session(connection.opening)
 
 
 def _nobody_publishes(slot: int, is_congested: bool) -> None:
-    """Until the node is put together."""
+    """Used until the node is assembled."""
 
 
-def _nobody_refuses(slot: int, members_take: bool, filters: list[bytes]) -> None:
-    """Until the node is put together."""
+def _nobody_refuses(slot: int, members_accept: bool, filters: list[bytes]) -> None:
+    """Used until the node is assembled."""

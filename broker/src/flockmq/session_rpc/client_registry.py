@@ -1,14 +1,14 @@
-"""Which connection holds which client id: the memory of a core. Pure: no clock, no links.
+"""Which connection holds which client id, in a core's memory. No I/O.
 
-A client id hashes to a slot; the core that owns the slot is its owner. What always holds, for each client id here:
-- At most one connection holds it. An attach to one that is held waits until the holder is gone; of several that wait,
-  only the newest does, the others are superseded.
-- Tokens only grow: a token is (epoch, count, slot), as one integer. The epoch is the place in the cluster's log at
-  which this core first served the slot, so a later owner of a slot always gives higher tokens than an earlier one.
-- A token names one connection of the cluster: at one place in the log a slot has one owner, and that one counts.
-- After a slot moved, nodes register the connections they have: of two the one with the higher token stays, but of
-  those of two users the one that came first.
-- A client id is its user's, while a connection holds it: no other user gets it, or has one closed.
+A client id hashes to a slot; the core that owns the slot is its owner. Invariants for each client id:
+- At most one connection holds it. An attach waits until the holder is gone; of several that wait, only the newest
+  remains, and the others are superseded.
+- Tokens only grow. A token is (epoch, count, slot) as one integer. The epoch is the position in the cluster log at
+  which this core first served the slot, so a later owner of a slot always assigns higher tokens than an earlier one.
+- A token names one connection in the cluster, because at each log position a slot has one owner, which counts.
+- After a slot moved, nodes register their connections. Of two with the same client id, the one with the higher token
+  stays; but if they belong to different users, the older one stays.
+- A client id belongs to its user while a connection holds it: no other user gets it or can close that connection.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ TOKEN_BYTES: Final = 16
 
 
 Holder = tuple[str, int, bytes | None]
-"""(incarnation, token, user; None: client ids aren't bound where it comes from): a connection, as its owner knows it. A
-plain tuple, because there may be a million, and the garbage collector stops looking at plain tuples of strings and
-numbers."""
+"""(incarnation, token, user) of a connection; user None: client ids aren't bound to users at its node. A plain tuple,
+because there may be a million, and the garbage collector untracks plain tuples of strings and numbers.
+"""
 
 
-def are_others(user: bytes | None, other: bytes | None) -> bool:
-    """Both are known, and aren't the same."""
+def are_different_users(user: bytes | None, other: bytes | None) -> bool:
+    """True if both users are known and differ."""
     return user is not None and other is not None and user != other
 
 
 class Kick(NamedTuple):
-    """Close this connection with 0x8E, and say when it is gone."""
+    """Close this connection with 0x8E, and send DETACH when it is closed."""
 
     incarnation: str
     client_id: bytes
@@ -44,17 +44,19 @@ class Kick(NamedTuple):
 
 
 class Attached(NamedTuple):
-    """What an attach came to. `admitted`: the connection holds the client id now; else it waits for `kick`."""
+    """The result of an attach. `admitted`: the connection holds the client id; otherwise it waits until
+    `kick` is done.
+    """
 
     token: int
     admitted: bool
     kick: Kick | None = None
     superseded: Holder | None = None
-    """A connection that waited and doesn't get it any more."""
+    """A connection that waited and was replaced by the new one."""
 
 
 class ClientRegistry:
-    """The client ids of the slots that this core owns."""
+    """The client ids in the slots that this core owns."""
 
     def __init__(self) -> None:
         self._slots: dict[int, dict[bytes, Holder]] = {}
@@ -64,22 +66,22 @@ class ClientRegistry:
         self._count = 0
 
     def __len__(self) -> int:
-        """Client ids that are held, those of purged nodes included until they were swept."""
+        """Number of client ids that are held; includes those of purged nodes until `sweep`."""
         return sum(map(len, self._slots.values()))
 
     def owns(self, slot: int) -> bool:
         return slot in self._slots
 
     def slots(self) -> list[int]:
-        """Those that it owns."""
+        """The slots that this core owns."""
         return list(self._slots)
 
     def own(self, slot: int) -> None:
-        """This core owns the slot from now on, and knows nothing yet."""
+        """This core owns the slot now, and doesn't know its connections yet."""
         self._slots.setdefault(slot, {})
 
     def disown(self, slot: int) -> list[tuple[bytes, Holder]]:
-        """Another core is; returns who waited."""
+        """Another core owns the slot now. Returns the connections that waited."""
         self._slots.pop(slot, None)
         self._epochs.pop(slot, None)
         moved = [(client_id, holder) for client_id, holder in self._waiting.items() if slot_of(client_id) == slot]
@@ -88,19 +90,21 @@ class ClientRegistry:
         return moved
 
     def floor(self, slot: int, epoch: int) -> int:
-        """Above all tokens that former owners of the slot gave, and below those that this one gives. `epoch`: as in
-        `attach`."""
+        """A value above all tokens of former owners of the slot, and below those of this owner. `epoch`
+        as in `attach`.
+        """
         return self._epochs.setdefault(slot, epoch) << COUNT_BITS + SLOT_BITS | slot
 
     def attach(self, client_id: bytes, incarnation: str, epoch: int, user: bytes | None = None) -> Attached | None:
-        """A new connection wants the client id; None: it is another user's. `epoch`: the place in the log, used when
-        the slot is served first."""
+        """A new connection wants the client id. Returns None if it belongs to another user. `epoch`: the log position,
+        used when the slot is first served.
+        """
         slot = slot_of(client_id)
         held = self._slots[slot]
         old = held.get(client_id)
         if old is not None and old[0] in self._gone:
             old = None
-        if old is not None and are_others(user, old[2]):
+        if old is not None and are_different_users(user, old[2]):
             return None
         self._count += 1
         token = self.floor(slot, epoch) + (self._count << SLOT_BITS)
@@ -113,23 +117,23 @@ class ClientRegistry:
         return Attached(token, False, Kick(old[0], client_id, old[1]), superseded)
 
     def holder(self, client_id: bytes) -> Holder | None:
-        """The connection that has the client id, unless its node was purged."""
+        """The connection that holds the client id, unless its node was purged."""
         held = self._slots.get(slot_of(client_id), {}).get(client_id)
         return None if held is None or held[0] in self._gone else held
 
     def client_ids(self, slot: int) -> Collection[bytes]:
-        """Those that are held; those of purged nodes among them until they were swept."""
+        """The client ids that are held; includes those of purged nodes until `sweep`."""
         return self._slots.get(slot, {})
 
     def holds(self, client_id: bytes, incarnation: str, token: int) -> bool:
-        """This connection has the client id, and its node wasn't purged."""
+        """True if this connection holds the client id and its node wasn't purged."""
         holder = self._slots.get(slot_of(client_id), {}).get(client_id)
         if holder is None or holder[1] != token:
             return False
         return holder[0] == incarnation and incarnation not in self._gone
 
     def detach(self, client_id: bytes, token: int) -> Holder | None:
-        """A connection is gone; returns who is admitted in its place. Unknown ones are none of our business."""
+        """A connection ended. Returns the one that is admitted in its place, if any."""
         held = self._slots.get(slot_of(client_id))
         if held is None:
             return None
@@ -147,8 +151,8 @@ class ClientRegistry:
         return waiting
 
     def register(self, client_id: bytes, incarnation: str, token: int, user: bytes | None = None) -> Kick | None:
-        """A node has this connection since before the slot came here, or its link was lost; returns which of two must
-        go: if another waits for that, its node may have been told in vain.
+        """A node reports an existing connection, after the slot moved here or its link was lost. Returns which of two
+        connections must be closed. If another connection waits for that, an earlier KICK may have been lost.
         """
         held = self._slots[slot_of(client_id)]
         old = held.get(client_id)
@@ -161,20 +165,22 @@ class ClientRegistry:
         return None if old[1] == token else Kick(old[0], client_id, old[1])
 
     def others_waiting(self, client_id: bytes, user: bytes | None) -> Holder | None:
-        """Who waited for it and is another user than `user`, whose it is: that one waits no more."""
+        """Remove and return a waiting connection of another user than `user`, to whom the client id belongs."""
         waiting = self._waiting.get(client_id)
-        return self._waiting.pop(client_id) if waiting is not None and are_others(user, waiting[2]) else None
+        return self._waiting.pop(client_id) if waiting is not None and are_different_users(user, waiting[2]) else None
 
     def has_newer(self, client_id: bytes, token: int, user: bytes | None = None) -> bool:
-        """A newer connection than this one has the client id, or waits for it; or another user's older one."""
+        """True if a newer connection holds the client id or waits for it, or another user has an older one."""
         old = self._slots.get(slot_of(client_id), {}).get(client_id)
-        if old is not None and old[0] not in self._gone and are_others(user, old[2]):
+        if old is not None and old[0] not in self._gone and are_different_users(user, old[2]):
             return old[1] < token
         is_older = old is not None and old[0] not in self._gone and old[1] > token
         return is_older or client_id in self._waiting
 
     def node_gone(self, incarnation: str) -> list[tuple[bytes, Holder]]:
-        """The node was purged: its connections hold nothing; returns who is admitted. `sweep` frees the memory."""
+        """The node was purged: its connections hold nothing. Returns the connections that are admitted now. `sweep`
+        frees the memory.
+        """
         self._gone.add(incarnation)
         admitted: list[tuple[bytes, Holder]] = []
         for client_id, waiting in list(self._waiting.items()):
@@ -189,7 +195,7 @@ class ClientRegistry:
         return admitted
 
     def sweep(self) -> Iterator[None]:
-        """Free what purged nodes held, a slot a step."""
+        """Free the memory of purged nodes, one slot in each step."""
         gone = frozenset(self._gone)
         if not gone:
             return

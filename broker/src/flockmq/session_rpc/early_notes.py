@@ -1,9 +1,9 @@
-"""What nodes say of a slot before this core can hear it: its sessions are on their way, or the node saw the slot's new
-row before this one, or the node's own row is on its way. Pure.
+"""Notes about a slot that this core can't handle yet: its sessions aren't loaded, or the sender's or the slot's row in
+the cluster tables hasn't arrived here. No I/O.
 
-What always holds: notes of a slot stay in their order. Of those that find no room, or wait for more than EARLY_KEPT_S,
-the node is remembered, and asked again what it has of the slot once it can be heard (`missed`), unless its link ended
-meanwhile: with another it says all again by itself.
+Invariants: notes about a slot stay in order. If a note finds no room or waits longer than EARLY_KEPT_S, it is dropped,
+and its sender is remembered (`missed`). Once notes about the slot can be handled, the sender is asked to register its
+connections again. It isn't asked if its link ended meanwhile, because it registers by itself on a new link.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class EarlyNote(NamedTuple):
 
 
 class EarlyNotes:
-    """One per core; `now` is in seconds."""
+    """One per core; `now` in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.dropped = 0
-        """Notes that found no room."""
+        """Number of notes that found no room."""
         self._now = now
         self._notes: dict[int, list[EarlyNote]] = {}
         self._count = 0
         self._missed: dict[int, dict[str, None]] = {}
-        """By slot: nodes there are links to."""
+        """By slot: the nodes to ask again."""
 
     def __len__(self) -> int:
         return self._count
@@ -54,7 +54,7 @@ class EarlyNotes:
             self.miss(slot, incarnation)
 
     def put_back(self, slot: int, note: EarlyNote) -> None:
-        """It was taken, and can't be heard yet: it waits as long as if it had not been taken."""
+        """Put back a note that was taken and can't be handled yet. Its waiting time isn't restarted."""
         self._count += 1
         self._notes.setdefault(slot, []).append(note)
 
@@ -65,7 +65,7 @@ class EarlyNotes:
         return [*self._notes]
 
     def take(self, slot: int) -> list[EarlyNote]:
-        """What was said of the slot, to be heard now, or put back."""
+        """Remove and return the notes about the slot. The caller handles them or puts them back."""
         notes = self._notes.pop(slot, [])
         self._count -= len(notes)
         return notes
@@ -74,7 +74,7 @@ class EarlyNotes:
         return [*self._missed]
 
     def missed(self, slot: int, is_heard: Callable[[int, str], bool]) -> list[str]:
-        """Who is to be asked again what it has of the slot, now that it is heard."""
+        """Remove and return the nodes to ask again about the slot, as far as `is_heard` allows."""
         missed = self._missed.get(slot, {})
         heard = [incarnation for incarnation in missed if is_heard(slot, incarnation)]
         for incarnation in heard:
@@ -88,14 +88,16 @@ class EarlyNotes:
         self.link_lost(incarnation)
 
     def link_lost(self, incarnation: str) -> None:
-        """It says by itself again what it has."""
+        """The node registers by itself on its next link."""
         for slot, nodes in list(self._missed.items()):
             nodes.pop(incarnation, None)
             if not nodes:
                 del self._missed[slot]
 
     def sweep(self, may_be_heard: Callable[[int, str], bool], is_linked: Callable[[str], bool]) -> None:
-        """Forget what waited for too long; `may_be_heard(slot, incarnation)`: only the slot's sessions are missing."""
+        """Drop notes that have waited too long, unless `may_be_heard(slot, incarnation)`: only the slot's sessions
+        aren't loaded yet.
+        """
         horizon = self._now() - bounds.EARLY_KEPT_S
         for slot, note in self._keep_those(
             lambda slot, note: note.came_at >= horizon or may_be_heard(slot, note.incarnation)
@@ -104,11 +106,11 @@ class EarlyNotes:
                 self.miss(slot, note.incarnation)
 
     def miss(self, slot: int, incarnation: str) -> None:
-        """It is to be asked again what it has of the slot, when that is heard."""
+        """Ask this node again about the slot when notes about it can be handled."""
         self._missed.setdefault(slot, {})[incarnation] = None
 
     def _keep_those(self, is_kept: Callable[[int, EarlyNote], bool]) -> list[tuple[int, EarlyNote]]:
-        """Returns those that aren't."""
+        """Drop the others, and return them."""
         dropped: list[tuple[int, EarlyNote]] = []
         for slot, notes in list(self._notes.items()):
             del self._notes[slot]

@@ -1,7 +1,8 @@
-"""What nodes and owners of slots tell one another, as notes on the cluster link. A note has what one turn gathered.
+"""The messages between nodes and slot owners: notes on the cluster link. One note has all items of one kind that a node
+gathered in one event-loop iteration.
 
-A connection is named by its token, which is larger than msgpack's integers: it travels as TOKEN_BYTES, big end first.
-What an owner sends to the client of a session that runs there is no note but data, in `delivery` frames.
+A connection is named by its token. Tokens are larger than msgpack's integers, so they are sent as TOKEN_BYTES bytes,
+big-endian. Packets of a durable session to its client aren't sent as notes, but as data in DELIVERY frames.
 """
 
 from __future__ import annotations
@@ -22,41 +23,42 @@ EVICT: Final = "home.evict"
 REGISTER: Final = "home.register"
 REPORT: Final = "home.report"
 ASK: Final = "home.ask"
-TOLD: Final = "home.told"
+REPLY: Final = "home.told"
 OVERFLOW: Final = "home.overflow"
 AGAIN: Final = "home.again"
 CONGESTED: Final = "home.crowd"
-TAKERS: Final = "home.takers"
+MEMORY_REPORT: Final = "home.takers"
 """From cluster version 2 on."""
 ORDER: Final = (
-    *(ANSWER, KICK, REGISTER, REPORT, ASK, TOLD, OVERFLOW, EVICT, DETACH, ATTACH, AGAIN, CONGESTED, TAKERS),
+    *(ANSWER, KICK, REGISTER, REPORT, ASK, REPLY, OVERFLOW, EVICT, DETACH, ATTACH, AGAIN, CONGESTED, MEMORY_REPORT),
 )
-"""Of the notes of one turn. Answers before kicks, so that a node knows the token it is asked to close; what a client
-did before that it is gone.
+"""The order in which the notes of one iteration are sent. ANSWER is before KICK, so that a node knows the token that it
+must close. What a client did is sent before the DETACH of its connection.
 """
 
 ADMITTED: Final = 0
 SUPERSEDED: Final = 1
 NOT_OWNER: Final = 2
 FULL: Final = 3
-ANOTHERS: Final = 4
-"""Another user has the client id: a connection, or a session."""
+OTHER_USER: Final = 4
+"""Another user has a connection or a session with this client id."""
 OVER_QUOTA: Final = 5
-"""Its user has all that one may have."""
+"""The user has reached the quota."""
 
-LASTS: Final = 1
-"""The session runs at its owner; without it, on the node of its connection."""
+DURABLE: Final = 1
+"""The session is durable and runs at its owner. Without this flag it runs at the node of the connection."""
 PRESENT: Final = 2
-"""It was there before this connection."""
-UNJUDGED: Final = 8
-"""Other rules hold for the client than those by which its subscriptions were allowed: nothing is sent before the node
-says which of them still are (`JudgedQuestion`)."""
+"""The session existed before this connection."""
+UNAUTHORIZED: Final = 8
+"""The client's rules differ from those under which its subscriptions were authorized. The owner sends nothing before
+the node has authorized them again (`ReauthorizedQuestion`).
+"""
 ABSENT: Final = 4
-"""There was neither a session nor a connection that had to end. An owner of an earlier release doesn't say."""
+"""There was neither a session nor a connection that had to end. Owners of an earlier release don't send this flag."""
 
 
 class WillRow(msgspec.Struct, frozen=True, array_like=True):
-    """A will, as one PUBLISH packet of an MQTT version; `authorization` as in `protocol.connect.Will`."""
+    """A will: one PUBLISH packet of an MQTT version. `authorization` as in `mqtt.message.Will`."""
 
     delay_s: int
     version: int
@@ -65,11 +67,15 @@ class WillRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
-    """What a CONNECT asks of a session that lasts, or may be there already, or has a will. `window` and
-    `max_packet_bytes` are the client's; `zone` names its limits; `nonce` is this CONNECT's, by which an owner knows it
-    again when its answer was lost; `user`: whose client id it is from now on, as the node authenticated it (b"":
-    nobody), or None where client ids aren't bound to users. `rules` stand for those that hold for the client, b"": they
-    may be any, so that its subscriptions are to be judged; None: it may do everything, or was judged.
+    """What a CONNECT asks the owner for: a durable session, to end an existing one, or to keep its will.
+
+    - `version`, `clean_start`, `expiry_s`, `window` (receive maximum), `max_packet_bytes`: from CONNECT.
+    - `zone`: names the limits.
+    - `nonce`: identifies this CONNECT, so that the owner recognizes it if the node repeats it.
+    - `user`: the authenticated user, who owns the client id from now on; b"": no user; None: client ids aren't bound to
+      users.
+    - `rules`: hash of the rules that apply to the client. b"": unknown, so its subscriptions must be authorized again.
+      None: the client may do everything, or its subscriptions were authorized.
     """
 
     version: int
@@ -84,99 +90,105 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
     rules: bytes | None = None
 
 
-def is_guest(opening: Opening) -> bool:
-    """Its session starts and ends with the connection, and is at its node: the owner has its will and user alone."""
+def is_clean_session(opening: Opening) -> bool:
+    """True for a clean session. It runs at the node of the connection; the owner has only its will and user."""
     return opening.clean_start and not opening.expiry_s
 
 
 class WantedSubscription(msgspec.Struct, frozen=True, array_like=True):
-    """One subscription that is asked for."""
+    """One subscription that a client asks for."""
 
     filter: bytes
     options: int
     """As in SUBSCRIBE (section 3.8.3.1)."""
     asked: bytes = b""
-    """What the client asked for, where another filter was made of it."""
+    """The filter that the client asked for, if a rewrite rule changed it."""
 
 
 class SubscribeQuestion(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Answered with a list of reason codes; `identifiers` as in `routing.subscriber`."""
+    """Answered with a list of reason codes. `identifiers` as in `routing.subscriber`."""
 
     wanted: list[WantedSubscription]
     identifiers: bytes
 
 
 class UnsubscribeQuestion(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Answered with a list of reason codes, the same however often it is asked; `nonce` is this UNSUBSCRIBE's."""
+    """Answered with a list of reason codes; a repeat gets the same answer. `nonce` identifies this UNSUBSCRIBE."""
 
     filters: list[bytes]
     nonce: bytes
 
 
 class ReceiveQuestion(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """A QoS 2 PUBLISH came under this packet id: answered with the origin it is published under, 16 bytes, and behind
-    it the deals (`routing.shared_deals`) with which it came first, or, where too many wait for their PUBREL, with none.
+    """A QoS 2 PUBLISH arrived with this packet id. Answered with its message id (16 bytes), followed by the members
+    chosen for it when it first arrived (`routing.shared_deals`); or with b"" if too many messages wait for PUBREL.
     """
 
     packet_id: int
     deals: bytes = b""
 
 
-class StandingQuestion(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """Answered with a page of the session's subscriptions, behind the first `after`: of each its filter, what the
-    client asked for, and its QoS; and where the next page begins, 0 for none.
+class SubscriptionsQuestion(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Asks for the session's subscriptions after the first `after`. Answered with one page: filter, filter that the
+    client asked for, and QoS of each; and where the next page begins, 0 if there is none.
     """
 
     after: int
 
 
-class JudgedQuestion(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """All of them were judged by `rules` (as in `Opening`): these end, as by UNSUBSCRIBE, and what waits by them alone
-    goes nowhere. Answered with a list of reason codes.
+class ReauthorizedQuestion(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """All subscriptions were authorized under `rules` (as in `Opening`). The owner ends the `denied` ones, and drops
+    queued messages that matched no other. Answered with a list of reason codes.
     """
 
     denied: list[bytes]
     rules: bytes
 
 
-Question = SubscribeQuestion | UnsubscribeQuestion | ReceiveQuestion | StandingQuestion | JudgedQuestion
+Question = SubscribeQuestion | UnsubscribeQuestion | ReceiveQuestion | SubscriptionsQuestion | ReauthorizedQuestion
 Answered = Callable[[bytes], None]
-"""Gets the answer to a question, in msgpack; b"": there is none."""
+"""Gets the answer to a request, in msgpack; b"": there is none."""
 Page = tuple[list[tuple[bytes, bytes, int]], int]
 
 Attach = tuple[int, bytes, Opening | None]
-"""(number of the request at its node, client id, what it opens; None: a session that starts and ends with it, has no
-will and is nobody's)"""
+"""(number of the request at its node, client id, `Opening`). None instead of an Opening: a clean session without a will
+and user.
+"""
 Answer = tuple[int, int, bytes, int]
-"""(number of the request, ADMITTED | SUPERSEDED | NOT_OWNER | FULL | ANOTHERS | OVER_QUOTA, token, LASTS | PRESENT, or
-ABSENT)"""
+"""(number of the request, ADMITTED | SUPERSEDED | NOT_OWNER | FULL | OTHER_USER | OVER_QUOTA, token, DURABLE | PRESENT,
+or ABSENT)
+"""
 ClientToken = tuple[bytes, bytes]
-"""(client id, token): of KICK and OVERFLOW"""
+"""(client id, token), for KICK and OVERFLOW"""
 Detach = tuple[bytes, bytes, int, bool, bytes]
-"""(client id, token, the expiry in seconds that its DISCONNECT said, -1 for none; whether its will is published; the
-nonce of what it opened, or b"")"""
+"""(client id, token, session expiry in seconds from DISCONNECT or -1, whether to publish the will, nonce of the CONNECT
+or b"")
+"""
 Evict = tuple[bytes, bytes, int, bytes, int, Opening | None]
-"""As DETACH, of a client that its node sent to others: (client id, token, the session's expiry in seconds, the nonce of
-what it opened, for how many ms its will is held back; what it opened, where its session ended with the connection)"""
+"""As DETACH, for a client that its node told to reconnect to another node: (client id, token, session expiry in
+seconds, nonce of the CONNECT, how many ms to hold back its will, `Opening` of a clean session)
+"""
 Register = tuple[bytes, bytes, Opening | None, bytes]
-"""(client id, token, what it opened, where its session runs at its owner or it `is_guest`, and all that it reported and
-isn't settled)"""
+"""(client id, token, `Opening` if the session is durable or `is_clean_session`, all acknowledgements that aren't
+settled)
+"""
 Report = tuple[bytes, bytes]
-"""(token, (kind, packet id) of 3 bytes each): what a client answered"""
+"""(token, acknowledgements of the client: kind and packet id in 3 bytes each)"""
 Ask = tuple[int, int, bytes, bytes, Question]
-"""(number at its node, that of the connection's question before it if that isn't answered, or 0; client id, token,
-question)"""
-Told = tuple[int, bytes]
-"""(number, answer in msgpack; b"": this core can't tell, ask again)"""
+"""(number at its node, number of the connection's request before it if that isn't answered, else 0; client id, token,
+request)
+"""
+Reply = tuple[int, bytes]
+"""(number, answer in msgpack; b"": this core can't answer, ask again)"""
 
 Again = int
-"""A slot, of which the owner missed something: register anew, and say again who left."""
+"""A slot whose owner missed something: register the connections again, and repeat recent DETACHes."""
 
 Congested = tuple[int, bool]
-"""(slot, whether for a session there more waits than it takes): whoever publishes to it is to pause meanwhile"""
+"""(slot, whether a session there is congested): nodes pause publishers to a congested slot"""
 
-Takers = tuple[int, bool, list[bytes]]
-"""(slot, whether members of shared subscriptions there take what comes, filters of sessions that would have it wait)"""
+MemoryReport = tuple[int, bool, list[bytes]]
+"""(slot, whether members of its shared subscriptions accept messages at once, filters of sessions that don't)"""
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_attaches: Final = msgspec.msgpack.Decoder(list[Attach]).decode
@@ -187,10 +199,10 @@ decode_evicts: Final = msgspec.msgpack.Decoder(list[Evict]).decode
 decode_registers: Final = msgspec.msgpack.Decoder(list[Register]).decode
 decode_reports: Final = msgspec.msgpack.Decoder(list[Report]).decode
 decode_asks: Final = msgspec.msgpack.Decoder(list[Ask]).decode
-decode_tolds: Final = msgspec.msgpack.Decoder(list[Told]).decode
+decode_replies: Final = msgspec.msgpack.Decoder(list[Reply]).decode
 decode_slots: Final = msgspec.msgpack.Decoder(list[Again]).decode
 decode_congested: Final = msgspec.msgpack.Decoder(list[Congested]).decode
-decode_takers: Final = msgspec.msgpack.Decoder(list[Takers]).decode
+decode_memory_reports: Final = msgspec.msgpack.Decoder(list[MemoryReport]).decode
 decode_reasons: Final = msgspec.msgpack.Decoder(list[int]).decode
 decode_page: Final[Callable[[bytes], Page]] = msgspec.msgpack.Decoder(Page).decode
 decode_origin: Final = msgspec.msgpack.Decoder(bytes).decode
@@ -205,7 +217,7 @@ def nonce_of(opening: Opening | None) -> bytes:
 
 
 def size_of(client_id: bytes, opening: Opening | None) -> int:
-    """What an attach counts for, in bytes."""
+    """Size of an attach in bytes, for limits."""
     if opening is None:
         return len(client_id)
     will_bytes = 0 if opening.will is None else len(opening.will.packet) + len(opening.will.authorization)
@@ -221,13 +233,15 @@ def unpack_token(raw: bytes) -> int:
 
 
 def batches(items: Sequence[object], limit: int, max_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Notes of at most `limit` items, and of about `max_bytes` or of one item, each: how many it has, encoded."""
+    """Split `items` into notes of at most `limit` items and about `max_bytes` (a single item may be larger). Yields the
+    number of items and the encoded note.
+    """
     for start in range(0, len(items), limit):
         some = items[start : start + limit]
         note = encode(some)
         if len(note) <= max_bytes or len(some) == 1:
             yield len(some), note
-        else:  # wills and filters are as large as clients like
+        else:  # Wills and filters have no fixed size.
             yield from batches(some, (len(some) + 1) // 2, max_bytes)
 
 
@@ -235,12 +249,12 @@ _LENGTH_BYTES: Final = 4
 
 
 def delivery(token: int, chunk: bytes) -> bytes:
-    """Packets for one client, as they stand in the body of a DELIVERY frame behind those for others."""
+    """Packets for one client as a part of a DELIVERY frame."""
     return pack_token(token) + len(chunk).to_bytes(_LENGTH_BYTES, "big") + chunk
 
 
 def deliveries(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """(token, packets) of each client in a DELIVERY frame. Raises ValueError for what no core of ours sends."""
+    """(token, packets) of each client in a DELIVERY frame. Raises ValueError if no version of FlockMQ sent this."""
     at, end = 0, len(body)
     while at < end:
         start = at + TOKEN_BYTES + _LENGTH_BYTES

@@ -1,7 +1,7 @@
-"""What nodes say to one another of client ids and sessions: how it is said, and who hears it.
+"""Notes between nodes about client ids and sessions: sends them, and calls the handlers of received ones.
 
-What always holds: what a node says to itself is a call, without a link. A note that can't be understood, or fails where
-it is heard, keeps nobody from hearing the others.
+Invariants: a note of a node to itself is a function call. If an item can't be decoded or its handler raises, the other
+items and notes are still handled.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Item = TypeVar("Item")
 
 
 class Notes:
-    """One per node. `on_untold` and `on_behind` are the outbox' `untold` and `behind`."""
+    """One per node. `on_unsent` and `on_deliveries_failed`: the `unsent` and `deliveries_failed` of the outbox."""
 
     def __init__(self, cluster: ClusterPort, packets: PacketsPort) -> None:
         self.me: str = cluster.incarnation
-        self.on_untold: Callable[[str, str], None] = _nobody_asks
-        self.on_behind: Callable[[str], None] = _nobody_delivers
+        self.on_unsent: Callable[[str, str], None] = _nobody_asks
+        self.on_deliveries_failed: Callable[[str], None] = _nobody_delivers
         self.delivered_here: Callable[[str, int, bytes], None] = _nobody_is_here
-        """Gets what sessions that run here send to clients of this node."""
-        self.outbox = Outbox(cluster, packets.send, self._untold, self._behind)
+        """Called with packets of sessions on this core to clients of this node."""
+        self.outbox = Outbox(cluster, packets.send, self._unsent, self._deliveries_failed)
         self._cluster = cluster
         self._takes: dict[str, Callable[[str, Any], None]] = {}
-        """What is done with an item of a note. Its decoder gave it its form."""
+        """Handlers by kind of note; each gets one decoded item."""
 
     def hear(self, method: str, decode: Callable[[bytes], Sequence[Item]], take: Callable[[str, Item], None]) -> None:
-        """Give each item of a note of this kind to `take`, with the incarnation of the node that says it."""
+        """Call `take` for each item of notes of this kind, with the incarnation of the sender."""
         self._takes[method] = take
         self._cluster.on_note(method, partial(self._came, method, decode))
 
@@ -50,22 +50,22 @@ class Notes:
                 self.say(incarnation, method, item)
 
     def deliver(self, incarnation: str, token: int, packets: bytes) -> None:
-        """Send to the client of a session that runs here."""
+        """Send packets of a session on this core to its client."""
         if incarnation == self.me:
             self.delivered_here(incarnation, token, packets)
         else:
             self.outbox.deliver(incarnation, token, packets)
 
     def owner(self, slot: int) -> str:
-        """The incarnation of the core that owns the slot, "" for none."""
+        """The incarnation of the core that owns the slot; "": no owner."""
         return self._cluster.slots.owners[slot]
 
     def is_linked(self, incarnation: str) -> bool:
         return incarnation == self.me or self._cluster.is_linked(incarnation)
 
     def waits(self, owner: str) -> bool:
-        """What was said to it isn't all gone yet: say no more, but for what can't wait. Without a link, what is to be
-        said once there is one may wait for long, and holds up nobody.
+        """True if notes for the owner wait to be sent on its link: send only what is urgent. Notes that wait because
+        there is no link don't count, as that may take long.
         """
         return owner != self.me and self._cluster.is_linked(owner) and self.outbox.waits(owner)
 
@@ -74,26 +74,26 @@ class Notes:
             self.take(incarnation, method, item)
 
     def take(self, incarnation: str, method: str, item: object) -> None:
-        """One item that a node said."""
+        """Handle one item from a node."""
         try:
             self._takes[method](incarnation, item)
-        except Exception:  # the link, the others in the note, and whoever said it here, have no part in it
+        except Exception:  # One bad item must not stop the others, the link, or a local caller.
             log.exception("what %s said could not be done: %s", incarnation, method)
 
-    def _untold(self, incarnation: str, method: str) -> None:
-        self.on_untold(incarnation, method)
+    def _unsent(self, incarnation: str, method: str) -> None:
+        self.on_unsent(incarnation, method)
 
-    def _behind(self, incarnation: str) -> None:
-        self.on_behind(incarnation)
+    def _deliveries_failed(self, incarnation: str) -> None:
+        self.on_deliveries_failed(incarnation)
 
 
 def _nobody_asks(incarnation: str, method: str) -> None:
-    """Until there is a client."""
+    """Used until there is a client."""
 
 
 def _nobody_delivers(incarnation: str) -> None:
-    """Until there is a server."""
+    """Used until there is a server."""
 
 
 def _nobody_is_here(incarnation: str, token: int, packets: bytes) -> None:
-    """Until there is a client."""
+    """Used until there is a client."""

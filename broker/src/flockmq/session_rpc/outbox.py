@@ -1,12 +1,14 @@
-"""What this node has to say to others about client ids and sessions: gathered for a turn, one note a node and kind.
+"""Outgoing notes of this node, gathered in each event-loop iteration: one note for each node and kind.
 
-What always holds: notes to one node leave in `messages.ORDER`, as fast as its link takes them, and deliveries behind
-the notes of their turn. What can't be told waits for a link while the node is a member, within HOME_OUT_MAX notes a
-node and kind. Beyond it what the next link mends is dropped, and counted, and the link, if there is one, is cut: the
-node then asks anew what wasn't answered, and registers whom it has, which finds who is to be kicked. That a connection
-is gone, or is to go for want of room, is said in any case: there are no more of these than there were connections.
-Questions are asked again by whoever asked, and deliveries are not kept: who is linked again says so, and gets them from
-the session (`server.SessionRpcServer`).
+Invariants:
+- Notes to one node are sent in `messages.ORDER`, as fast as its link accepts them. Packets to clients (deliveries) are
+  sent after the notes of the same iteration.
+- Notes for a member without a link wait, at most HOME_OUT_MAX for each node and kind. Beyond that, notes of the
+  `MENDED` kinds are dropped and counted, and the link, if any, is cut. On the new link the node repeats its unanswered
+  requests and registers its connections, from which the owner sees which must be kicked.
+- DETACH and OVERFLOW are never dropped: there can't be more of them than connections.
+- Notes of the `ASKED_AGAIN` kinds are repeated by their callers. Deliveries aren't kept: after a new link the session
+  sends everything again (`server.SessionRpcServer`).
 """
 
 from __future__ import annotations
@@ -19,54 +21,54 @@ from flockmq import bounds
 from flockmq.session_rpc import messages
 
 ASKED_AGAIN: Final = (messages.ATTACH, messages.ASK, messages.REPORT, messages.REGISTER)
-"""Kinds that whoever put them puts again when the link is back."""
-MENDED: Final = (messages.ANSWER, messages.KICK, messages.TOLD, messages.AGAIN)
-"""Kinds whose loss the next link mends."""
+"""Kinds whose callers repeat them when the link is back."""
+MENDED: Final = (messages.ANSWER, messages.KICK, messages.REPLY, messages.AGAIN)
+"""Kinds whose loss a new link repairs."""
 NOTE_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES // 8
-"""A link that is sent a larger frame than it takes is closed."""
+"""Notes stay well below the largest frame; a peer closes a link on which it receives a larger one."""
 
 
 class OutboxLinks(Protocol):
     @property
     def nodes_table(self) -> Container[str]:
-        """The incarnations that are members."""
+        """The incarnations of all members."""
         ...
 
     def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
     def is_backed_up(self, incarnation: str) -> bool:
-        """So much that was told waits on its link that no more should be."""
+        """True if too much waits on the node's link to send more."""
         ...
 
     def cut(self, incarnation: str) -> None:
-        """Make the links to it anew, if there are any."""
+        """Close the links to the node, if any, so that new ones are made."""
         ...
 
 
 class Outbox:
-    """`send`: that of `PacketsPort`. `untold(incarnation, method)`: notes of a kind that is asked again found no link;
-    `behind(incarnation)`: so did deliveries, or no room.
+    """`send`: as in `PacketsPort`. `unsent(incarnation, method)` is called if notes of an ASKED_AGAIN kind found no
+    link, `deliveries_failed(incarnation)` if deliveries found no link or no room.
     """
 
     def __init__(
         self,
         cluster: OutboxLinks,
         send: Callable[[str, list[bytes], int], bool],
-        untold: Callable[[str, str], None],
-        behind: Callable[[str], None],
+        unsent: Callable[[str, str], None],
+        deliveries_failed: Callable[[str], None],
     ) -> None:
         self._cluster = cluster
         self._send_packets = send
-        self._untold = untold
-        self._behind = behind
+        self._unsent = unsent
+        self._deliveries_failed = deliveries_failed
         self._loop = asyncio.get_running_loop()
         self._notes: dict[tuple[str, str], list[object]] = {}
         self._deliveries: dict[str, list[bytes]] = {}
         self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
         self._lossy: dict[str, None] = {}
-        """Nodes that won't be told all, unless there is another link."""
+        """Nodes for which notes were dropped, so that a new link is needed."""
         self.dropped = 0
-        """Notes that found no room."""
+        """Number of notes that found no room."""
 
     def put(self, incarnation: str, method: str, item: object) -> None:
         items = self._notes.setdefault((incarnation, method), [])
@@ -87,13 +89,13 @@ class Outbox:
             self._loop.call_soon(self._flush)
 
     def forget(self, incarnation: str) -> None:
-        """The node is gone."""
+        """The node was purged."""
         self._deliveries.pop(incarnation, None)
         for key in [key for key in self._notes if key[0] == incarnation]:
             del self._notes[key]
 
     def waits(self, incarnation: str) -> bool:
-        """What was put for the node isn't all on its link, or waits there."""
+        """True if notes for the node aren't on its link yet, or wait there."""
         return self._cluster.is_backed_up(incarnation) or any(to == incarnation for to, _ in self._notes)
 
     def stop(self) -> None:
@@ -112,8 +114,8 @@ class Outbox:
             self._timer = self._loop.call_later(bounds.HOME_PACE_S, self._go_on)
         deliveries, self._deliveries = self._deliveries, {}
         for incarnation, parts in deliveries.items():
-            if incarnation in choked:  # they would pass what they must come behind
-                self._behind(incarnation)
+            if incarnation in choked:  # Otherwise they would overtake notes that must arrive first.
+                self._deliveries_failed(incarnation)
             else:
                 self._send(incarnation, parts)
 
@@ -122,7 +124,7 @@ class Outbox:
         self.schedule()
 
     def _tell(self, incarnation: str, method: str) -> bool:
-        """All of one kind; False: the rest of it, and what comes behind, waits until the link took more."""
+        """Send all notes of one kind. Returns False if the link is full: the rest, and later kinds, wait."""
         items = self._notes[incarnation, method]
         told = 0
         for count, note in messages.batches(items, bounds.HOME_BATCH_MAX, NOTE_BYTES):
@@ -138,7 +140,7 @@ class Outbox:
         else:
             del items[:told]
         if not is_told and method in ASKED_AGAIN:
-            self._untold(incarnation, method)
+            self._unsent(incarnation, method)
         return True
 
     def _send(self, incarnation: str, parts: list[bytes]) -> None:
@@ -147,10 +149,10 @@ class Outbox:
         for part in parts:
             if frame and size + len(part) > bounds.LINK_FORWARD_FRAME_BYTES:
                 if not self._send_packets(incarnation, frame, size):
-                    self._behind(incarnation)
+                    self._deliveries_failed(incarnation)
                     return
                 frame, size = [], 0
             frame.append(part)
             size += len(part)
         if frame and not self._send_packets(incarnation, frame, size):
-            self._behind(incarnation)
+            self._deliveries_failed(incarnation)

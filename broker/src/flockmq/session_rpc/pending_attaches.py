@@ -1,7 +1,7 @@
-"""Attaches at their owner that aren't admitted yet, and those of them that wait for the sessions of their slots. Pure.
+"""Attaches at their owner that aren't admitted yet, and those that wait until the sessions of their slots are loaded.
+No I/O.
 
-What always holds: no more wait for sessions than ATTACHES_MAX, nor, but for the last one, with more than
-ATTACHES_MAX_BYTES.
+Invariant: at most ATTACHES_MAX wait for loading, with at most ATTACHES_MAX_BYTES; only the last one may exceed that.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from flockmq.session_rpc import messages
 from flockmq.session_rpc.client_registry import Kick
 
 
-class Waiting:
-    """An attach at this core, until the connection it waits for is gone, or the slot's sessions are there."""
+class PendingAttach:
+    """An attach that waits for the end of an older connection, or until its slot's sessions are loaded."""
 
     __slots__ = ("client_id", "deadline", "incarnation", "kick", "number", "opening", "token")
 
@@ -29,27 +29,27 @@ class Waiting:
         self.deadline = 0.0
 
     def size(self) -> int:
-        """What it counts for, in bytes."""
+        """Size in bytes, for limits."""
         return messages.size_of(self.client_id, self.opening)
 
     def slot(self) -> int:
         return slot_of(self.client_id)
 
 
-class Unloaded:
-    """Those whose slots' sessions aren't here."""
+class PendingAttaches:
+    """Attaches whose slots aren't loaded."""
 
     def __init__(self) -> None:
         self.waiting_bytes = 0
         self._count = 0
-        self._slots: dict[int, dict[int, Waiting]] = {}
-        """Slot -> token -> who waits."""
+        self._slots: dict[int, dict[int, PendingAttach]] = {}
+        """Slot → token → attach."""
 
     def __len__(self) -> int:
         return self._count
 
-    def put(self, waiting: Waiting) -> bool:
-        """False: there is no room for it."""
+    def put(self, waiting: PendingAttach) -> bool:
+        """Returns False if there is no room."""
         if self._count >= bounds.ATTACHES_MAX or self.waiting_bytes >= bounds.ATTACHES_MAX_BYTES:
             return False
         self._slots.setdefault(waiting.slot(), {})[waiting.token] = waiting
@@ -57,15 +57,15 @@ class Unloaded:
         self.waiting_bytes += waiting.size()
         return True
 
-    def take(self, slot: int) -> list[Waiting]:
-        """Who waited for the slot, and doesn't any more."""
+    def take(self, slot: int) -> list[PendingAttach]:
+        """Remove and return the attaches that wait for the slot."""
         taken = list(self._slots.pop(slot, {}).values())
         self._count -= len(taken)
         self.waiting_bytes -= sum(waiting.size() for waiting in taken)
         return taken
 
-    def end(self, slot: int, token: int) -> Waiting | None:
-        """This connection is gone; who that was, if it waited."""
+    def end(self, slot: int, token: int) -> PendingAttach | None:
+        """The connection ended: remove and return its attach, if it waits."""
         of_slot = self._slots.get(slot, {})
         waiting = of_slot.pop(token, None)
         if waiting is not None:

@@ -1,4 +1,4 @@
-"""What the two sides of session_rpc ask of the cluster, of the connections of a node, and of the sessions of a core."""
+"""Interfaces between session_rpc and the cluster, the node's connections, and the core's durable sessions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple, Protocol
 from flockmq.membership.slot_table import SlotTable
 from flockmq.protocol.channel import Channel
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.clean_session_wills import PendingWill
 from flockmq.session_rpc.messages import Answered
 
 
 class ClusterPort(Protocol):
-    """What it needs of `membership.cluster.Cluster`."""
+    """What session_rpc needs from `membership.cluster.Cluster`."""
 
     incarnation: str
     on_node_gone: list[Callable[[str], None]]
@@ -26,7 +26,7 @@ class ClusterPort(Protocol):
     def is_confirmed_member(self) -> bool: ...
     @property
     def nodes_table(self) -> Collection[str]:
-        """The incarnations that are members."""
+        """The incarnations of all members."""
         ...
 
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None: ...
@@ -37,18 +37,17 @@ class ClusterPort(Protocol):
 
 
 class PacketsPort(Protocol):
-    """`delivery.client_packets.ClientPackets`: what sessions send to their clients at other nodes."""
+    """`delivery.client_packets.ClientPackets`: carries packets of durable sessions to clients at other nodes."""
 
     on_came: Callable[[str, bytes], None]
 
     def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
-        """One DELIVERY frame; False: there is no link, or too much waits on it already."""
+        """Send one DELIVERY frame. Returns False if there is no link, or too much waits on it."""
         ...
 
 
 class Registration(NamedTuple):
-    """One that holds a token; `opening` where its session runs at its owner, or its will is kept there, or it has a
-    user."""
+    """A connection with a token. `opening`: None if the session is clean without a will and user."""
 
     client_id: bytes
     token: int
@@ -59,28 +58,28 @@ class ClientConnections(Protocol):
     """The connections of this node."""
 
     def kick(self, client_id: bytes, token: int) -> bool:
-        """Close this connection with 0x8E, and `detach` it; False when there is none."""
+        """Close this connection with 0x8E and `detach` it. Returns False if there is none."""
         ...
 
     def overflow(self, client_id: bytes, token: int) -> None:
-        """Close it with 0x97: its session found no room for a message."""
+        """Close it with 0x97: the queue of its session is full."""
         ...
 
     def connections(self) -> Iterable[Registration]: ...
     def holds(self, client_id: bytes, token: int) -> bool:
-        """This connection is there still."""
+        """True if this connection still exists."""
         ...
 
 
 class SessionProxies(Protocol):
-    """The connections of this node whose sessions run at their owners."""
+    """This node's connections to durable sessions."""
 
     def delivered(self, owner: str, token: int, packets: bytes) -> None:
-        """An owner sends this to the client; one whose session it isn't any more isn't heard."""
+        """Packets from an owner to a client. They are dropped if the owner no longer has the session."""
         ...
 
     def unsettled(self, token: int) -> bytes:
-        """All that the client answered and the owner hasn't settled, in its order."""
+        """All acknowledgements of the client that the owner hasn't settled, in order."""
         ...
 
 
@@ -89,8 +88,9 @@ def _never() -> None:
 
 
 class Attach(NamedTuple):
-    """A connection that was admitted, and what it asks for. `answer` gets the flags when what follows is durable; None
-    when it went before that: a newer one has taken its place. `again` opens it anew, if it is still there."""
+    """An attach that the registry has granted. `answer(flags)` is called when the session is committed; `answer(None)`
+    if a newer connection replaced this one first. `again` repeats the attach if its connection still exists.
+    """
 
     client_id: bytes
     incarnation: str
@@ -102,43 +102,45 @@ class Attach(NamedTuple):
 
 
 class SessionServicePort(Protocol):
-    """The sessions that run here; `durable` implements it. `flags` are those of `messages`."""
+    """The durable sessions on this core; `durable` implements it. `flags` as in `messages`."""
 
     def has_loaded(self, slot: int) -> bool:
-        """Everything of the slot is here."""
+        """True if all sessions of the slot are loaded."""
         ...
 
     def own(self, slot: int) -> None:
-        """The slot is this node's: get its sessions, then tell `ProxyPort.loaded`."""
+        """This core owns the slot now: load its sessions, then call `ProxyPort.loaded`."""
         ...
 
     def disown(self, slot: int) -> None: ...
 
     def open(self, attach: Attach) -> int:
-        """The session, if it lasts, sends behind the answer: ADMITTED. FULL, ANOTHERS: nothing was done."""
+        """Open the session. Returns ADMITTED, and calls `attach.answer` later; or returns why not, and has no effect
+        then.
+        """
         ...
 
-    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
-        """Another user has a session of this client id."""
+    def is_other_users(self, client_id: bytes, user: bytes | None) -> bool:
+        """True if another user has a session with this client id."""
         ...
 
     def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
-        """The session was opened by this CONNECT, the last of its client."""
+        """True if this CONNECT is the last one that opened the session."""
         ...
 
     def leave(
         self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"", hold_s: float = 0.0
     ) -> None:
-        """A connection is gone; unknown ones are none of our business. `hold_s`: for how long its will is held back."""
+        """A connection ended. Has no effect for an unknown one. `hold_s`: how long to hold back its will."""
         ...
 
-    def hold(self, left: Left, hold_s: float) -> None:
-        """The will of a session that ended with its connection: publish it then, unless the client is back."""
+    def hold(self, left: PendingWill, hold_s: float) -> None:
+        """Publish the will of a clean session after `hold_s`, unless the client reconnects before."""
         ...
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
-        """A connection that is there already, and may have missed what was sent; `pairs`: all that it answered and
-        wasn't settled. False: its session has ended, or cut it off.
+        """A node registers an existing connection, which may have missed packets. `pairs`: all its unsettled
+        acknowledgements. Returns False if the session has ended, or has disconnected this connection.
         """
         ...
 
@@ -147,22 +149,22 @@ class SessionServicePort(Protocol):
     def ask(
         self, client_id: bytes, token: int, place: tuple[int, int], question: messages.Question, answer: Answered
     ) -> None:
-        """`place`: its number, and that of the one before it of this connection while that isn't answered, or 0."""
+        """`place`: the number of the request, and that of the connection's request before it, 0 if that is answered."""
         ...
 
-    def beat(self) -> None:
-        """Every moment: look whom too much waits for."""
+    def report_load(self) -> None:
+        """Check for congested sessions; called every 0.1 s."""
         ...
 
     def cut(self, incarnation: str) -> None:
-        """A link to a node was lost, and maybe what was on it; or deliveries found none, or no room."""
+        """The link to a node broke, so packets to it may be lost; or packets to it found no link or no room."""
         ...
 
     def node_gone(self, incarnation: str) -> None: ...
 
 
 class NoSessions:
-    """Of a node that owns no slots."""
+    """Used at nodes that own no slots."""
 
     def has_loaded(self, slot: int) -> bool:
         return False
@@ -171,12 +173,12 @@ class NoSessions:
         raise AssertionError("only cores own slots")
 
     def disown(self, slot: int) -> None:
-        """It had none."""
+        """There are none."""
 
     def open(self, attach: Attach) -> int:
         raise AssertionError("only cores own slots")
 
-    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
+    def is_other_users(self, client_id: bytes, user: bytes | None) -> bool:
         return False
 
     def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
@@ -185,30 +187,30 @@ class NoSessions:
     def leave(
         self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"", hold_s: float = 0.0
     ) -> None:
-        """It has none."""
+        """There is none."""
 
-    def hold(self, left: Left, hold_s: float) -> None:
+    def hold(self, left: PendingWill, hold_s: float) -> None:
         raise AssertionError("only cores own slots")
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
         raise AssertionError("only cores own slots")
 
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:
-        """Whoever reports will hear of the session's owner."""
+        """The node will report to the owner."""
 
     def ask(
         self, client_id: bytes, token: int, place: tuple[int, int], question: messages.Question, answer: Answered
     ) -> None:
         answer(b"")
 
-    def beat(self) -> None:
-        """Nothing waits for nobody."""
+    def report_load(self) -> None:
+        """There are no sessions."""
 
     def cut(self, incarnation: str) -> None:
-        """It delivers nothing."""
+        """There are no sessions."""
 
     def node_gone(self, incarnation: str) -> None:
-        """None was of its clients."""
+        """There are no sessions."""
 
 
 class ProxyPort(Protocol):
@@ -216,7 +218,7 @@ class ProxyPort(Protocol):
 
     @property
     def deliver(self) -> Callable[[str, int, bytes], None]:
-        """Send to a session proxy: incarnation of its node, token, packets."""
+        """Send packets to a session proxy: incarnation of its node, token, packets."""
         ...
 
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None: ...
@@ -228,14 +230,14 @@ class ProxyPort(Protocol):
         ...
 
     def congested(self, slot: int, is_congested: bool) -> None: ...
-    def takers(self, slot: int, members_take: bool, filters: list[bytes]) -> None: ...
+    def report_memory(self, slot: int, members_accept: bool, filters: list[bytes]) -> None: ...
 
 
 Held = tuple[bytes, int]
-"""(filter as the client asked for it, QoS)"""
+"""(filter that the client asked for, QoS)"""
 
 
 class Judge(Protocol):
     async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
-        """Which of these filters the client may not have."""
+        """Returns the filters for which the client isn't authorized."""
         ...

@@ -1,11 +1,11 @@
-"""What connections ask of their sessions, at the owners of these: each question goes again until it was answered.
+"""Requests of this node's connections to the owners of their sessions. Each request is repeated until it is answered.
 
-What always holds:
-- An owner hears what a connection asks in its order: each question says which one it stands behind. Numbers of QoS 2
-  messages grow with them, so that none passes for a repeat.
-- SUBSCRIBEs and UNSUBSCRIBEs are answered in their order. So what is put again are the last of them, and what they come
-  to is what the client asked last.
-- A question ends with its connection.
+Invariants:
+- An owner processes the requests of a connection in order: each request names the one before it. The numbers of QoS 2
+  messages are assigned in that order, so none is taken for a duplicate.
+- SUBSCRIBE and UNSUBSCRIBE answers are passed on in the order of the requests. So after a failure only the newest
+  requests are unanswered, and only these are sent again. Repeating them cannot undo an older request.
+- A request ends with its connection.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flockmq.session_rpc.notes import Notes
 
 
 class _Question:
-    """`asked`: the core that has it, "" for none. `answer` waits for those of the questions before it; b"": there is
-    none yet.
+    """`asked`: the core that has the request; "": none. `answer`: received, and waits for the answers of earlier
+    requests; b"": not yet received.
     """
 
     __slots__ = ("answer", "answered", "asked", "client_id", "question", "token")
@@ -35,7 +35,7 @@ class _Question:
 
 
 class Questions:
-    """One per node. `is_there`: the connection (client id, token) is there still."""
+    """One per node. `is_there`: True while the connection (client id, token) exists."""
 
     def __init__(self, notes: Notes, is_there: Callable[[bytes, int], bool]) -> None:
         self._notes = notes
@@ -43,20 +43,20 @@ class Questions:
         self._last_number = 0
         self._questions: dict[int, _Question] = {}
         self._asked_by: dict[int, set[int]] = {}
-        """Token → the numbers of its questions."""
+        """Token → numbers of its requests."""
         self._unasked: set[int] = set()
-        """Tokens of connections whose questions wait to be asked again: later ones wait behind them."""
+        """Tokens of connections with requests that must be sent again; their later requests wait."""
 
     def __len__(self) -> int:
         return len(self._questions)
 
     def ask(self, client_id: bytes, token: int, question: messages.Question, answered: Answered) -> None:
-        """`answered` gets the answer once; b"" when the connection is gone before."""
+        """`answered` gets the answer once; b"" if the connection ends first."""
         self._put(_Question(client_id, token, question, answered))
 
     def _put(self, question: _Question) -> None:
         if not self._is_there(question.client_id, question.token):
-            question.answered(b"")  # it went before its question could be put: nobody would end that
+            question.answered(b"")  # The connection ended before the request could be sent, so `end_all` won't end it.
             return
         self._last_number += 1
         number = self._last_number
@@ -72,8 +72,8 @@ class Questions:
             item = (number, behind, question.client_id, messages.pack_token(question.token), question.question)
             self._notes.say(question.asked, messages.ASK, item)
 
-    def told(self, number: int, answer: bytes) -> None:
-        """An owner answers; b"": it can't."""
+    def replied(self, number: int, answer: bytes) -> None:
+        """An owner answered; b"": it can't answer."""
         question = self._questions.get(number)
         if question is None:
             return
@@ -95,23 +95,23 @@ class Questions:
             waiting.answered(waiting.answer)
 
     def end_all(self, token: int) -> None:
-        """The connection is gone."""
+        """The connection ended."""
         for number in sorted(self._asked_by.get(token, ())):
             self._end(number).answered(b"")
         self._unasked.discard(token)
 
-    def untold(self, incarnation: str) -> None:
-        """What was asked there found no link."""
+    def unsent(self, incarnation: str) -> None:
+        """There was no link for requests to this core."""
         for question in self._questions.values():
             if question.asked == incarnation:
                 self._doubt(question)
 
     def slots_moved(self, slots: set[int]) -> None:
-        """Other cores own these slots, or may have missed what they were asked."""
+        """These slots have new owners, or their owners may have missed requests."""
         self._put_again([n for n, asked in self._questions.items() if slot_of(asked.client_id) in slots])
 
     def ask_again(self) -> None:
-        """What nobody has."""
+        """Send the requests that no core has."""
         self._put_again([n for n, question in self._questions.items() if question.token in self._unasked])
 
     def _doubt(self, question: _Question) -> None:
@@ -119,14 +119,14 @@ class Questions:
         self._unasked.add(question.token)
 
     def _put_again(self, numbers: Iterable[int]) -> None:
-        """In their order, which the numbers have."""
+        """Send again in order; the numbers give the order."""
         again = [self._end(number) for number in sorted(numbers)]
         self._unasked.difference_update(question.token for question in again)
         for question in again:
             self._put(question)
 
     def _end(self, number: int) -> _Question:
-        """It has no number any more."""
+        """Remove the request; a late answer to its number is ignored."""
         question = self._questions.pop(number)
         numbers = self._asked_by[question.token]
         numbers.discard(number)

@@ -1,9 +1,9 @@
-"""The session proxies of this node: its connections whose sessions run at their owners.
+"""The session proxies of this node: its connections to durable sessions, which run at their owners.
 
-What comes from an owner goes to the client by its session proxy, which knows what the client has already. What the
-client answers, subscribes to or publishes at QoS 2 is reported and asked there. What always holds: reports of one
-connection reach the owner in their order, once a turn; a session proxy is here exactly as long as its connection holds
-its token.
+Packets from an owner pass through the session proxy, which drops repeats. What the client acknowledges is reported to
+the owner; SUBSCRIBE, UNSUBSCRIBE and QoS 2 PUBLISH are sent there as requests. Invariants: reports of one connection
+reach the owner in order, once in each event-loop iteration. A session proxy exists exactly while its connection has its
+token.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SessionOwners(Protocol):
     def ask(self, client_id: bytes, token: int, question: messages.Question, answered: Answered) -> None: ...
 
 
-class _Place:
+class _Proxied:
     __slots__ = ("changes", "channel", "opening", "proxy")
 
     def __init__(self, channel: Channel, proxy: RemoteSession, opening: messages.Opening) -> None:
@@ -46,16 +46,16 @@ class _Place:
         self.proxy = proxy
         self.opening = opening
         self.changes = 0
-        """How often its client asked for other subscriptions."""
+        """How many times the client asked to change its subscriptions."""
 
-    def is_judged(self) -> None:
-        """The next owner needs to wait for nothing."""
+    def authorized(self) -> None:
+        """The subscriptions are authorized: the next owner need not wait for that."""
         if self.opening.rules is not None:
             self.opening = msgspec.structs.replace(self.opening, rules=None)
 
 
 class _Reporter(Sink):
-    """Has its part of each turn in which something is to be reported."""
+    """A sink that makes reports at the end of the iteration."""
 
     def __init__(self, turn: list[Sink], report: Callable[[], None]) -> None:
         super().__init__(turn, 0)
@@ -67,8 +67,8 @@ class _Reporter(Sink):
 
 
 class RemoteSessions(RemoteSessionPort):
-    """`turn` is the node's list of dirty sinks; `flush` has what was put written; `unsubscribed` is told of each filter
-    that a client gave up. `owners` is set before use.
+    """`turn`: the node's list of sinks to flush. `flush` writes what was put. `unsubscribed` is called for each filter
+    that a client unsubscribed from. `owners` is set before use.
     """
 
     def __init__(
@@ -83,62 +83,67 @@ class RemoteSessions(RemoteSessionPort):
         self._flush = flush
         self._unsubscribed_from = unsubscribed
         self._token_bytes = token_bytes
-        self._places: dict[int, _Place] = {}
+        self._proxied: dict[int, _Proxied] = {}
         self._reporting: dict[int, None] = {}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._proxied)
 
     def add(
-        self, channel: Channel, session: LocalSession, token: int, opening: messages.Opening, unjudged: bool = False
+        self,
+        channel: Channel,
+        session: LocalSession,
+        token: int,
+        opening: messages.Opening,
+        must_reauthorize: bool = False,
     ) -> RemoteSession:
-        """The session proxy of a connection that was admitted, with what its CONNECT made. `unjudged`: its owner waits
-        until its subscriptions are judged.
+        """Create the session proxy for an admitted connection, from the local session that its CONNECT made.
+        `must_reauthorize`: the owner waits until the subscriptions are authorized again.
         """
         proxy = RemoteSession(session, self, token)
-        place = self._places[token] = _Place(channel, proxy, opening)
-        if not unjudged:
-            place.is_judged()
+        proxied = self._proxied[token] = _Proxied(channel, proxy, opening)
+        if not must_reauthorize:
+            proxied.authorized()
         return proxy
 
     def remove(self, token: int) -> None:
         if token in self._reporting:
             self._report()
-        self._places.pop(token, None)
+        self._proxied.pop(token, None)
 
     def opening(self, token: int) -> messages.Opening | None:
-        place = self._places.get(token)
-        return None if place is None else place.opening
+        proxied = self._proxied.get(token)
+        return None if proxied is None else proxied.opening
 
     # From the owner.
 
     def delivered(self, owner: str, token: int, packets: bytes) -> None:
-        place = self._heard(owner, token)
-        if place is None or place.channel.has_ended():
+        proxied = self._heard(owner, token)
+        if proxied is None or proxied.channel.has_ended():
             return
-        channel = place.channel
+        channel = proxied.channel
         if channel.flow >= LAGGING or channel.out_bytes > SINK_LIMIT_BYTES:
             packets, dropped = without_qos0(packets)
             channel.router.counters.dropped_slow_reader += dropped
-        fresh = place.proxy.arrived(packets)
+        fresh = proxied.proxy.arrived(packets)
         if fresh:
             channel.put(fresh)
             self._flush()
 
     def unsettled(self, token: int) -> bytes:
-        place = self._places.get(token)
-        if place is None:
+        proxied = self._proxied.get(token)
+        if proxied is None:
             return b""
         self._reporting.pop(token, None)
-        place.proxy.moved()
-        return place.proxy.take_reports()
+        proxied.proxy.moved()
+        return proxied.proxy.take_reports()
 
-    def _heard(self, owner: str, token: int) -> _Place | None:
-        """An owner that its slot left isn't heard any more: the next one knows better."""
-        place = self._places.get(token)
-        if place is None or self.owners.owner(slot_of(place.proxy.client_id)) != owner:
+    def _heard(self, owner: str, token: int) -> _Proxied | None:
+        """The proxy, unless the sender no longer owns the slot. The new owner will send what is needed."""
+        proxied = self._proxied.get(token)
+        if proxied is None or self.owners.owner(slot_of(proxied.proxy.client_id)) != owner:
             return None
-        return place
+        return proxied
 
     # To the owner.
 
@@ -150,9 +155,9 @@ class RemoteSessions(RemoteSessionPort):
     def _report(self) -> None:
         reporting, self._reporting = self._reporting, {}
         for token in reporting:
-            place = self._places.get(token)
-            if place is not None and (pairs := place.proxy.take_reports()):
-                self.owners.report(place.proxy.client_id, token, pairs)
+            proxied = self._proxied.get(token)
+            if proxied is not None and (pairs := proxied.proxy.take_reports()):
+                self.owners.report(proxied.proxy.client_id, token, pairs)
 
     def subscribe(self, token: int, change: SubscribeChange) -> None:
         wanted = [_wanted(filter, request) for filter, request in change.wanted()]
@@ -167,39 +172,41 @@ class RemoteSessions(RemoteSessionPort):
         self._change(token, question, partial(self._unsubscribed, token, change))
 
     def _unsubscribed(self, token: int, change: UnsubscribeChange, answer: bytes) -> None:
-        place = self._places.get(token)
-        if not answer or place is None or place.channel.has_ended():
+        proxied = self._proxied.get(token)
+        if not answer or proxied is None or proxied.channel.has_ended():
             return
         reasons = messages.decode_reasons(answer)
         for filter, reason in zip(change.filters, reasons, strict=True):
             if reason == Reason.SUCCESS:
-                self._unsubscribed_from(place.channel, filter)
+                self._unsubscribed_from(proxied.channel, filter)
         change.told(reasons)
         self._flush()
 
     def _change(self, token: int, question: messages.Question, answered: Answered) -> None:
-        """Its subscriptions."""
-        place = self._places.get(token)
-        if place is not None:
-            place.changes += 1
-            self.owners.ask(place.proxy.client_id, token, question, answered)
+        """Ask the owner to change the subscriptions."""
+        proxied = self._proxied.get(token)
+        if proxied is not None:
+            proxied.changes += 1
+            self.owners.ask(proxied.proxy.client_id, token, question, answered)
 
-    # Rules changed.
+    # After a change of rules.
 
     async def judge(self, channel: Channel, token: int, judge: Judge, rules: Callable[[], bytes]) -> list[bytes]:
-        """Have all subscriptions of the session judged by the `rules` that hold now, and those that are denied end."""
-        place = self._places.get(token)
-        if place is None:
+        """Check all subscriptions of the session against the current `rules`, and end those that are denied. Returns
+        the filters that were ended.
+        """
+        proxied = self._proxied.get(token)
+        if proxied is None:
             return []
         for _ in range(STANDING_READS_MAX):
-            changes, by = place.changes, rules()
+            changes, by = proxied.changes, rules()
             denied = await self._denied(channel, token, judge)
-            if place.changes == changes:
+            if proxied.changes == changes:
                 break
-        answer = b"" if denied is None else await self._ask(channel, token, messages.JudgedQuestion(denied, by))
+        answer = b"" if denied is None else await self._ask(channel, token, messages.ReauthorizedQuestion(denied, by))
         if not answer or denied is None:
-            return []  # its connection is gone
-        place.is_judged()
+            return []  # The connection has ended.
+        proxied.authorized()
         ended = [
             f for f, reason in zip(denied, messages.decode_reasons(answer), strict=True) if reason == Reason.SUCCESS
         ]
@@ -211,7 +218,7 @@ class RemoteSessions(RemoteSessionPort):
         denied: list[bytes] = []
         after = 0
         while True:
-            page = await self._ask(channel, token, messages.StandingQuestion(after))
+            page = await self._ask(channel, token, messages.SubscriptionsQuestion(after))
             if not page:
                 return None
             held, after = messages.decode_page(page)
@@ -226,8 +233,9 @@ class RemoteSessions(RemoteSessionPort):
         return answer
 
     def remember(self, inbound: Inbound, token: int) -> None:
-        """Have its owner remember a QoS 2 message before it is published, and say under which origin it is, and to whom
-        of shared subscriptions."""
+        """Have the owner store the id of a QoS 2 message before it is published. The answer has the message id and the
+        chosen members of shared subscriptions.
+        """
         assert inbound.session is not None
         client_id, message, router = inbound.session.client_id, inbound.message, inbound.channel.router
         deals = b""
@@ -237,7 +245,7 @@ class RemoteSessions(RemoteSessionPort):
         self.owners.ask(client_id, token, question, partial(self._remembered, inbound))
 
     def _remembered(self, inbound: Inbound, answer: bytes) -> None:
-        if not answer:  # the connection is gone: whoever comes back to the session sends it again
+        if not answer:  # The connection has ended. The client sends the message again when it resumes the session.
             inbound.logged(Reason.UNSPECIFIED_ERROR)
             return
         origin = messages.decode_origin(answer)

@@ -1,4 +1,4 @@
-"""Both sides of a node's talk of clients and sessions, put together: started, stopped, told of changes and of time."""
+"""Starts and stops session_rpc, both sides, and passes cluster events and time to them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from flockmq.session_rpc.server import SessionRpcServer
 
 log: Final = logging.getLogger(__name__)
 
-BEAT_S: Final = 0.1
+TICK_S: Final = 0.1
 SWEEP_S: Final = 1.0
 
 
 class SessionRpc:
-    """`start` it with the cluster, before clients come."""
+    """`start` it with the cluster, before clients connect."""
 
     def __init__(
         self, cluster: ClusterPort, packets: PacketsPort, clients: ClientConnections, proxies: SessionProxies
@@ -28,7 +28,7 @@ class SessionRpc:
         self.notes = Notes(cluster, packets)
         self.client = SessionRpcClient(self.notes, clients, proxies)
         self.server = SessionRpcServer(self.notes, cluster)
-        self.beat_s = BEAT_S
+        self.tick_s = TICK_S
         self.sweep_s = SWEEP_S
         self._cluster = cluster
         self._packets = packets
@@ -52,8 +52,8 @@ class SessionRpc:
         self.server.take(known)
         self._register(known)
         self._tasks = [
-            tasks.vital(self._beat(), "home-beat"),
-            tasks.vital(self.server.mourn(), "home-mourn"),
+            tasks.vital(self._tick(), "home-beat"),
+            tasks.vital(self.server.publish_wills_of_purged(), "home-mourn"),
             tasks.vital(self._sweep(), "home-sweep"),
         ]
 
@@ -65,38 +65,38 @@ class SessionRpc:
         self.notes.outbox.stop()
 
     def rename(self, me: str) -> None:
-        """This node is another incarnation: no slot is its own, and every owner is told anew who is connected here. Its
-        table may say for a while that the former one has slots, when others know already that they are this one's: what
-        they say of those waits for the table.
+        """This node has a new incarnation: it owns no slots, and registers its connections at all owners again. For a
+        while its table may give its slots to the old incarnation, although others know already that they belong to
+        the new one. Notes about those slots wait for the table.
         """
         self.notes.me = me
         self.server.let_go_of_all()
         self.client.slots_moved([slot for slot, owner in enumerate(self._cluster.slots.owners) if owner])
 
     def dropped(self) -> tuple[tuple[str, int], ...]:
-        """Notes that found no room, and why: they are said again when there is."""
+        """Number of notes that found no room, by reason. They are repeated later."""
         return ("unloaded", self.server.dropped), ("unlinked", self.notes.outbox.dropped)
 
     def _register(self, moves: list[SlotMove]) -> None:
         self.client.slots_moved([move.slot for move in moves if move.owner])
 
     def _core_linked(self, incarnation: str) -> None:
-        """What was said before the link was lost may never have come."""
+        """Notes from before the link was lost may be lost too."""
         self.client.core_linked(incarnation, self._cluster.slots.slots_of(incarnation))
         self.notes.outbox.schedule()
 
-    async def _beat(self) -> None:
+    async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(self.beat_s)
+            await asyncio.sleep(self.tick_s)
             try:
-                self.beat_once(asyncio.get_running_loop().time())
+                self.tick_once(asyncio.get_running_loop().time())
             except Exception:
                 log.exception("a beat of the owners of client ids failed")
 
-    def beat_once(self, now: float) -> None:
+    def tick_once(self, now: float) -> None:
         self.notes.outbox.schedule()
-        self.client.beat(now)
-        self.server.beat(now)
+        self.client.tick(now)
+        self.server.tick(now)
 
     async def _sweep(self) -> None:
         while True:

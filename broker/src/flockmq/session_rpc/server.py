@@ -1,26 +1,27 @@
-"""This core's side: it owns slots of client ids, and grants these to the connections of all nodes.
+"""The owner's side of session_rpc: a core grants client ids of its slots to connections of all nodes.
 
-    node of the connection                      owner of the client id's slot
-       attach (what CONNECT asks for) ────────▶   the registry: one connection a client id; kicks an older one
-                                                  the session, if it lasts: opened, committed
-       ◀──────────────────────── answer (token)
-       ◀──────────────────────────── deliveries   what the session sends
-       report, ask ───────────────────────────▶   what the client answers, subscribes to
-       ◀──────────────── told; settled, amid deliveries, when it is committed
-       detach, evict ─────────────────────────▶
+ node of the connection                      owner of the client id's slot
+ attach (what CONNECT asks for) ────────▶   registry: one connection per client id; kicks an older one
+                                            a durable session is opened and committed
+ ◀──────────────────────── answer (token)
+ ◀──────────────────────────── deliveries   packets of the session
+ report, ask ───────────────────────────▶   acknowledgements, SUBSCRIBE, …
+ ◀─────────────── reply; settled (a delivery), after the commit
+ detach, evict ─────────────────────────▶
 
-Where this core is the node of the connection itself all of that is a call, not a note. What always holds:
-- A kicked connection's node answers with a detach when it is gone, at once if it never had it; who waits for it is
-  admitted then, or when its node was purged, or after KICK_WAIT_S, or KICK_UNLINKED_S without a link to that node. If
-  such a node is back it registers the older connection, and is told that it is to go.
-- An owner that was just given a slot admits nobody before it has the slot's sessions, and one that may have been
-  purged admits nobody: its slots may be another's.
-- An owner hears of connections from members only: who isn't one asks again, and what it registers waits until it is.
-- A will of a session that is at its node is kept here (clean_session_wills.py), and published when the node was purged.
-- The will of a client that its node sent to others is held back (durable/due_wills.py), until the client is back.
-- A client id is its user's while there is a connection or a session of it: another user's attach is refused before it
-  has any effect.
-- Who wants to put more into a store that is full is refused at once; so is who would wait for it with too many others.
+If this core is also the node of the connection, these are function calls instead of notes. Invariants:
+- The node of a kicked connection answers with DETACH when it is closed, at once if it doesn't exist. The waiting
+  connection is admitted then, or when that node was purged, or after KICK_WAIT_S, or after KICK_UNLINKED_S without a
+  link to that node. If such a node comes back, it registers the older connection, and the owner kicks it.
+- A new owner of a slot admits nobody before the slot's sessions are loaded. A core that may have been purged admits
+  nobody, because its slots may belong to another core.
+- An owner admits connections of members only. A node that isn't a member asks again, and its REGISTER waits.
+- The owner keeps the wills of clean sessions (clean_session_wills.py), and publishes them when the node was purged.
+- If a node told a client to reconnect to another node, the owner holds back its will until it does
+  (durable/due_wills.py).
+- A client id belongs to its user while there is a connection or a session: another user's attach is refused without any
+  effect.
+- An attach that needs more memory is refused at once if the store is full, or if too many already wait for it.
 """
 
 from __future__ import annotations
@@ -35,42 +36,42 @@ from flockmq import bounds
 from flockmq.membership.slot_table import SlotMove
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.clean_session_wills import CleanSessionWills, Left, left_by
+from flockmq.session_rpc.clean_session_wills import CleanSessionWills, PendingWill, left_by
 from flockmq.session_rpc.client_registry import ClientRegistry, Kick
 from flockmq.session_rpc.early_notes import EarlyNotes
 from flockmq.session_rpc.notes import Notes
-from flockmq.session_rpc.pending_attaches import Unloaded, Waiting
+from flockmq.session_rpc.pending_attaches import PendingAttach, PendingAttaches
 from flockmq.session_rpc.ports import Attach, ClusterPort, NoSessions, SessionServicePort
 
 log: Final = logging.getLogger(__name__)
 
 
 class SessionRpcServer:
-    """One per node: one that is no core owns nothing. A core sets `sessions` before the start. It is the `ProxyPort` of
-    the sessions that run here.
+    """One per node; at a node that isn't a core it owns no slots. A core sets `sessions` before `start`. It is the
+    `ProxyPort` of the sessions on this core.
     """
 
     def __init__(self, notes: Notes, cluster: ClusterPort) -> None:
         self.registry = ClientRegistry()
         self.sessions: SessionServicePort = NoSessions()
         self.wills = CleanSessionWills()
-        self.on_will: Callable[[Left], None] = _nobody_hears
-        """Publishes the will of a session whose node is gone."""
+        self.on_will: Callable[[PendingWill], None] = _nobody_hears
+        """Publishes a will whose node is gone."""
         self.deliver: Callable[[str, int, bytes], None] = notes.deliver
-        """Send to the client of a session that runs here: incarnation of its node, token, packets."""
-        # Tests shorten these: what is compiled has constants built in.
+        """Sends packets of a session on this core to its client: incarnation of its node, token, packets."""
+        # Tests shorten these; in compiled code constants couldn't be changed.
         self.kick_wait_s: float = bounds.KICK_WAIT_S
         self.kick_unlinked_s: float = bounds.KICK_UNLINKED_S
         self._notes = notes
         self._cluster = cluster
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[int, Waiting] = {}
-        self._unloaded = Unloaded()
+        self._waiting: dict[int, PendingAttach] = {}
+        self._unloaded = PendingAttaches()
         self._early = EarlyNotes(self._loop.time)
-        self._mourned: list[Iterator[list[Left]]] = []
-        """Of nodes that were purged: their wills, a slot a step."""
-        self._mourning = asyncio.Event()
-        notes.on_behind = self.link_lost
+        self._wills_to_publish: list[Iterator[list[PendingWill]]] = []
+        """Wills of purged nodes, one slot in each step."""
+        self._has_wills = asyncio.Event()
+        notes.on_deliveries_failed = self.link_lost
 
     def start(self) -> None:
         notes = self._notes
@@ -83,32 +84,35 @@ class SessionRpcServer:
 
     @property
     def dropped(self) -> int:
-        """Notes of slots whose sessions aren't here that found no room: they are said again when there is."""
+        """Number of notes that found no room while their slots weren't loaded. Their nodes are asked to repeat them."""
         return self._early.dropped
 
-    # --- for the sessions that run here -------------------------------------------------------------------------------
+    # --- calls from the sessions on this core
+    # --------------------------------------------------------------------------------
 
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None:
-        """The session found no room: its connection must not go on as if it had got everything."""
+        """The session's queue is full: its connection must be closed, because the client misses messages."""
         self._notes.say(incarnation, messages.OVERFLOW, (client_id, messages.pack_token(token)))
 
     def congested(self, slot: int, is_congested: bool) -> None:
-        """For a session of the slot more waits than it takes, or not any more: all nodes are told."""
+        """Tell all nodes that a session of the slot is, or no session of it is any more, congested."""
         self._notes.say_to_all(messages.CONGESTED, (slot, is_congested))
 
-    def takers(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
-        """Redis is short of memory: what of the slot's sessions would wait."""
-        self._notes.say_to_all(messages.TAKERS, (slot, members_take, filters))
+    def report_memory(self, slot: int, members_accept: bool, filters: list[bytes]) -> None:
+        """Tell all nodes which sessions of the slot would have messages wait, while Redis is short of memory."""
+        self._notes.say_to_all(messages.MEMORY_REPORT, (slot, members_accept, filters))
 
     def loaded(self, slot: int) -> None:
-        """The slot's sessions are here: whoever left is gone, whoever waited goes on."""
+        """The slot's sessions are loaded: handle the notes and attaches that waited for that."""
         self._hear(slot)
         for waiting in self._unloaded.take(slot):
             self._admit(waiting)
         self._ask_again(slot)
 
     def retaken(self, slot: int) -> None:
-        """Once its sessions are here, every node is to say what it has of the slot."""
+        """The slot was lost and came back: once its sessions are loaded, ask all nodes to register their
+        connections.
+        """
         for incarnation in dict.fromkeys((self._notes.me, *self._cluster.nodes_table)):
             if self.is_linked(incarnation):
                 self._early.miss(slot, incarnation)
@@ -120,7 +124,7 @@ class SessionRpcServer:
         return self.registry.holder(client_id) is not None
 
     def floor(self, slot: int) -> int:
-        """Above the tokens of all connections that came before this core owned the slot, and below the others."""
+        """A value above the tokens of all connections from before this core owned the slot, and below all others."""
         return self.registry.floor(slot, self._cluster.slots.epoch)
 
     def _hear(self, slot: int) -> None:
@@ -144,9 +148,9 @@ class SessionRpcServer:
         epoch, user = self._cluster.slots.epoch, messages.user_of(opening)
         attached = self.registry.attach(client_id, incarnation, epoch, user)
         if attached is None:
-            self._say_not(incarnation, number, messages.ANOTHERS)
+            self._say_not(incarnation, number, messages.OTHER_USER)
             return
-        waiting = Waiting(client_id, incarnation, number, opening, attached.token)
+        waiting = PendingAttach(client_id, incarnation, number, opening, attached.token)
         if attached.admitted:
             self._admit_member(waiting)
             return
@@ -159,33 +163,33 @@ class SessionRpcServer:
             return
         superseded = attached.superseded[1]
         if superseded in self._waiting:
-            waiting.deadline = self._waiting[superseded].deadline  # of the same kick
+            waiting.deadline = self._waiting[superseded].deadline  # It waits for the same KICK.
         self._refuse(superseded, messages.SUPERSEDED)
 
     def _may_attach(self, incarnation: str) -> bool:
-        """A purged node may still be linked, and may not know yet."""
+        """True if both this core and the node are members. A purged node may still have a link, and may not know."""
         return self._cluster.is_confirmed_member and self._is_member(incarnation)
 
-    def _admit(self, waiting: Waiting) -> None:
-        """It waited until now, and its node, or this one, may have been purged meanwhile."""
+    def _admit(self, waiting: PendingAttach) -> None:
+        """Admit a connection that has waited. Its node, or this core, may have been purged meanwhile."""
         if self._may_attach(waiting.incarnation):
             self._admit_member(waiting)
         else:
             self._turn_away(waiting, messages.NOT_OWNER)
 
-    def _admit_member(self, waiting: Waiting) -> None:
+    def _admit_member(self, waiting: PendingAttach) -> None:
         if self.sessions.has_loaded(waiting.slot()):
             self._open_alone(waiting)
         elif not self._unloaded.put(waiting):
             self._turn_away(waiting, messages.FULL)
 
-    def _turn_away(self, waiting: Waiting, status: int) -> None:
+    def _turn_away(self, waiting: PendingAttach, status: int) -> None:
         self._answer(waiting, status)
         self._free(waiting.client_id, waiting.token)
 
-    def _open(self, waiting: Waiting) -> None:
+    def _open(self, waiting: PendingAttach) -> None:
         answer = partial(self._admitted, waiting)
-        opening = None if waiting.opening is None or messages.is_guest(waiting.opening) else waiting.opening
+        opening = None if waiting.opening is None or messages.is_clean_session(waiting.opening) else waiting.opening
         user = messages.user_of(waiting.opening)
         again = partial(self._open_again, waiting)
         attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, opening, answer, user, again)
@@ -193,25 +197,25 @@ class SessionRpcServer:
         if status != messages.ADMITTED:
             self._turn_away(waiting, status)
 
-    def _open_alone(self, waiting: Waiting) -> None:
+    def _open_alone(self, waiting: PendingAttach) -> None:
         try:
             self._open(waiting)
-        except Exception:  # the others that are admitted with it have no part in it
+        except Exception:  # One failing attach must not stop others that are admitted with it.
             log.exception("the session of %r could not be opened", waiting.client_id)
 
-    def _open_again(self, waiting: Waiting) -> None:
-        """It waited, and its slot may have moved meanwhile."""
+    def _open_again(self, waiting: PendingAttach) -> None:
+        """The attach waited for the quota; its slot may have moved meanwhile."""
         if self.registry.holds(waiting.client_id, waiting.incarnation, waiting.token):
             self._admit(waiting)
 
-    def _admitted(self, waiting: Waiting, flags: int | None) -> None:
+    def _admitted(self, waiting: PendingAttach, flags: int | None) -> None:
         client_id, incarnation = waiting.client_id, waiting.incarnation
         if flags is None:
             self._answer(waiting, messages.SUPERSEDED)
             return
         if (
             waiting.opening is not None
-            and not flags & messages.LASTS
+            and not flags & messages.DURABLE
             and self.registry.holds(client_id, incarnation, waiting.token)
         ):
             self.wills.keep(client_id, incarnation, waiting.token, waiting.opening)
@@ -224,8 +228,8 @@ class SessionRpcServer:
         if (waiting := self._waiting.pop(token, None)) is not None:
             self._answer(waiting, status)
 
-    def _answer(self, waiting: Waiting, status: int) -> None:
-        """It isn't admitted."""
+    def _answer(self, waiting: PendingAttach, status: int) -> None:
+        """Answer that the connection isn't admitted."""
         self._say_not(waiting.incarnation, waiting.number, status)
 
     def _say_not(self, incarnation: str, number: int, status: int) -> None:
@@ -258,7 +262,8 @@ class SessionRpcServer:
         """`hold_s`: for how long the will is held back."""
         slot = slot_of(client_id)
         waiting = self._waiting.pop(token, None)
-        if (unloaded := self._unloaded.end(slot, token)) is not None:  # a newer one had it kicked: nobody else knew it
+        # A newer connection had it kicked; its node doesn't know its token yet.
+        if (unloaded := self._unloaded.end(slot, token)) is not None:
             self._answer(unloaded, messages.SUPERSEDED)
         self.wills.drop(slot, token)
         if waiting is None:
@@ -266,7 +271,7 @@ class SessionRpcServer:
         self._free(client_id, token)
 
     def _free(self, client_id: bytes, token: int) -> None:
-        """The token holds nothing any more: who waited for it is admitted."""
+        """The token holds the client id no longer: admit the connection that waits for it."""
         admitted = self.registry.detach(client_id, token)
         if admitted is not None and (next_one := self._waiting.pop(admitted[1], None)) is not None:
             self._admit(next_one)
@@ -278,29 +283,29 @@ class SessionRpcServer:
         client_id, raw, opening, pairs = item
         slot, token, user = slot_of(client_id), messages.unpack_token(raw), messages.user_of(opening)
         if not self._hears(slot, incarnation):
-            if self.registry.has_newer(client_id, token, user):  # whatever else is heard of it, it has to go
+            if self.registry.has_newer(client_id, token, user):  # It must be closed in any case.
                 self._kick(Kick(incarnation, client_id, token))
             else:
                 self._early.put(slot, incarnation, messages.REGISTER, item)
             return
-        if self.sessions.is_anothers(client_id, user):
+        if self.sessions.is_other_users(client_id, user):
             self._kick(Kick(incarnation, client_id, token))
             return
         kick = self.registry.register(client_id, incarnation, token, user)
         if kick is not None:
             self._kick(kick)
         if (outsider := self.registry.others_waiting(client_id, user)) is not None:
-            self._refuse(outsider[1], messages.ANOTHERS)
+            self._refuse(outsider[1], messages.OTHER_USER)
         if opening is None or (kick is not None and kick.token == token):
             return
-        if messages.is_guest(opening):
+        if messages.is_clean_session(opening):
             self.wills.keep(client_id, incarnation, token, opening)
             return
         if not self.sessions.resume(client_id, incarnation, token, opening, pairs):
             self._kick(Kick(incarnation, client_id, token))
 
     def _hears(self, slot: int, incarnation: str) -> bool:
-        """What it says of the slot can be done, behind what was said of it before and had to wait."""
+        """True if a note of this node about the slot can be handled now. Handles earlier notes that waited, first."""
         if not self.sessions.has_loaded(slot) or not self._is_heard(slot, incarnation):
             return False
         if self._early.has(slot):
@@ -308,13 +313,14 @@ class SessionRpcServer:
         return True
 
     def _is_heard(self, slot: int, incarnation: str) -> bool:
-        """What it says of the slot is this core's to hear."""
+        """True if the sender is a member and this core owns the slot."""
         return self._is_member(incarnation) and self.registry.owns(slot)
 
     def _is_member(self, incarnation: str) -> bool:
         return incarnation == self._notes.me or incarnation in self._cluster.nodes_table
 
-    # --- what clients say to their sessions ---------------------------------------------------------------------------
+    # --- reports and requests of clients to their sessions
+    # -----------------------------------------------------------------
 
     def _take_report(self, incarnation: str, item: messages.Report) -> None:
         token, pairs = item
@@ -326,7 +332,7 @@ class SessionRpcServer:
         self.sessions.ask(client_id, messages.unpack_token(token), (number, behind), question, answer)
 
     def _tell(self, incarnation: str, number: int, answer: bytes) -> None:
-        self._notes.say(incarnation, messages.TOLD, (number, answer))
+        self._notes.say(incarnation, messages.REPLY, (number, answer))
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -346,12 +352,12 @@ class SessionRpcServer:
                 self._alone(self.sessions.own, slot)
 
     def let_go_of_all(self) -> None:
-        """This node is another incarnation, so no slot is its own."""
+        """This node has a new incarnation, so it owns no slots."""
         for slot in self.registry.slots():
             self._alone(self._let_go, slot)
 
     def _alone(self, follow: Callable[[int], None], slot: int) -> None:
-        """A slot that can't follow its move keeps no other from it."""
+        """If one slot can't follow its move, the others still do."""
         try:
             follow(slot)
         except Exception:
@@ -370,8 +376,8 @@ class SessionRpcServer:
     def node_gone(self, incarnation: str) -> None:
         self._early.node_gone(incarnation)
         self.sessions.node_gone(incarnation)
-        self._mourned.append(self.wills.node_gone(incarnation))
-        self._mourning.set()
+        self._wills_to_publish.append(self.wills.node_gone(incarnation))
+        self._has_wills.set()
         self._unloaded.node_gone(incarnation)
         for token in [token for token, waiting in self._waiting.items() if waiting.incarnation == incarnation]:
             del self._waiting[token]
@@ -385,8 +391,8 @@ class SessionRpcServer:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def beat(self, now: float) -> None:
-        self.sessions.beat()
+    def tick(self, now: float) -> None:
+        self.sessions.report_load()
         for slot in self._early.slots():
             if self.sessions.has_loaded(slot):
                 self._hear(slot)
@@ -398,35 +404,37 @@ class SessionRpcServer:
                 waiting.deadline = min(waiting.deadline, now + self.kick_unlinked_s)
         for waiting in [waiting for waiting in self._waiting.values() if waiting.kick and waiting.deadline <= now]:
             assert waiting.kick is not None
-            self._kicked_in_vain(waiting, waiting.kick)
+            self._kick_timed_out(waiting, waiting.kick)
 
-    def _kicked_in_vain(self, waiting: Waiting, kick: Kick) -> None:
-        """The older one is taken for gone, and its will is published; but one that was asked for by the same CONNECT,
-        the answer to which was lost, never was there."""
+    def _kick_timed_out(self, waiting: PendingAttach, kick: Kick) -> None:
+        """The node of the older connection didn't confirm in time that it closed it. The owner now treats that
+        connection as closed and publishes its will. Exception: if both connections are the same CONNECT, sent twice
+        because the first answer was lost, there was no older connection, and no will is published.
+        """
         log.warning("%s did not close %r in time", kick.incarnation, waiting.client_id)
         will = self.wills.take(waiting.slot(), kick.token, but_of=messages.nonce_of(waiting.opening))
-        if will is not None:  # before what its client publishes now
+        if will is not None:  # Before the client's new messages.
             self.on_will(will)
         with_will = not self.sessions.was_asked_by(waiting.client_id, waiting.opening)
         self._detach(waiting.client_id, kick.token, -1, with_will, b"")
 
-    async def mourn(self) -> None:
-        """Publish the wills that purged nodes left, a slot a turn."""
+    async def publish_wills_of_purged(self) -> None:
+        """Publish the wills of purged nodes, one slot in each event-loop iteration."""
         while True:
-            await self._mourning.wait()
-            self._mourning.clear()
-            while self._mourned:
-                for wills in self._mourned.pop(0):
+            await self._has_wills.wait()
+            self._has_wills.clear()
+            while self._wills_to_publish:
+                for wills in self._wills_to_publish.pop(0):
                     for will in wills:
                         self.on_will(will)
                     await asyncio.sleep(0)
 
     async def sweep(self) -> None:
-        """Free what purged nodes held, a little at a time, and what was said of slots that never came here."""
+        """Free the memory of purged nodes in small steps, and drop notes about slots that never came here."""
         self._early.sweep(self._is_heard, self.is_linked)
         for _ in self.registry.sweep():
             await asyncio.sleep(0)
 
 
-def _nobody_hears(left: Left) -> None:
-    """Until the node is put together."""
+def _nobody_hears(left: PendingWill) -> None:
+    """Used until the node is assembled."""

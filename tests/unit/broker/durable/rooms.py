@@ -22,7 +22,7 @@ from flockmq.routing.targets import SlotDispatcher
 from flockmq.session.acknowledgement_codec import SETTLED
 from flockmq.session.limits import Limits
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.clean_session_wills import PendingWill
 from flockmq.session_rpc.ports import Attach
 from flockmq.telemetry.counters import Counters
 from unit.broker.durable.redis import Disk, Redis
@@ -101,7 +101,7 @@ class Home:
         """Slots of which every node is to say what it has."""
         self.crowded: list[tuple[int, bool]] = []
         self.took: list[tuple[int, bool, list[bytes]]] = []
-        self.left: list[Left] = []
+        self.left: list[PendingWill] = []
         self.published: list[Publish] = []
         self.accepted: list[Callable[[], None]] = []
         self.owed: list[tuple[Subscription, bool]] = []
@@ -136,7 +136,7 @@ class Home:
     def usage(self, user: bytes | None) -> Usage | None:
         return None if user is None else self.quotas.of(user)
 
-    def publish(self, left: Left, accepted: Callable[[], None]) -> None:
+    def publish(self, left: PendingWill, accepted: Callable[[], None]) -> None:
         if (left.client_id, left.user) in self.banned:
             accepted()
             return
@@ -197,8 +197,8 @@ class Home:
     def congested(self, slot: int, is_congested: bool) -> None:
         self.crowded.append((slot, is_congested))
 
-    def takers(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
-        self.took.append((slot, members_take, filters))
+    def report_memory(self, slot: int, members_accept: bool, filters: list[bytes]) -> None:
+        self.took.append((slot, members_accept, filters))
 
     def loaded(self, slot: int) -> None: ...
 

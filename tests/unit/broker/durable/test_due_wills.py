@@ -7,7 +7,7 @@ import pytest
 from flockmq import bounds
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.rlog.retained_authors import author_of
-from flockmq.session_rpc.clean_session_wills import Left
+from flockmq.session_rpc.clean_session_wills import PendingWill
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, another, opening
 
@@ -158,8 +158,8 @@ def evicted(home: Home, token: int = 1, *, expiry_s: int = 60, delay_s: int = 0)
     home.residents.leave(ID, token, expiry_s, True, hold_s=30.0)
 
 
-def guests_will() -> Left:
-    left = Left(ID, None, Will(will().message, 0, b"why"))
+def guests_will() -> PendingWill:
+    left = PendingWill(ID, None, Will(will().message, 0, b"why"))
     left.will.message.origin = b"an origin of 16."
     return left
 

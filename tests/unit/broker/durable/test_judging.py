@@ -8,7 +8,7 @@ import pytest
 from flockmq import bounds
 from flockmq.durable.session_fields import AUTHORIZED_RULES, asked_field
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.messages import LASTS, PRESENT, UNJUDGED
+from flockmq.session_rpc.messages import DURABLE, PRESENT, UNAUTHORIZED
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, another, opening
 
@@ -36,7 +36,7 @@ def page(answers: list[bytes]) -> messages.Page:
 async def test_by_the_same_rules_it_goes_on_at_once(home: Home) -> None:
     left_behind(home)
     home.take(1)
-    assert home.open(2, by(ONE, 2)) == [LASTS | PRESENT]
+    assert home.open(2, by(ONE, 2)) == [DURABLE | PRESENT]
     assert home.payloads() == [b"1"]
 
 
@@ -44,28 +44,28 @@ async def test_by_the_same_rules_it_goes_on_at_once(home: Home) -> None:
 async def test_by_others_it_waits(home: Home, before: bytes | None, now: bytes) -> None:
     left_behind(home, before)
     home.take(1)
-    assert home.open(2, by(now, 2)) == [LASTS | PRESENT | UNJUDGED]
+    assert home.open(2, by(now, 2)) == [DURABLE | PRESENT | UNAUTHORIZED]
     home.take(2)
     assert home.payloads() == []
-    assert page(home.ask(2, messages.StandingQuestion(0))) == ([(b"a/#", b"a/#", 1), (b"b", b"asked for", 1)], 0)
-    (answer,) = home.ask(2, messages.JudgedQuestion([b"b"], now), 2, 1)
+    assert page(home.ask(2, messages.SubscriptionsQuestion(0))) == ([(b"a/#", b"a/#", 1), (b"b", b"asked for", 1)], 0)
+    (answer,) = home.ask(2, messages.ReauthorizedQuestion([b"b"], now), 2, 1)
     assert messages.decode_reasons(answer) == [0]
     assert home.payloads() == [b"1", b"2"], "what may come comes"
-    assert page(home.ask(2, messages.StandingQuestion(0), 3, 2)) == ([(b"a/#", b"a/#", 1)], 0)
+    assert page(home.ask(2, messages.SubscriptionsQuestion(0), 3, 2)) == ([(b"a/#", b"a/#", 1)], 0)
 
 
 async def test_what_waits_by_what_is_denied_goes_nowhere(redis: Redis, home: Home) -> None:
     left_behind(home)
     home.take(1, 2)
     home.open(2, by(OTHER, 2))
-    home.ask(2, messages.JudgedQuestion([b"a/#"], OTHER))
+    home.ask(2, messages.ReauthorizedQuestion([b"a/#"], OTHER))
     assert home.payloads() == []
     counters = home.router.counters
     assert (counters.dropped_revoked, counters.subscriptions_revoked) == (2, 1)
     assert not [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"q"]
     assert redis.slot(SLOT).sessions[ID][AUTHORIZED_RULES] == OTHER
     home.residents.leave(ID, 2, -1, False)
-    assert home.open(3, by(OTHER, 3)) == [LASTS | PRESENT]
+    assert home.open(3, by(OTHER, 3)) == [DURABLE | PRESENT]
 
 
 async def test_what_comes_at_qos_0_waits_too(home: Home) -> None:
@@ -74,7 +74,7 @@ async def test_what_comes_at_qos_0_waits_too(home: Home) -> None:
     home.take_run("1")
     home.take_run("2", topic="b")
     assert home.packets() == []
-    home.ask(2, messages.JudgedQuestion([b"b"], OTHER))
+    home.ask(2, messages.ReauthorizedQuestion([b"b"], OTHER))
     home.take_run("3")
     assert home.payloads_of_run() == [b"1", b"3"]
     assert home.router.counters.dropped_revoked == 1
@@ -84,7 +84,7 @@ async def test_who_was_not_judged_when_its_node_died_is_the_next_time(home: Home
     left_behind(home)
     home.open(2, by(OTHER, 2))
     home.residents.leave(ID, 2, -1, False)
-    assert home.open(3, by(OTHER, 3)) == [LASTS | PRESENT | UNJUDGED]
+    assert home.open(3, by(OTHER, 3)) == [DURABLE | PRESENT | UNAUTHORIZED]
 
 
 async def test_the_next_home_waits_for_it_too(redis: Redis, home: Home) -> None:
@@ -94,7 +94,7 @@ async def test_the_next_home_waits_for_it_too(redis: Redis, home: Home) -> None:
     following = await another(redis)
     assert following.residents.resume(ID, EDGE, 2, by(OTHER, 2), b"")
     assert following.payloads() == []
-    following.ask(2, messages.JudgedQuestion([], OTHER))
+    following.ask(2, messages.ReauthorizedQuestion([], OTHER))
     assert following.payloads() == [b"1"]
 
 
@@ -103,7 +103,7 @@ async def test_the_next_home_of_who_was_judged_waits_for_nothing(redis: Redis, h
     """Its node says so; or it didn't hear of that yet, and Redis has it."""
     left_behind(home)
     home.open(2, by(OTHER, 2))
-    home.ask(2, messages.JudgedQuestion([], OTHER))
+    home.ask(2, messages.ReauthorizedQuestion([], OTHER))
     home.take(1)
     following = await another(redis)
     assert following.residents.resume(ID, EDGE, 2, by(rules, 2), b"")
@@ -113,17 +113,17 @@ async def test_the_next_home_of_who_was_judged_waits_for_nothing(redis: Redis, h
 
 async def test_who_may_do_everything_is_judged_when_it_may_no_more(home: Home) -> None:
     left_behind(home)
-    assert home.open(2, by(None, 2)) == [LASTS | PRESENT]
+    assert home.open(2, by(None, 2)) == [DURABLE | PRESENT]
     home.residents.leave(ID, 2, -1, False)
-    assert home.open(3, by(ONE, 3)) == [LASTS | PRESENT | UNJUDGED]
+    assert home.open(3, by(ONE, 3)) == [DURABLE | PRESENT | UNAUTHORIZED]
 
 
 async def test_who_has_no_subscription_needs_no_judgement(home: Home) -> None:
     home.open(1, by(ONE))
     home.residents.leave(ID, 1, -1, False)
-    assert home.open(2, by(OTHER, 2)) == [LASTS | PRESENT]
+    assert home.open(2, by(OTHER, 2)) == [DURABLE | PRESENT]
     home.residents.leave(ID, 2, -1, False)
-    assert home.open(3, by(OTHER, 3)) == [LASTS | PRESENT]
+    assert home.open(3, by(OTHER, 3)) == [DURABLE | PRESENT]
 
 
 async def test_many_subscriptions_come_in_pages(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ async def test_many_subscriptions_come_in_pages(home: Home, monkeypatch: pytest.
     read: list[bytes] = []
     after, number, pages = 0, 2, 0
     while pages == 0 or after:
-        held, after = page(home.ask(1, messages.StandingQuestion(after), number, number - 1))
+        held, after = page(home.ask(1, messages.SubscriptionsQuestion(after), number, number - 1))
         read += [filter for filter, _, _ in held]
         number, pages = number + 1, pages + 1
     assert read == filters

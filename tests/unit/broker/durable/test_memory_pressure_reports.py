@@ -23,7 +23,7 @@ def told(home: Home) -> list[tuple[int, bool, list[bytes]]]:
     """In the next round."""
     home.took.clear()
     home.machine.forward(bounds.TAKERS_KEPT_S / 4)
-    home.residents.beat()
+    home.residents.report_load()
     return [said for said in home.took if said[0] == SLOT]
 
 
@@ -75,5 +75,5 @@ async def test_nobody_is_told_unasked_nor_again_before_it_is_time(home: Home) ->
     assert told(home) == []
     home.residents.pressure_reports.is_asked = True
     assert len(told(home)) == 1
-    home.residents.beat()
+    home.residents.report_load()
     assert len(home.took) == 1

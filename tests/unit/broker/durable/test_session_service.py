@@ -46,7 +46,7 @@ async def test_an_attach_is_answered_when_its_session_is_durable(home: Home) -> 
     await home.settle()
     assert answers == []
     await home.commit()
-    assert answers == [messages.LASTS]
+    assert answers == [messages.DURABLE]
 
 
 async def test_no_session_and_no_subscription_begins_while_too_much_waits_for_Redis(redis: Redis, home: Home) -> None:
@@ -71,7 +71,7 @@ async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(home: H
     home.disk.full = True
     assert home.residents.open(Attach(ID, EDGE, 2, opening(2, clean=True), lambda _: None)) == messages.FULL
     assert home.residents.open(Attach(roommates(1)[0], EDGE, 3, opening(3), lambda _: None)) == messages.FULL
-    assert home.open(4, opening(4)) == [messages.LASTS | messages.PRESENT]
+    assert home.open(4, opening(4)) == [messages.DURABLE | messages.PRESENT]
     [answer] = home.subscribe(4, b"b/#")
     assert messages.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
     assert home.routed == [(SLOT, b"a/#")]
@@ -163,20 +163,20 @@ async def test_the_routes_of_a_session_that_ends_go_when_its_end_is_durable(home
 
 
 async def test_session_present_is_told_to_who_comes_back(home: Home) -> None:
-    assert home.open(1, opening(1)) == [messages.LASTS]
+    assert home.open(1, opening(1)) == [messages.DURABLE]
     home.residents.leave(ID, 1, -1, False)
-    assert home.open(2, opening(2)) == [messages.LASTS | messages.PRESENT]
+    assert home.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
     home.residents.leave(ID, 2, -1, False)
-    assert home.open(3, opening(3, clean=True)) == [messages.LASTS]
+    assert home.open(3, opening(3, clean=True)) == [messages.DURABLE]
 
 
 @pytest.mark.parametrize("clean", [True, False])
 async def test_a_CONNECT_that_asks_again_is_told_the_same(home: Home, clean: bool) -> None:
     """Its answer was lost; clean start ended what was there before, not what it began itself."""
-    assert home.open(1, opening(1, clean=clean)) == [messages.LASTS]
+    assert home.open(1, opening(1, clean=clean)) == [messages.DURABLE]
     home.subscribe(1)
     home.residents.leave(ID, 1, -1, False)
-    assert home.open(2, opening(1, clean=clean)) == [messages.LASTS]
+    assert home.open(2, opening(1, clean=clean)) == [messages.DURABLE]
     assert home.residents.sessions.by_id[ID].subscriptions.find(b"a/#") is not None
 
 
@@ -184,29 +184,29 @@ async def test_a_CONNECT_that_asks_again_for_what_was_there_is_told_so_again(hom
     subscribed(home)
     home.residents.leave(ID, 1, -1, False)
     for token in (2, 3):
-        assert home.open(token, opening(9)) == [messages.LASTS | messages.PRESENT]
+        assert home.open(token, opening(9)) == [messages.DURABLE | messages.PRESENT]
         home.residents.leave(ID, token, -1, False)
 
 
 async def test_a_CONNECT_that_asks_again_after_a_crash_is_told_the_same(redis: Redis, home: Home) -> None:
     home.open(1, opening(1, clean=True))
     later = await another(redis)
-    assert later.open(2, opening(1, clean=True)) == [messages.LASTS]
-    assert later.open(3, opening(2)) == [messages.LASTS | messages.PRESENT]
+    assert later.open(2, opening(1, clean=True)) == [messages.DURABLE]
+    assert later.open(3, opening(2)) == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_who_ended_its_session_while_the_slot_moved_finds_none(redis: Redis, home: Home) -> None:
     home.open(1, opening(1))
     later = await another(redis)
     later.residents.leave(ID, 1, 0, False, opening(1).nonce)
-    assert later.open(2, opening(2)) == [messages.LASTS]
+    assert later.open(2, opening(2)) == [messages.DURABLE]
 
 
 async def test_who_left_in_order_while_the_slot_moved_and_is_back_has_what_it_left(redis: Redis, home: Home) -> None:
     subscribed(home)
     later = await another(redis)
     later.residents.leave(ID, 1, 30, False, opening(1).nonce)
-    assert later.open(2, opening(2)) == [messages.LASTS | messages.PRESENT]
+    assert later.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
     later.take(1)
     await later.settle()
     assert later.payloads() == [b"1"]
@@ -218,7 +218,7 @@ async def test_a_session_whose_client_left_while_the_slot_moved_expires_from_the
     later = await another(redis, machine := home.machine.next(1.0))
     later.residents.leave(ID, 1, 1, False, opening(1).nonce)
     machine.forward(2.0)
-    assert later.open(2, opening(2)) == [messages.LASTS]
+    assert later.open(2, opening(2)) == [messages.DURABLE]
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
@@ -234,7 +234,7 @@ async def test_what_an_older_connection_said_as_it_left_is_nothing_to_the_sessio
     later.residents.leave(ID, 1, expiry_s, False, opening(1).nonce)
     later.residents.tick()
     assert [message.topic for message in later.published] == [b"w"]
-    assert later.open(3, opening(3)) == [messages.LASTS | messages.PRESENT]
+    assert later.open(3, opening(3)) == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_an_ended_session_is_not_there_for_who_begins_without_one(redis: Redis, home: Home) -> None:
@@ -256,7 +256,7 @@ async def test_a_session_whose_CONNECT_was_never_answered_is_not_present(redis: 
     home.residents.leave(ID, 1, -1, False)
     later = home.open(2, opening(2))
     await home.commit()
-    assert (answers, later) == ([None], [messages.LASTS])
+    assert (answers, later) == ([None], [messages.DURABLE])
 
 
 async def test_a_CONNECT_that_asks_again_has_the_session_that_it_ends_with_its_connection(home: Home) -> None:
@@ -264,7 +264,7 @@ async def test_a_CONNECT_that_asks_again_has_the_session_that_it_ends_with_its_c
     home.residents.leave(ID, 1, -1, False)
     home.take(1)
     for token in (2, 3):
-        assert home.open(token, opening(9, expiry_s=0)) == [messages.LASTS | messages.PRESENT]
+        assert home.open(token, opening(9, expiry_s=0)) == [messages.DURABLE | messages.PRESENT]
         await home.settle()
         assert home.payloads() == [b"1"]
         home.residents.leave(ID, token, -1, False)
@@ -406,7 +406,7 @@ async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_s
     home.residents.node_gone(EDGE)
     await home.pass_turn()
     for token, client_id in enumerate(clients, start=101):
-        assert home.open(token, opening(token), client_id, "edge-2@1") == [messages.LASTS | messages.PRESENT]
+        assert home.open(token, opening(token), client_id, "edge-2@1") == [messages.DURABLE | messages.PRESENT]
     await home.settle()
     assert len(home.published) == len(clients)
     assert not home.residents.sessions.away
@@ -455,7 +455,7 @@ async def test_the_will_of_who_was_lost_while_the_slot_moved_is_published_though
     home.open(1, opening(1, will=will()))
     later = await another(redis)
     later.residents.leave(ID, 1, 60, True, opening(1).nonce)
-    assert later.open(2, opening(2)) == [messages.LASTS | messages.PRESENT]
+    assert later.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
     assert [message.topic for message in later.published] == [b"w"]
 
 
@@ -467,7 +467,7 @@ async def test_who_is_back_before_its_node_says_how_it_left_waits_for_that(redis
     assert answers == []
     later.residents.leave(ID, 1, 60, False, opening(1).nonce)
     await later.settle()
-    assert answers == [messages.LASTS | messages.PRESENT]
+    assert answers == [messages.DURABLE | messages.PRESENT]
     assert later.published == [], "it left in order"
 
 
@@ -480,13 +480,13 @@ async def test_who_is_back_and_whose_node_says_nothing_comes_behind_its_will(red
     later.residents.tick()
     await later.settle()
     assert [message.topic for message in later.published] == [b"w"]
-    assert answers == [messages.LASTS | messages.PRESENT]
+    assert answers == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_a_CONNECT_that_is_asked_for_again_waits_for_nobody(redis: Redis, home: Home) -> None:
     home.open(1, opening(1, will=will()))
     later = await another(redis)
-    assert later.open(2, opening(1, will=will())) == [messages.LASTS]
+    assert later.open(2, opening(1, will=will())) == [messages.DURABLE]
 
 
 @pytest.mark.parametrize(("nonce", "topics"), [(1, []), (2, [b"w"])])
@@ -506,7 +506,7 @@ async def test_who_waits_for_its_node_and_goes_is_not_let_in(redis: Redis, home:
     later.residents.leave(ID, 2, 60, False, opening(2).nonce)
     later.residents.leave(ID, 1, 60, True, opening(1).nonce)
     await later.settle()
-    assert (first, second) == ([], [messages.LASTS | messages.PRESENT])
+    assert (first, second) == ([], [messages.DURABLE | messages.PRESENT])
 
 
 async def test_those_who_wait_for_their_nodes_are_bounded(
@@ -553,7 +553,7 @@ async def test_who_comes_back_too_late_to_a_slot_that_had_no_home_finds_no_sessi
     home.open(1, opening(1, expiry_s=60))
     home.residents.leave(ID, 1, -1, False)
     later = await another(redis, home.machine.next(after_s=3600))
-    assert later.open(2, opening(2)) == [messages.LASTS]
+    assert later.open(2, opening(2)) == [messages.DURABLE]
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -576,7 +576,7 @@ async def test_a_will_that_was_due_is_published_though_its_client_is_back_first(
     home.open(1, opening(1, expiry_s=7200, will=Will(will().message, 30)))
     home.residents.leave(ID, 1, -1, True)
     later = await another(redis, home.machine.next(after_s=3600))
-    assert later.open(2, opening(2, expiry_s=7200)) == [messages.LASTS | messages.PRESENT]
+    assert later.open(2, opening(2, expiry_s=7200)) == [messages.DURABLE | messages.PRESENT]
     assert [message.topic for message in later.published] == [b"w"]
 
 
@@ -593,7 +593,7 @@ async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(
     await home.settle()
     assert not home.residents.resume(ID, EDGE, 1, opening(1), b"")
     home.residents.leave(ID, 1, 60, True)
-    assert home.open(2, opening(2)) == [messages.LASTS | messages.PRESENT]
+    assert home.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
     assert home.residents.resume(ID, EDGE, 2, opening(2), b"")
     assert not home.residents._cut_off
 
@@ -606,7 +606,7 @@ async def test_a_client_that_comes_back_to_a_full_queue_is_admitted_however_much
     answers = home.open(2, opening(2))
     home.take(5_000)
     await home.commit()
-    assert answers == [messages.LASTS | messages.PRESENT]
+    assert answers == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_a_connection_of_the_home_itself_that_is_cut_off_is_gone_at_once(home: Home) -> None:
@@ -643,7 +643,7 @@ async def overflows(home: Home, node: str = EDGE) -> None:
     await home.settle()
     assert home.overflown == []
     home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    home.residents.congestion.beat(home.router.now_s)
+    home.residents.congestion.tick(home.router.now_s)
     home.take(*range(limit + 100, limit + 200))
 
 
@@ -765,11 +765,11 @@ async def test_a_session_is_its_users_at_the_next_home_too(redis: Redis, home: H
     home.residents.leave(ID, 1, -1, False)
     before = redis.slot(SLOT).sessions[ID].copy()
     for place in (home, await another(redis)):
-        assert asks(place, 2, owned(2, b"eve"), b"eve") == messages.ANOTHERS
-        assert asks(place, 3, owned(3, b"", clean=True), b"") == messages.ANOTHERS, "nor does nobody get it"
-        assert asks(place, 4, None, b"eve") == messages.ANOTHERS, "who wants none doesn't end it"
+        assert asks(place, 2, owned(2, b"eve"), b"eve") == messages.OTHER_USER
+        assert asks(place, 3, owned(3, b"", clean=True), b"") == messages.OTHER_USER, "nor does nobody get it"
+        assert asks(place, 4, None, b"eve") == messages.OTHER_USER, "who wants none doesn't end it"
         assert redis.slot(SLOT).sessions[ID] == before
-    assert place.open(5, owned(5, b"jo")) == [messages.LASTS | messages.PRESENT]
+    assert place.open(5, owned(5, b"jo")) == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_a_session_that_can_not_be_read_is_ended_by_its_own_user_alone(redis: Redis, home: Home) -> None:
@@ -800,22 +800,22 @@ async def test_where_its_user_can_not_be_read_either_only_an_operator_ends_it(re
 async def test_a_session_that_ended_is_nobodys(home: Home) -> None:
     home.open(1, owned(1, b"jo"))
     home.residents.leave(ID, 1, 0, False)
-    assert home.open(2, owned(2, b"eve")) == [messages.LASTS]
+    assert home.open(2, owned(2, b"eve")) == [messages.DURABLE]
 
 
 async def test_a_session_without_a_user_is_whose_who_comes_back_to_it(redis: Redis, home: Home) -> None:
     """It is of an earlier release, or client ids weren't bound."""
     home.open(1, opening(1))
     home.residents.leave(ID, 1, -1, False)
-    assert home.open(2, owned(2, b"jo")) == [messages.LASTS | messages.PRESENT]
+    assert home.open(2, owned(2, b"jo")) == [messages.DURABLE | messages.PRESENT]
     home.residents.leave(ID, 2, -1, False)
-    assert asks(await another(redis), 3, owned(3, b"eve"), b"eve") == messages.ANOTHERS
+    assert asks(await another(redis), 3, owned(3, b"eve"), b"eve") == messages.OTHER_USER
 
 
 async def test_where_client_ids_are_bound_no_more_a_session_stays_its_users(home: Home) -> None:
     home.open(1, owned(1, b"jo"))
-    assert home.open(2, opening(2)) == [messages.LASTS | messages.PRESENT]
-    assert asks(home, 3, owned(3, b"eve"), b"eve") == messages.ANOTHERS
+    assert home.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+    assert asks(home, 3, owned(3, b"eve"), b"eve") == messages.OTHER_USER
 
 
 async def test_whose_a_session_is_is_written_again_when_Redis_lost_it(redis: Redis, home: Home) -> None:

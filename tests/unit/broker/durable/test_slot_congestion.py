@@ -34,15 +34,15 @@ async def test_nodes_are_told_when_more_than_half_of_the_queue_waits_and_when_no
 
 
 async def test_they_are_told_again_before_they_forget_it(crowd: Home) -> None:
-    crowd.residents.congestion.beat(100.0)
-    crowd.residents.congestion.beat(100.1)
-    crowd.residents.congestion.beat(100.0 + CROWDED_KEPT_S / 2)
+    crowd.residents.congestion.tick(100.0)
+    crowd.residents.congestion.tick(100.1)
+    crowd.residents.congestion.tick(100.0 + CROWDED_KEPT_S / 2)
     assert crowd.crowded == [(SLOT, True)] * 3
 
 
 async def test_a_client_that_reads_nothing_pauses_nobody_for_long(crowd: Home) -> None:
     crowd.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    crowd.residents.congestion.beat(crowd.router.now_s)
+    crowd.residents.congestion.tick(crowd.router.now_s)
     assert crowd.crowded == [(SLOT, True), (SLOT, False)]
     crowd.take(WINDOW + QUEUE // 2 + 2)
     assert len(crowd.crowded) == 2, "it lags"

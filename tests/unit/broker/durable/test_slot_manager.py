@@ -369,7 +369,7 @@ async def test_a_slot_that_the_log_took_and_gave_back_unseen_is_taken_again(
     await home.settle()
     assert home.residents.has_loaded(SLOT)
     assert set(home.asked_again) == {SLOT}, "nobody saw it go and come"
-    assert home.open(2, opening(2)) == [messages.LASTS | messages.PRESENT]
+    assert home.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(redis: Redis, home: Home) -> None:
@@ -379,7 +379,7 @@ async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(
     readable = redis.slot(SLOT).sessions[ID].copy()
     redis.slot(SLOT).sessions[ID][b"s"] = b""
     later = await another(redis)
-    assert later.open(2, opening(2, clean=True)) == [messages.LASTS]
+    assert later.open(2, opening(2, clean=True)) == [messages.DURABLE]
     assert len(readable) == 3
     assert list(redis.slot(SLOT).sessions[ID]) == [b"m"]
 
@@ -460,7 +460,7 @@ async def test_of_a_slot_that_goes_while_it_is_taken_again_nothing_is_written_by
     assert redis.slot(SLOT).sessions == {ID: before}
     assert home.residents.has_loaded(SLOT) == comes_back
     if comes_back:
-        assert home.open(2, opening(2)) == [messages.LASTS | messages.PRESENT]
+        assert home.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
         assert redis.slot(SLOT).sessions[ID] != before
 
 
@@ -599,7 +599,7 @@ async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_n
     assert of_slot[ID] == kept
     assert later.residents.open(Attach(ID, EDGE, 3, opening(3, clean=True), answers.append)) == messages.ADMITTED
     await later.settle()
-    assert answers == [messages.LASTS]
+    assert answers == [messages.DURABLE]
     assert of_slot[ID].keys() == {b"m"}
     assert later.alarms[SLOT] == ""
 

@@ -23,9 +23,9 @@ from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession
-from flockmq.session_rpc.attach_result import Admission, Anothers, AttachError, Done, OwnerUnreachable, Superseded
+from flockmq.session_rpc.attach_result import Admission, AttachError, Done, OtherUser, OwnerUnreachable, Superseded
 from flockmq.session_rpc.clean_session_wills import will_origin
-from flockmq.session_rpc.messages import Answered, Opening, Question, is_guest, user_of
+from flockmq.session_rpc.messages import Answered, Opening, Question, is_clean_session, user_of
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from unit.broker.protocol.harness import Client, Node, Port, publish, without_words
 
@@ -392,7 +392,7 @@ def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admi
     client = admitting.connecting(will=WILL)
     _, opening, _ = admitting.home.asked[0]
     assert opening is not None
-    assert is_guest(opening)
+    assert is_clean_session(opening)
     admitting.answer(client, 7)
     assert will_of_a_guest(admitting) == opening, "and so has the next one"
     client.close(Reason.UNSPECIFIED_ERROR)
@@ -407,14 +407,14 @@ def test_as_long_as_a_node_does_not_know_that_owners_keep_wills_none_is_told(adm
     admitting.answer(client, 7)
     assert [connection.opening for connection in admitting.clients.connections()] == [None]
     admitting.clients.openings.owners_keep_wills = lambda: True
-    assert is_guest(will_of_a_guest(admitting)), "from then on"
+    assert is_clean_session(will_of_a_guest(admitting)), "from then on"
 
 
 def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_home(admitting: Admitting) -> None:
     admitting.clients.openings.owners_keep_wills = lambda: True
     client = admitting.connecting(clean=False, will=WILL)
     admitting.answer(client, 7, lasts=False)
-    assert is_guest(will_of_a_guest(admitting))
+    assert is_clean_session(will_of_a_guest(admitting))
 
 
 @pytest.mark.parametrize("lasts", [True, False])
@@ -438,7 +438,7 @@ def test_a_home_is_told_whose_a_client_id_is(
     client = admitting.connecting(clean=not lasts, expiry_s=60 if lasts else 0)
     [(_, opening, _)] = admitting.home.asked
     assert user_of(opening) == bound_to
-    assert opening is None or is_guest(opening) != lasts
+    assert opening is None or is_clean_session(opening) != lasts
     admitting.answer(client, 7, lasts=lasts)
     [connection] = admitting.clients.connections()
     assert user_of(connection.opening) == bound_to, "the next home is told, too"
@@ -447,7 +447,7 @@ def test_a_home_is_told_whose_a_client_id_is(
 @pytest.mark.parametrize(("version", "said"), [(5, Reason.CLIENT_IDENTIFIER_NOT_VALID), (4, 2)])
 def test_a_client_id_of_another_user_is_refused(admitting: Admitting, version: int, said: int) -> None:
     client = admitting.connecting(version=version)
-    assert admitting.answer(client, Anothers("it is another user's"))[3] == said
+    assert admitting.answer(client, OtherUser("it is another user's"))[3] == said
 
 
 def test_another_users_connection_here_stays_though_its_home_is_new(admitting: Admitting) -> None:

@@ -157,8 +157,8 @@ async def test_of_whom_left_no_more_is_judged_though_what_it_sent_isnt_read_yet(
     assert port.authorizer.looked_at == before + COST, "what it published is judged"
     suback, _ = client.packets()
     judged = before // COST
-    unjudged = [Reason.IMPLEMENTATION_SPECIFIC_ERROR] * (filters - judged)
-    assert suback == encode.suback(5, 1, [Reason.NOT_AUTHORIZED] * judged + unjudged)
+    must_reauthorize = [Reason.IMPLEMENTATION_SPECIFIC_ERROR] * (filters - judged)
+    assert suback == encode.suback(5, 1, [Reason.NOT_AUTHORIZED] * judged + must_reauthorize)
 
 
 async def test_what_stands_is_judged_in_slices_too(port: Judged) -> None:

@@ -94,7 +94,7 @@ async def test_what_was_known_of_a_former_connection_says_nothing_of_the_next(ho
     client = Part(home, RULES)
     home.residents.leave(ID, 1, -1, False)
     client.connect(2, b"its own rules")
-    home.ask(2, messages.JudgedQuestion([], b"its own rules"))
+    home.ask(2, messages.ReauthorizedQuestion([], b"its own rules"))
     home.disk.commit()
     home.residents.leave(ID, 2, -1, False)
     assert await client.held() == [FILTER, OTHER, b"a"]

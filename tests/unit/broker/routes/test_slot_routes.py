@@ -62,7 +62,7 @@ class Hosted:
                     routes=SimpleNamespace(nodes=self.log.holders, rows_of=table.rows_of), alarms={}
                 ),
             ),
-            "session_rpc": SimpleNamespace(congested=None, takers=None, floor=None),
+            "session_rpc": SimpleNamespace(congested=None, report_memory=None, floor=None),
             "filters": SimpleNamespace(exclusive=claims),
             "quotas": SimpleNamespace(usage=None),
             "retaining": SimpleNamespace(caught_up=lambda: None),

@@ -11,8 +11,8 @@ from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.entry import StreamId
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import Admission, AttachError
-from flockmq.session_rpc.clean_session_wills import Left
-from flockmq.session_rpc.client_registry import are_others
+from flockmq.session_rpc.clean_session_wills import PendingWill
+from flockmq.session_rpc.client_registry import are_different_users
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import Attach, Registration
 from flockmq.session_rpc.rpc import SWEEP_S, SessionRpc
@@ -129,7 +129,7 @@ class Sessions:
         """Of the openings of those that left."""
         self.holds: list[float] = []
         """For how long their wills are held back."""
-        self.held: list[tuple[Left, float]] = []
+        self.held: list[tuple[PendingWill, float]] = []
         self.resumed: list[tuple[bytes, str, int, bytes]] = []
         self.reports: list[tuple[str, int, bytes]] = []
         self.questions: list[tuple[bytes, messages.Question, Answered]] = []
@@ -174,11 +174,11 @@ class Sessions:
     def answer(self) -> None:
         while self.unanswered:
             attach = self.unanswered.pop(next(iter(self.unanswered)))
-            flags = messages.LASTS | (messages.PRESENT if self.present else 0)
+            flags = messages.DURABLE | (messages.PRESENT if self.present else 0)
             attach.answer(0 if attach.opening is None else flags)
 
-    def is_anothers(self, client_id: bytes, user: bytes | None) -> bool:
-        return are_others(user, self.users.get(client_id))
+    def is_other_users(self, client_id: bytes, user: bytes | None) -> bool:
+        return are_different_users(user, self.users.get(client_id))
 
     def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
         return opening is not None and opening.nonce == self.asked_by.get(client_id)
@@ -192,7 +192,7 @@ class Sessions:
         if (attach := self.unanswered.pop(token, None)) is not None:
             attach.answer(None)
 
-    def hold(self, left: Left, hold_s: float) -> None:
+    def hold(self, left: PendingWill, hold_s: float) -> None:
         self.held.append((left, hold_s))
 
     def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
@@ -209,7 +209,7 @@ class Sessions:
         self.questions.append((client_id, question, answer))
         self.places.append(place)
 
-    def beat(self) -> None: ...
+    def report_load(self) -> None: ...
 
     def cut(self, incarnation: str) -> None:
         self.cuts.append(incarnation)
@@ -225,7 +225,7 @@ class Node:
         self.member = Member(network, incarnation)
         self.clients = Clients()
         self.clients.homes = self.homes = SessionRpc(self.member, self.member, self.clients, self.clients)
-        self.homes.beat_s, self.homes.sweep_s = 0.0, network.sweep_s
+        self.homes.tick_s, self.homes.sweep_s = 0.0, network.sweep_s
         self.sessions = Sessions()
         self.sessions.homes = self.homes
         if is_core:

@@ -55,7 +55,7 @@ async def test_a_question_is_answered_once(connected: Connected) -> None:
     assert connected.answers == [b"yes"]
 
 
-@pytest.mark.parametrize("lost", [messages.ASK, messages.TOLD])
+@pytest.mark.parametrize("lost", [messages.ASK, messages.REPLY])
 async def test_a_question_that_is_lost_with_its_link_is_put_again(connected: Connected, lost: str) -> None:
     network = connected.network
     network.loses.add(lost)
@@ -347,7 +347,7 @@ async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
     answers = edge.clients.connect(b"client")
     await network.settle()
-    edge.homes.beat_once(asyncio.get_running_loop().time())
+    edge.homes.tick_once(asyncio.get_running_loop().time())
     assert [type(answer) for answer in answers] == [OwnerUnreachable]
     assert len(core.homes.server.registry) == 1
     network.holds.clear()
@@ -365,7 +365,7 @@ async def test_a_session_that_began_for_a_client_that_was_refused_ends_and_one_t
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
     answers = edge.clients.connect(ID, LASTING)
     await network.settle()
-    edge.homes.beat_once(asyncio.get_running_loop().time())
+    edge.homes.tick_once(asyncio.get_running_loop().time())
     assert [type(answer) for answer in answers] == [OwnerUnreachable]
     network.holds.clear()
     await network.settle()

@@ -14,7 +14,7 @@ TOKEN = messages.pack_token((7 << 112) + 3)
     ("decode", "items"),
     [
         (messages.decode_attaches, [(1, b"c", OPENING), (2, b"d", None)]),
-        (messages.decode_answers, [(1, messages.ADMITTED, TOKEN, messages.LASTS | messages.PRESENT)]),
+        (messages.decode_answers, [(1, messages.ADMITTED, TOKEN, messages.DURABLE | messages.PRESENT)]),
         (messages.decode_clients, [(b"c", TOKEN)]),
         (messages.decode_detaches, [(b"c", TOKEN, -1, True, b"a nonce!")]),
         (messages.decode_registers, [(b"c", TOKEN, OPENING, b"\4\0\1"), (b"d", TOKEN, None, b"")]),
@@ -27,7 +27,7 @@ TOKEN = messages.pack_token((7 << 112) + 3)
                 (3, 0, b"c", TOKEN, messages.ReceiveQuestion(9, b"deals")),
             ],
         ),
-        (messages.decode_tolds, [(1, b"")]),
+        (messages.decode_replies, [(1, b"")]),
     ],
 )
 def test_notes_come_as_they_were_put(decode: object, items: list[object]) -> None:
@@ -63,5 +63,5 @@ def test_a_note_is_no_larger_than_a_link_takes() -> None:
     counts, notes = zip(*messages.batches(items, 20, 5000), strict=True)
     assert sum(counts) == len(items)
     assert all(len(note) <= 5000 for note in notes)
-    assert [item for note in notes for item in messages.decode_tolds(note)] == items
+    assert [item for note in notes for item in messages.decode_replies(note)] == items
     assert len(list(messages.batches(items[:1], 20, 10))) == 1

@@ -23,7 +23,7 @@ class Links:
         self.nodes_table = {THERE}
         self.told: list[tuple[str, str]] = []
         self.frames: list[list[tuple[int, bytes]]] = []
-        self.untold: list[tuple[str, str]] = []
+        self.unsent: list[tuple[str, str]] = []
         self.behind: list[str] = []
         self.cuts: list[str] = []
 
@@ -54,7 +54,7 @@ class Sending:
         self.outbox = Outbox(
             self.links,
             self.links.send,
-            lambda to, method: self.links.untold.append((to, method)),
+            lambda to, method: self.links.unsent.append((to, method)),
             self.links.behind.append,
         )
 
@@ -84,7 +84,7 @@ async def test_what_can_not_be_told_waits_for_a_link(sending: Sending) -> None:
     sending.links.up = False
     sending.outbox.put(THERE, messages.DETACH, (1,))
     await asyncio.sleep(0)
-    assert sending.links.untold == []
+    assert sending.links.unsent == []
     sending.links.up = True
     sending.outbox.schedule()
     await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def test_what_is_asked_again_is_not_kept(sending: Sending, method: str) ->
     sending.links.up = False
     sending.outbox.put(THERE, method, (1,))
     await asyncio.sleep(0)
-    assert sending.links.untold == [(THERE, method)]
+    assert sending.links.unsent == [(THERE, method)]
     sending.links.up = True
     sending.outbox.schedule()
     await asyncio.sleep(0)
@@ -167,7 +167,7 @@ async def test_beyond_the_bound_only_what_the_next_link_mends_is_dropped(
 ) -> None:
     monkeypatch.setattr(bounds, "HOME_OUT_MAX", 1)
     monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
-    kinds = {messages.ANSWER: 1, messages.KICK: 1, messages.TOLD: 1, messages.DETACH: 2, messages.OVERFLOW: 2}
+    kinds = {messages.ANSWER: 1, messages.KICK: 1, messages.REPLY: 1, messages.DETACH: 2, messages.OVERFLOW: 2}
     sending.links.up = False
     for method in kinds:
         for number in range(2):
@@ -185,10 +185,10 @@ async def test_a_link_that_takes_too_little_is_cut_when_something_was_dropped(
 ) -> None:
     monkeypatch.setattr(bounds, "HOME_OUT_MAX", 1)
     sending.links.room = 0
-    sending.outbox.put(THERE, messages.TOLD, (1,))
+    sending.outbox.put(THERE, messages.REPLY, (1,))
     await asyncio.sleep(0)
     assert sending.links.cuts == []
-    sending.outbox.put(THERE, messages.TOLD, (2,))
+    sending.outbox.put(THERE, messages.REPLY, (2,))
     await asyncio.sleep(0)
     assert sending.links.cuts == [THERE]
     sending.outbox.schedule()

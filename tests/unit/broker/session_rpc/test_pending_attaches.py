@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from flockmq import bounds
-from flockmq.session_rpc.pending_attaches import Unloaded, Waiting
+from flockmq.session_rpc.pending_attaches import PendingAttach, PendingAttaches
 from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, opening, roommates
 
 
-def waiting(client_id: bytes, token: int, node: str = EDGE) -> Waiting:
-    return Waiting(client_id, node, token, opening(), token)
+def waiting(client_id: bytes, token: int, node: str = EDGE) -> PendingAttach:
+    return PendingAttach(client_id, node, token, opening(), token)
 
 
 def test_who_waited_for_a_slot_is_taken_in_their_order() -> None:
-    unloaded = Unloaded()
+    unloaded = PendingAttaches()
     first, second, elsewhere = waiting(ID, 1), waiting(roommates(1)[0], 2), waiting(b"elsewhere", 3)
     assert elsewhere.slot() != SLOT
     for one in (first, second, elsewhere):
@@ -25,7 +25,7 @@ def test_who_waited_for_a_slot_is_taken_in_their_order() -> None:
 
 
 def test_who_is_gone_waits_no_more() -> None:
-    unloaded = Unloaded()
+    unloaded = PendingAttaches()
     stays = waiting(b"stays", 3)
     for one in (waiting(ID, 1), waiting(ID, 2, SENDER), stays):
         unloaded.put(one)
@@ -39,7 +39,7 @@ def test_who_is_gone_waits_no_more() -> None:
 @pytest.mark.parametrize("bound", ["ATTACHES_MAX", "ATTACHES_MAX_BYTES"])
 def test_they_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     monkeypatch.setattr(bounds, bound, 1)
-    unloaded = Unloaded()
+    unloaded = PendingAttaches()
     assert unloaded.put(waiting(ID, 1))
     assert not unloaded.put(waiting(ID, 2))
     unloaded.take(SLOT)

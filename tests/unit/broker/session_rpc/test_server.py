@@ -14,8 +14,8 @@ from flockmq.mqtt.message import Publish, publication
 from flockmq.rlog.retained_authors import author_of
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.attach_result import Admission, Anothers, AttachError, OwnerFull, OwnerUnreachable, Superseded
-from flockmq.session_rpc.clean_session_wills import Left, will_origin
+from flockmq.session_rpc.attach_result import Admission, AttachError, OtherUser, OwnerFull, OwnerUnreachable, Superseded
+from flockmq.session_rpc.clean_session_wills import PendingWill, will_origin
 from flockmq.session_rpc.ports import Attach
 from unit.broker.session_rpc.network import TURNS, Network, Node
 
@@ -494,10 +494,10 @@ async def test_all_nodes_hear_from_its_home_who_takes_messages_at_once(network: 
     core, other, edge = await network.start("core-0", "core-1", "edge-0")
     heard: list[tuple[int, bool, list[bytes]]] = []
     for node in (core, other, edge):
-        node.homes.client.on_takers = lambda *said: heard.append(said)
+        node.homes.client.on_memory_report = lambda *said: heard.append(said)
     network.move([3], core)
-    core.homes.server.takers(3, False, [b"a/#"])
-    other.homes.server.takers(3, True, [])
+    core.homes.server.report_memory(3, False, [b"a/#"])
+    other.homes.server.report_memory(3, True, [])
     await network.settle()
     assert heard == [(3, False, [b"a/#"])] * 3, "not of somebody else's slot"
 
@@ -806,7 +806,7 @@ async def test_a_home_publishes_the_will_of_a_session_that_died_with_its_node(ne
 
 async def test_a_home_says_of_whom_a_will_is_and_why_it_may_be(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    lefts: list[Left] = []
+    lefts: list[PendingWill] = []
     core.homes.server.on_will = lefts.append
     row = msgspec.structs.replace(WILL, authorization=b"why")
     await guest(network, edge, msgspec.structs.replace(GUEST, will=row, user=b"jo"))
@@ -890,7 +890,7 @@ async def test_another_users_connection_is_refused_and_closes_none(network: Netw
     _, first, second = await network.start("core-0", "edge-0", "edge-1")
     held = token_of(await connected(network, first, owned(b"jo", lasts=lasts)))
     (answer,) = await connected(network, second, owned(b"eve", lasts=not lasts))
-    assert isinstance(answer, Anothers)
+    assert isinstance(answer, OtherUser)
     assert (first.clients.kicked, first.clients.held) == ([], {ID: held})
     newer = await connected(network, second, owned(b"jo", lasts=lasts))
     assert token_of(newer) > held, "the same user takes it over"
@@ -909,7 +909,7 @@ async def test_the_next_home_of_a_slot_knows_whose_its_client_ids_are(network: N
     network.move([slot_of(ID)], second if home_of(network) is first else first)
     await network.settle()
     (answer,) = await connected(network, other, owned(b"eve", lasts=False))
-    assert isinstance(answer, Anothers)
+    assert isinstance(answer, OtherUser)
     assert edge.clients.kicked == []
 
 
@@ -928,7 +928,7 @@ async def test_who_was_faster_than_an_older_connection_of_another_user_goes_agai
     network.mend(edge, heir)
     await network.settle()
     assert {client_id for client_id, _ in other.clients.kicked} == {ID}
-    assert [type(answer) for answer in waiting] == [Anothers]
+    assert [type(answer) for answer in waiting] == [OtherUser]
     assert (edge.clients.kicked, edge.clients.held) == ([], {ID: held})
 
 
@@ -966,7 +966,7 @@ async def test_a_slot_that_cannot_follow_its_move_keeps_no_other_from_it(
 
 
 def evict(edge: Node, token: int, opening: messages.Opening) -> None:
-    guest = opening if messages.is_guest(opening) else None
+    guest = opening if messages.is_clean_session(opening) else None
     del edge.clients.held[ID]
     edge.homes.client.evict(ID, token, opening.expiry_s, opening.nonce, 30.0, guest)
 
