@@ -28,7 +28,7 @@ from flockmq.bounds import SLOTS
 from flockmq.clock import SYSTEM
 from flockmq.management import clients, guard
 from flockmq.management.rows import ClientsWanted
-from flockmq.node.client_admin import ClientDirectory
+from flockmq.node.client_admin import ClientAdmin
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.peer import PeerInfo
 from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort
@@ -78,7 +78,7 @@ class Residents:
         return True
 
 
-def cores(fd: int) -> list[ClientDirectory]:
+def cores(fd: int) -> list[ClientAdmin]:
     router, limits = Router(Counters(), 1024 * 1024), Limits("default")
     slots = {slot: f"core-{slot * CORES // SLOTS}@0" for slot in range(SLOTS)}
     registries, by_id = [ClientRegistry() for _ in range(CORES)], [{} for _ in range(CORES)]
@@ -106,8 +106,8 @@ def cores(fd: int) -> list[ClientDirectory]:
         owners: Any = SimpleNamespace(owner=slots.get)
         clients: Any = SimpleNamespace(by_id=by_id[place])
         residents: Any = Residents()
-        teller = partial(str, me)
-        made.append(ClientDirectory(cluster, teller, owners, registries[place], clients, residents, SYSTEM))
+        answering_core = partial(str, me)
+        made.append(ClientAdmin(cluster, answering_core, owners, registries[place], clients, residents, SYSTEM))
     return made
 
 
@@ -118,7 +118,7 @@ async def watch(late: list[float]) -> None:
         late.append(time.thread_time() - busy)
 
 
-async def measure(told: ClientDirectory, port: int, path: str) -> None:
+async def measure(told: ClientAdmin, port: int, path: str) -> None:
     costs = []
     for _ in range(20):
         start = time.process_time()

@@ -157,7 +157,7 @@ class SimulatedCluster:
             return False
         hostings = [each.node.durable_host for each in made if each.node.durable_host is not None]
         return all("" not in each.cluster.slots.owners for each in made) and not any(
-            hosting.residents.manager.is_loading() for hosting in hostings
+            hosting.session_service.manager.is_loading() for hosting in hostings
         )
 
     async def scale_cores(self, count: int) -> None:
@@ -305,7 +305,7 @@ class SimulatedCluster:
         """What waits in a session is no metric; so it is looked at here. While its client reads, more may."""
         away = int(self._settings.get("MQTT__MAX_MQUEUE_LEN", Limits().max_mqueue_len))
         if made.node.durable_host is not None:
-            for client_id, session in made.node.durable_host.residents.sessions.by_id.items():
+            for client_id, session in made.node.durable_host.session_service.sessions.by_id.items():
                 assert isinstance(session, DurableSession)
                 bound = away if session.meta.left_ms else away + MQUEUE_AHEAD_MAX
                 if session.messages.waiting() > bound:

@@ -40,7 +40,7 @@ def check(cluster: SimulatedCluster) -> Held:
             node = core.running.node
             assert node.durable_host is not None
             here = node.quotas.quotas.of(ANONYMOUS).here()
-            assert here == counted_anew(node.durable_host.residents), core.name
+            assert here == counted_anew(node.durable_host.session_service), core.name
             total = total.plus(here)
     return total
 

@@ -46,7 +46,10 @@ def sessions(cluster: SimulatedCluster) -> set[bytes]:
     """Those that last, at all homes."""
     nodes = [core.running.node for core in cluster.cores]
     return {
-        client_id for node in nodes if node.durable_host for client_id in node.durable_host.residents.sessions.by_id
+        client_id
+        for node in nodes
+        if node.durable_host
+        for client_id in node.durable_host.session_service.sessions.by_id
     }
 
 

@@ -12,9 +12,9 @@ from flockmq.delivery.node_sender import NodeSender
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import AccessControl
-from flockmq.node.connection_services import LocalSessionEnds
-from flockmq.node.publish_reauthorization import Reauthorization
-from flockmq.node.subscription_reauthorization import StandingSubscriptions
+from flockmq.node.connection_services import CleanSessionEndHandler
+from flockmq.node.publish_reauthorization import PublishReauthorization
+from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.unattended_publishing import LeftMessages
 from flockmq.protocol.pending_publish import Inbound
 from flockmq.publishing.delayed import Delayed, Schedule, parse
@@ -48,8 +48,8 @@ def deal_anew(right: Function, fronts: RemoteSessions, inbound: Inbound, answer:
     right(fronts, inbound, messages.encode(messages.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
 
 
-@seeded(judge.SHARED_LOST, "shared", LocalSessionEnds.session_ended, kinds=("kill redis",))
-def keep_from_others(right: Function, ends: LocalSessionEnds, session: Any) -> None:
+@seeded(judge.SHARED_LOST, "shared", CleanSessionEndHandler.session_ended, kinds=("kill redis",))
+def keep_from_others(right: Function, ends: CleanSessionEndHandler, session: Any) -> None:
     """What a member didn't acknowledge when its session ended goes to nobody."""
     ends._plugin_hooks.session_ended(session.client_id)
 
@@ -163,13 +163,13 @@ def ban_names_only(right: Function, bans: Bans, client_id: bytes, username: byte
     return banned
 
 
-@seeded(judge.LET_THROUGH, "rules", Reauthorization.rules_changed)
-def ask_once(right: Function, reauthorizing: Reauthorization) -> None:
+@seeded(judge.LET_THROUGH, "rules", PublishReauthorization.rules_changed)
+def ask_once(right: Function, reauthorizing: PublishReauthorization) -> None:
     """What a client was allowed once it is allowed as long as it stays."""
 
 
-@seeded(judge.LET_THROUGH, "rules", StandingSubscriptions.rules_changed)
-def leave_what_stands(right: Function, standing: StandingSubscriptions, key: Any) -> None:
+@seeded(judge.LET_THROUGH, "rules", SubscriptionReauthorization.rules_changed)
+def leave_what_stands(right: Function, standing: SubscriptionReauthorization, key: Any) -> None:
     """A subscription that was allowed once stays."""
 
 

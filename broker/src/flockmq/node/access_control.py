@@ -1,9 +1,11 @@
-"""Where a node's clients meet its authentication, authorization and bans.
+"""Applies authentication, authorization and bans to the clients of a node.
 
-    CONNECT ─▶ bans ─▶ plugins ─▶ chain, or exchange of AUTH packets ─▶ bans of what it found ─▶ clients.authenticated
+    CONNECT ─▶ bans ─▶ plugins ─▶ chain, or AUTH packets ─▶ bans of the authenticated user ─▶ clients.authenticated
 
-What always holds: a client that isn't let in hears why, by the code that the specification has for it. A ban also
-reaches clients that are connected already. A client whose right ran out is sent away within a second.
+Invariants:
+- A refused client gets the reason code of the specification.
+- A new ban also disconnects connected clients.
+- A client whose login has expired is disconnected within EXPIRY_CHECK_S.
 """
 
 from __future__ import annotations
@@ -44,11 +46,11 @@ NOT_THE_CLIENTS_DOING: Final = frozenset(
         Reason.QUOTA_EXCEEDED,
     )
 )
-"""Ends of connections that flapping detection doesn't count: others than the client can cause them."""
+"""Disconnects with these reason codes don't count as flapping, because the client didn't cause them."""
 
 
 class AccessHooks(Protocol):
-    """What plugins say; see `node.plugin_hooks`."""
+    """The part of `node.plugin_hooks.PluginHooks` that is used here."""
 
     def connecting(self, channel: Channel, connect: Connect) -> int: ...
     def must_authenticate(self) -> bool: ...
@@ -63,9 +65,8 @@ Admit = Callable[[Channel, Connect, Principal, Properties | None], None]
 
 
 class AccessControl(AccessPort):
-    """`find`: the connection of a client id; `connections`: those of this node, as they are now; `flush`: have written
-    what was put outside a turn.
-    """
+    """`find` returns the connection of a client id, `connections` those of this node. `flush` makes the reactor write
+    queued output. `admit` continues with an authenticated client."""
 
     def __init__(
         self,
@@ -85,23 +86,23 @@ class AccessControl(AccessPort):
         self._flush = flush
         self._clock = clock
         self._exchanges: dict[Channel, tuple[ScramExchange, Connect | None]] = {}
-        """With the CONNECT that waits for the exchange; None: a re-authentication."""
+        """The running exchange of each channel, with its CONNECT, or None for a re-authentication."""
         self._hosts: dict[Channel, str] = {}
-        """Where clients come from, while flapping is detected: a channel that is gone can't be asked any more."""
+        """Client addresses for flapping detection, because a closed channel doesn't know its address any more."""
         self._login_expiry: LoginExpiry[Channel] = LoginExpiry()
         self._banned: dict[Key | None, None] = {}
         self._revoked: set[bytes | None] = set()
-        """Users of the log that lost something; None: any may have."""
+        """Ids of users that lost rights; None stands for any user."""
         self._kicking: asyncio.Task[None] | None = None
         self.sends_away: bool = False
-        """Other nodes take clients, and this one takes none any more."""
+        """True while this node sends its clients to other nodes and accepts none."""
         self.on_principal: Callable[[Channel], None] = _nobody_stands
-        """A client authenticated again, and may do other things now."""
+        """Called after a re-authentication, because the client's rights may have changed."""
         auth.bans.on_ban = self._on_ban
         auth.user_revocation.on_revoked = self._on_revoked
 
     async def watch(self) -> None:
-        """Send away those whose right ran out, for as long as the node lives."""
+        """Disconnect clients whose login has expired. Runs until cancelled."""
         while True:
             await asyncio.sleep(EXPIRY_CHECK_S)
             for channel in self._login_expiry.due(self._clock.wall()):
@@ -115,12 +116,12 @@ class AccessControl(AccessPort):
     # Connecting.
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        """Find out who the client is; then it is admitted, challenged, or refused."""
+        """Authenticate the client, then admit, challenge or refuse it."""
         if self.sends_away:
             channel.send_away(True)
             return
         peer = channel.peer()
-        if peer.host == UNKNOWN:  # the client is gone, and nobody can tell whose words these are
+        if peer.host == UNKNOWN:  # the client is gone, and its address can't be found out any more
             channel.lost()
             return
         if self.auth.minds_flapping:
@@ -149,12 +150,12 @@ class AccessControl(AccessPort):
         self._feed(channel, None if connect.properties is None else connect.properties.authentication_data)
 
     def continued(self, channel: Channel, packet: AuthPacket) -> None:
-        """The next step of an exchange, or the first of a re-authentication [MQTT-4.12.1]."""
+        """Handle an AUTH packet: the next step of an exchange, or the start of a re-authentication [MQTT-4.12.1]."""
         method = channel.authentication_method
         assert method is not None, "the channel refuses AUTH without a method"
         if packet.reason == Reason.RE_AUTHENTICATE and channel.state == CONNECTED:
             exchange = self.auth.chain.exchange(method, Attempt(channel.client_id(), None, None, channel.peer()))
-            if exchange is None:  # a plugin let it in, and knows nothing of this
+            if exchange is None:  # a plugin authenticated the client; plugins have no AUTH exchange
                 channel.close(Reason.PROTOCOL_ERROR)
                 return
             self._exchanges[channel] = (exchange, None)
@@ -189,7 +190,7 @@ class AccessControl(AccessPort):
         assert principal is not None
         assert session is not None
         if self._is_banned(channel, principal.username, outcome.client_id or connect.client_id):
-            self._refuse(channel, Reason.BANNED)  # by the name that was found, or by a ban that came meanwhile
+            self._refuse(channel, Reason.BANNED)  # the authenticated user is banned, or a ban was added meanwhile
             return
         extra = None
         if outcome.client_id is not None and not connect.client_id:
@@ -203,13 +204,13 @@ class AccessControl(AccessPort):
         self._admit(channel, connect, principal, extra)
 
     def connected(self, channel: Channel) -> None:
-        """CONNACK is on its way. A client that was banned or deleted meanwhile goes at once."""
+        """CONNACK was queued. Disconnect the client if it was banned, or its user deleted, meanwhile."""
         self._note_expiry(channel, channel.principal)
         self._kick_if_banned(channel)
         self._kick_if_revoked(channel)
 
     def _reauthenticated(self, channel: Channel, outcome: Outcome) -> None:
-        """The same user, with what it may do now; anybody else is sent away [MQTT-4.12.1-2]."""
+        """Give the client its new rights. If it is another user now, disconnect it [MQTT-4.12.1-2]."""
         principal = outcome.principal
         if principal is None or principal.username != channel.principal.username:
             channel.close(Reason.NOT_AUTHORIZED)
@@ -232,7 +233,7 @@ class AccessControl(AccessPort):
             self._login_expiry.add(channel.client_id(), principal.expires_at_s, channel)
 
     def gone(self, channel: Channel, client_id: bytes) -> None:
-        """A connection ended, whether it was let in or not."""
+        """A connection has ended. It may have been unauthenticated."""
         self._exchanges.pop(channel, None)
         self._login_expiry.remove(client_id, channel)
         self.auth.authorizer.forget(client_id, channel.principal)
@@ -242,7 +243,7 @@ class AccessControl(AccessPort):
             self.auth.disconnected(channel.principal.username, client_id, host)
 
     def _is_its_doing(self, channel: Channel) -> bool:
-        if channel.close_reason == Reason.SESSION_TAKEN_OVER:  # whoever did that is the same user, if it is one
+        if channel.close_reason == Reason.SESSION_TAKEN_OVER:  # counts only if the same user must have done that
             return bool(channel.principal.username) and channel.limits.binds_client_ids(self.identifies())
         return channel.close_reason not in NOT_THE_CLIENTS_DOING
 
@@ -252,7 +253,7 @@ class AccessControl(AccessPort):
         return not principal.superuser and (self._hooks.must_authorize() or self.auth.authorizer.must_check(principal))
 
     def fingerprint(self, channel: Channel) -> bytes | None:
-        """As `Authorizer.fingerprint`: plugins may say anything, too."""
+        """As `Authorizer.fingerprint`; also b"" if a plugin decides."""
         if self._hooks.must_authorize() and not channel.principal.superuser:
             return b""
         return self.auth.authorizer.fingerprint(channel.client_id(), channel.principal, channel.peer)
@@ -260,7 +261,7 @@ class AccessControl(AccessPort):
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """As `JudgePort.authorize`: what stands behind `$share/group/` and the like is judged."""
+        """As `JudgePort.authorize`. Rules check the topic without a prefix such as `$share/group/`."""
         prefix, topic = unwrap(topic)
         verdict = self._hooks.authorize(channel, action, prefix, topic, qos, retain)
         if verdict is not None:
@@ -277,30 +278,30 @@ class AccessControl(AccessPort):
         done(verdict)
         self._flush()
 
-    # What a client that is away may do, of whom names are known.
+    # Offline clients, of which only client id and user name are known.
 
     def rules_by_name(self, client_id: bytes, user: bytes) -> bytes:
-        """As `Opening.rules`; b"": more must be known of the client."""
+        """As `Opening.rules`; b"" if rules need more than these two names."""
         return b"" if self._hooks.must_authorize() else self.auth.authorizer.fingerprint_by_name(client_id, user)
 
     def is_denied_by_name(self, client_id: bytes, user: bytes, filter: bytes, qos: int) -> bool:
         return self.auth.authorizer.is_denied_by_name(client_id, user, SUBSCRIBE, unwrap(filter)[1], qos)
 
     def is_gone(self, user: bytes) -> bool:
-        """Nobody is let in as this user any more."""
+        """Whether nobody can log in as this user any more."""
         return not self._hooks.must_authenticate() and self.auth.is_gone(user)
 
-    # What is published when its client is gone.
+    # Messages that are published after their client has gone.
 
     def authorization(self, channel: Channel, said: SentMessage, published: bytes = b"") -> StoredAuthorization:
-        """Why the client may publish what it said, of which a message to the topic `published` is made."""
+        """As `DeferredAuthorization.make`."""
         client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
         by_plugin = self._plugin_verdict(channel, said) == ALLOWED
         return self.auth.deferred_authorization.make(client_id, principal, peer, said, published, by_plugin=by_plugin)
 
     def may_leave(self, channel: Channel, will: Will) -> bool:
-        """The connection ended: whether its client could have this will now. Other services are asked when it is due,
-        if they are."""
+        """Whether the client may still publish its will when its connection ends. HTTP services aren't asked here, but
+        when the will is due."""
         client_id, principal, message = channel.client_id(), channel.principal, will.message
         authorization = decoded(will.authorization, client_id, principal.username)
         said = authorization.sent_message(message.topic, message.qos, message.retain)
@@ -321,13 +322,13 @@ class AccessControl(AccessPort):
         log.debug("client %r may not do %d to %r", channel.client_id().decode(), action, topic.decode())
         return self.auth.authorizer.disconnects
 
-    # Bans of clients that are here, and users that are no longer what they were.
+    # Bans and revoked users among connected clients.
 
     def _is_banned(self, channel: Channel, username: bytes, client_id: bytes) -> bool:
         return not self.auth.bans.is_empty() and self.auth.bans.banned(client_id, username, channel.peer().host)
 
     def _on_ban(self, key: Key | None) -> None:
-        """Send clients away in a later turn, because the table is amid a change."""
+        """Disconnect clients later, because the table is being changed now."""
         self._banned[key] = None
         self._kick_soon()
 
@@ -340,7 +341,8 @@ class AccessControl(AccessPort):
             self._kicking = asyncio.ensure_future(self._kick())
 
     async def _kick(self) -> None:
-        """One client id is looked up; for anything else all clients are gone through, a slice a turn."""
+        """Disconnect banned and revoked clients. A ban of one client id needs one look-up; anything else needs a scan
+        of all clients, done in slices."""
         while self._banned or self._revoked:
             await asyncio.sleep(0)
             banned, self._banned = self._banned, {}
@@ -375,7 +377,7 @@ class AccessControl(AccessPort):
             self._send_away(channel)
 
     def _send_away(self, channel: Channel) -> None:
-        """Without its will."""
+        """Disconnect the client, and drop its will."""
         if channel.will is not None:
             channel.will = None
             channel.router.counters.dropped_revoked += 1
@@ -383,9 +385,9 @@ class AccessControl(AccessPort):
 
 
 def identifies(auth: AuthService, hooks: AccessHooks) -> bool:
-    """Clients are asked who they are."""
+    """Whether the node authenticates clients at all."""
     return auth.chain.identifies or hooks.must_authenticate()
 
 
 def _nobody_stands(channel: Channel) -> None:
-    """Until the node is put together."""
+    """The default of `on_principal`."""

@@ -1,4 +1,4 @@
-"""The cluster's alarms as a node shows them: those in the log, and the one that can't be there, for Redis is away."""
+"""The cluster's alarms as a node shows them: the alarms in the log, and `redis-away`, which can't be written there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Alarms:
         self._clock = clock
 
     def rows(self) -> Sequence[AlarmRow]:
-        """The oldest first."""
+        """All alarms, the oldest first."""
         rows = [
             AlarmRow(name=name, since_s=alarm.since_s, text=alarm.text)
             for name, alarm in self._rlog.tables.alarms.items()

@@ -1,7 +1,7 @@
-"""A node put together of its configuration and of what its machine gives it.
+"""Builds a node from its configuration and from its environment (clock, Redis, disk, network).
 
-`assemble` opens nothing. `running` makes the node a member whose tables are complete, and `stay` keeps it one. Who runs
-the node opens sockets for clients and HTTP (run.py).
+`assemble` opens nothing. `running` makes the node a cluster member with complete tables, and `stay` keeps it one. The
+caller opens the sockets for clients and HTTP (run.py).
 """
 
 from __future__ import annotations
@@ -54,29 +54,29 @@ CAST_OUT_CHECK_S: Final = 1.0
 
 
 class Machine(NamedTuple):
-    """What a node runs on."""
+    """The environment of a node. A simulation passes its own."""
 
     reactor: Callable[[Router, Limits, Clock], Reactor]
     redis: RedisConfig
     disk: Disk | None
-    """A core's."""
+    """Where a core keeps its snapshots; None if the node isn't a core."""
     bind: Bind | None = None
-    """Where links are listened for; None: on this machine's network."""
+    """Opens the listener for links; None means on this machine's network."""
     clock: Clock = SYSTEM_CLOCK
     entropy: Entropy = SYSTEM_ENTROPY
     speaks: int = NEWEST
-    """The highest cluster version that the node speaks. It refuses what came later, as an older release does."""
+    """The highest cluster version that the node speaks. A lower value makes it act as an older release."""
     own_redis: OwnRedis | None = None
-    """If `redis` is this node's alone."""
+    """Set if `redis` is embedded in this node."""
 
 
 @dataclass
 class Assembly:
-    """The parts of one node. `purged` is set when the cluster went on without this incarnation."""
+    """The parts of one node. `purged` is set when the cluster has purged this incarnation."""
 
     config: Config
     limits: dict[str, Limits]
-    """The zones', by name."""
+    """By zone name."""
     node: Node
     cluster: Cluster
     rlog: Rlog
@@ -84,7 +84,7 @@ class Assembly:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """A member of the cluster with complete tables, while the block runs. Raises UserError."""
+        """Inside the block, the node is a member of the cluster with complete tables. Raises UserError."""
         node, cluster, rlog = self.node, self.cluster, self.rlog
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(node.plugin_hooks.plugins.stop)
@@ -108,7 +108,7 @@ class Assembly:
             except LogRefused as error:
                 log.warning("%s: this node was purged before it was a member", error)
                 is_refused = True
-            # before the node gets slots, or what comes for them would be accepted and lost
+            # This comes before the node gets slots. Otherwise it would accept messages for them and lose these.
             if node.durable_host is not None:
                 await node.durable_host.start()
                 stack.push_async_callback(node.durable_host.stop)
@@ -153,7 +153,7 @@ class Assembly:
             await come_back(self.purged, self.node)
 
     async def _until_cast_out(self) -> None:
-        """Returns when the cluster goes on without this incarnation: its rows are gone, or the log refuses it."""
+        """Wait until this incarnation was purged, or the log refuses its writes."""
         while self.rlog.refused is None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CAST_OUT_CHECK_S):
@@ -162,7 +162,7 @@ class Assembly:
 
 
 def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
-    """`mqtt_port`: what other nodes hear of. Needs a running loop. Raises ConfigError."""
+    """`mqtt_port` is the port that other nodes show for this node. Needs a running event loop. Raises ConfigError."""
     clock, entropy = machine.clock, machine.entropy
     zones = {"default": config.mqtt, **config.zones}
     limits = {name: _limits(name, zone, config.node.max_connections) for name, zone in zones.items()}
@@ -222,14 +222,14 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
 
 
 def _limits(name: str, mqtt: MqttSettings, max_connections: int) -> Limits:
-    """What the clients of one zone may do."""
+    """The limits of one zone's clients."""
     others = {*RatesSettings.__struct_fields__, "shared_subscription_strategy"}
     said: dict[str, Any] = {key: getattr(mqtt, key) for key in MqttSettings.__struct_fields__ if key not in others}
     return Limits(name, max_connections=max_connections, **said)
 
 
 def _cluster_settings(config: Config, mqtt_port: int, speaks: int, entropy: Entropy) -> ClusterSettings:
-    """A single node without a key keeps to itself: no link is listened for. Raises ConfigError."""
+    """A single node without a key opens no listener for links. Raises ConfigError."""
     key = config.cluster.key
     alone = key is None
     return ClusterSettings(

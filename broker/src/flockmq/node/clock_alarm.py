@@ -1,7 +1,7 @@
-"""The alarm that a node's wall clock isn't the cluster's time.
+"""The alarm `clock/NODE`: the node's wall clock differs from the cluster's time.
 
-What always holds: an alarm `clock/NODE` stands while that node is a member, and its clock is off by more than
-CLOCK_OFF_MAX_S. Nothing that clients are promised depends on the clock (membership/cluster_time.py).
+Invariants: the alarm exists while the node is a member and its clock is off by more than CLOCK_OFF_MAX_S. The broker
+itself uses the cluster's time, so no promise to clients depends on this clock (membership/cluster_time.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ClockAlarm:
         self._was_off = False
 
     def look(self) -> None:
-        """Every few seconds: an alarm is raised when the clock is off at two looks in a row."""
+        """Check the clock; called every few seconds. The alarm is raised if the clock is off in two checks in a row."""
         off_s = self._cluster.time.off_s
         was_off, self._was_off = self._was_off, abs(off_s) > CLOCK_OFF_MAX_S
         alarm, stands = _PREFIX + self._name, self._rlog.tables.alarms.get(_PREFIX + self._name) is not None
@@ -39,7 +39,7 @@ class ClockAlarm:
             self._end_those_of_strangers()
 
     def _end_those_of_strangers(self) -> None:
-        """Of nodes that are no members any more."""
+        """End the alarms of nodes that aren't members any more."""
         members = {view.name for view in self._cluster.nodes()}
         for alarm, _ in list(self._rlog.tables.alarms.items()):
             if alarm.startswith(_PREFIX) and alarm.removeprefix(_PREFIX) not in members:
@@ -50,6 +50,6 @@ class ClockAlarm:
 
 
 def _look_again(written: asyncio.Future[StreamId]) -> None:
-    """What the log didn't take is seen at the next look."""
+    """Ignore a failed write: the next check writes again."""
     if not written.cancelled():
         written.exception()

@@ -1,8 +1,7 @@
-"""The whole cluster as any of its nodes can tell it: a core asks every node over its link, others ask a core.
+"""The overview of the whole cluster that any node can give: a core asks every node, other nodes ask a core.
 
-A core is linked with every node, so it knows all there is to know. If its tables may be old, another core is asked. A
-replicant that reaches no core tells what it knows itself. A node that doesn't answer within OVERVIEW_WAIT_S is shown
-without its log.
+A core has a link to every node. If its tables may be stale, another core is asked. A replicant that reaches no core
+answers from what it knows itself. A node that doesn't answer within OVERVIEW_WAIT_S is shown without its log.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ LOGS: Final = "overview.logs"
 MEMBERS: Final = "overview.members"
 
 _SAID: Final = [name for name in Member.__struct_fields__ if name in Status.__struct_fields__]
-"""What a node says of itself twice a second, and a `Member` shows: a field of both travels by its name."""
+"""Fields that are in both `Status` (what a node reports in its heartbeats) and `Member`. They are copied by name."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _log: Final = msgspec.msgpack.Decoder(dict[str, LogState])
@@ -63,12 +62,13 @@ class ClusterOverview:
         return _encode(self._known())
 
     async def _asked_core(self, method: str) -> bytes | None:
-        """What another core says; None: this node is to say it, or no core answers."""
-        teller = self.teller()
-        return None if teller == self._cluster.incarnation else await self._answer(teller, method, 2 * OVERVIEW_WAIT_S)
+        """The answer of another core; None if this node must answer itself, or no core answers."""
+        core = self.answering_core()
+        return None if core == self._cluster.incarnation else await self._answer(core, method, 2 * OVERVIEW_WAIT_S)
 
-    def teller(self) -> str:
-        """This core, or the core that this node writes through; another core if its tables may be old."""
+    def answering_core(self) -> str:
+        """The core that answers for the cluster: this node if it is a core, else the core that it writes through. If
+        that one's tables may be stale, another core."""
         cluster = self._cluster
         nearest = cluster.incarnation if cluster.is_core else cluster.core_port.core
         others = (core for core, info in cluster.nodes_table.items() if info.role in CORE_ROLES)

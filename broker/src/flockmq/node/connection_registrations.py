@@ -1,7 +1,7 @@
-"""What the owners of client ids are told of the connections here; and of whose wills they keep copies.
+"""Builds the `Opening` that a node sends to the owner of a client id for each connection.
 
-What always holds: the will of a session that ends with its connection is kept by its client id's owner, too, for the
-case that this node dies; what is told of it counts as what waits for its user.
+Invariants: the owner also keeps the will of a clean session, in case this node dies. Such a will counts towards its
+user's quota of queued bytes.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from flockmq.session_rpc.client_registry import are_different_users
 from flockmq.session_rpc.messages import Opening, WillRow
 
 
-class Openings:
-    """Of the connections of one node."""
+class ConnectionRegistrations:
+    """One per node."""
 
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
         self.will_of: Callable[[Channel], Will | None] = _as_said
-        """The will that a client leaves behind, as it is to be published."""
+        """Returns the client's will, rewritten as it will be published, or None."""
         self.identifies: Callable[[], bool] = _no
-        """Clients are asked who they are."""
+        """Whether the node authenticates clients."""
         self.rules_of: Callable[[Channel], bytes | None] = _no_rules_hold
-        """What stands for the rules that hold for a client, as in `Opening`."""
+        """Returns the fingerprint of a client's rules, as in `Opening.rules`."""
         self.owners_keep_wills: Callable[[], bool] = _no
-        """All nodes know that owners keep the wills of sessions that are here, and whose these are."""
+        """True once all nodes know that owners keep the wills and the users of clean sessions (cluster version 2)."""
         self._token_bytes = token_bytes
-        self._guests: dict[int, Opening] = {}
-        """By token, of those whose wills are at the owners of their client ids."""
+        self._with_will: dict[int, Opening] = {}
+        """Clean sessions whose owner keeps their will, by token."""
 
     def make(self, channel: Channel, connect: Connect, session: LocalSession) -> Opening | None:
-        """For a connection that is to be admitted. None: the session starts and ends with it, has no will, and is
-        nobody's."""
+        """The `Opening` for a new connection. None for a clean session without a will whose client id isn't bound to a
+        user."""
         is_clean_session = connect.clean_start and not session.expiry_s
         if is_clean_session and not self.owners_keep_wills():
             return None
@@ -58,59 +58,61 @@ class Openings:
         )
 
     def admitted(self, token: int, session: LocalSession, opening: Opening | None) -> None:
-        """The session ends with its connection."""
+        """The owner admitted a clean session. Remember its will if the owner has it."""
         if opening is not None and opening.will is not None and self.owners_keep_wills():
             self._keep(token, session, msgspec.structs.replace(opening, clean_start=True, expiry_s=0))
 
     def of(self, channel: Channel, token: int) -> Opening | None:
-        """For a connection that is here; of one that came before owners kept wills, too."""
+        """The `Opening` of an existing clean session, for a new owner. A session that began before owners kept wills
+        gets one here."""
         session = channel.session
         if not isinstance(session, LocalSession) or not self.owners_keep_wills():
             return None
-        guest = self._guests.get(token)
-        if guest is None and channel.will is not None:
+        opening = self._with_will.get(token)
+        if opening is None and channel.will is not None:
             will = channel.will = self.will_of(channel)
             if will is not None:
                 zone, user = session.limits.name, self._user(channel, session)
-                guest = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), _row(will), user)
-                self._keep(token, session, guest)
-        return guest or self._owned(channel, session)
+                opening = Opening(channel.protocol_version, True, 0, 0, 0, zone, self._token_bytes(8), _row(will), user)
+                self._keep(token, session, opening)
+        return opening or self._owned(channel, session)
 
     def gone(self, token: int, session: ClientSession) -> Opening | None:
-        """The connection is: what was told of it, if its will is at the owner."""
-        guest = self._guests.pop(token, None)
-        if guest is not None:
-            _count(session, guest, -1)
-        return guest
+        """The connection has ended. Returns its `Opening` if the owner has its will."""
+        opening = self._with_will.pop(token, None)
+        if opening is not None:
+            _count(session, opening, -1)
+        return opening
 
     def has_will(self, token: object) -> bool:
-        """The owner of this connection's client id has its will, as it is to be published."""
-        return token in self._guests
+        """Whether the owner keeps this connection's will."""
+        return token in self._with_will
 
     def are_of_others(self, channel: Channel, session: ClientSession, older: Channel | None) -> bool:
-        """The older connection is another user's."""
+        """Whether the older connection belongs to another user."""
         if older is None or older.session is None:
             return False
         return are_different_users(self._user(channel, session), self._user(older, older.session))
 
-    def _keep(self, token: int, session: LocalSession, guest: Opening) -> None:
-        self._guests[token] = guest
-        _count(session, guest, 1)
+    def _keep(self, token: int, session: LocalSession, opening: Opening) -> None:
+        self._with_will[token] = opening
+        _count(session, opening, 1)
 
     def _owned(self, channel: Channel, session: ClientSession) -> Opening | None:
-        """Of a session that starts and ends with its connection, and has no will, the owner knows the user."""
+        """The `Opening` of a clean session without a will: it only tells the owner the user, if client ids are
+        bound."""
         user = self._user(channel, session)
         return None if user is None else Opening(channel.protocol_version, True, 0, 0, 0, "", b"", None, user)
 
     def _user(self, channel: Channel, session: ClientSession) -> bytes | None:
-        """Whose the client id is from now on."""
+        """The user that the client id now belongs to; None if client ids aren't bound to users."""
         return channel.principal.username if session.limits.binds_client_ids(self.identifies()) else None
 
 
-def _count(session: ClientSession, guest: Opening, sign: int) -> None:
-    """As what waits for its user."""
-    if isinstance(session, LocalSession) and session.usage is not None and guest.will is not None:
-        session.usage.queued(sign * (len(session.client_id) + len(guest.will.packet)))
+def _count(session: ClientSession, opening: Opening, sign: int) -> None:
+    """Add the will to the queued bytes of its user, or subtract it."""
+    if isinstance(session, LocalSession) and session.usage is not None and opening.will is not None:
+        session.usage.queued(sign * (len(session.client_id) + len(opening.will.packet)))
 
 
 def _row(will: Will) -> WillRow:

@@ -1,8 +1,8 @@
-"""What the connections of a node ask of it, and what becomes of the sessions that end with them.
+"""The services of a node for its connections (`NodePort`), and the end of clean sessions.
 
-What always holds: SUBACK follows the route in this node's own tables. A retained message is in the log, and this node
-has seen every route that was written before it, when it is matched. So of a SUBSCRIBE and a retained PUBLISH one sees
-the other.
+Invariants: SUBACK is sent after this node's tables have the route. A retained message is matched after it is in the log
+and this node has seen every route that was written before it. So either the SUBSCRIBE finds the retained message, or
+the retained PUBLISH finds the subscription.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.telemetry.metrics import Reasons
 
 
-class LocalSessionEnds(LocalSessionsPort):
-    """Of sessions that end with their connections."""
+class CleanSessionEndHandler(LocalSessionsPort):
+    """Ends clean sessions: publishes the will, removes routes, and dispatches unacknowledged shared messages again."""
 
     def __init__(self, router: Router, plugin_hooks: PluginHooks, filters: OwnFilters, left: LeftMessages) -> None:
         self._router = router
@@ -62,7 +62,8 @@ class LocalSessionEnds(LocalSessionsPort):
 
 
 class ConnectionWatcher:
-    """A `node.connections.Watcher`. `ends` counts the reason codes with which connections end."""
+    """A `node.connections.Watcher`: passes connects and disconnects on to `$SYS`, plugins and metrics. `ends` counts
+    the reason codes of disconnects."""
 
     def __init__(self, access: AccessControl, plugin_hooks: PluginHooks, sys_topics: SysTopics, ends: Reasons) -> None:
         self._access = access
@@ -85,13 +86,13 @@ class ConnectionWatcher:
         return self._plugin_hooks.leaving(channel, channel.will)
 
     def authorization(self, channel: Channel, message: Publish) -> bytes:
-        """Why the client might have this will, as `Will` has it."""
+        """The encoded authorization to store with the client's will."""
         return encode(self._access.authorization(channel, sent_message(message)))
 
 
-class ClientPort(NodePort):
-    """`refusals` counts the reason codes with which CONNACK says no. `flush` has written what was put outside a turn;
-    `spawn` runs what takes turns."""
+class ConnectionServices(NodePort):
+    """`refusals` counts the reason codes of refused CONNECTs. `flush` makes the reactor write queued output. `spawn`
+    runs a coroutine as a task."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class ClientPort(NodePort):
             self._left.drop(session.client_id, will.message.topic)
             will = None
         self._access.gone(channel, session.client_id)
-        if not session.is_remote() and not self._clients.openings.has_will(channel.token):
+        if not session.is_remote() and not self._clients.registrations.has_will(channel.token):
             will = self._plugin_hooks.leaving(channel, will)
         self._clients.gone(channel, session, will)
 
@@ -154,7 +155,8 @@ class ClientPort(NodePort):
         self._filters.route(filters, partial(self._routed, len(filters) > 0, has_owed, done))
 
     def _routed(self, is_written: bool, has_owed: bool, done: Callable[[int, bool], None], reason: int) -> None:
-        """A route that was written for it came behind all that was retained before the SUBSCRIBE."""
+        """If this SUBSCRIBE wrote a route, reading it may already have shown that this node has all retained messages
+        of that time. Otherwise wait for them."""
         saw_all = is_written and self._rlog.has_all(RETAINED, when=ROUTE)
         if reason < 0x80 and has_owed and not saw_all:
             self._spawn(self._see_retained(done))
@@ -173,7 +175,7 @@ class ClientPort(NodePort):
     def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
         return unsubscribe(self._sessions, self._plugin_hooks, channel, session, filters)
 
-    # Messages that must be known elsewhere first.
+    # Messages that the owner or the log must store first.
 
     def remember(self, inbound: Inbound) -> None:
         token = inbound.channel.token if isinstance(inbound.channel, Channel) else None
@@ -206,7 +208,7 @@ def sent_message(message: Publish) -> SentMessage:
 def unsubscribe(
     sessions: LocalSessions, plugin_hooks: PluginHooks, channel: Channel, session: LocalSession, filters: list[bytes]
 ) -> list[int]:
-    """Of a session that ends with its connection; as `NodePort.unsubscribe`."""
+    """As `NodePort.unsubscribe`."""
     reasons = sessions.unsubscribe(session, filters)
     for filter, reason in zip(filters, reasons, strict=True):
         if reason == Reason.SUCCESS and not channel.has_ended():

@@ -1,11 +1,12 @@
-"""This node's connections by client id: admission, takeover, the end. One connection per client id, cluster-wide.
+"""This node's connections by client id: admission, session takeover, disconnect. There is one per client id
+cluster-wide.
 
-    CONNECT ─▶ authenticated ─▶ the client id's owner (closes an older connection, wherever it is) ─▶ CONNACK
+    CONNECT ─▶ authenticated ─▶ attach at the owner (which closes an older connection on any node) ─▶ CONNACK
 
-A session that ends with its connection runs here. One that lasts runs at its owner; here is only its proxy
-(`remote_sessions`). Client ids that the broker assigns are like any other [MQTT-3.1.3-7].
+A clean session runs here. A durable session runs at its owner; here is only its session proxy (`remote_sessions`).
+Client ids that the broker assigns are treated like others [MQTT-3.1.3-7].
 
-What always holds: `by_id` has exactly the connections that hold a token.
+Invariants: `by_id` has exactly the connections that hold a token from their owner.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_unpublishable
-from flockmq.node.connection_registrations import Openings
+from flockmq.node.connection_registrations import ConnectionRegistrations
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.clean_session_end import LocalSessions
 from flockmq.protocol.principal import Principal
@@ -53,15 +54,15 @@ class ConnectionOwners(Protocol):
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
     ) -> None: ...
     def evict(
-        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, guest: Opening | None
+        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, opening: Opening | None
     ) -> None: ...
 
 
 class Watcher(Protocol):
-    """Who wants to know of every connection."""
+    """Gets every connect and disconnect."""
 
     def connected(self, channel: Channel, connect: Connect, session: ClientSession, is_present: bool) -> None:
-        """CONNACK is on its way; the session was there before, or not."""
+        """CONNACK was queued. `is_present` is its Session Present flag."""
         ...
 
     def disconnected(self, channel: Channel, session: ClientSession) -> None: ...
@@ -70,7 +71,7 @@ class Watcher(Protocol):
 
 
 class Connections:
-    """`flush` has written what was put outside a turn; `must_authorize` says whether rules hold for a client."""
+    """`flush` makes the reactor write queued output. `must_authorize` tells whether a client is subject to rules."""
 
     def __init__(
         self,
@@ -87,14 +88,14 @@ class Connections:
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
-        """No client may publish to this topic, nor have its will published there."""
+        """Whether no client may publish to this topic, not even its will."""
         self.authorization: Callable[[Channel, Publish], bytes] = _nobody_knows
-        """Why a client might have its will, as `Will` has it."""
+        """Returns the authorization to store with a will (`Will.authorization`)."""
         self.usage: Callable[[bytes], Usage | None] = _nobody_counts
-        """What a user has."""
+        """Returns the quota usage of a user."""
         self.on_unjudged: Callable[[Channel], None] = _nobody_judges
-        """Have the subscriptions of this client judged by the rules that hold now."""
-        self.openings = Openings(token_bytes)
+        """Authorizes the client's subscriptions again under the current rules."""
+        self.registrations = ConnectionRegistrations(token_bytes)
         self.hold_s: float = 0.0
         """For how long owners hold back the wills of clients that are sent to other servers; 0.0: they don't."""
         self._sessions = sessions
@@ -106,12 +107,12 @@ class Connections:
         self._token_bytes = token_bytes
         self._violations = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
 
-    # What a connection asks of its node.
+    # Called by connections.
 
     def authenticated(
         self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None = None
     ) -> None:
-        """The client is who it says, or may be anonymous. Attach it at its owner."""
+        """The client is authenticated, or accepted as anonymous. Authorize its will, and attach it at its owner."""
         if channel.state != ADMITTING:
             return
         session = channel.session
@@ -137,7 +138,8 @@ class Connections:
             channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")
 
     def _may_be_published(self, channel: Channel, will: Will) -> bool:
-        """If not, the client hears 0x90 [section 3.2.2.2]; before 5.0 "not authorized" comes nearest."""
+        """Check the will's topic. If it is invalid, refuse the client with 0x90 [section 3.2.2.2], or before MQTT 5.0
+        with "not authorized", which is closest."""
         try:
             check_publishable(will.message.topic, self._clock.wall(), self.refuses)
         except ValueError as error:
@@ -161,14 +163,15 @@ class Connections:
         session = channel.session
         assert isinstance(session, LocalSession)
         older = self.by_id.get(session.client_id)
-        if self.openings.are_of_others(channel, session, older):  # its owner may be new, and may not know that one yet
+        # A new owner may not know the older connection yet, so check its user here too.
+        if self.registrations.are_of_others(channel, session, older):
             channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID)
             return
         if channel.will is not None and not session.expiry_s and not _may_keep(session, channel.will):
             channel.refuse(Reason.QUOTA_EXCEEDED, "its user has no room for its will")
             self._flush()
             return
-        opening = self.openings.make(channel, connect, session)
+        opening = self.registrations.make(channel, connect, session)
         answered = partial(self._answered, channel, session, connect, opening, extra)
         self._owner().attach(session.client_id, opening, answered)
 
@@ -187,13 +190,13 @@ class Connections:
                 else:
                     self._owner().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
-                guest = self.openings.gone(token, session)
-                if guest is not None and hold_s:
-                    self._owner().evict(client_id, token, -1, guest.nonce, hold_s, guest)
+                opening = self.registrations.gone(token, session)
+                if opening is not None and hold_s:
+                    self._owner().evict(client_id, token, -1, opening.nonce, hold_s, opening)
                     will = None
                 else:
-                    if guest is not None and will is not None:
-                        will.message.origin = will_origin(guest.nonce)
+                    if opening is not None and will is not None:
+                        will.message.origin = will_origin(opening.nonce)
                     self._owner().detach(client_id, token)
         if channel.admitted_once:
             if isinstance(session, LocalSession):
@@ -205,7 +208,7 @@ class Connections:
                 self.watcher.disconnected(channel, session)
 
     def violated(self, channel: Channel, error: PacketError) -> None:
-        """Log one line, but not too many a second: a hostile client must not fill the log."""
+        """Log a protocol error. The rate is limited, so that a hostile client can't fill the log file."""
         address, client_id = channel.address(), channel.client_id().decode()
         if client_id:
             said = "client %r from %s: %s; closed with 0x%02X"
@@ -213,7 +216,7 @@ class Connections:
         else:
             self._violations.warning("before CONNECT, from %s: %s; closed with 0x%02X", address, error, error.reason)
 
-    # What owners ask of this node.
+    # Called by owners and by the node.
 
     def kick(self, client_id: bytes, token: int) -> bool:
         channel = self._holder(client_id, token)
@@ -232,16 +235,16 @@ class Connections:
     def connections(self) -> Iterator[Registration]:
         for client_id, channel in list(self.by_id.items()):
             if isinstance(channel.token, int):
-                opening = self._remote_sessions.opening(channel.token) or self.openings.of(channel, channel.token)
+                opening = self._remote_sessions.opening(channel.token) or self.registrations.of(channel, channel.token)
                 yield Registration(client_id, channel.token, opening)
 
     def has_will_at_owner(self, client_id: bytes) -> bool:
-        """Whether its owner publishes its will when this node is purged."""
+        """Whether the owner publishes this client's will if this node is purged."""
         channel = self.by_id.get(client_id)
         if channel is None:
             return False
         session = channel.session
-        return self.openings.has_will(channel.token) or (
+        return self.registrations.has_will(channel.token) or (
             session is not None and session.is_remote() and channel.will is not None
         )
 
@@ -249,7 +252,7 @@ class Connections:
         return self._holder(client_id, token) is not None
 
     def close(self, client_id: bytes, reason: int, *, ends_session: bool = True) -> bool:
-        """End this client's connection; False if it isn't here."""
+        """Disconnect this client. Returns False if it isn't connected here."""
         channel = self.by_id.get(client_id)
         if channel is None:
             return False
@@ -260,7 +263,7 @@ class Connections:
         return True
 
     def send_away(self, client_id: bytes, token: int) -> bool:
-        """The management wants this connection to end; False: it has ended."""
+        """Disconnect on behalf of the REST API. Returns False if the connection has already ended."""
         channel = self._holder(client_id, token)
         if channel is None or channel.state != CONNECTED:
             return False
@@ -279,7 +282,7 @@ class Connections:
         self._counters.takeovers += 1
         if self.watcher is not None:
             self.watcher.taken_over(client_id)
-        if older.state == ADMITTING:  # its session is on its way here
+        if older.state == ADMITTING:  # its session proxy isn't complete yet
             older.refuse(Reason.SERVER_UNAVAILABLE)
         else:
             older.close(Reason.SESSION_TAKEN_OVER)
@@ -302,7 +305,7 @@ class Connections:
             self._owner().detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
         else:
             older = self.by_id.get(session.client_id)
-            if older is not None:  # its owner is new and hasn't heard of it yet
+            if older is not None:  # the owner is new and doesn't know the older connection yet
                 self._take_over(session.client_id, older)
             self.by_id[session.client_id] = channel
             channel.token = answer.token
@@ -323,18 +326,18 @@ class Connections:
             assert opening is not None
             session = self._remote_sessions.add(channel, made, admission.token, opening, admission.must_reauthorize)
         else:
-            self.openings.admitted(admission.token, made, opening)
+            self.registrations.admitted(admission.token, made, opening)
         self._counters.connects += 1
         channel.admitted(connect, admission.token, session, admission.present, extra)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)
-        if opening is not None and admission.is_durable and self.openings.owners_keep_wills():
+        if opening is not None and admission.is_durable and self.registrations.owners_keep_wills():
             self._have_judged(channel, opening, admission)
 
     def _have_judged(self, channel: Channel, opening: Opening, admission: Admission) -> None:
-        """If the owner waits for that, or the rules changed since it was asked."""
-        if admission.must_reauthorize or opening.rules != self.openings.rules_of(channel):
+        """Authorize the subscriptions again if the owner waits for that, or rules changed since the attach was sent."""
+        if admission.must_reauthorize or opening.rules != self.registrations.rules_of(channel):
             self.on_unjudged(channel)
 
     def _owner(self) -> ConnectionOwners:
@@ -343,20 +346,20 @@ class Connections:
 
 
 def _reason_of(error: AttachError) -> int:
-    """There is no code for "superseded" in CONNACK."""
+    """The CONNACK reason code. None fits an attach that a newer one superseded, so that one gets SERVER_UNAVAILABLE."""
     if isinstance(error, OtherUser):
         return Reason.CLIENT_IDENTIFIER_NOT_VALID
     return Reason.QUOTA_EXCEEDED if isinstance(error, OverQuota) else Reason.SERVER_UNAVAILABLE
 
 
 def _may_keep(session: LocalSession, will: Will) -> bool:
-    """Of a session that ends with its connection."""
+    """Whether the user's quota has room for the will of this clean session."""
     usage = session.usage
     return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
 
 
 def _nobody_judges(channel: Channel) -> None:
-    """Until the node is put together."""
+    """The default of `on_unjudged`."""
 
 
 def _nobody_counts(user: bytes) -> Usage | None:

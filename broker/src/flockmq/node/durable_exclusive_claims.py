@@ -1,7 +1,7 @@
-"""Exclusive filters of the sessions that last and run here: their claims, made, kept and given back.
+"""Exclusive-subscription claims of the durable sessions that this node owns: makes, renews and releases them.
 
-What always holds: a session that came here with an exclusive filter keeps it, and its claim is tried until it stands or
-the subscription goes. While a node of version 1 is a member these sessions have claims of the node, not of their slot.
+Invariants: a session that was loaded with an exclusive filter keeps it. Its claim is written again and again until it
+exists or the subscription ends. Before cluster version 2 these claims belong to the node instead of the slot.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from flockmq.durable.session_service import SessionService
 from flockmq.mqtt.topics import exclusively, is_exclusive, matching
 from flockmq.node.access_control import AccessControl
-from flockmq.node.offline_exclusive_subscriptions import AwayClaims
+from flockmq.node.offline_exclusive_subscriptions import OfflineExclusiveSubscriptions
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.routes.durable_exclusive_claims import DurableClaims
 from flockmq.routes.exclusive_claim_table import Submit
@@ -21,13 +21,13 @@ from flockmq.routes.filter_registration import claim_all
 from flockmq.routing.slots import slot_of
 
 
-class SlotClaims:
-    """`of_node`: the claims of this node; `by_slot`: all nodes know claims that are of slots. `spawn` runs what takes
-    turns."""
+class DurableSessionClaims:
+    """`of_node` has the claims of this node. `by_slot` is True once all nodes know claims of slots (cluster version 2).
+    `spawn` runs a coroutine as a task."""
 
     def __init__(
         self,
-        residents: SessionService,
+        session_service: SessionService,
         of_node: ExclusiveClaims,
         access: AccessControl,
         submit: Submit,
@@ -35,14 +35,14 @@ class SlotClaims:
         by_slot: Callable[[], bool],
         spawn: Callable[[Awaitable[None]], object],
     ) -> None:
-        self._sessions = _ExclusiveSessions(residents)
+        self._sessions = _ExclusiveSessions(session_service)
         self._of_node = of_node
         self._by_slot = by_slot
         self._spawn = spawn
         self._durable = DurableClaims(of_node.bids, submit, reason_of, self._sessions)
-        self.away = AwayClaims(residents, access, self._durable.claimants)
+        self.offline = OfflineExclusiveSubscriptions(session_service, access, self._durable.claimants)
         self._unclaimed: dict[tuple[bytes, bytes], None] = {}
-        """(client id, exclusive filter) of sessions that came with a filter whose claim doesn't stand."""
+        """(client id, exclusive filter) of sessions whose claim couldn't be written yet."""
 
     def __len__(self) -> int:
         return len(self._durable)
@@ -50,7 +50,7 @@ class SlotClaims:
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         """As `durable.ports.ClusterPort.claim`."""
         claims = self._durable if self._by_slot() else self._of_node
-        self.away.claimed(client_id)
+        self.offline.claimed(client_id)
         claim_all(filters, lambda filter, claimed: claims.claim(matching(filter), client_id, claimed), done)
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None:
@@ -61,13 +61,13 @@ class SlotClaims:
                 self._durable.release(matching(filter), client_id)
 
     def filters_loaded(self, client_id: bytes, filters: list[bytes]) -> None:
-        """A session that ran elsewhere before."""
+        """A session was loaded that another node owned before. Claim its exclusive filters."""
         for filter in filters:
             if is_exclusive(filter):
                 self._claim_again(client_id, filter)
 
     def try_again(self) -> None:
-        """What couldn't be written when the log was away, and what no session uses."""
+        """Write claims that couldn't be written while the log was unavailable. Release claims that no session uses."""
         unclaimed, self._unclaimed = self._unclaimed, {}
         for client_id, filter in unclaimed:
             self._claim_again(client_id, filter)
@@ -75,14 +75,15 @@ class SlotClaims:
             for filter, client_id in self._of_node.held():
                 self._claim_again(client_id, exclusively(filter))
             self._spawn(self._durable.look())
-            self._spawn(self.away.look())
+            self._spawn(self.offline.look())
 
     def has_by_node(self, client_id: bytes, filter: bytes) -> bool:
-        """A session that runs here has `$exclusive/FILTER`, and no claim that outlives this node."""
+        """Whether a session here has `$exclusive/FILTER` without a claim of its slot, so that it needs one of the
+        node."""
         return self._sessions.has_exclusively(client_id, filter) and not self._durable.stands(filter, client_id)
 
     def is_owner_of(self, client_id: bytes) -> bool:
-        """Its session runs here, if it has one that lasts."""
+        """Whether this node owns the slot of the client id."""
         return self._sessions.gained_at(slot_of(client_id)) >= 0
 
     def _claim_again(self, client_id: bytes, filter: bytes) -> None:
@@ -96,20 +97,20 @@ class SlotClaims:
 
 
 class _ExclusiveSessions:
-    """What claims ask of the sessions that run here."""
+    """The sessions here, as `routes.durable_exclusive_claims` needs them."""
 
-    def __init__(self, residents: SessionService) -> None:
-        self._residents = residents
-        self.has_loaded = residents.has_loaded
-        self.settle = residents.manager.settle
+    def __init__(self, session_service: SessionService) -> None:
+        self._session_service = session_service
+        self.has_loaded = session_service.has_loaded
+        self.settle = session_service.manager.settle
 
     def has_exclusively(self, client_id: bytes, filter: bytes) -> bool:
-        session = self._residents.sessions.by_id.get(client_id)
+        session = self._session_service.sessions.by_id.get(client_id)
         return session is not None and session.subscriptions.find(exclusively(filter)) is not None
 
     def gained_at(self, slot: int) -> int:
-        held = self._residents.manager.slots.get(slot)
+        held = self._session_service.manager.slots.get(slot)
         return -1 if held is None or held.is_lost else held.gained_at
 
     def loaded(self) -> Iterable[int]:
-        return (slot for slot in self._residents.manager.slots if self.has_loaded(slot))
+        return (slot for slot in self._session_service.manager.slots if self.has_loaded(slot))

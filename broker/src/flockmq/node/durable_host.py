@@ -1,8 +1,7 @@
-"""This node as an owner of slots: the sessions that last and run here, and what they need of the node. Only cores have
-one.
+"""This node as an owner of slots: its durable sessions, and what they need from the node. Only cores have one.
 
-What always holds: routes of slots (`SlotRoutes`), claims (`SlotClaims`) and alarms (`SlotAlarms`) in the log follow the
-sessions that run here.
+Invariants: the routes of slots (`SlotRoutes`), the claims (`DurableSessionClaims`) and the alarms (`SlotAlarms`) in the
+log are kept up to date with the sessions that run here.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from flockmq.durable.session_store import SessionStore
 from flockmq.membership.cluster import Cluster
 from flockmq.mqtt.topics import is_exclusive
 from flockmq.node.access_control import AccessControl
-from flockmq.node.durable_exclusive_claims import SlotClaims
+from flockmq.node.durable_exclusive_claims import DurableSessionClaims
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.slot_alarms import SlotAlarms
 from flockmq.node.sys_topics import SysTopics
@@ -45,8 +44,8 @@ from flockmq.session_rpc.server import SessionRpcServer
 
 
 class DurableHost:
-    """A `durable.ports.HostPort`. `publish` takes a will; `flush` has written what was put outside a turn; `spawn` runs
-    what takes turns."""
+    """A `durable.ports.HostPort`. `publish` publishes a will. `flush` makes the reactor write queued output. `spawn`
+    runs a coroutine as a task."""
 
     def __init__(
         self,
@@ -90,8 +89,8 @@ class DurableHost:
         self._retaining = retaining
         self._spawn = spawn
         self.router = DurableRouter(router, slot_peers)
-        self.residents = SessionService(self, session_rpc, store, self.router, clock)
-        submit, runs_here = partial(rlog.submit, ROUTE), self.residents.has_loaded
+        self.session_service = SessionService(self, session_rpc, store, self.router, clock)
+        submit, runs_here = partial(rlog.submit, ROUTE), self.session_service.has_loaded
         self.routes = SlotRoutes(
             self.router, runs_here, submit, reason_of, lambda: rlog.tables.routes, shares.count, spawn
         )
@@ -101,8 +100,8 @@ class DurableHost:
         remote.on_slot_delete = self.routes.route_deleted
         remote.on_swap = self.routes.swapped
         shares.on_slot_row = self.routes.share_written
-        self.claims = SlotClaims(
-            self.residents, filters.exclusive, access, submit, reason_of, cluster.version.gate(2), spawn
+        self.claims = DurableSessionClaims(
+            self.session_service, filters.exclusive, access, submit, reason_of, cluster.version.gate(2), spawn
         )
         self.claim = self.claims.claim
         self.release = self.claims.release
@@ -110,28 +109,28 @@ class DurableHost:
         self.alarm = self._alarms.say
         giving = RetainedProgress(self.router, has_authors)
         self._feeds = Feeds(retained, giving, retaining.caught_up, flush, clock)
-        self.intake = SlotReceiver(self.residents.intake, cluster.nodes_table.__contains__, self.soon, loop.time)
+        self.intake = SlotReceiver(self.session_service.intake, cluster.nodes_table.__contains__, self.soon, loop.time)
         delivery.slots.receiver = self.intake
-        session_rpc.sessions = self.residents
+        session_rpc.sessions = self.session_service
 
     async def start(self) -> None:
         await self.store.start()
 
     async def stop(self) -> None:
-        """What was put is durable first, if Redis is there."""
-        await self.residents.stop()
+        """Wait until all writes are committed, for at most STORE_STOP_MAX_S."""
+        await self.session_service.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_STOP_MAX_S):
-                await self.residents.durable()
+                await self.session_service.durable()
         await self.store.stop()
 
     def try_again(self) -> None:
-        """What was in doubt, or couldn't be written, when the log was away."""
+        """Repeat writes that failed, or whose result is unknown, because the log was unavailable."""
         self.routes.try_again()
         self.claims.try_again()
         self._alarms.look()
 
-    # What the sessions ask.
+    # Called by the sessions.
 
     @property
     def incarnation(self) -> str:

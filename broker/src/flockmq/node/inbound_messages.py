@@ -1,7 +1,7 @@
-"""What comes from other nodes for this node's clients; and how this node goes on when its tables, or others, are late.
+"""Delivers messages from other nodes to this node's clients, and resumes publishers that waited for tables or nodes.
 
-What always holds: no message of QoS 1 or 2 is matched while the tables may be old. A publisher that was paused for
-another node goes on when that node takes messages again.
+Invariants: no QoS 1 or 2 message is matched while the tables may be stale. A publisher that was paused because of
+another node resumes when that node accepts messages again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from flockmq.routing.sink import Sink
 log: Final = logging.getLogger(__name__)
 
 
-class Arrivals:
-    """`flush` has written what was put outside a turn; `spawn` runs what takes turns. `is_serving`: the node neither
-    starts nor stops."""
+class InboundMessages:
+    """`flush` makes the reactor write queued output. `spawn` runs a coroutine as a task. `is_serving` is False while
+    the node starts or stops."""
 
     def __init__(
         self,
@@ -51,7 +51,8 @@ class Arrivals:
         self._router.stale = cluster.staleness.is_stale
 
     def stood_still(self) -> None:
-        """Ask whether the tables are old, before what came meanwhile is read."""
+        """The process was suspended. Check whether the tables are stale, before the reactor reads what arrived
+        meanwhile."""
         if self._freshness is not None:
             self._freshness.look(asyncio.get_running_loop().time())
 
@@ -73,7 +74,7 @@ class Arrivals:
         self._spawn(self._share_again(batches))
 
     async def _share_again(self, batches: list[tuple[int, bytes]]) -> None:
-        """Deal out anew what a purged node never accepted, a batch a turn."""
+        """Dispatch the shared messages again that a purged node never accepted, one batch per event-loop iteration."""
         self._router.shared.others_changed()
         for version, chunk in batches:
             self._router.shared.returned(version & ~SHARED, chunk)
@@ -89,7 +90,7 @@ class Arrivals:
             self._spawn(self._go_on())
 
     async def _go_on(self) -> None:
-        """Match what waited while the tables were stale, some clients a turn."""
+        """Match the messages that waited while the tables were stale, some clients per event-loop iteration."""
         more = True
         while more:
             more = self._router.go_on(HELD_LINES_PER_TURN)

@@ -1,4 +1,4 @@
-"""What clients may do, and what becomes of it when rules or plugins change: its parts put together."""
+"""Wires up the authorization of clients, and its repetition when rules or plugins change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from flockmq.node.connection_services import unsubscribe
 from flockmq.node.connections import Connections
 from flockmq.node.judging_queue import JudgingQueue
 from flockmq.node.judging_turns import JudgingTurns
-from flockmq.node.offline_exclusive_subscriptions import AwayClaims
+from flockmq.node.offline_exclusive_subscriptions import OfflineExclusiveSubscriptions
 from flockmq.node.plugin_hooks import PluginHooks
-from flockmq.node.publish_reauthorization import Reauthorization
-from flockmq.node.subscription_reauthorization import StandingSubscriptions
-from flockmq.node.subscription_revocation import Revocation
+from flockmq.node.publish_reauthorization import PublishReauthorization
+from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
+from flockmq.node.subscription_revocation import SubscriptionRevocation
 from flockmq.protocol.clean_session_end import LocalSessions
 from flockmq.routing.router import Router
 from flockmq.session_rpc.remote_sessions import RemoteSessions
@@ -24,7 +24,7 @@ from flockmq.transport.reactor import Reactor
 
 
 class Judging:
-    """One per node. `queue`: what connections ask."""
+    """One per node. `queue` is the `JudgePort` of the connections."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class Judging:
         version: ClusterVersion,
         clock: Clock,
     ) -> None:
-        self.away_claims: AwayClaims | None = None
-        """A core's."""
-        self._reauthorizing = Reauthorization(reactor.channels, access.must_authorize)
-        revoking = Revocation(
+        self.offline_exclusive_subscriptions: OfflineExclusiveSubscriptions | None = None
+        """None if this node isn't a core."""
+        self._publish_reauthorization = PublishReauthorization(reactor.channels, access.must_authorize)
+        revoking = SubscriptionRevocation(
             router,
             access,
             JudgingTurns(access),
@@ -54,21 +54,23 @@ class Judging:
             plugin_hooks.rewrites,
             reactor.soon,
         )
-        self._standing = StandingSubscriptions(revoking, authorizer.revoking_disconnects, clock)
+        self._subscription_reauthorization = SubscriptionReauthorization(
+            revoking, authorizer.revoking_disconnects, clock
+        )
         turns = JudgingTurns(access)
-        self.queue = JudgingQueue(turns, self._standing, reactor)
-        authorizer.on_change = self._reauthorizing.rules_changed
+        self.queue = JudgingQueue(turns, self._subscription_reauthorization, reactor)
+        authorizer.on_change = self._publish_reauthorization.rules_changed
         authorizer.on_rules = self._rules_changed
         authorizer.in_turn = turns.in_turn
         plugin_hooks.on_change = self._hooks_changed
-        access.on_principal = clients.on_unjudged = self._standing.judge_now
-        version.when(2, partial(self._standing.rules_changed, None))
+        access.on_principal = clients.on_unjudged = self._subscription_reauthorization.judge_now
+        version.when(2, partial(self._subscription_reauthorization.rules_changed, None))
 
     def _rules_changed(self, key: tuple[str, str] | None) -> None:
-        self._standing.rules_changed(key)
-        if self.away_claims is not None:
-            self.away_claims.rules_changed()
+        self._subscription_reauthorization.rules_changed(key)
+        if self.offline_exclusive_subscriptions is not None:
+            self.offline_exclusive_subscriptions.rules_changed()
 
     def _hooks_changed(self) -> None:
-        self._reauthorizing.rules_changed()
-        self._standing.rules_changed(None)
+        self._publish_reauthorization.rules_changed()
+        self._subscription_reauthorization.rules_changed(None)

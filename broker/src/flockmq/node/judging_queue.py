@@ -1,8 +1,10 @@
-"""Clients for whom enough was judged in this turn: the rest of a SUBSCRIBE, and their next packets, wait for another.
+"""Makes clients wait that have used up their authorization time slice (see `judging_turns`): with the rest of their
+SUBSCRIBE, or with their next packets.
 
-What always holds: a client that waits is paused, so its packets keep their order. If rules change while a SUBSCRIBE
-waits, its subscriptions are judged again as soon as they stand. If a client leaves, the rest of its SUBSCRIBE isn't
-judged, but what it sent behind that is still done.
+Invariants:
+- A client that waits is paused, so its packets keep their order.
+- If rules change while a SUBSCRIBE waits, its subscriptions are authorized again as soon as they exist.
+- If a client disconnects, the rest of its SUBSCRIBE isn't authorized, but the packets after it are still handled.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from flockmq.node.judging_turns import JudgingTurns
-from flockmq.node.subscription_reauthorization import StandingSubscriptions
+from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.ports import JudgePort, PendingSubscribe
 from flockmq.protocol.verdicts import PUBLISH
@@ -21,12 +23,12 @@ from flockmq.transport.reactor import Reactor
 class JudgingQueue(JudgePort):
     """One per node."""
 
-    def __init__(self, judging: JudgingTurns, standing: StandingSubscriptions, reactor: Reactor) -> None:
+    def __init__(self, judging: JudgingTurns, reauthorization: SubscriptionReauthorization, reactor: Reactor) -> None:
         self._judging = judging
-        self._standing = standing
+        self._reauthorization = reauthorization
         self._reactor = reactor
         self._begun_under: dict[Channel, int] = {}
-        """Whose SUBSCRIBE waits, and how often rules had changed when it began to wait."""
+        """Clients whose SUBSCRIBE waits, and the count of rule changes when it began to wait."""
 
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
@@ -49,7 +51,7 @@ class JudgingQueue(JudgePort):
     def rests(self, subscribing: PendingSubscribe) -> bool:
         if not self._judging.is_enough():
             return False
-        self._begun_under.setdefault(subscribing.channel, self._standing.changes)
+        self._begun_under.setdefault(subscribing.channel, self._reauthorization.changes)
         self._judging.wait(subscribing.channel, partial(self._judge, subscribing), _user(subscribing.channel))
         return True
 
@@ -64,10 +66,10 @@ class JudgingQueue(JudgePort):
                 self._reactor.soon()
         except Exception:
             self._reactor.failed(channel)
-        if not self._judging.is_waiting(channel) and self._begun_under.pop(channel) != self._standing.changes:
-            self._standing.judge_now(channel)
+        if not self._judging.is_waiting(channel) and self._begun_under.pop(channel) != self._reauthorization.changes:
+            self._reauthorization.judge_now(channel)
 
 
 def _user(channel: Channel) -> bytes:
-    """With whom the client shares its turns; one without a user name shares them with nobody."""
+    """The user with whom the client shares its turns. A client without a user name has turns of its own."""
     return channel.principal.username or channel.client_id()

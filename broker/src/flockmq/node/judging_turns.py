@@ -1,8 +1,10 @@
-"""What clients may do is judged a slice a turn, so that much to judge holds up nobody's heartbeats.
+"""Limits authorization checks to a time slice per event-loop iteration, so that many checks don't delay heartbeats.
 
-What always holds: between two turns of the event loop no more than JUDGING_SLICE_RULES rules are looked at for clients
-that waited, and as many for others; only the judgement that has begun is finished. Every client that waits has its
-turn, however much others ask for. Users have equal shares, however many of their connections wait.
+Invariants:
+- In one iteration at most JUDGING_SLICE_RULES rules are checked for waiting clients, and as many for others. Only a
+  check that has begun is finished beyond that.
+- Every waiting client gets its turn, however many requests others send.
+- Users get equal shares, however many of their connections wait.
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ _SHARES: Final = JUDGING_SLICE_RULES // JUDGING_SHARE_RULES
 
 
 class JudgingTurns:
-    """`access.authorize`, and how much of it there was in this turn."""
+    """Calls `access.authorize`, and counts the rules that were checked in this iteration."""
 
     def __init__(self, access: AccessControl) -> None:
         self._access = access
         self._left = JUDGING_SLICE_RULES
         self._share_ends = 0
-        """How much is left when the client that is judged has used up its share."""
+        """The value of `_left` at which the current client has used up its share."""
         self._waiting: OrderedDict[bytes, OrderedDict[Hashable, Callable[[], None]]] = OrderedDict()
-        """By user: the first is the one whose last turn was the longest ago."""
+        """Waiting clients, by user. The user whose last turn is longest ago is first."""
         self._all: set[Hashable] = set()
         self._has_begun = False
-        """`_next` is on its way."""
+        """Whether a call of `_next` is scheduled."""
 
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
@@ -42,7 +44,7 @@ class JudgingTurns:
         return self._count(partial(self._access.authorize, channel, action, topic, qos, retain, done))
 
     async def in_turn(self, user: bytes, judge: Callable[[], bool | None]) -> bool | None:
-        """What `judge` says, when the user may have more judged."""
+        """Run `judge` when the user has a share left, and return its result."""
         await self.rest(user)
         return self._count(judge)
 
@@ -55,11 +57,11 @@ class JudgingTurns:
         return said
 
     def is_enough(self) -> bool:
-        """Whether the client that is judged now is to `wait`."""
+        """Whether the current client has used up its share and must `wait`."""
         return self._left <= self._share_ends
 
     def wait(self, who: Hashable, go_on: Callable[[], None], user: bytes = b"") -> None:
-        """`go_on` is called in a later turn; `who` doesn't wait yet."""
+        """Call `go_on` when it is the user's turn, in a later iteration. `who` must not be waiting already."""
         self._waiting.setdefault(user, OrderedDict())[who] = go_on
         self._all.add(who)
         self._begin()
@@ -68,7 +70,7 @@ class JudgingTurns:
         return who in self._all
 
     async def rest(self, user: bytes = b"") -> None:
-        """Wait, if it is enough."""
+        """Wait for the user's turn if the share is used up."""
         if self.is_enough():
             rested: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.wait(rested, partial(_end, rested), user)
@@ -80,7 +82,7 @@ class JudgingTurns:
             asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        """A turn later: some of those that wait, then whoever comes."""
+        """The next iteration: run some waiting clients, then allow others their slice."""
         self._left = JUDGING_SLICE_RULES
         self._has_begun = False
         for _ in range(min(_SHARES, len(self._all))):
@@ -93,7 +95,7 @@ class JudgingTurns:
             self._begin()
 
     def _take(self) -> Callable[[], None]:
-        """The first of the user whose turn it is."""
+        """The next waiting client of the user whose turn it is."""
         user, waiting = self._waiting.popitem(last=False)
         who, go_on = waiting.popitem(last=False)
         self._all.discard(who)

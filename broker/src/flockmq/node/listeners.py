@@ -1,6 +1,7 @@
-"""The listeners that the configuration names: bound before anything else, opened when the node is ready.
+"""The configured listeners: bound before anything else starts, opened when the node is ready.
 
-What always holds: the node ends before it joins, and says why, if an address is taken or a certificate can't be used.
+Invariants: if an address is in use or a certificate can't be used, the node stops with an error before it joins the
+cluster.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ from flockmq.transport.tls_certificates import TlsCertificates
 
 
 class Refreshed(Protocol):
-    """Certificates that something other than a listener shows."""
+    """Certificates that aren't a listener's, but are reloaded with those."""
 
     def refresh(self) -> None: ...
 
 
-class Bound:
-    """The listeners of one node; `ports` by name, a Unix socket's is 0."""
+class Listeners:
+    """The listeners of one node. `ports` maps their names to ports; the port of a Unix socket is 0."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -73,7 +74,7 @@ class Bound:
             if isinstance(settings, SslListenerSettings):
                 self._certificates[str(named)] = TlsCertificates(key, settings)
             bound = _bind(named, f"{key}.bind")
-            if any(_same_port(bound, other) for _, other in self._sockets):  # Linux says so to who listens second
+            if any(_same_port(bound, other) for _, other in self._sockets):  # Linux reports this only at listen()
                 bound.close()
                 raise _in_use(named, OSError(errno.EADDRINUSE, ""))
             self._sockets.append((named, bound))
@@ -85,7 +86,8 @@ class Bound:
                 named.settings.bind.unlink(missing_ok=True)
 
     def open(self, reactor: EpollReactor, limits: Mapping[str, Limits]) -> None:
-        """Let clients in; `limits` are the zones', by name. Raises AddressInUse: another process bound it, too."""
+        """Accept clients. `limits` are by zone name. Raises AddressInUse if another process has bound an address
+        too."""
         node = self._config.node
         reactor.limit(_rates(node), node.max_conn_rate)
         memory = memory_bytes()
@@ -118,14 +120,14 @@ class Bound:
         )
 
     def refresh(self) -> None:
-        """Read certificates, and what else is refreshed with them, again where their files changed."""
+        """Reload certificates whose files have changed."""
         for certificates in (*self._certificates.values(), *self._others):
             certificates.refresh()
 
     @contextlib.contextmanager
     def refreshing(self, *others: Refreshed) -> Iterator[None]:
-        """While the block runs, look at the files now and then, and at once on SIGHUP. SIGHUP doesn't end a node that
-        has no such files either."""
+        """Inside the block, reload changed files every TLS_REFRESH_S, and at once on SIGHUP. SIGHUP never ends the
+        node, even if it has no such files."""
         self._others = others
         loop = asyncio.get_running_loop()
         task = asyncio.ensure_future(self._refresh_now_and_then())
@@ -162,8 +164,8 @@ def _same_port(one: socket.socket, other: socket.socket) -> bool:
 
 
 def shares(node: NodeSettings, memory: int) -> tuple[int, int]:
-    """How many bytes all clients that aren't let in yet may cost, and how many connections an address may have: as
-    configured, or by the memory of the container or machine."""
+    """The limit of bytes for all unauthenticated clients, and of connections per address. Values that aren't configured
+    are derived from the memory of the container or machine."""
     strangers = min(UNAUTHENTICATED_MAX_BYTES, memory // UNAUTHENTICATED_MEMORY_SHARE)
     connections = min(node.max_connections, memory // CONNECTION_BYTES) // 2
     return node.max_unauthenticated_bytes or strangers, node.max_connections_per_address or max(1, connections)

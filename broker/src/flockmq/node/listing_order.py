@@ -1,7 +1,7 @@
-"""The order in which clients and sessions are listed: by slot, and within a slot by a hash of the client id.
+"""The order of lists of clients and sessions: by slot, and within a slot by a hash of the client id.
 
-So who pages through a list needs only a place, which is short however long client ids are. No node keeps an order for
-them. Pure, except that it gives way to other tasks.
+So the cursor of a page is short, however long client ids are, and no node has to keep clients in order. No I/O, except
+that it yields to other tasks.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _HASH_BYTES: Final = 16
 
 
 Placed = tuple[bytes, bytes]
-"""A place, and the client id that has it."""
+"""(the client id's place in the order, client id)"""
 
 
 class PlacedRow(NamedTuple):
-    """`told`: of this client id."""
+    """`value` is the row as JSON, or the incarnation of the node where the client is connected."""
 
     place: bytes
     client_id: bytes
-    told: bytes
+    value: bytes
 
 
 def place_of(client_id: bytes) -> bytes:
-    """No two client ids that anybody can find have the same place."""
+    """The place of a client id in the order. The hash makes places unique in practice."""
     return _placed(slot_of(client_id), [client_id])[0][0]
 
 
@@ -55,7 +55,7 @@ def _placed(slot: int, client_ids: Iterable[bytes]) -> list[Placed]:
 async def in_order(
     slots: Iterable[int], ids_of: Callable[[int], Collection[bytes]], after: bytes, together: int
 ) -> AsyncIterator[list[Placed]]:
-    """The client ids of these slots, those that come after a place, so many `together`."""
+    """Yield the client ids of these slots that come after the place `after`, in lists of `together`."""
     first = int.from_bytes(after[:_SLOT_BYTES], "big")
     some: list[Placed] = []
     for slot in sorted(slot for slot in slots if slot >= first):
@@ -74,7 +74,8 @@ async def in_order(
 
 
 async def _first_of(slot: int, ids: list[bytes], after: bytes) -> list[Placed]:
-    """In slices, because clients that choose their ids may choose many of one slot."""
+    """The first DIRECTORY_SLICE_IDS client ids after a place. It works in slices, because clients may choose very many
+    ids of one slot."""
     found: list[Placed] = []
     for start in range(0, len(ids), DIRECTORY_SLICE_IDS):
         if start:
@@ -86,26 +87,27 @@ async def _first_of(slot: int, ids: list[bytes], after: bytes) -> list[Placed]:
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """What one owner has of a page, in order. `reached`: up to where it looked; None: to the end. `count`: how many it
-    has, whichever are asked for.
-    """
+    """One owner's part of a page."""
 
     rows: list[PlacedRow]
+    """In order."""
     reached: bytes | None
+    """The place up to which the owner searched; None means all."""
     count: int
+    """How many clients or sessions the owner has, whether they match or not."""
 
 
 async def part_of(
     ids: AsyncIterator[list[Placed]], rows_of: Callable[[list[Placed]], AsyncIterator[PlacedRow]], most: int, count: int
 ) -> Part:
-    """A page's worth of rows, or those of as many client ids as may be looked at."""
+    """Collect rows until the page is full, or DIRECTORY_LOOKED_AT_MAX client ids were searched."""
     rows: list[PlacedRow] = []
     looked_at = size_bytes = 0
     async for some in ids:
         looked_at += len(some)
         async for row in rows_of(some):
             rows.append(row)
-            size_bytes += len(row.client_id) + len(row.told)
+            size_bytes += len(row.client_id) + len(row.value)
             if len(rows) == most or size_bytes >= DIRECTORY_PAGE_MAX_BYTES:
                 return Part(rows, row.place, count)
         if looked_at >= DIRECTORY_LOOKED_AT_MAX:
@@ -114,7 +116,8 @@ async def part_of(
 
 
 def merged(parts: Sequence[Part], most: int) -> tuple[list[PlacedRow], bytes | None]:
-    """The page of all owners, and the place behind which to go on: no further than the owner that looked least far."""
+    """Merge the parts of all owners into one page. Also returns the place after which the next page begins: it isn't
+    beyond the place that the slowest owner reached."""
     reached = min((part.reached for part in parts if part.reached is not None), default=None)
     in_order = merge(*(part.rows for part in parts))
     within = in_order if reached is None else takewhile(lambda row: row.place <= reached, in_order)
@@ -125,7 +128,7 @@ def merged(parts: Sequence[Part], most: int) -> tuple[list[PlacedRow], bytes | N
 
 
 async def sliced(items: Iterable[T]) -> AsyncIterator[T]:
-    """Other tasks have their turn in between."""
+    """Yield the items, and let other tasks run after every DIRECTORY_SLICE_ROWS."""
     for number, item in enumerate(items, start=1):
         yield item
         if number % DIRECTORY_SLICE_ROWS == 0:

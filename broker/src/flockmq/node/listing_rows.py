@@ -1,4 +1,4 @@
-"""Connections and sessions as management shows them. Pure."""
+"""Converts connections and sessions to the rows that the REST API returns. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Matches = Callable[[Channel], bool]
 
 
 def client_row(channel: Channel, node: str, now_s: float, wall_s: float) -> ClientRow:
-    """`now_s` and `wall_s` are the same moment, by both clocks."""
+    """`now_s` and `wall_s` are the current time of the monotonic and of the wall clock."""
     peer, session = channel.peer(), channel.session
     return ClientRow(
         client_id=channel.client_id().decode(),
@@ -42,7 +42,7 @@ def client_row(channel: Channel, node: str, now_s: float, wall_s: float) -> Clie
 
 
 def matching_clients(wanted: ClientsWanted) -> Matches:
-    """What a connection must be like, as only its node can tell. Raises ValueError for a peerhost that is none."""
+    """The filters that only the node of a connection can check. Raises ValueError for an invalid peerhost."""
     tests: list[Matches] = []
     if wanted.username is not None:
         is_name = glob(wanted.username)
@@ -57,7 +57,7 @@ def matching_clients(wanted: ClientsWanted) -> Matches:
 
 
 def asks_the_node(wanted: ClientsWanted) -> bool:
-    """Only the nodes of connections can tell which rows are asked for."""
+    """Whether there are filters that only the nodes of the connections can check."""
     return (wanted.username, wanted.listener, wanted.peerhost) != (None, None, None)
 
 
@@ -77,7 +77,7 @@ def session_row(session: DurableSession, home: str) -> SessionRow:
 
 
 def shown_session(session: LocalSession | DurableSession, home: str, after: int, limit: int) -> ShownSession:
-    """With at most `limit` of its subscriptions, behind the first `after`."""
+    """The session with at most `limit` subscriptions, after the first `after`."""
     shown = []
     size_bytes = 0
     for subscription in islice(session.subscriptions.all(), after, after + limit):
@@ -113,7 +113,7 @@ def _of_durable(session: DurableSession) -> dict[str, Any]:
 
 
 def _of_local(session: LocalSession, node: str) -> dict[str, Any]:
-    """It ends with its connection."""
+    """The values of a clean session."""
     return {
         "node": node,
         "username": None,

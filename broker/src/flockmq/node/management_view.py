@@ -1,4 +1,4 @@
-"""A node as management sees it: what it is, how it is, and where its tables are; read when somebody asks."""
+"""The state of this node for the REST API, read on each request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flockmq.rlog.schema import SHARDS
 
 
 class ManagementView:
-    """A `management.view.NodeView`. `state`: `starting`, `ready` or `draining`."""
+    """A `management.view.NodeView`. `state` returns `starting`, `ready` or `draining`."""
 
     def __init__(self, cluster: Cluster, rlog: Rlog, state: Callable[[], str], clock: Clock) -> None:
         self._cluster = cluster
@@ -39,7 +39,7 @@ class ManagementView:
         return [_row(view) for view in self._cluster.nodes()]
 
     def names(self) -> list[str]:
-        """The nodes of the cluster."""
+        """The names of all nodes of the cluster."""
         return [view.name for view in self._cluster.nodes()]
 
     def status(self) -> NodeStatus:
@@ -67,6 +67,6 @@ class ManagementView:
 
 
 def _row(view: MemberView) -> NodeRow:
-    """A field of both travels by its name."""
+    """Convert a member; fields are copied by name."""
     row = msgspec.convert(view, NodeRow, from_attributes=True)
     return row if row.mqtt_port else msgspec.structs.replace(row, mqtt_port=None)

@@ -1,6 +1,6 @@
-"""What /metrics and $SYS show of a node, part by part. A part that has numbers of its own says them itself.
+"""Collects the samples for /metrics and $SYS from the parts of a node. Some parts yield their own samples.
 
-Every call answers at once, from memory. Each number's name is in telemetry's catalogue.
+All values are read from memory. `telemetry.metrics` has the names and help texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flockmq.transport.reactor import Reactor
 
 
 class NodeMetrics:
-    """`parts`: each gives its own numbers."""
+    """All samples of a node: those of all `parts`."""
 
     def __init__(self) -> None:
         self.parts: Sequence[Samples] = ()
@@ -71,7 +71,7 @@ def message_samples(
 
 
 def client_id_samples(session_rpc: SessionRpc) -> Iterator[Sample]:
-    """What this node, and the owners of client ids, have to say to one another."""
+    """Attaches, wills and notifications between this node and the owners of client ids."""
     yield Sample("flockmq_queue_length", len(session_rpc.client), ("attaches",))
     yield Sample("flockmq_queue_length", len(session_rpc.server.wills), ("home_wills",))
     yield Sample("flockmq_queue_length", session_rpc.server.wills.waiting_bytes, ("home_wills_bytes",))
@@ -88,7 +88,7 @@ def delivery_samples(delivery: Delivery) -> Iterator[Sample]:
 
 
 def slot_message_samples(lanes: SlotSender, shortage: RedisShortage) -> Iterator[Sample]:
-    """Messages on their way to sessions that last."""
+    """Messages on their way to durable sessions."""
     yield Sample("flockmq_courier_messages", lanes.waiting_messages)
     yield Sample("flockmq_courier_bytes", lanes.waiting_bytes)
     yield Sample("flockmq_courier_parked_messages", lanes.parked_messages)
@@ -101,16 +101,16 @@ def slot_message_samples(lanes: SlotSender, shortage: RedisShortage) -> Iterator
 
 
 def session_samples(host: DurableHost | None) -> Iterator[Sample]:
-    """Sessions that last, and run here."""
-    residents = None if host is None else host.residents
-    yield Sample("flockmq_sessions_crowded", 0 if residents is None else len(residents.congestion))
-    yield Sample("flockmq_sessions_persistent", 0 if residents is None else len(residents))
+    """Durable sessions that this node owns."""
+    session_service = None if host is None else host.session_service
+    yield Sample("flockmq_sessions_crowded", 0 if session_service is None else len(session_service.congestion))
+    yield Sample("flockmq_sessions_persistent", 0 if session_service is None else len(session_service))
     if host is not None:
-        slots, store = host.residents.manager.slots.values(), host.store
+        slots, store = host.session_service.manager.slots.values(), host.store
         yield Sample("flockmq_home_slots", len(slots))
         yield Sample("flockmq_home_slots_loading", sum(not slot.loaded for slot in slots))
         yield Sample("flockmq_home_wills", sum(len(slot.wills) for slot in slots))
-        held = host.residents.manager.held_wills
+        held = host.session_service.manager.held_wills
         yield Sample("flockmq_queue_length", held.count, ("held_wills",))
         yield Sample("flockmq_queue_length", held.bytes, ("held_wills_bytes",))
         yield Sample("flockmq_home_intake_bytes", host.intake.waiting_bytes)
@@ -125,7 +125,7 @@ def session_samples(host: DurableHost | None) -> Iterator[Sample]:
 
 
 def log_samples(rlog: Rlog, cluster: Cluster) -> Iterator[Sample]:
-    """What Mria calls them, in our log."""
+    """Samples of the log, with Mria's names where there are any."""
     yield Sample("flockmq_routes", len(rlog.tables.routes))
     yield Sample("flockmq_queue_length", rlog.pending_bytes, ("log_pending_bytes",))
     yield Sample("flockmq_rlog_redis_lost_data", rlog.redis_lost_data)

@@ -28,15 +28,15 @@ from flockmq.mqtt.topics import exclusively
 from flockmq.node import metrics
 from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms
-from flockmq.node.client_admin import ClientDirectory
+from flockmq.node.client_admin import ClientAdmin
 from flockmq.node.clock_alarm import ClockAlarm
 from flockmq.node.cluster_overview import ClusterOverview
-from flockmq.node.connection_services import ClientPort, ConnectionWatcher, LocalSessionEnds
+from flockmq.node.connection_services import CleanSessionEndHandler, ConnectionServices, ConnectionWatcher
 from flockmq.node.connections import Connections
 from flockmq.node.durable_host import DurableHost
 from flockmq.node.evacuation import Evacuation
 from flockmq.node.eviction_pace import Draining
-from flockmq.node.inbound_messages import Arrivals
+from flockmq.node.inbound_messages import InboundMessages
 from flockmq.node.judging import Judging
 from flockmq.node.management_view import ManagementView
 from flockmq.node.plugin_hooks import PluginHooks
@@ -186,7 +186,7 @@ class Node:
         """Connections, their sessions, and who of the cluster has their client ids."""
         cluster, soon, lanes = self.cluster, self.reactor.soon, self.delivery.slots.lanes
         has_wills = cluster.version.gate(2)
-        ends = LocalSessionEnds(self.router, self.plugin_hooks, self.filters, self.left)
+        ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.filters, self.left)
         self.sessions = LocalSessions(self.router, ends)
         self.remote_sessions = RemoteSessions(self.router.turn, soon, self.plugin_hooks.unsubscribed, self._token_bytes)
         self.clients = Connections(
@@ -216,10 +216,10 @@ class Node:
         self.clients.owners = self.remote_sessions.owners = self.session_rpc.client
         self.clients.watcher = watcher
         self.clients.authorization = watcher.authorization
-        self.clients.openings.owners_keep_wills = has_wills
-        self.clients.openings.identifies = self.access.identifies
-        self.clients.openings.rules_of = self.access.fingerprint
-        self.clients.openings.will_of = watcher.will_of
+        self.clients.registrations.owners_keep_wills = has_wills
+        self.clients.registrations.identifies = self.access.identifies
+        self.clients.registrations.rules_of = self.access.fingerprint
+        self.clients.registrations.will_of = watcher.will_of
         self.clients.must_authorize = self.access.must_authorize
         self.clients.refuses = self.router.refuses
         self.clients.usage = self.quotas.usage
@@ -238,7 +238,7 @@ class Node:
             self.cluster.version,
             self._clock,
         )
-        self.reactor.port = ClientPort(
+        self.reactor.port = ConnectionServices(
             self.clients,
             self.sessions,
             self.remote_sessions,
@@ -259,7 +259,7 @@ class Node:
     def _own_slots(self, zones: Mapping[str, Limits], store: SessionStore | None) -> None:
         """The sessions that last and run here, where this is a core."""
         self.durable_host = None
-        residents = None
+        session_service = None
         if store is not None:
             self.durable_host = DurableHost(
                 store,
@@ -285,12 +285,12 @@ class Node:
                 flush=self.reactor.soon,
                 spawn=self._spawned.spawn,
             )
-            residents = self.durable_host.residents
-            self.shortage.takers = residents.pressure_reports
-            self._judging.away_claims = self.durable_host.claims.away
+            session_service = self.durable_host.session_service
+            self.shortage.pressure_reports = session_service.pressure_reports
+            self._judging.offline_exclusive_subscriptions = self.durable_host.claims.offline
         owners, registry = self.session_rpc.client, self.session_rpc.server.registry
-        self.directory = ClientDirectory(
-            self.cluster, self.overview.teller, owners, registry, self.clients, residents, self._clock
+        self.directory = ClientAdmin(
+            self.cluster, self.overview.answering_core, owners, registry, self.clients, session_service, self._clock
         )
 
     def _listen(self) -> None:
@@ -306,9 +306,9 @@ class Node:
         rlog.on_change(DELAYED.name, DelayedBytes(self.quotas.quotas.delayed))
         self.remote.go_live()
         self.remote_shares.go_live()
-        arrivals = Arrivals(self.router, self.reactor.soon, self._spawned.spawn, lambda: self.state == "ready")
-        arrivals.listen(cluster, self.delivery)
-        self.reactor.on_stood_still = arrivals.stood_still
+        inbound = InboundMessages(self.router, self.reactor.soon, self._spawned.spawn, lambda: self.state == "ready")
+        inbound.listen(cluster, self.delivery)
+        self.reactor.on_stood_still = inbound.stood_still
         cluster.local_status = self._local_status
         self.metrics.parts = (
             partial(counter_samples, counters),
@@ -397,7 +397,7 @@ class Node:
         while True:
             await asyncio.sleep(SESSIONS_TICK_S)
             if self.durable_host is not None:
-                self.durable_host.residents.tick()
+                self.durable_host.session_service.tick()
                 self.reactor.soon()
 
     async def sample_lag(self) -> None:

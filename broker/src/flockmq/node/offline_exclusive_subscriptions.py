@@ -1,9 +1,10 @@
-"""Exclusive filters of clients that are away, judged when rules change: what nobody may use is free for others.
+"""When rules change, the owner checks the exclusive subscriptions of offline clients and ends those no longer allowed,
+so that other clients can use these filters.
 
-Everything else of such a client is judged when it is back, because nothing is sent to it before. The owner of its slot
-knows less of the client than the node of its connection did. So the owner judges a client only if it knows all by which
-the client was judged last: rules of the log and of the file that don't look at addresses. Any other client keeps its
-filters until it is back. A client that can't come back, because its user was deleted, loses them.
+All other subscriptions of an offline client are authorized when it reconnects, because nothing is sent to it before.
+The owner knows less about the client than the node of its last connection did. So it checks a client only if it knows
+everything that the last check was based on: rules of the log and of the file that don't depend on addresses or
+certificates. Any other client keeps its filters until it reconnects. If its user was deleted, it loses them.
 """
 
 from __future__ import annotations
@@ -22,25 +23,28 @@ from flockmq.node.access_control import AccessControl
 log: Final = logging.getLogger(__name__)
 
 
-class AwayClaims:
-    """`claimants` are the client ids that have claims here."""
+class OfflineExclusiveSubscriptions:
+    """`claimants` returns the client ids with exclusive claims here."""
 
-    def __init__(self, residents: SessionService, access: AccessControl, claimants: Callable[[], list[bytes]]) -> None:
-        self._residents = residents
+    def __init__(
+        self, session_service: SessionService, access: AccessControl, claimants: Callable[[], list[bytes]]
+    ) -> None:
+        self._session_service = session_service
         self._access = access
         self._claimants = claimants
         self._known: dict[bytes, bytes] = {}
-        """Client id → the rules by which it was judged last, if this node knows all that these look at."""
+        """Client id → fingerprint of the rules of its last check, if this node knows everything that these depend
+        on."""
         self._soon: asyncio.Task[None] | None = None
 
     def claimed(self, client_id: bytes) -> None:
-        """The client is connected, and was judged."""
-        session = self._residents.sessions.find(client_id)
+        """The client claims a filter: it is connected, and its node has authorized it."""
+        session = self._session_service.sessions.find(client_id)
         if isinstance(session, DurableSession):
             self._learn(session)
 
     def rules_changed(self) -> None:
-        """Called amid an entry of the log. Several changes are looked at together."""
+        """Called while a log entry is applied. Changes within STANDING_AGAIN_S are handled together."""
         if self._soon is None:
             self._soon = asyncio.ensure_future(self._look_soon())
 
@@ -52,8 +56,8 @@ class AwayClaims:
     async def look(self) -> None:
         claimants = self._claimants()
         for count, client_id in enumerate(claimants, start=1):
-            session = self._residents.sessions.find(client_id)
-            if isinstance(session, DurableSession) and self._residents.manager.holds(session):
+            session = self._session_service.sessions.find(client_id)
+            if isinstance(session, DurableSession) and self._session_service.manager.holds(session):
                 await self._look_at(session)
             if count % REJOIN_SLICE_FILTERS == 0:
                 await asyncio.sleep(0)
@@ -81,13 +85,13 @@ class AwayClaims:
             self._end(session, await self._denied(session, asked))
 
     def _is_away(self, session: DurableSession) -> bool:
-        sessions, manager = self._residents.sessions, self._residents.manager
+        sessions, manager = self._session_service.sessions, self._session_service.manager
         is_its = sessions.find(session.client_id) is session and manager.holds(session)
         return is_its and session.client_id in sessions.away
 
     async def _denied(self, session: DurableSession, asked: list[tuple[bytes, bytes, int]]) -> list[bytes]:
-        """None, if the client came back meanwhile: then its node judges it. One judgement a turn, because each may look
-        at many rules."""
+        """The filters that are denied; none if the client came back meanwhile, because then its node checks it. Each
+        check has an event-loop iteration of its own, because it may look at many rules."""
         judged, denied = session.record.authorized_rules, []
         for filter, said, qos in asked:
             if self._access.is_denied_by_name(session.client_id, session.record.user or b"", said, qos):
@@ -97,8 +101,8 @@ class AwayClaims:
 
     def _end(self, session: DurableSession, filters: list[bytes]) -> None:
         if filters:
-            log.info("client %r, who is away, lost %d exclusive filters", session.client_id.decode(), len(filters))
-            manager = self._residents.manager
+            log.info("client %r, which is offline, lost %d exclusive filters", session.client_id.decode(), len(filters))
+            manager = self._session_service.manager
             manager.now()
             manager.endings.revoke(manager.sessions, session, filters)
             manager.request_barriers()

@@ -1,11 +1,13 @@
-"""Where a node's clients meet what its configuration and its plugins make of them: rewriting, auto-subscription, hooks.
+"""Applies topic rewriting, auto-subscription and plugin hooks to the clients of a node.
 
-The node calls this at each point. Here an event is made of a channel, and handed to `plugins.hooks` if a handler is
-there. What always holds:
-- The router's `intercepts` are the topics of publish rules and of handlers of message.publish, and no others.
-- A topic is rewritten first; its handlers are those of the new topic.
-- Rules and handlers see what stands behind `$share/group/` and the like.
-- No handler is asked about what comes from the node itself: auto-subscriptions and plugins' own messages.
+The node calls a method here at each hook point. If a handler is registered, the method makes an event and passes it to
+`plugins.hooks`.
+
+Invariants:
+- The router's `intercepts` are exactly the topics of publish rewrite rules and of message.publish handlers.
+- A topic is rewritten first; then the handlers of the new topic are called.
+- Rules and handlers see the topic without a prefix such as `$share/group/`.
+- No handler is called for auto-subscriptions and for messages that plugins publish.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class PluginHooks(HookPort):
         rewrite: Sequence[RewriteSettings] = (),
         auto: Sequence[AutoSubscribeSettings] = (),
     ) -> None:
-        """Raises ConfigError for more rules than a node takes."""
+        """Raises ConfigError if there are too many rules."""
         if len(rewrite) > REWRITE_RULES_MAX:
             raise ConfigError(f"rewrite: {len(rewrite)} rules; {REWRITE_RULES_MAX} are the most")
         if len(auto) > AUTO_SUBSCRIPTIONS_MAX:
@@ -65,7 +67,7 @@ class PluginHooks(HookPort):
         self._auto = [(TopicTemplate(each.topic, CLIENT_NAMES), _options(each)) for each in auto]
         self._handlers = FilterIndex()
         self.on_change: Callable[[], None] = _nothing
-        """Called when other handlers are in place, so that they may hold for other clients."""
+        """Called when the set of active handlers changes, so that clients are authorized again."""
         self.hooks.on_change = self._changed
         self._place()
 
@@ -74,7 +76,7 @@ class PluginHooks(HookPort):
         self.on_change()
 
     def _place(self) -> None:
-        """Have the router send here the topics that a rule or a handler is for."""
+        """Make the router intercept the topics that a rule or a handler is for."""
         filters = dict.fromkeys(self._publishes.sources())
         handlers = FilterIndex()
         for handler in self.hooks.at(points.MESSAGE_PUBLISH):
@@ -95,14 +97,14 @@ class PluginHooks(HookPort):
     # Connections.
 
     def connecting(self, channel: Channel, connect: Connect) -> int:
-        """Before authentication: a reason code, SUCCESS to go on."""
+        """Called before authentication. Returns SUCCESS, or the reason code to refuse the client with."""
         if points.CLIENT_CONNECT not in self._placed:
             return Reason.SUCCESS
         answer = self.hooks.ask(points.CLIENT_CONNECT, client_of(channel, connect.user_name or b""))
         return answer.reason if isinstance(answer, Deny) else Reason.SUCCESS
 
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
-        """Who the client is, a reason code if it may not be, or None: others are to be asked."""
+        """The client's principal, a reason code to refuse it with, or None if no plugin decides."""
         if not self.must_authenticate():
             return None
         client = client_of(channel, connect.user_name or b"")
@@ -124,7 +126,7 @@ class PluginHooks(HookPort):
     def authorize(
         self, channel: Channel, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
     ) -> int | None:
-        """ALLOWED, DENIED, or None: others are to be asked."""
+        """ALLOWED, DENIED, or None if no plugin decides."""
         if points.CLIENT_AUTHORIZE not in self._placed:
             return None
         said: Literal["publish", "subscribe"] = "publish" if action == PUBLISH else "subscribe"
@@ -142,12 +144,12 @@ class PluginHooks(HookPort):
         return ALLOWED if isinstance(answer, Allow) else None
 
     def refused(self, channel: Channel, reason: int) -> None:
-        """CONNACK says no."""
+        """The client got a CONNACK that refuses it."""
         if points.CLIENT_CONNACK in self._placed:
             self.hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=reason))
 
     def connected(self, channel: Channel, session: ClientSession, is_present: bool) -> None:
-        """The client has its session, and hears of it. Subscribe it to what every client gets."""
+        """CONNACK was queued. Tell plugins, and make the configured auto-subscriptions."""
         hooks = self.hooks
         event = points.SESSION_RESUMED if is_present else points.SESSION_CREATED
         if event in self._placed:
@@ -160,7 +162,7 @@ class PluginHooks(HookPort):
             self._subscribe_automatically(channel, session)
 
     def leaving(self, channel: Channel, will: Will | None) -> Will | None:
-        """The will that a client leaves behind, as it is to be published."""
+        """The client's will as it will be published, or None if a rule or a plugin drops it."""
         if will is None or self._router.refuses(will.message.topic):
             return None
         if self._router.is_intercepted(will.message.topic):
@@ -184,7 +186,7 @@ class PluginHooks(HookPort):
     # Subscriptions.
 
     def subscribing(self, channel: Channel, request: Request) -> bytes:
-        """The filter in the place of the one asked for; b"": refused."""
+        """The filter to subscribe to instead of the requested one, or b"" to refuse it."""
         username = channel.principal.username
         filter = self._subscribes.filter(request.filter, channel.client_id(), username)
         if not filter or points.CLIENT_SUBSCRIBE not in self._placed:
@@ -198,7 +200,7 @@ class PluginHooks(HookPort):
         return filter if isinstance(answer, Allow) else prefix + answer.filter.encode()
 
     def rewrites(self, channel: Channel, filter: bytes) -> bool:
-        """Whether rules turn a filter that the client asks for into another."""
+        """Whether rewrite rules change this filter."""
         return self._subscribes.filter(filter, channel.client_id(), channel.principal.username) != filter
 
     def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
@@ -209,7 +211,8 @@ class PluginHooks(HookPort):
             self.hooks.tell(points.SESSION_SUBSCRIBED, event)
 
     def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
-        """The filter in the place of the one that UNSUBSCRIBE says; if rules refuse it, the one it says."""
+        """The filter to unsubscribe from instead of the requested one. If rules refuse it, it stays the requested
+        one."""
         rewritten = self._subscribes.filter(filter, channel.client_id(), channel.principal.username) or filter
         if points.CLIENT_UNSUBSCRIBE not in self._placed:
             return rewritten
@@ -234,7 +237,7 @@ class PluginHooks(HookPort):
             try:
                 check_filter(filter)
             except PacketError:
-                continue  # a name of this client's can't stand in a topic
+                continue  # the client's id or user name makes the filter invalid
             requests.append(Request(filter, options))
         if requests:
             channel.subscribe(Subscribe(0, requests, None))
@@ -242,8 +245,8 @@ class PluginHooks(HookPort):
     # Messages.
 
     def intercept(self, channel: Channel, message: Publish) -> Publish | int:
-        """A message on one of the router's `intercepts`: what is to be published in its place, or the reason code
-        with which it goes nowhere."""
+        """Called for a message on one of the router's `intercepts`. Returns the message to publish instead, or the
+        reason code with which it is dropped."""
         if len(self._publishes):
             topic = self._publishes.topic(message.topic, channel.client_id(), channel.principal.username)
             if not topic or self._router.refuses(topic):
@@ -261,7 +264,7 @@ class PluginHooks(HookPort):
     def _handled(
         self, channel: Channel, message: Publish, prefix: bytes, topic: bytes, handlers: set[Handler]
     ) -> Publish | int:
-        """What these handlers make of a message to `topic`, said behind `prefix`. Answers as `intercept` does."""
+        """Pass the message to these handlers. `topic` is its topic without `prefix`. Returns as `intercept` does."""
         asked = points.Message(
             client=client_of(channel),
             topic=topic.decode(),
@@ -283,13 +286,13 @@ class PluginHooks(HookPort):
         topic = prefix + answer.topic.encode()
         return _remade(message, version, topic, answer.payload, answer.retain, encoded, expiry_s)
 
-    # What is seen of it from outside.
+    # For management and metrics.
 
     def rows(self) -> list[PluginRow]:
         return [self._row(record) for record in self.hooks.plugins.values()]
 
     def enable(self, name: str) -> PluginRow | None:
-        """Take a plugin's fence away; None: there is no such plugin."""
+        """Enable a plugin that was disabled after failures. Returns None if there is no such plugin."""
         return self._row(self.hooks.plugins[name]) if self.hooks.enable(name) else None
 
     def samples(self) -> Iterator[Sample]:
@@ -314,7 +317,7 @@ class PluginHooks(HookPort):
 
 
 def client_of(channel: Channel, username: bytes | None = None) -> Client:
-    """A connection, as plugins see it. `username`: what a client says before it is authenticated."""
+    """A connection, as plugins see it. `username` is given for a client that isn't authenticated yet."""
     peer = channel.peer()
     return Client(
         client_id=channel.client_id().decode(),
@@ -335,7 +338,7 @@ def _remade(
     encoded: bytes,
     expiry_s: int,
 ) -> Publish:
-    """The publisher's message with another content; its QoS and packet id stay."""
+    """Encode the message anew with other content. QoS and packet id stay."""
     packet_id, qos = message.packet_id, message.qos
     packet = encode.publish(
         version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded
@@ -354,7 +357,7 @@ def _decoded(encoded: bytes) -> mqtt_properties.Properties | None:
 
 
 def _nothing() -> None:
-    """Nobody wants to know yet."""
+    """The default of `on_change`."""
 
 
 def _order(handler: Handler) -> tuple[int, int]:

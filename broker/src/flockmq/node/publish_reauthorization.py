@@ -1,4 +1,4 @@
-"""When rules change, clients must be asked about again, whatever they were allowed before."""
+"""When rules change, connections must drop what they were allowed to publish, and ask for authorization again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.principal import Principal
 
 
-class Reauthorization:
-    """`connections` are the node's, None where one is gone; `must_authorize` says about whom is asked."""
+class PublishReauthorization:
+    """`connections` returns this node's connections, with None for closed ones. `must_authorize` tells whether a
+    principal is subject to rules."""
 
     def __init__(
         self, connections: Callable[[], Sequence[Channel | None]], must_authorize: Callable[[Principal], bool]
@@ -22,19 +23,19 @@ class Reauthorization:
         self._changed = False
 
     def rules_changed(self) -> None:
-        """Look at all clients within a few turns."""
+        """Mark all connections within a few event-loop iterations."""
         self._changed = True
         if self._task is None:
             self._task = asyncio.ensure_future(self._ask_anew())
 
     async def done(self) -> None:
-        """Returns when everybody was asked about."""
+        """Wait until all connections were marked."""
         if self._task is not None:
             await self._task
 
     async def _ask_anew(self) -> None:
-        """Go through all clients to the last, and again if rules changed meanwhile. So everybody has its turn, however
-        fast rules change."""
+        """Mark all connections, in slices. If rules change meanwhile, finish the round and begin another. So every
+        connection is marked, however often rules change."""
         try:
             while self._changed:
                 self._changed = False

@@ -1,12 +1,12 @@
-"""What a node does while Redis is short of memory (`redis/memory.py`): it refuses what would stay there. So the log has
-room, and all goes on that keeps nothing.
+"""While Redis is short of memory (`redis/memory.py`), a node refuses what would be stored there. So the log keeps room,
+and everything that stores nothing continues.
 
-    a core's look at its servers ─▶ alarm `redis-memory/ADDRESS` in the log ─▶ every node: `is_on`
-    an owner's look at its sessions (`durable/memory_pressure_reports.py`) ─▶ every node: what would wait
+    a core checks its servers ─▶ alarm `redis-memory/ADDRESS` in the log ─▶ every node: `is_on`
+    an owner checks its sessions (`durable/memory_pressure_reports.py`) ─▶ every node: which messages would wait
 
-What always holds: while such an alarm stands, no message of QoS 1 or 2 is taken that would wait in a session that
-lasts, be retained, or be delayed. Its publisher hears 0x97. Clients that acknowledge, unsubscribe, clear or end
-something make room.
+Invariants: while such an alarm exists, the node refuses QoS 1 and 2 messages that would be queued in a durable session,
+retained, or delayed. The publisher gets 0x97. Clients free memory when they acknowledge, unsubscribe, clear retained
+messages, or end sessions.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ _REFUSED: Final = "nothing more waits for sessions that last, is retained or del
 
 
 class RedisShortage:
-    """`store` and `takers`: a core's."""
+    """`store` and `pressure_reports` are None if this node isn't a core."""
 
     def __init__(self, cluster: Cluster, lanes: SlotSender, rlog: Rlog, store: SessionStore | None) -> None:
         self.refused = 0
-        """How many retained and delayed messages were refused; `SlotSender.refused` counts the others."""
+        """Count of refused retained and delayed messages. `SlotSender.refused` counts the others."""
         self._cluster = cluster
         self._lanes = lanes
         self._rlog = rlog
         self._store = store
-        self.takers: MemoryPressureReports | None = None
+        self.pressure_reports: MemoryPressureReports | None = None
         self.is_on = False
 
     async def watch(self) -> None:
-        """For as long as the node lives."""
+        """Call `look` regularly. Runs until cancelled."""
         while True:
             await asyncio.sleep(STORE_WATCH_EVERY_S)
             self.look()
 
     def look(self) -> None:
-        """Do what the log says, as all nodes do. A core writes there what it finds."""
+        """Follow the alarms in the log, as all nodes do. A core also raises and clears them."""
         self.is_on = any(name.startswith(PREFIX) for name, _ in self._rlog.tables.alarms.items())
         self._lanes.redis_is_short(self.is_on)
-        if self.takers is not None:
-            self.takers.is_asked = self.is_on and self._cluster.version.at_least(2)
+        if self.pressure_reports is not None:
+            self.pressure_reports.is_asked = self.is_on and self._cluster.version.at_least(2)
         if self._store is not None and (rooms := self._store.rooms()):
             self._tell(rooms)
             self._keep_streams_small(rooms)
 
     def refuses(self) -> bool:
-        """Whether the log may keep no more messages."""
+        """Whether a message for the log must be refused."""
         self.refused += self.is_on
         return self.is_on
 
@@ -74,7 +74,7 @@ class RedisShortage:
                 self._rlog.raise_alarm(alarm, text)
             elif stands and not room.is_short:
                 self._rlog.clear_alarm(alarm)
-        if self._cluster.is_leader:  # of servers that were replaced
+        if self._cluster.is_leader:  # clear alarms of servers that were replaced
             for name in [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(PREFIX)]:
                 if name.removeprefix(PREFIX) not in rooms:
                     self._rlog.clear_alarm(name)

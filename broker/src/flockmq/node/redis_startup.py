@@ -1,5 +1,5 @@
-"""What the configuration says of Redis, and whether it can be used at all: it answers, and it is no other cluster's. A
-node asks once, at its start, so that the answer is one clear line."""
+"""The Redis configuration, and a check at the node's start: Redis answers, and no other cluster uses it. So a wrong
+configuration gives one clear error."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ log = logging.getLogger(__name__)
 
 RETRY_EVERY_S: Final = 0.5
 ANY_KEY: Final = "flockmq:{cluster}:log"
-"""In a cluster one master is asked."""
+"""In a Redis Cluster this key selects the master that is asked."""
 NAME_KEY: Final = "flockmq:{cluster}:name"
-"""The name of the cluster whose Redis it is (`cluster.name`)."""
+"""Holds the name of the cluster that uses this Redis (`cluster.name`)."""
 _CLAIM: Final = "#!lua flags=allow-oom\nreturn redis.call('SET', KEYS[1], ARGV[1], 'NX', 'GET')"
-"""Who was there before; nil: nobody. A full Redis answers, too."""
+"""Sets the name if there is none. Returns the former name, or nil. Works on a full Redis too."""
 
 
 def redis_config(settings: RedisSettings) -> RedisConfig:
-    """For links, from `[redis]`."""
-    assert settings.url is not None, "the command line starts an embedded one where none is named"
+    """Convert the section `[redis]`."""
+    assert settings.url is not None, "without a URL the command line starts an embedded Redis"
     return RedisConfig(
         settings.url,
         username=settings.username,
@@ -44,8 +44,8 @@ def redis_config(settings: RedisSettings) -> RedisConfig:
 
 
 async def wait_for_redis(settings: RedisSettings, cluster: str = "") -> None:
-    """Return once it answers a PING, and is that cluster's (empty: anybody's). Raises RedisUnavailable: at once when it
-    refuses us or is another cluster's, else after the time given."""
+    """Wait until Redis answers a PING. If `cluster` isn't empty, also claim the Redis for this cluster. Raises
+    RedisUnavailable: at once if Redis refuses us or belongs to another cluster, else after `connect_timeout`."""
     link = RedisLink(redis_config(settings), ANY_KEY)
     loop = asyncio.get_running_loop()
     deadline, trouble = loop.time() + settings.connect_timeout, Retrying(log, loop.time)
@@ -72,7 +72,7 @@ async def wait_for_redis(settings: RedisSettings, cluster: str = "") -> None:
 
 
 async def _claim(link: RedisLink, cluster: str) -> None:
-    """Raises RedisUnavailable where another cluster has its state."""
+    """Raises RedisUnavailable if this Redis belongs to another cluster."""
     holder = await link.call("EVAL", _CLAIM, 1, NAME_KEY, cluster)
     if isinstance(holder, bytes) and holder != cluster.encode():
         other = holder.decode(errors="replace")

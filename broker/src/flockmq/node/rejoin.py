@@ -1,13 +1,13 @@
-"""A node that the cluster took for dead, amid its start or later, comes back as another incarnation, with its clients.
+"""A node that was purged, during its start or later, rejoins with a new incarnation and keeps its clients.
 
-What always holds: a client that stays connected has missed no message of QoS 1 or 2.
-- A client that may have missed one is closed, and its session ends: what others had for it went with the former
-  incarnation.
-- A client stays if it subscribed at QoS 0 only, or not at all, or if its session runs at its owner.
-- A client with a will is closed as well, for its owner published the will with the purge. A session that runs at its
-  owner goes on.
-- Nothing is written until a majority of the cores is linked again. What waited in this node for other nodes goes on
-  with its numbers.
+Invariants: a client that stays connected has missed no QoS 1 or 2 message.
+- A client with a clean session and a subscription of QoS 1 or 2 may have missed one, because messages for the former
+  incarnation were dropped. The node disconnects it, and its session ends.
+- A client stays if its session is durable, or if it subscribed at QoS 0 only or not at all.
+- A client with a will is disconnected in any case, because the owner published the will when it purged the node. A
+  durable session continues.
+- The node writes nothing until it is linked with a majority of the cores again. Messages that waited here for other
+  nodes keep their sequence numbers.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ log: Final = logging.getLogger(__name__)
 
 
 async def come_in(purged: asyncio.Event, node: Node, *, is_refused: bool) -> None:
-    """Make a node that has just started a member. `is_refused`: the log takes nothing from its incarnation any more,
-    because the node was cut off before it was a member, and the cluster went on without it."""
+    """Join the cluster after the start. `is_refused`: the log already refuses this incarnation, because it was purged
+    while it started."""
     if not is_refused:
         try:
             await _until_logged(node.cluster.join)
@@ -46,7 +46,7 @@ async def come_in(purged: asyncio.Event, node: Node, *, is_refused: bool) -> Non
 
 
 async def come_back(purged: asyncio.Event, node: Node) -> None:
-    """Rejoin, however often the cluster takes the node for dead meanwhile, which sets `purged`."""
+    """Rejoin. If the node is purged again meanwhile, try again."""
     node.cluster.readiness.is_coming_back = True
     while True:
         purged.clear()
@@ -59,11 +59,11 @@ async def come_back(purged: asyncio.Event, node: Node) -> None:
 
 
 async def rejoin(node: Node) -> None:
-    """Returns when the node is a member again; waits for the log as long as it takes. Raises LogRefused: it was purged
-    once more, rejoin again."""
+    """Become a member again with a new incarnation. Waits for the log as long as necessary. Raises LogRefused if the
+    node was purged once more."""
     closed = await _close_who_may_have_missed(node)
     me = await node.cluster.take_new_incarnation()
-    closed += await _close_who_may_have_missed(node)  # who subscribed since then has routes of nobody
+    closed += await _close_who_may_have_missed(node)  # those who subscribed meanwhile have no valid route
     node.remote.rename(me)
     node.remote_shares.rename(me)
     filters = node.filters
@@ -74,9 +74,9 @@ async def rejoin(node: Node) -> None:
     claims = filters.exclusive.rename(me)
     try:
         await node.rlog.rejoin(me)
-        node.session_rpc.rename(me)  # before the node gets slots, or what comes for them would be accepted and lost
+        node.session_rpc.rename(me)  # before the node gets slots; otherwise messages for them would be lost
         await _until_logged(node.cluster.join)
-    finally:  # a claim that can't be written any more closes its client, too
+    finally:  # a claim that can't be written disconnects its client
         for filter, client_id in claims:
             filters.exclusive.claim(filter, client_id, partial(_claimed, node, client_id))
     await _write_routes(node)
@@ -106,7 +106,7 @@ async def _close_who_may_have_missed(node: Node) -> int:
 
 
 async def _write_routes(node: Node) -> None:
-    """Write what clients here subscribe to once more, as this incarnation's."""
+    """Write the routes of all clients here again, for the new incarnation."""
     subscriptions = [each.subscriptions.all() for each in _sessions(node) if isinstance(each, LocalSession)]
     filters = dict.fromkeys(subscription.filter for some in subscriptions for subscription in some)
     shared = [filter for filter in filters if is_shared(filter)]
@@ -119,7 +119,7 @@ async def _write_routes(node: Node) -> None:
 
 
 async def _write_wanted(node: Node, filters: Sequence[bytes]) -> None:
-    """Write those of the filters that clients here still subscribe to."""
+    """Write the filters that clients here are still subscribed to."""
     ops = [ROUTES.put((filter, node.cluster.incarnation), None) for filter in filters if node.router.has_local(filter)]
     if ops:
         await node.rlog.write(ROUTE, ops)
@@ -137,10 +137,10 @@ async def _until_logged(write: Callable[[], Awaitable[object]]) -> None:
 
 
 def _claimed(node: Node, client_id: bytes, reason: int) -> None:
-    """Another client may have taken the filter meanwhile."""
+    """If another client has the exclusive filter now, disconnect the client."""
     if reason >= 0x80:
         node.clients.close(client_id, Reason.SERVER_SHUTTING_DOWN)
 
 
 def _written(reason: int) -> None:
-    """`OwnShares` tries again by itself."""
+    """Ignore errors: the callee tries again by itself."""

@@ -23,7 +23,7 @@ from flockmq.management.tls import ManagementCertificates
 from flockmq.management.view import NodePorts
 from flockmq.membership.readiness import OwnRedis
 from flockmq.node.assembly import Assembly, Machine, assemble
-from flockmq.node.listeners import Bound
+from flockmq.node.listeners import Listeners
 from flockmq.node.redis_startup import redis_config
 from flockmq.rlog.disk import Disk
 from flockmq.transport.epoll_reactor import EpollReactor
@@ -44,7 +44,7 @@ async def run_node(
     is_core = config.role != "replicant"
     disk = Disk(config.node.data_dir) if is_core and config.node.data_dir is not None else None
     async with contextlib.AsyncExitStack() as stack:
-        listeners = Bound(config)
+        listeners = Listeners(config)
         stack.callback(listeners.close)
         listeners.bind()
         mqtt_port = listeners.ports.get(DEFAULT_LISTENER_NAME)

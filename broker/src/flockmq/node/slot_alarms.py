@@ -1,7 +1,7 @@
-"""Alarms `sessions-unreadable/SLOT`: what of a slot can't be read, as its owner says in the log.
+"""The alarms `sessions-unreadable/SLOT`: the slot's owner raises one for sessions that it can't read.
 
-What always holds: an alarm that couldn't be written while the log was away is written later; one that a former owner of
-a slot left is cleared when its sessions are all here.
+Invariants: an alarm that can't be written while the log is unavailable is written later. An alarm of a former owner is
+cleared once the new owner has loaded all sessions.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _UNREADABLE: Final = "sessions-unreadable/"
 
 
 class SlotAlarms:
-    """`runs_here`: the slot does, and is loaded."""
+    """`runs_here` tells whether this node owns a slot and has loaded it."""
 
     def __init__(self, rlog: Rlog, runs_here: Callable[[int], bool]) -> None:
         self._rlog = rlog
         self._runs_here = runs_here
         self._texts: dict[int, str] = {}
-        """Slot -> what of it can't be read, of those that are this core's."""
+        """Slot → text of its alarm."""
 
     def say(self, slot: int, text: str, *, is_ours: bool = True) -> None:
         """As `durable.ports.HostPort.alarm`."""

@@ -1,10 +1,10 @@
-"""Subscriptions that stand are judged again when rules change; those that are denied end.
+"""When rules change, existing subscriptions are authorized again; those no longer allowed end.
 
-    rules change ─▶ whom they are about ─▶ each of its filters, as at SUBSCRIBE ─▶ those denied end (as by UNSUBSCRIBE),
-                                                                                    what waits by them goes nowhere
+rules change ─▶ affected clients ─▶ each filter is authorized, as at SUBSCRIBE ─▶ denied ones end, as by UNSUBSCRIBE,
+and their queued messages are dropped
 
-What always holds: every connected client that a change is about is judged after it, however fast rules change. Judging
-doesn't hold the event loop (`judging_turns`). If a service doesn't answer, the subscription stays.
+Invariants: every connected client that a change affects is checked after the change, however often rules change. The
+checks don't block the event loop (`judging_turns`). If a service doesn't answer, the subscription stays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from flockmq.bounds import (
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
-from flockmq.node.subscription_revocation import Revocation
+from flockmq.node.subscription_revocation import SubscriptionRevocation
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.verdicts import ASKED, DENIED, SUBSCRIBE
 from flockmq.session_rpc.ports import Held
@@ -35,37 +35,37 @@ from flockmq.session_rpc.ports import Held
 log: Final = logging.getLogger(__name__)
 
 Key = tuple[str, str]
-"""(kind, name) of a row of rules."""
+"""The key of a row of rules: (kind, name)."""
 
 
-class StandingSubscriptions:
-    """One per node. `disconnects`: a client that lost a subscription is disconnected, too, and so hears of it."""
+class SubscriptionReauthorization:
+    """One per node. `disconnects`: a client that lost a subscription is also disconnected, so that it notices."""
 
-    def __init__(self, revocation: Revocation, disconnects: bool, clock: Clock) -> None:
+    def __init__(self, revocation: SubscriptionRevocation, disconnects: bool, clock: Clock) -> None:
         self._revocation = revocation
         self._disconnects = disconnects
         self._said = Sparing(log, STANDING_LOGGED_PER_S, clock.monotonic)
         self._changed: dict[Key | None, None] = {}
         self._task: asyncio.Task[None] | None = None
         self.changes = 0
-        """How often rules changed."""
+        """Count of rule changes."""
         self._slow: set[asyncio.Task[None]] = set()
-        """Judgements that wait for an owner or a service."""
+        """Running checks. They may wait for an owner or an HTTP service."""
         self._again: dict[Channel, int] = {}
-        """Clients that had a SUBSCRIBE under way when they were judged, and how often they are still looked at."""
+        """Clients to check again, because a SUBSCRIBE was in progress, and how many more checks they may get."""
 
     def rules_changed(self, key: Key | None) -> None:
-        """These rules changed; None: any may have. Called amid an entry of the log."""
+        """The rules of this key changed; None means that any may have. Called while a log entry is applied."""
         self.changes += 1
         self._changed[key] = None
         self._go()
 
     def judge_now(self, channel: Channel) -> None:
-        """Judge this client alone: it may do other things now, or its owner waits for that."""
+        """Check only this client, because its rights may have changed, or its owner waits for the check."""
         self._begin(channel, STANDING_AGAIN_MAX)
 
     async def done(self) -> None:
-        """Returns when everybody was judged."""
+        """Wait until all affected clients were checked."""
         if self._task is not None:
             await self._task
 
@@ -86,7 +86,7 @@ class StandingSubscriptions:
             self._task = None
 
     def _concerned(self, changed: dict[Key | None, None], again: dict[Channel, int]) -> Iterator[Channel | None]:
-        """The clients that a change is about. None for the others, so that looking for them takes turns, too."""
+        """Yield the affected clients, and None for each other client. So the caller can pause during a long search."""
         yield from again
         names = {name.encode() for kind, name in filter(None, changed) if kind == USERNAME}
         ids = {name.encode() for kind, name in filter(None, changed) if kind == CLIENTID}
@@ -120,14 +120,14 @@ class StandingSubscriptions:
 
     async def _judge(self, channel: Channel, looks: int) -> None:
         if channel.state != CONNECTED:
-            return  # it went since the turn before
+            return  # it has disconnected meanwhile
         try:
             ended = await self._revocation.judge(channel, self)
-        except Exception:  # others must not suffer from it, and its owner may wait
-            log.exception("the subscriptions of %r could not be judged", channel.client_id())
+        except Exception:  # other clients must still be checked; check this one again, because its owner may wait
+            log.exception("the subscriptions of %r could not be authorized", channel.client_id())
             self._look_again(channel, looks)
             return
-        if channel.paused:  # a SUBSCRIBE is under way, and what it grants was asked for before
+        if channel.paused:  # a SUBSCRIBE is in progress, and may grant what was authorized under the old rules
             self._look_again(channel, looks)
         if ended:
             told = "client %r lost %d subscriptions that rules no longer allow, %r among them"

@@ -1,8 +1,7 @@
-"""Ends subscriptions that rules no longer allow: here those of sessions that end with their connections, and at their
-owners those of sessions that last.
+"""Ends subscriptions that rules no longer allow: here those of clean sessions, at the owners those of durable sessions.
 
-What always holds: a subscription that was made anew since it was judged stays. Messages that waited by the subscription
-that ended, and by no other of the session, are dropped; those of a shared subscription go to another member.
+Invariants: a subscription that was made again after the check stays. Queued messages that matched only the ended
+subscription are dropped; those of a shared subscription go to another member.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from flockmq.session_rpc.ports import Held, Judge
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 
 
-class Revocation:
-    """What `StandingSubscriptions` asks of the node."""
+class SubscriptionRevocation:
+    """The part of `SubscriptionReauthorization` that acts on clients and sessions."""
 
     def __init__(
         self,
@@ -36,8 +35,8 @@ class Revocation:
         rewrites: Callable[[Channel, bytes], bool],
         flush_soon: Callable[[], None],
     ) -> None:
-        """`owners_judge`: all nodes know what this asks of owners. `rewrites`: a client that asks for this filter gets
-        another."""
+        """`owners_judge` is True once all nodes know these requests to owners (cluster version 2). `rewrites` tells
+        whether rewrite rules change a client's filter."""
         self.connections = connections
         self.find = find
         self.authorize = judging.authorize
@@ -51,7 +50,7 @@ class Revocation:
         self._unsubscribe = unsubscribe
 
     def must_judge(self, channel: Channel) -> bool:
-        """Whether the client may have subscriptions, and rules hold for it."""
+        """Whether the client may have subscriptions and is subject to rules."""
         session = channel.session
         if session is None:
             return False
@@ -59,7 +58,7 @@ class Revocation:
         return may_have_some and self._access.must_authorize(channel.principal)
 
     async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
-        """Have all its subscriptions judged, end those that are denied, and return them."""
+        """Authorize all subscriptions of the client, end those that are denied, and return these."""
         session = channel.session
         if not isinstance(session, LocalSession):
             assert isinstance(channel.token, int)
@@ -79,12 +78,13 @@ class Revocation:
         return ended
 
     def _rules(self, channel: Channel) -> bytes:
-        """What stands for the rules that hold now, as a session keeps it when it was judged."""
+        """The fingerprint of the client's current rules, for the session to store."""
         return self._access.fingerprint(channel) or b""
 
 
 class _OfKnown(Judge):
-    """Doesn't judge filters of which nobody knows what was asked for: their owner had them before it was told."""
+    """Skips filters that rewrite rules change and whose original filter is unknown. An older release stored them, or
+    they are auto-subscriptions."""
 
     def __init__(self, judge: Judge, rewrites: Callable[[Channel, bytes], bool]) -> None:
         self._judge = judge

@@ -1,11 +1,12 @@
-"""`$SYS`: what a node tells of itself over MQTT, under EMQX's names and under Mosquitto's.
+"""The `$SYS` topics: a node publishes its status, with EMQX's topics and with Mosquitto's.
 
-`$SYS/brokers/NODE/…` goes to subscribers on every node. `$SYS/broker/…`, where Mosquitto's tools look, tells of the
-node that the client is connected to, and goes to its clients only. Nothing of it is retained in the log: a new
-subscriber gets its own node's values at once from memory, as retained messages, and others' with their next rounds.
+`$SYS/brokers/NODE/…` goes to subscribers on every node. `$SYS/broker/…`, which Mosquitto's tools use, describes the
+node that the client is connected to, and goes to clients of that node only. Nothing is retained in the log: a new
+subscriber gets the values of its own node at once from memory, as retained messages, and those of other nodes with
+their next round.
 
-What always holds: a message is made only for a topic that somebody subscribes to. Every number is one that /metrics
-shows, so that the two can't differ.
+Invariants: a message is made only if somebody is subscribed to its topic. All numbers come from the samples of
+/metrics, so the two can't differ.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from flockmq.telemetry.sample import Sample
 
 PREFIX: Final = b"$SYS/"
 LOCAL: Final = b"$SYS/broker/"
-"""Only this node's own clients hear these topics."""
+"""Topics that go to this node's own clients only."""
 
 
 class Figure(NamedTuple):
-    """A topic below its prefix, and the sample of /metrics that it shows: the sum over its labels, or those of one."""
+    """A topic without its prefix, and the metric that it shows: the sum over all labels, or the value of `label`."""
 
     topic: str
     metric: str
@@ -93,16 +94,16 @@ BROKER_FIGURES: Final = (
 
 
 class About(NamedTuple):
-    """What the node answers when it is asked of itself."""
+    """Access to the node's own status."""
 
     node: str
     nodes: Callable[[], Iterable[str]]
-    """The names of all nodes, this one among them."""
+    """The names of all nodes, including this one."""
     samples: Callable[[], Sequence[Sample]]
 
 
 class SysTopics:
-    """`flush` has written what was put outside a turn."""
+    """`flush` makes the reactor write queued output."""
 
     def __init__(
         self,
@@ -124,10 +125,10 @@ class SysTopics:
         self._values = RetainedIndex(_size)
         self._values_s = -SYSTEM_VALUES_MAX_S
 
-    # In rounds.
+    # Periodic messages.
 
     async def run(self) -> None:
-        """For as long as the node lives."""
+        """Publish at the configured intervals. Runs until cancelled."""
         async with asyncio.TaskGroup() as rounds:
             rounds.create_task(self._every(self._settings.sys_msg_interval, self.tell))
             rounds.create_task(self._every(self._settings.sys_heartbeat_interval, self.beat))
@@ -138,11 +139,11 @@ class SysTopics:
             round_()
 
     def tell(self) -> None:
-        """One round of what changes seldom, and of the numbers."""
+        """Publish the static facts and all numbers."""
         self._publish(self._facts() | self._numbers())
 
     def beat(self) -> None:
-        """One round of what shows that the node is alive."""
+        """Publish uptime and time, which show that the node is alive."""
         self._publish(self._times())
 
     def _publish(self, values: dict[bytes, bytes]) -> None:
@@ -150,10 +151,10 @@ class SysTopics:
             self._send(topic, payload)
         self._flush()
 
-    # On demand.
+    # New subscriptions.
 
     def give(self, subscriptions: Sequence[Subscription]) -> None:
-        """Give new subscriptions what this node's topics say now."""
+        """Send the current values of this node to new subscriptions."""
         for subscription in subscriptions:
             if subscription.filter.startswith(PREFIX):
                 self._give(subscription)
@@ -167,7 +168,7 @@ class SysTopics:
                 self._router.delivery.send(session, message, 0, True, subscription.identifiers)
 
     def _current(self) -> RetainedIndex:
-        """All values, not older than `SYSTEM_VALUES_MAX_S`."""
+        """All values, at most `SYSTEM_VALUES_MAX_S` old."""
         now_s = self._clock.monotonic()
         if now_s - self._values_s >= SYSTEM_VALUES_MAX_S:
             self._values_s = now_s
@@ -175,7 +176,7 @@ class SysTopics:
                 self._values.put(topic, payload)
         return self._values
 
-    # Clients.
+    # Client events.
 
     def connected(self, channel: Channel, connect: Connect, session: ClientSession) -> None:
         if not (self._is_heard() and self._settings.sys_event_messages.client_connected):
@@ -206,7 +207,7 @@ class SysTopics:
         try:
             check_topic_name(topic)
         except PacketError:
-            return  # the client id can't stand in a topic
+            return  # the client id isn't valid in a topic
         document: dict[str, object] = {
             "clientid": client.client_id,
             "username": client.username,
@@ -220,7 +221,7 @@ class SysTopics:
         self._send(topic, msgspec.json.encode(document))
         self._flush()
 
-    # What is said.
+    # The values.
 
     def _facts(self) -> dict[bytes, bytes]:
         return _encoded(
@@ -259,15 +260,17 @@ class SysTopics:
         }
         return _encoded({topic: f"{value:.0f}" for topic, value in named.items()})
 
-    # Inside.
+    # Sending.
 
     def _is_heard(self) -> bool:
-        """Whether somebody may subscribe to a topic of `$SYS`. Asked at every connection, so it is a quick guess."""
+        """Whether somebody may be subscribed to a `$SYS` topic. A quick estimate, because it is called for every
+        connection."""
         router = self._router
         return bool(router.local.dollars or router.remote.dollars or router.shared.is_used())
 
     def _is_wanted(self, topic: bytes) -> bool:
-        """Whether somebody subscribes to it. Asks the indexes, so that client ids don't fill the cache of topics."""
+        """Whether somebody is subscribed to this topic. It bypasses the match cache, so that client ids don't fill
+        it."""
         router = self._router
         indexes = (router.local, router.remote, router.shared)
         return any(index.match(topic) for index in indexes)
@@ -284,7 +287,7 @@ class SysTopics:
 
 
 def _nobody_waits() -> None:
-    """QoS 0."""
+    """Called when other nodes accepted the message. QoS 0 needs no acknowledgement."""
 
 
 def _size(payload: object) -> int:
@@ -297,7 +300,7 @@ def _encoded(texts: dict[str, str]) -> dict[bytes, bytes]:
 
 
 def _spelled(seconds: int) -> str:
-    """`1 days, 2 hours, 3 minutes, 4 seconds`, without leading zeros."""
+    """For example `1 days, 2 hours, 3 minutes, 4 seconds`, without leading zero units."""
     amounts = (seconds // 86_400, seconds // 3600 % 24, seconds // 60 % 60, seconds % 60)
     spelled = [
         f"{amount} {unit}" for amount, unit in zip(amounts, ("days", "hours", "minutes", "seconds"), strict=True)

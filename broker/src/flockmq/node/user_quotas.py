@@ -1,10 +1,11 @@
-"""What users have in the whole cluster, how nodes tell one another, and alarms for users that are over a quota.
+"""Cluster-wide quotas of users: nodes report the usage of their largest users to each other; the leader raises alarms.
 
-    node ─ what its largest users have ─▶ every core ─ what they have elsewhere ─▶ replicants
+    node ─ usage of its largest users ─▶ every core ─ their usage on other nodes ─▶ replicants
 
-What always holds: a node decides by what it has itself and by what the nodes that it is linked with said last. An alarm
-`user-over-quota/NAME` stands while a user has used up a quota, for at most QUOTA_ALARMS_MAX users. If clients aren't
-asked who they are, and client ids aren't bound to user names, there are no users and no quotas.
+Invariants:
+- A node decides by its own usage and by the last reports of the nodes that it is linked with.
+- An alarm `user-over-quota/NAME` exists while a user has used up a quota, for at most QUOTA_ALARMS_MAX users.
+- Without authentication, and without client ids bound to user names, there are no users and no quotas.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _UNITS: Final = ((1024 * 1024, "MiB"), (1024, "KiB"))
 
 
 class UserUsage(msgspec.Struct, frozen=True, array_like=True):
-    """What a user has at one node, or at all others."""
+    """A user's usage on one node, or on all other nodes."""
 
     user: bytes
     sessions: int
@@ -67,12 +68,13 @@ class UserUsage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class QuotaNote(msgspec.Struct, frozen=True, array_like=True):
-    """`redis_bytes`: the least `maxmemory` of the Redis servers that a core sees; INFINITE for none, 0: not known."""
+    """A usage report, sent from node to node."""
 
     redis_bytes: int
+    """The smallest `maxmemory` of the Redis servers; INFINITE if there is no limit, 0 if unknown."""
     users: list[UserUsage]
     is_urgent: bool = False
-    """A user has much more than a moment ago."""
+    """A user's usage has grown fast, so the receiver must report at once too."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -80,7 +82,8 @@ _decode: Final = msgspec.msgpack.Decoder(QuotaNote).decode
 
 
 class UserQuotas:
-    """`store`: a core's. `have_users`: clients are asked who they are, or what they say of it is believed."""
+    """`store` is None if this node isn't a core. `have_users` tells whether clients have users: they are authenticated,
+    or their user names are trusted because client ids are bound to them."""
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class UserQuotas:
         self._have_users = have_users
         self._now_s = now_s
         self._heard: dict[str, QuotaNote] = {}
-        """By incarnation, what it said last, as long as there is a link to it."""
+        """The last report of each linked node, by incarnation."""
         self._is_urgent = False
         self._soon: asyncio.TimerHandle | None = None
         self._looked_s = 0.0
@@ -112,14 +115,14 @@ class UserQuotas:
             cluster.on_note(method, partial(self._hear, method))
 
     def whose(self, user: bytes | None) -> bytes | None:
-        """None: nobody is asked who it is."""
+        """The user for whom to count; None if clients have no users."""
         return user if self._have_users() else None
 
     def usage(self, user: bytes | None) -> Usage | None:
         return None if user is None or not self._have_users() else self.quotas.of(user)
 
     async def watch(self) -> None:
-        """For as long as the node lives."""
+        """Call `look` regularly. Runs until cancelled."""
         while True:
             await asyncio.sleep(bounds.QUOTA_TOLD_EVERY_S)
             before = self.quotas.limits
@@ -128,7 +131,7 @@ class UserQuotas:
                 await self._note_all()
 
     async def _note_all(self) -> None:
-        """Note again who has much, by what is much now."""
+        """After a change of limits, find the large users again."""
         usages = self.quotas.usages()
         for first in range(0, len(usages), bounds.QUOTA_SLICE_USERS):
             for reference in usages[first : first + bounds.QUOTA_SLICE_USERS]:
@@ -149,7 +152,7 @@ class UserQuotas:
             self._look_at_alarms()
 
     def _tells(self) -> bool:
-        """Whether there are other nodes, and they understand it."""
+        """Whether there are other nodes, and all of them know these reports."""
         return self._cluster.version.at_least(2) and len(self._cluster.nodes_table) > 1
 
     def _add_up(self) -> None:
@@ -157,12 +160,12 @@ class UserQuotas:
         self.quotas.elsewhere = together(note.users for note in self._heard.values())
 
     def users(self) -> dict[bytes, Held]:
-        """Those who use most of a quota, in the whole cluster."""
+        """The largest users of the whole cluster."""
         known = dict.fromkeys((*self.quotas.elsewhere, *self.quotas.noted, *self._storing()))
         return most({user: self.quotas.total(user) for user in known}, self.quotas.limits)
 
     def shown(self) -> QuotasShown:
-        """The largest first."""
+        """The largest users first."""
         limits = self.quotas.limits
         users = sorted(self.users().items(), key=lambda row: share(row[1], limits), reverse=True)
         return QuotasShown(
@@ -182,12 +185,13 @@ class UserQuotas:
         return sorted(self.quotas.retained.large | self.quotas.delayed.large)
 
     def storing(self, user: bytes | None, more_bytes: int) -> AbstractAsyncContextManager[bool]:
-        """Whether the log may keep so much more of this user; it counts until the log has it."""
+        """Reserve quota for a write to the log. The context's value tells whether it is allowed. The bytes count as
+        pending until the context ends."""
         if user is None or not self._have_users():
             return nullcontext(True)
         return self._on_its_way.take(user, more_bytes)
 
-    # --- what others have ---------------------------------------------------------------------------------------------
+    # --- reports ------------------------------------------------------------------------------------------------------
 
     def _hear(self, method: str, incarnation: str, body: bytes) -> None:
         note = _decode(body)
@@ -195,18 +199,18 @@ class UserQuotas:
             return
         before = self._heard.get(incarnation, _SILENT)
         self._heard[incarnation] = note
-        if method == ELSEWHERE:  # of a few cores
+        if method == ELSEWHERE:  # this is a replicant, and only the few cores report to it
             self._add_up()
             return
         elsewhere, former = self.quotas.elsewhere, {row.user: row.held() for row in before.users}
         for row in note.users:
             known = elsewhere.get(row.user, NOTHING)
             elsewhere[row.user] = known.plus(row.held()).minus(former.get(row.user, NOTHING))
-        if note.is_urgent:  # replicants hear it, too
+        if note.is_urgent:  # pass it on to the replicants soon
             self._look_soon()
 
     def _link_lost(self, incarnation: str) -> None:
-        """Its clients come back at other nodes, so what they had there must not count twice."""
+        """Clients of that node reconnect to other nodes. Recount soon, so that their usage doesn't count twice."""
         if incarnation in self._heard and not self._cluster.is_linked(incarnation):
             self._look_soon()
 
@@ -240,8 +244,8 @@ class UserQuotas:
                 link.note(ELSEWHERE, _encode(QuotaNote(redis_bytes, _rows(rest))))
 
     def _redis_bytes(self) -> int:
-        """What this node sees, or others said. The largest counts, because a node that has just started may see too
-        little. What others said isn't passed on, or it would go round for ever."""
+        """The `maxmemory` that this node or other nodes see. The largest counts, because a node that has just started
+        may see too little. A node reports only what it sees itself, or a value would circulate for ever."""
         return max(self._maxmemory.size_bytes, *(note.redis_bytes for note in self._heard.values()), 0)
 
     def _seen_redis_bytes(self) -> int:
@@ -279,7 +283,7 @@ class UserQuotas:
 
 
 class DelayedBytes:
-    """Listens to `delayed`: what users have there."""
+    """A listener of the table `delayed`: counts the bytes of each user."""
 
     def __init__(self, stored: StoredBytes) -> None:
         self._stored = stored
@@ -311,7 +315,7 @@ _SILENT: Final = QuotaNote(0, [])
 
 
 def name_of(user: bytes) -> str:
-    """For people."""
+    """The user's name in logs and alarms."""
     name = user.decode(errors="backslashreplace")
     return name[: bounds.LOGGED_MAX_CHARACTERS] if name else _ANONYMOUS
 
@@ -329,7 +333,7 @@ def _amount(kind: str, amount: int, limit: int) -> str:
 
 
 def _sizes(amount_bytes: int, limit_bytes: int) -> str:
-    """In the largest unit of which the limit has one."""
+    """The two sizes, in the largest unit that isn't larger than the limit."""
     for size, unit in _UNITS:
         if limit_bytes >= size:
             return f"{amount_bytes / size:.1f} of {limit_bytes / size:.1f} {unit}"
@@ -349,7 +353,7 @@ def _sum(said: Iterable[list[UserUsage]]) -> dict[bytes, Held]:
 
 
 def _most(said: Iterable[list[UserUsage]]) -> dict[bytes, Held]:
-    """Of several who say the same, one perhaps later than the other."""
+    """Several cores report the same users, some with older numbers. Take the highest number of each."""
     found: dict[bytes, Held] = {}
     for rows in said:
         for row in rows:

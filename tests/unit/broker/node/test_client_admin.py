@@ -16,7 +16,7 @@ from flockmq.management.rows import ClientsWanted, SessionsWanted
 from flockmq.management.view import Unavailable
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.node import client_admin
-from flockmq.node.client_admin import ClientDirectory
+from flockmq.node.client_admin import ClientAdmin
 from flockmq.session_rpc.client_registry import ClientRegistry
 
 ME, OTHER, EDGE = "core-0@1", "core-1@1", "edge-0@1"
@@ -58,7 +58,7 @@ class Site:
         homes: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
         residents: Any = Residents()
         clients: Any = SimpleNamespace(by_id={})
-        self.directory = ClientDirectory(cluster, lambda: ME, homes, registry, clients, residents, SYSTEM)
+        self.directory = ClientAdmin(cluster, lambda: ME, homes, registry, clients, residents, SYSTEM)
 
     def count(self) -> dict[str, int]:
         return dict(sorted(Counter(self.slots.values()).items()))
@@ -89,13 +89,13 @@ async def test_of_a_node_that_doesnt_answer_the_home_says_what_it_knows(error: E
 
 async def test_what_a_page_lacks_is_said() -> None:
     page = await Site(OLDER, (ME, OTHER, "")).clients()
-    assert page["missing"] == ["core-1 doesn't answer", "341 of 1024 slots of client ids have no home at the moment"]
+    assert page["missing"] == ["core-1 doesn't answer", "341 of 1024 slots of client ids have no owner at the moment"]
     shown = json.loads(await Site(OLDER, (ME, OTHER)).directory.sessions(SessionsWanted()))
     assert shown["missing"] == ["core-1 doesn't answer"]
 
 
 async def test_who_has_no_home_at_the_moment_is_said_to_have_none() -> None:
-    with pytest.raises(Unavailable, match="the client id has no home at the moment"):
+    with pytest.raises(Unavailable, match="the client id has no owner at the moment"):
         await Site(OLDER, ("",)).directory.client("a")
     with pytest.raises(Unavailable, match="core-1 doesn't serve it"):
         await Site(OLDER, (OTHER,)).directory.client("a")
@@ -105,9 +105,9 @@ async def test_who_has_no_home_at_the_moment_is_said_to_have_none() -> None:
 
 async def test_a_home_that_loads_its_sessions_yet_says_so() -> None:
     site = Site(OLDER)
-    residents: Any = site.directory._residents
+    residents: Any = site.directory._session_service
     residents.has_loaded = lambda slot: False
-    with pytest.raises(Unavailable, match="the client id is on its way to its new home core-0"):
+    with pytest.raises(Unavailable, match="the client id is on its way to its new owner core-0"):
         await site.directory.client("a")
 
 

@@ -367,7 +367,7 @@ WILL = ConnectWill(b"w", b"gone", 1, False, None)
 def test_the_will_of_a_session_that_ends_with_its_connection_is_of_its_users_quota(admitting: Admitting) -> None:
     quotas = Quotas(UNLIMITED._replace(queued_bytes=100))
     admitting.clients.usage, admitting.user = quotas.of, b"eve"
-    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.registrations.owners_keep_wills = lambda: True
     large = ConnectWill(b"w", b"x" * 60, 1, False, None)
     first = admitting.connecting(b"first", will=large)
     assert admitting.answer(first, 7)[3] == 0
@@ -388,7 +388,7 @@ def will_of_a_guest(admitting: Admitting) -> Opening:
 
 
 def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admitting) -> None:
-    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.registrations.owners_keep_wills = lambda: True
     client = admitting.connecting(will=WILL)
     _, opening, _ = admitting.home.asked[0]
     assert opening is not None
@@ -398,7 +398,7 @@ def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admi
     client.close(Reason.UNSPECIFIED_ERROR)
     assert [will is not None and will.message.origin for will in admitting.left] == [will_origin(opening.nonce)]
     assert admitting.home.detached == [(b"c", 7, -1, False)]
-    assert not admitting.clients.openings.has_will(7)
+    assert not admitting.clients.registrations.has_will(7)
 
 
 def test_as_long_as_a_node_does_not_know_that_owners_keep_wills_none_is_told(admitting: Admitting) -> None:
@@ -406,12 +406,12 @@ def test_as_long_as_a_node_does_not_know_that_owners_keep_wills_none_is_told(adm
     assert admitting.home.asked[0][1] is None
     admitting.answer(client, 7)
     assert [connection.opening for connection in admitting.clients.connections()] == [None]
-    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.registrations.owners_keep_wills = lambda: True
     assert is_clean_session(will_of_a_guest(admitting)), "from then on"
 
 
 def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_home(admitting: Admitting) -> None:
-    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.registrations.owners_keep_wills = lambda: True
     client = admitting.connecting(clean=False, will=WILL)
     admitting.answer(client, 7, lasts=False)
     assert is_clean_session(will_of_a_guest(admitting))
@@ -432,8 +432,8 @@ def test_a_home_is_told_whose_a_client_id_is(
     admitting: Admitting, lasts: bool, binding: str, identifies: bool, user: bytes, bound_to: bytes | None
 ) -> None:
     admitting.node.limits.client_id_binding = binding
-    admitting.clients.openings.identifies = lambda: identifies
-    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.registrations.identifies = lambda: identifies
+    admitting.clients.registrations.owners_keep_wills = lambda: True
     admitting.user = user
     client = admitting.connecting(clean=not lasts, expiry_s=60 if lasts else 0)
     [(_, opening, _)] = admitting.home.asked
@@ -451,7 +451,7 @@ def test_a_client_id_of_another_user_is_refused(admitting: Admitting, version: i
 
 
 def test_another_users_connection_here_stays_though_its_home_is_new(admitting: Admitting) -> None:
-    admitting.clients.openings.identifies = lambda: True
+    admitting.clients.registrations.identifies = lambda: True
     admitting.user = b"jo"
     client = admitting.connecting()
     admitting.answer(client, 7)
@@ -464,7 +464,7 @@ def test_another_users_connection_here_stays_though_its_home_is_new(admitting: A
 
 
 def test_the_will_of_who_is_sent_to_other_nodes_is_left_to_its_home(admitting: Admitting) -> None:
-    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.registrations.owners_keep_wills = lambda: True
     admitting.clients.hold_s = 30.0
     client = admitting.connecting(will=WILL)
     _, opening, _ = admitting.home.asked[0]
@@ -481,7 +481,7 @@ def test_the_will_of_who_is_sent_to_other_nodes_is_left_to_its_home(admitting: A
 
 @pytest.mark.parametrize("hold_s", [0.0, 30.0])
 def test_other_ends_have_no_will_held_back(admitting: Admitting, hold_s: float) -> None:
-    admitting.clients.openings.owners_keep_wills = lambda: True
+    admitting.clients.registrations.owners_keep_wills = lambda: True
     admitting.clients.hold_s = hold_s
     for token, will in ((7, WILL), (8, None)):
         client = admitting.connecting(will=will)

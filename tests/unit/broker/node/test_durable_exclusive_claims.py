@@ -22,8 +22,8 @@ async def test_the_claim_of_a_filter_that_a_session_came_with_is_tried_until_it_
 ) -> None:
     hosted.version.raised(version)
     session, filter = hosted.session, b"$exclusive/e"
-    hosted.durable_host.residents.manager.slots[slot_of(session.client_id)] = hosted.slot
-    hosted.durable_host.residents.sessions.by_id[session.client_id] = session
+    hosted.durable_host.session_service.manager.slots[slot_of(session.client_id)] = hosted.slot
+    hosted.durable_host.session_service.sessions.by_id[session.client_id] = session
     session.add_subscription(Subscription(session, filter, 1))
     hosted.log.rows[b"e"] = {OWNER}
     hosted.durable_host.filters_loaded(SLOT, session.client_id, [filter])

@@ -11,7 +11,7 @@ import pytest
 from flockmq.config.schema import Config, ListenersSettings, NodeSettings, TcpListenerSettings
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
-from flockmq.node.listeners import Bound, shares
+from flockmq.node.listeners import Listeners, shares
 from flockmq.session.limits import Limits
 
 MIB = 1024 * 1024
@@ -36,7 +36,7 @@ def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     named = TcpListenerSettings(bind=Address("127.0.0.1", port))
-    bound = Bound(Config(listeners=ListenersSettings(tcp={"default": named, "second": named})))
+    bound = Listeners(Config(listeners=ListenersSettings(tcp={"default": named, "second": named})))
     try:
         with pytest.raises(AddressInUse, match=rf"listeners.tcp.second.bind: 127.0.0.1:{port} is in use"):
             bound.bind()
@@ -45,8 +45,8 @@ def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
 
 
 def test_an_address_that_another_process_has_by_now_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bound, "_listener", Mock())
-    bound = Bound(
+    monkeypatch.setattr(Listeners, "_listener", Mock())
+    bound = Listeners(
         Config(listeners=ListenersSettings(tcp={"default": TcpListenerSettings(bind=Address("127.0.0.1", 0))}))
     )
     bound.bind()

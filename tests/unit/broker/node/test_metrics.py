@@ -35,7 +35,7 @@ def test_a_home_shows_what_waits_to_be_durable() -> None:
     store = SimpleNamespace(queued_bytes=5, commits=6, committed_bytes=7, retries=8, redis_full=True, rooms=dict)
     manager = SimpleNamespace(slots=slots, held_wills=SimpleNamespace(count=0, bytes=0))
     residents = type("Residents", (), {"__len__": lambda _: 9, "manager": manager, "congestion": [0, 0, 0]})()
-    numbers = shown(SimpleNamespace(residents=residents, store=store, intake=SimpleNamespace(waiting_bytes=4)))
+    numbers = shown(SimpleNamespace(session_service=residents, store=store, intake=SimpleNamespace(waiting_bytes=4)))
     assert numbers["flockmq_sessions_persistent"] == 9
     assert numbers["flockmq_sessions_crowded"] == 3
     home = {name: value for name, value in numbers.items() if name.startswith("flockmq_home_")}

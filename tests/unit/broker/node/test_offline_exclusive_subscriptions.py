@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 import pytest
 
-from flockmq.node.offline_exclusive_subscriptions import AwayClaims
+from flockmq.node.offline_exclusive_subscriptions import OfflineExclusiveSubscriptions
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
@@ -43,7 +43,7 @@ class Part:
     def __init__(self, home: Home, rules: bytes) -> None:
         self.home = home
         self.access = Access()
-        self.part = AwayClaims(home.residents, self.access, lambda: [ID])
+        self.part = OfflineExclusiveSubscriptions(home.residents, self.access, lambda: [ID])
         self.connect(1, rules)
         self.part.claimed(ID)
         for filter in (FILTER, OTHER, b"a"):

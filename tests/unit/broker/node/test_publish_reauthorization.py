@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from flockmq.bounds import AUTHORIZATION_SLICE_CLIENTS
-from flockmq.node.publish_reauthorization import Reauthorization
+from flockmq.node.publish_reauthorization import PublishReauthorization
 from flockmq.protocol.channel import CONNECTED
 
 
@@ -25,7 +25,7 @@ class Connection:
 async def test_rules_that_change_all_the_time_reach_the_last_client_too() -> None:
     last = Connection()
     connections: Any = [None] * (3 * AUTHORIZATION_SLICE_CLIENTS) + [last]
-    reauthorizing = Reauthorization(lambda: connections, lambda principal: True)
+    reauthorizing = PublishReauthorization(lambda: connections, lambda principal: True)
     for _ in range(20):
         reauthorizing.rules_changed()
         await asyncio.sleep(0)

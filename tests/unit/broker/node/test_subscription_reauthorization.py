@@ -12,7 +12,7 @@ import pytest
 from flockmq.bounds import STANDING_SLICE_CLIENTS
 from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
-from flockmq.node.subscription_reauthorization import Key, StandingSubscriptions
+from flockmq.node.subscription_reauthorization import Key, SubscriptionReauthorization
 from flockmq.protocol.channel import CLOSED, CONNECTED
 from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.session_rpc.ports import Judge
@@ -50,7 +50,7 @@ class Node:
         self.asked: list[Callable[[int], None]] = []
         self.on_judge: Callable[[], None] = lambda: None
         self.rests = 0
-        self.standing = StandingSubscriptions(self, disconnects, SYSTEM)
+        self.standing = SubscriptionReauthorization(self, disconnects, SYSTEM)
 
     def connections(self) -> Any:
         return self.channels
@@ -143,7 +143,7 @@ async def test_one_that_cannot_be_judged_spoils_nothing(caplog: pytest.LogCaptur
     node.on_judge = lambda: None if other.judged else _fail()
     await node.changed()
     assert other.filters == []
-    assert "could not be judged" in caplog.text
+    assert "could not be authorized" in caplog.text
 
 
 async def test_who_went_before_its_turn_is_not_judged() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from flockmq.node.subscription_revocation import Revocation
+from flockmq.node.subscription_revocation import SubscriptionRevocation
 from flockmq.session_rpc.ports import Held, Judge
 from unit.broker.protocol.harness import Node, remote
 
@@ -31,7 +31,7 @@ async def test_a_filter_that_nobody_can_have_asked_for_stays() -> None:
     remote(client)
     fronts = Fronts({b"own/a": (b"a", 1), b"own/b": (b"own/b", 1), b"c": (b"c", 1)})
     access = SimpleNamespace(fingerprint=lambda channel: b"rules", must_authorize=lambda principal: True)
-    revoking = Revocation(
+    revoking = SubscriptionRevocation(
         client.router,
         cast(Any, access),
         cast(Any, SimpleNamespace(authorize=None, rest=None)),

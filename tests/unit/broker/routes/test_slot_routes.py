@@ -91,7 +91,7 @@ class Hosted:
             SLOT, 0, "", cast(StoreSlotWriter, self.session.writer), cast(DueWills, SimpleNamespace())
         )
         self.slot.loaded = True
-        self.durable_host.residents.manager.slots[SLOT] = self.slot
+        self.durable_host.session_service.manager.slots[SLOT] = self.slot
         self.answers: list[int] = []
 
     async def subscribe(self, filter: bytes) -> Subscription:
@@ -236,10 +236,10 @@ async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_h
     if is_held:
         shared.slot.loaded = False
     else:
-        del shared.durable_host.residents.manager.slots[SLOT]
+        del shared.durable_host.session_service.manager.slots[SLOT]
     packet = publication(4, 0, False, b"a/b", b"late", b"").packet
     letter = SlotMessage(b"", 0, b"", 4 | SHARED, SLOT.to_bytes(2, "big") + wrap(GROUP, 0, 2, packet))
-    shared.durable_host.residents.intake.take_runs([letter])
+    shared.durable_host.session_service.intake.take_runs([letter])
     await asyncio.sleep(0.01)
     assert (shared.log.waiting(), shared.row()) == (0, (1, 0))
 
