@@ -102,7 +102,7 @@ async def test_cut_links_and_a_lost_core_lose_double_and_reorder_nothing(
     for n in range(1000):
         message = publication(4, 1, False, b"t", b"%06d" % n, b"")
         told = partial(accepted.append, n)
-        assert sender.delivery.slots.lanes.put_acknowledged(slots, message, told) == 1
+        assert sender.delivery.slots.sender.put_acknowledged(slots, message, told) == 1
         if chance.random() < 0.3:
             sender.flush()
             await asyncio.sleep(0)
@@ -115,13 +115,13 @@ async def test_cut_links_and_a_lost_core_lose_double_and_reorder_nothing(
     sender.flush()
     await until(lambda: len(accepted) == 1000)
     assert stored == {slot: list(range(1000)) for slot in WANTED}
-    assert sender.delivery.slots.lanes.waiting_messages == 0
+    assert sender.delivery.slots.sender.waiting_messages == 0
 
 
 async def test_a_core_brings_to_itself_and_to_others_and_runs_come_too(nodes: Nodes, cores: list[Node]) -> None:
     await nodes.settled()
     stored = homed(cores)
-    lanes = cores[0].delivery.slots.lanes
+    lanes = cores[0].delivery.slots.sender
     slots = SlotSet(sorted(WANTED))
     accepted = asyncio.Event()
     assert lanes.put_acknowledged(slots, publication(4, 1, False, b"t", b"000001", b""), accepted.set) == 1

@@ -1,1 +1,1 @@
-"""Messages between nodes: to another node's clients, and to the slots of sessions that last."""
+"""Messages from this node to other nodes, and to the owners of durable sessions."""

@@ -1,8 +1,8 @@
-"""The way to one core: messages in order, gathered into numbered batches, kept until the core has accepted them.
+"""The send queue to one core: messages in order, gathered into numbered batches, kept until the core has accepted them.
 
-`slot_sender` says why that is enough. Pure: the link is passed in. What always holds: no more than
-COURIER_LANE_MAX_BYTES and COURIER_LANE_MAX_MESSAGES wait here. Of these no more than COURIER_WINDOW_BYTES are under
-way, beside COURIER_STUCK_MAX_BYTES for slots that are stuck.
+`slot_sender` explains why that is enough. No I/O: the link is passed in. Invariants: at most COURIER_LANE_MAX_BYTES and
+COURIER_LANE_MAX_MESSAGES are in the queue. At most COURIER_WINDOW_BYTES of these are in flight, plus
+COURIER_STUCK_MAX_BYTES for blocked slots.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ from flockmq.delivery.watermarks import is_congested
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 
 MESSAGE_BYTES: Final = 23
-"""What a message takes in a frame beside its publisher's client id and its packet."""
+"""The size of a message in a frame, without its publisher's client id and its packet."""
 PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 128 * 1024
-"""A run beyond it has no frame it fits into."""
+"""A longer run fits into no frame."""
 
 
 class Carrier(Protocol):
-    """What brings batches to one core: a link, or, where that is this node, a call."""
+    """Carries batches to one core: a link, or a call if the core is this node."""
 
     @property
     def data_bytes(self) -> int:
-        """What waits on it."""
+        """The bytes that wait on it."""
         ...
 
     def send(self, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
-        """One batch, or, of number 0, runs of QoS 0 packets."""
+        """Send one batch, or runs of QoS 0 packets if `number` is 0."""
         ...
 
 
-class Posted(SlotMessage):
-    """A message at its sender. It is in `copies` lanes, and `on_accepted` is called when all are accepted. `since_s`:
-    from when on the Message Expiry Interval in the packet runs; 0.0: it has none. `order`: its place among all at this
-    sender.
+class QueuedMessage(SlotMessage):
+    """A slot message at its sender.
+
+    - It is in `copies` queues. `on_accepted` is called when all of these cores have accepted it.
+    - `since_s`: when the packet's Message Expiry Interval started to run; 0.0: it has none.
+    - `order`: its position among all messages of this sender.
     """
 
     __slots__ = ("copies", "on_accepted", "order", "since_s", "size_bytes")
@@ -61,44 +63,43 @@ class Posted(SlotMessage):
         self.on_accepted = on_accepted
         self.copies = 0
         self.size_bytes = size_of(self)
-        """Ageing changes no length."""
+        """Aging doesn't change the length."""
 
     def as_of(self, now_s: float) -> SlotMessage:
-        """As it is sent now: the packet says what is left of its expiry [MQTT-3.3.2-6]. One that has expired is sent
-        too, because of its number; the owner gives it to nobody. The message itself never changes: other lanes have it,
-        and the owner may be this node.
-        """
+        """The message to send now: its packet has the remaining expiry interval [MQTT-3.3.2-6]. An expired message is
+        sent, too, because of its number; the owner delivers it to nobody. This object itself never changes, because
+        other queues hold it, and the owner may be this node."""
         waited_s = int(now_s - self.since_s) if self.since_s else 0
         return self if waited_s <= 0 else self.aged(waited_s)
 
 
 class QueuedBatch:
-    """Messages that go in one frame, under one number."""
+    """The messages of one frame, with one number."""
 
     __slots__ = ("epoch", "messages", "number", "size_bytes")
 
-    def __init__(self, number: int, epoch: int, messages: list[Posted], size_bytes: int) -> None:
+    def __init__(self, number: int, epoch: int, messages: list[QueuedMessage], size_bytes: int) -> None:
         self.number = number
         self.epoch = epoch
         self.messages = messages
         self.size_bytes = size_bytes
 
-    def release(self, stuck: dict[int, int]) -> list[Posted]:
-        """Those messages that wait for none of the slots that are stuck at this batch, or before it."""
-        released: list[Posted] = []
-        kept: list[Posted] = []
+    def release(self, blocked: dict[int, int]) -> list[QueuedMessage]:
+        """Remove and return the messages that don't wait for a slot that is blocked at this batch or before it."""
+        released: list[QueuedMessage] = []
+        kept: list[QueuedMessage] = []
         for message in self.messages:
-            is_stuck = False
+            is_blocked = False
             for slot in message.slots:
-                if stuck.get(slot, self.number + 1) <= self.number:
-                    is_stuck = True
+                if blocked.get(slot, self.number + 1) <= self.number:
+                    is_blocked = True
                     break
-            (kept if is_stuck else released).append(message)
+            (kept if is_blocked else released).append(message)
         self.messages = kept
         self.size_bytes -= sum([message.size_bytes for message in released])
         return released
 
-    def give(self, carrier: Carrier, now_s: float) -> None:
+    def send_to(self, carrier: Carrier, now_s: float) -> None:
         messages = [message.as_of(now_s) for message in self.messages]
         carrier.send(self.number, self.epoch, messages, self.size_bytes)
 
@@ -108,7 +109,7 @@ def size_of(message: SlotMessage) -> int:
 
 
 class BatchQueue(Sink):
-    """The way to one core. `flow` is CONGESTED while its link is, or half of what it holds at most waits."""
+    """The send queue to one core. `flow` is CONGESTED while its link is congested or the queue is half full."""
 
     def __init__(
         self,
@@ -123,21 +124,21 @@ class BatchQueue(Sink):
         self.core: Final = core
         self.epoch = epoch
         self.view = 0
-        """The highest that the core said."""
-        self.stuck: dict[int, int] = {}
-        """Slots for which the core can't commit what it has, and the first batch that has something for each."""
-        self.stuck_bytes = 0
-        """What waits for them, and was sent."""
-        self._stuck_up_to = 0
-        """Up to this batch only messages for stuck slots are left."""
+        """The highest slot epoch that the core has reported: the epoch at which its slots last changed."""
+        self.blocked: dict[int, int] = {}
+        """Slots for which the core can't commit messages, and the first batch that has messages for each."""
+        self.blocked_bytes = 0
+        """Bytes of sent messages that wait for blocked slots."""
+        self._blocked_up_to = 0
+        """Batches up to this number contain only messages for blocked slots."""
         self.carrier: Carrier | None = None
         self.size_bytes = 0
         self.messages = 0
         self.dropped_bytes = 0
-        """Of QoS 0 runs."""
+        """Dropped bytes of QoS 0 runs."""
         self._on_flow = on_flow
         self._now_s = now_s
-        self._waiting: deque[Posted] = deque()
+        self._waiting: deque[QueuedMessage] = deque()
         self._under_way: deque[QueuedBatch] = deque()
         self._under_way_bytes = 0
         self._runs: list[SlotMessage] = []
@@ -149,42 +150,43 @@ class BatchQueue(Sink):
             and self.messages < bounds.COURIER_LANE_MAX_MESSAGES
         )
 
-    def post(self, message: Posted) -> None:
+    def enqueue(self, message: QueuedMessage) -> None:
         message.copies += 1
         self._waiting.append(message)
         self.size_bytes += message.size_bytes
         self.messages += 1
-        self._soil()
+        self._mark_dirty()
 
-    def post_run(self, run: SlotMessage) -> None:
-        """QoS 0: goes with this turn or not at all."""
+    def enqueue_run(self, run: SlotMessage) -> None:
+        """QoS 0: sent in this event-loop iteration, or dropped."""
         self._runs.append(run)
-        self._soil()
+        self._mark_dirty()
 
-    def _soil(self) -> None:
+    def _mark_dirty(self) -> None:
         if not self.dirty:
             self.dirty = True
             self.turn.append(self)
 
     def flush(self) -> None:
-        """Hand this turn's messages to the link, within the window; without one messages wait and runs are dropped."""
+        """Send this iteration's messages, within the window. Without a link messages wait, and QoS 0 runs are
+        dropped."""
         self.dirty = False
         self.send()
         if self._runs:
             self._send_runs()
-        self.gauge()
+        self.update_flow()
 
     def send(self) -> None:
         carrier = self.carrier
-        window_bytes = bounds.COURIER_WINDOW_BYTES + min(self.stuck_bytes, bounds.COURIER_STUCK_MAX_BYTES)
+        window_bytes = bounds.COURIER_WINDOW_BYTES + min(self.blocked_bytes, bounds.COURIER_STUCK_MAX_BYTES)
         while carrier is not None and self._waiting and self._under_way_bytes < window_bytes:
             batch = self._cut()
             self._under_way.append(batch)
             self._under_way_bytes += batch.size_bytes
-            batch.give(carrier, self._now_s())
+            batch.send_to(carrier, self._now_s())
 
     def _cut(self) -> QueuedBatch:
-        """The next messages, as many as one frame should have."""
+        """Make a batch of the next messages, of about one frame's size."""
         waiting = self._waiting
         messages = [waiting.popleft()]
         size = messages[0].size_bytes
@@ -217,27 +219,27 @@ class BatchQueue(Sink):
             carrier.send(0, self.epoch, frame, frame_bytes)
 
     def connected(self, carrier: Carrier) -> None:
-        """What was not accepted goes again, in order, then what waits."""
+        """A link is up: resend the messages that were not accepted, in order, then send the waiting ones."""
         self.carrier = carrier
         for batch in self._under_way:
-            batch.give(carrier, self._now_s())
+            batch.send_to(carrier, self._now_s())
         self.send()
-        self.gauge()
+        self.update_flow()
 
     def disconnected(self) -> None:
         self.carrier = None
-        self.gauge()
+        self.update_flow()
 
-    def accepted(self, number: int, view: int, stuck: dict[int, int]) -> list[Posted]:
-        """The core has the batches up to `number`, as far as it knew their epochs: the messages that are through. Not
-        those for a slot that is stuck, from the batch on that is named.
-        """
+    def accepted(self, number: int, view: int, blocked: dict[int, int]) -> list[QueuedMessage]:
+        """The core has committed the batches up to `number`, for the slots that it knew at `view`. Return the released
+        messages: not those for a blocked slot from its given batch on, and none of batches whose epoch is below
+        `view`."""
         self.view = max(self.view, view)
-        if stuck:
-            return self._accepted_apart(number, view, stuck)
-        self.stuck = stuck
-        self.stuck_bytes = 0
-        released: list[Posted] = []
+        if blocked:
+            return self._accepted_apart(number, view, blocked)
+        self.blocked = blocked
+        self.blocked_bytes = 0
+        released: list[QueuedMessage] = []
         under_way = self._under_way
         while under_way and under_way[0].number <= number and under_way[0].epoch >= view:
             batch = under_way.popleft()
@@ -247,40 +249,41 @@ class BatchQueue(Sink):
             released += batch.messages
         return released
 
-    def _accepted_apart(self, number: int, view: int, stuck: dict[int, int]) -> list[Posted]:
-        looked_at = self._stuck_up_to if stuck == self.stuck else 0
-        self.stuck, self.stuck_bytes, self._stuck_up_to = stuck, 0, number
-        released: list[Posted] = []
+    def _accepted_apart(self, number: int, view: int, blocked: dict[int, int]) -> list[QueuedMessage]:
+        looked_at = self._blocked_up_to if blocked == self.blocked else 0
+        self.blocked, self.blocked_bytes, self._blocked_up_to = blocked, 0, number
+        released: list[QueuedMessage] = []
         kept: deque[QueuedBatch] = deque()
         for batch in self._under_way:
             if batch.number <= looked_at:
-                self.stuck_bytes += batch.size_bytes
+                self.blocked_bytes += batch.size_bytes
             elif batch.number <= number and batch.epoch >= view:
                 size_bytes = batch.size_bytes
-                through = batch.release(stuck)
+                through = batch.release(blocked)
                 released += through
                 self._under_way_bytes -= size_bytes - batch.size_bytes
                 self.size_bytes -= size_bytes - batch.size_bytes
                 self.messages -= len(through)
-                self.stuck_bytes += batch.size_bytes
+                self.blocked_bytes += batch.size_bytes
             if batch.messages:
                 kept.append(batch)
         self._under_way = kept
         return released
 
-    def renew(self, epoch: int) -> list[Posted]:
-        """The messages that were not accepted, which are put again; what comes from now on was put under `epoch`."""
+    def renew(self, epoch: int) -> list[QueuedMessage]:
+        """Remove and return all messages that were not accepted, so that they can be queued again. From now on messages
+        are queued under `epoch`."""
         messages = [message for batch in self._under_way for message in batch.messages]
         messages.extend(self._waiting)
         self._under_way.clear()
         self._waiting.clear()
-        self._under_way_bytes = self.size_bytes = self.messages = self.stuck_bytes = 0
-        self.stuck = {}
+        self._under_way_bytes = self.size_bytes = self.messages = self.blocked_bytes = 0
+        self.blocked = {}
         self.epoch = epoch
         return messages
 
-    def gauge(self) -> None:
-        """Does it flow?"""
+    def update_flow(self) -> None:
+        """Set `flow` by how much waits here and on the link."""
         waits_bytes = 0 if self.carrier is None else self.carrier.data_bytes
         fill = max(self.size_bytes / bounds.COURIER_LANE_MAX_BYTES, self.messages / bounds.COURIER_LANE_MAX_MESSAGES)
         flow = CONGESTED if is_congested(self.flow != FLOWING, waits_bytes, fill) else FLOWING

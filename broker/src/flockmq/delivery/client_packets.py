@@ -1,10 +1,10 @@
-"""Packets between the owners of sessions and the nodes of their clients: DELIVERY frames.
+"""Packets between the owners of durable sessions and their clients' nodes: DELIVERY frames.
 
-They are neither numbered nor kept. Whoever sent them hears when there is no link to a node, or no room on it, and says
-all again with the next link.
+They are neither numbered nor kept. If there is no link to a node, or no room on it, the sender is told, and sends
+everything again on the next link.
 
-What always holds: nothing goes by another link than what went before, unless all of that is said again first. What the
-former link has still to bring comes late, and is dropped there.
+Invariant: packets for a node go over one link. When the link changes, the sender first sends everything again. The
+receiver drops what still arrives on the old link.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class ClientPackets:
 
     def __init__(self, cluster: Cluster) -> None:
         self.on_came: Callable[[str, bytes], None] = _ignore
-        """(incarnation, body of a frame): for clients of this node whose sessions run there. Raises ValueError."""
+        """(incarnation, body of a frame): packets for clients of this node whose sessions run there. Raises
+        ValueError."""
         self.latest = LatestLinks()
         self._sent_by: dict[str, Link] = {}
-        """By which link the last packets went to a node, while it is up."""
+        """The link on which the last packets went to a node, while it is up."""
         self._mesh = cluster.mesh
         cluster.handlers.frames[frames.DELIVERY] = self._came
         cluster.on_link_down += [self.latest.link_down, self._link_down]
 
     def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
-        """Packets for clients of another node, whose sessions run here. False: there is no link, no room on it, or
-        another one than what went before went by.
-        """
+        """Send packets for clients of another node whose sessions run here. False: there is no link, no room on it, or
+        it is not the link of the previous packets."""
         link = self._mesh.link_of(incarnation)
         if link is None or link.data_bytes > bounds.DELIVERIES_MAX_BYTES:
             return False
@@ -45,7 +45,7 @@ class ClientPackets:
         return True
 
     def _link_down(self, link: Link) -> None:
-        """Whoever sends is told so, too."""
+        """The sender is told about the lost link, too."""
         if self._sent_by.get(link.peer.incarnation) is link:
             del self._sent_by[link.peer.incarnation]
 
@@ -60,4 +60,4 @@ class ClientPackets:
 
 
 def _ignore(incarnation: str, body: bytes) -> None:
-    """Nobody is a client of this node."""
+    """This node has no clients."""

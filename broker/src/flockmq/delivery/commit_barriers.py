@@ -1,12 +1,12 @@
-"""What follows when changes are committed: many barriers with one answer, and what is done only if it is True."""
+"""Barriers: callbacks that wait until Redis has committed a change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 
-class All:
-    """`done` is called once, when `waits` barriers were answered: True if all of them were."""
+class AllBarriers:
+    """Calls `done` once, when `waits` barriers were answered: with True if all of them were durable."""
 
     __slots__ = ("_done", "_durable", "_waits")
 
@@ -22,16 +22,15 @@ class All:
             self._done(self._durable)
 
 
-class BySlot:
-    """One barrier a slot. `done` is called once, when all were answered: True if all of them were. `slots`: those whose
-    barrier wasn't answered yet, or never will be by us.
-    """
+class SlotBarriers:
+    """One barrier per slot. `done` is called once, when all were answered: with True if all are durable. `slots`: those
+    that aren't durable, at least not yet."""
 
     __slots__ = ("_all", "slots")
 
     def __init__(self, slots: dict[int, None], done: Callable[[bool], None]) -> None:
         self.slots = slots
-        self._all = All(len(slots), done)
+        self._all = AllBarriers(len(slots), done)
 
     def one(self, slot: int, durable: bool) -> None:
         if durable:
@@ -40,6 +39,7 @@ class BySlot:
 
 
 def if_durable(then: Callable[[], None], durable: bool) -> None:
-    """Who never hears is kicked, or asks the slot's new owner."""
+    """Call `then` only if the change is durable. If it isn't, nobody answers: the client is disconnected, or asks the
+    slot's new owner."""
     if durable:
         then()

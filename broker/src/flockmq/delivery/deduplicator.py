@@ -1,9 +1,9 @@
-"""What a slot has taken, so that a repeat is known: of each source the number of its last message. Pure.
+"""Recognizes repeated messages of one slot: it keeps the last sequence number of each source. No I/O.
 
-Messages of one source come in the order of their numbers, so one number is enough. A message is accepted when it is
-committed here; whatever isn't is sent again. What always holds: a node's mark stays until the node is gone for good,
-for it repeats what wasn't accepted. Sessions repeat what their clients send again; the marks of those stay that were
-heard last.
+Messages of one source arrive in the order of their numbers, so one number is enough (as with Kafka's idempotent
+producer). A message is accepted when it is committed here; what isn't accepted is sent again. Invariant: the number of
+a node stays until the node is gone for good, because it resends what wasn't accepted. Sources of sessions resend what
+their clients resend; of these the most recently used are kept.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from flockmq.routing.message_id import is_node_source
 
 
 def number_bytes(number: int) -> bytes:
-    """As it is stored."""
+    """The stored form."""
     return number.to_bytes(8, "big")
 
 
 class Deduplicator:
-    """Of one slot. What falls out is answered, to be deleted from the store too."""
+    """The sequence numbers of one slot. The methods return sources that were evicted, so that the caller deletes them
+    from the store too."""
 
     __slots__ = ("_max_sessions", "_nodes", "_sessions")
 
@@ -37,7 +38,7 @@ class Deduplicator:
         return [*self._nodes.items(), *self._sessions.items()]
 
     def restore(self, fields: Mapping[bytes, bytes]) -> list[bytes]:
-        """What the store has; answers the sources that are too many."""
+        """Load the stored numbers. Returns the sources that are too many."""
         for source, raw in fields.items():
             marks = self._nodes if is_node_source(source) else self._sessions
             marks[source] = int.from_bytes(raw, "big")
@@ -47,12 +48,12 @@ class Deduplicator:
         return surplus
 
     def is_new(self, source: bytes, number: int) -> bool:
-        """The slot has not taken it."""
+        """The slot has not taken this message yet."""
         marks = self._nodes if is_node_source(source) else self._sessions
         return number > marks.get(source, -1)
 
     def set(self, source: bytes, number: int) -> bytes:
-        """The slot takes it. Answers a source that falls out, or b""."""
+        """The slot takes this message. Returns an evicted source, or b""."""
         if is_node_source(source):
             self._nodes[source] = number
             return b""
@@ -66,11 +67,10 @@ class Deduplicator:
         return oldest
 
     def forget(self, source: bytes) -> bool:
-        """The source is gone for good. False: it had no mark."""
+        """The source is gone for good. False: it wasn't known."""
         return self._nodes.pop(source, None) is not None or self._sessions.pop(source, None) is not None
 
-    def strangers(self, members: Collection[bytes]) -> list[bytes]:
-        """The nodes' sources that aren't among those of `members`: they went while nobody here heard of it, and may
-        come back yet and repeat what they sent.
-        """
+    def unknown_nodes(self, members: Collection[bytes]) -> list[bytes]:
+        """The sources of nodes that aren't in `members`. They were purged while this core didn't notice. They may still
+        come back and resend."""
         return [source for source in self._nodes if source not in members]

@@ -1,12 +1,13 @@
 """All messages between this node and others, over the cluster's links.
 
-    nodes     messages for clients of other nodes, whose sessions end with their connections (`node_forwarding`)
-    slots     messages for sessions that last, to the owners of their slots (`slot_links`)
-    packets   what the owner of a session sends to its client's node (`client_packets`)
+    nodes     messages for clean sessions of other nodes' clients (`node_forwarding`)
+    slots     messages for durable sessions, to the owners of their slots (`slot_links`)
+    packets   packets from the owner of a session to its client's node (`client_packets`)
 
-Delivery to a node and to a slot are two protocols. A node takes a message into its memory, and publishers are released
-after 200 ms; it is waited for until it accepts, or is purged. A slot's owner takes it when it is committed, and nobody
-is released before; when slots move, what isn't accepted goes to the next owner.
+Nodes and slots have different protocols. A node accepts a message in its memory, and publishers are released after 200
+ms at the latest. The sender keeps the message until the node accepts it or is purged. A slot's owner accepts a message
+when it is committed, and no publisher is released before. If slots move, messages that weren't accepted go to the next
+owner.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from flockmq.routing.sink import Sink
 
 
 class Delivery:
-    """Make it before anything else that listens to the cluster: it must hear first of who comes and goes."""
+    """Create it before anything else that listens to the cluster: it must be told first when nodes join and leave."""
 
     def __init__(self, turn: list[Sink], cluster: Cluster) -> None:
         self.nodes = NodeForwarding(turn, cluster)
@@ -32,21 +33,21 @@ class Delivery:
 
     @property
     def late_bytes(self) -> int:
-        """What came by links that their nodes had left, and was dropped."""
+        """Bytes that arrived on links that their senders had left, and were dropped."""
         return sum(part.latest.late_bytes for part in (self.nodes, self.slots, self.packets))
 
     async def until_accepted(self) -> None:
-        """Returns when no owner of a slot, and no node that stays, is still to accept a message of QoS 1 or 2, or
-        FORWARDED_MAX_S later."""
+        """Return when all QoS 1 and 2 messages are accepted, by owners of slots and by nodes that stay; or after
+        FORWARDED_MAX_S."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + bounds.FORWARDED_MAX_S
         while loop.time() < deadline and self._is_awaited():  # noqa: ASYNC110 - acceptances are no event
             await asyncio.sleep(bounds.FORWARDED_LOOK_S)
 
     def _is_awaited(self) -> bool:
-        return self.slots.lanes.waiting_messages > 0 or not all(map(self._cluster.has_left, self.nodes.awaited()))
+        return self.slots.sender.waiting_messages > 0 or not all(map(self._cluster.has_left, self.nodes.awaited()))
 
     def stop(self) -> None:
-        """What wasn't accepted is lost. Behind `Cluster.stop`."""
+        """Messages that weren't accepted are lost. Call it after `Cluster.stop`."""
         self.nodes.stop()
         self.slots.stop()

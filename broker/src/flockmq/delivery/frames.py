@@ -1,4 +1,4 @@
-"""The frames of a cluster link that carry messages. `membership.frames` has the others, and how a frame begins.
+"""The frames of a cluster link that carry messages. `membership.frames` has the others, and the frame header.
 
     FORWARD   body = MQTT version (u8) · a run of whole PUBLISH packets
     NUMBERED  body = number (u64) · MQTT version (u8) · a run of whole PUBLISH packets
@@ -7,11 +7,11 @@
     COURIER   body = number (u64; 0: runs of QoS 0) · epoch (u64) · messages for sessions that run on the receiver, each
               source (8 bytes) · number (u64) · bytes of the publisher (u16) · MQTT version (u8) · bytes of the packet
               (u32) · publisher · packet
-    ADDRESSED the same, where each message says for which slots it is; not for runs of QoS 0. body = number (u64) ·
-              epoch (u64) · bytes of the addresses (u32) · addresses · messages; an address is the number of slots (u16)
-              · each (u16), or, of more than 64, 0xFFFF · a bit for each slot (128 bytes, the lowest first)
+    ADDRESSED the same, but each message names its slots; not for runs of QoS 0. body = number (u64) · epoch (u64) ·
+              bytes of the addresses (u32) · addresses · messages; an address is the number of slots (u16) · each
+              (u16), or, of more than 64, 0xFFFF · a bit for each slot (128 bytes, the lowest first)
 
-Packets stand in them raw: no msgpack, no copy of the payload.
+Packets are in them unencoded: no msgpack, no copy of the payload.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMBERED: Final = 2
 DELIVERY: Final = 5
 COURIER: Final = 6
 ADDRESSED: Final = 8
-"""From cluster version 2 on."""
+"""Since cluster version 2."""
 
 _FORWARD: Final = Layout(">IBB")
 _NUMBERED: Final = Layout(">IBQB")
@@ -50,29 +50,29 @@ _ALL_BYTES: Final = SLOTS // 8
 
 
 def forward_header(version: int, chunk_bytes: int) -> bytes:
-    """Stands before the chunks of a FORWARD frame."""
+    """The header before the chunks of a FORWARD frame."""
     return _FORWARD.pack(chunk_bytes + 1, FORWARD, version)
 
 
 def numbered_header(number: int, version: int, chunk_bytes: int) -> bytes:
-    """Stands before the chunks of a NUMBERED frame."""
+    """The header before the chunks of a NUMBERED frame."""
     return _NUMBERED.pack(chunk_bytes + 9, NUMBERED, number, version)
 
 
 def delivery_header(size_bytes: int) -> bytes:
-    """Stands before the parts of a DELIVERY frame."""
+    """The header before the parts of a DELIVERY frame."""
     return _DELIVERY.pack(size_bytes, DELIVERY)
 
 
 def courier_frame(number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> list[bytes]:
-    """A whole COURIER frame, packets by reference. `size_bytes`: of the messages, as `delivery.batch_queue.size_of`
-    says."""
+    """A whole COURIER frame, packets by reference. `size_bytes`: the sum of `delivery.batch_queue.size_of` of the
+    messages."""
     parts = [_COURIER.pack(_COURIER_BODY.size + size_bytes, COURIER, number, epoch)]
     return _with_messages(parts, messages)
 
 
 def addressed_frame(number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> list[bytes]:
-    """A whole ADDRESSED frame, the like."""
+    """A whole ADDRESSED frame, in the same way."""
     addresses = b"".join([_address(message.slots) for message in messages])
     body_bytes = _ADDRESSED_BODY.size + len(addresses) + size_bytes
     parts = [_ADDRESSED.pack(body_bytes, ADDRESSED, number, epoch, len(addresses)) + addresses]

@@ -1,8 +1,8 @@
-"""By which of its links a node sends data now: what comes by a former one is late. Pure.
+"""Knows over which link each node sends data now; data from its older links is late and dropped. No I/O.
 
-A node sends data of one kind by one link, and by another when that one ended, for good: there it says again whatever
-must arrive. What a broken network gives back of the former link has been passed by what came since. What always holds:
-what is taken of a node comes in the order in which it was sent.
+A node sends each kind of data over one link at a time. After it changed to a new link, it resends there everything that
+must arrive. So data that still comes from the old link is out of order. Invariant: the data that is taken from a node
+has the order in which the node sent it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from flockmq.membership.link import Link
 
 
 class LatestLinks:
-    """Of each node, for one kind of data."""
+    """The latest link of each node, for one kind of data."""
 
     def __init__(self) -> None:
         self.late_bytes = 0
@@ -19,7 +19,7 @@ class LatestLinks:
         self._former: dict[Link, None] = {}
 
     def is_late(self, link: Link, size_bytes: int) -> bool:
-        """It came by a former link, and is to be dropped; it is counted."""
+        """True if the data came over an older link. It is counted, and must be dropped."""
         node = link.peer.incarnation
         latest = self._latest.get(node)
         if latest is link:

@@ -1,6 +1,7 @@
-"""All messages between this node and the others: a NodeSender for each, and one NodeReceiver for what comes.
+"""All messages between this node and other nodes: one NodeSender each, and ReceivedSequences for incoming messages.
 
-Which link carries a peer's messages is decided here: any that is resumed; when it ends another, or the next to come.
+It decides which link carries a peer's messages: any link on which the peer has sent Resume. When that link ends, it
+takes another one, or the next that comes up.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from flockmq import bounds
 from flockmq.delivery import frames
 from flockmq.delivery.latest_links import LatestLinks
 from flockmq.delivery.node_sender import NodeSender
-from flockmq.delivery.received_sequences import NodeReceiver
+from flockmq.delivery.received_sequences import ReceivedSequences
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.link import Link
@@ -33,15 +34,14 @@ class _HeldRun(NamedTuple):
 
 
 class NodeForwarding:
-    """One per node; the callbacks are set before the cluster starts. While this node may be purged the shared
-    deliveries that come wait here, and aren't accepted: their sender may have given them to others.
-    """
+    """One per node. Set the callbacks before the cluster starts. While this node may be purged, incoming shared
+    deliveries wait here and aren't accepted, because their sender may have given them to other nodes."""
 
     def __init__(self, turn: list[Sink], cluster: Cluster) -> None:
         self.on_came: Callable[[str, int, bytes], None] = _ignore
         """(incarnation, MQTT version, run of PUBLISH packets) from another node."""
         self.on_drained: Callable[[NodeSender], None] = _ignore
-        """A peer that was congested flows again."""
+        """A congested peer flows again."""
         self.on_returned: Callable[[list[tuple[int, bytes]]], None] = _ignore
         """(MQTT version, chunk) of each batch of shared deliveries that a purged node never accepted."""
         self.latest = LatestLinks()
@@ -50,9 +50,10 @@ class NodeForwarding:
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, NodeSender] = {}
         self._former: dict[str, NodeSender] = {}
-        self._inbox = NodeReceiver()
+        self._inbox = ReceivedSequences()
         self._held: dict[str, list[_HeldRun]] = {}
-        """By process, shared deliveries that wait for `look`: of each no more than it keeps until they are accepted."""
+        """By process, the shared deliveries that wait for `look`. A sender keeps only a bounded number until they are
+        accepted."""
         self._accepting: dict[Link, int] = {}
         cluster.handlers.frames[frames.FORWARD] = self._run_came
         cluster.handlers.frames[frames.NUMBERED] = self._batch_came
@@ -62,20 +63,20 @@ class NodeForwarding:
         cluster.on_link_down.append(self.link_down)
         cluster.on_node_joined.append(self.joined)
         cluster.on_node_gone.append(self.purge)
-        cluster.on_renamed.append(self.begin_anew)
+        cluster.on_renamed.append(self.reset)
         cluster.on_look.append(self.look)
         cluster.heartbeats.is_idle = self._is_idle
 
     # --- outgoing ---------------------------------------------------------------------------------------------------
 
     def peer(self, incarnation: str) -> NodeSender | None:
-        """Where messages for that node are put; None when it isn't a member."""
+        """The sender to that node; None if it isn't a member."""
         if incarnation not in self._cluster.nodes_table or incarnation == self._cluster.incarnation:
             return None
         return self.sender(incarnation)
 
     def sender(self, incarnation: str) -> NodeSender:
-        """Its, whether it is a member or not."""
+        """The sender to that node, whether it is a member or not."""
         peer = self._peers.get(incarnation)
         if peer is None:
             if incarnation in self._former:
@@ -94,12 +95,13 @@ class NodeForwarding:
         return peer
 
     def joined(self, incarnation: str) -> None:
-        """Routes that stayed while its row was away lead to the peer that it had."""
+        """If the node was briefly not a member, its routes still point to its old NodeSender, so that one is used
+        again."""
         if incarnation in self._former:
             self.sender(incarnation)
 
     def _resume(self, link: Link, resume: Resume) -> None:
-        """The other side of a new link said what it accepted."""
+        """The peer of a new link sent the last number that it accepted."""
         link.resumed = True
         peer = self._peers.get(link.peer.incarnation)
         if peer is not None and peer.link is None:
@@ -116,12 +118,14 @@ class NodeForwarding:
         if peer is not None and peer.link is link:
             peer.disconnected()
             self._use_spare_link(peer)
-            if peer.link is None and peer.resend_messages:  # whoever made that link may want none any more
+            if (
+                peer.link is None and peer.resend_messages
+            ):  # the peer may have dialled that link, and may not dial again
                 self._cluster.want_link(peer.incarnation)
 
     def purge(self, incarnation: str) -> None:
-        """The node is gone: nobody waits for it. Its row may be back without its having been away: this node may have
-        begun again with the tables of a core that was behind."""
+        """Stop waiting for this node. Its sender is kept for a while, because the node's row may come back although the
+        node was never away: this node may have rejoined with old tables of a core that was behind."""
         self._inbox.forget(incarnation)
         if (peer := self._peers.pop(incarnation, None)) is not None:
             peer.purge()
@@ -140,12 +144,12 @@ class NodeForwarding:
         return sum(peer.resend_messages for peer in self._peers.values())
 
     def awaited(self) -> list[str]:
-        """Which nodes have not accepted all of them."""
+        """The nodes that have not accepted all messages."""
         return [incarnation for incarnation, peer in self._peers.items() if peer.resend_messages]
 
     @property
     def dropped_bytes(self) -> int:
-        """QoS 0 messages that found no room on their way to nodes that are members now."""
+        """Dropped QoS 0 bytes for nodes that are members now."""
         return sum(peer.dropped for peer in self._peers.values())
 
     def _is_idle(self, incarnation: str, now: float) -> bool:
@@ -165,27 +169,27 @@ class NodeForwarding:
     # --- incoming ---------------------------------------------------------------------------------------------------
 
     def _greet(self, link: Link) -> None:
-        """First on every link: no message goes before the other side has heard it."""
+        """Send Resume first on every link: the peer sends no messages before it."""
         link.control(Resume(self.last_accepted(link.peer.incarnation)))
 
     def last_accepted(self, incarnation: str) -> int:
         held = self._held.get(process_of(incarnation))
         return held[0].number - 1 if held else self._inbox.accepted(incarnation)
 
-    def begin_anew(self, me: str) -> None:
-        """This node is another incarnation. What others haven't accepted stays, with its numbers."""
-        self._inbox.begin_anew()
+    def reset(self, me: str) -> None:
+        """This node is another incarnation. Messages that other nodes haven't accepted stay, with their numbers."""
+        self._inbox.reset()
         self._held.clear()
 
     def look(self) -> None:
-        """Now and then: give out what waited, if this node is a member still."""
+        """Called regularly: if this node is surely still a member, deliver what waited."""
         if not self._held or self._cluster.fencing.may_be_purged:
             return
         held, self._held = self._held, {}
         for batches in held.values():
             for batch in batches:
                 self._deliver(batch.link.peer.incarnation, batch.version, batch.chunk)
-            if batches[-1].link.is_open:  # else the next link says it
+            if batches[-1].link.is_open:  # else the next link's Resume says it
                 self._accept_soon(batches[-1].link)
 
     def _run_came(self, link: Link, body: bytes) -> None:
@@ -201,7 +205,7 @@ class NodeForwarding:
             self.take_batch(link, number, version, chunk)
 
     def take_batch(self, link: Link, number: int, version: int, chunk: bytes) -> None:
-        """Delivered once, accepted always: one answer a turn."""
+        """Deliver a batch once, but accept it always; one Accepted per event-loop iteration."""
         link.used_at = link.heard_at
         incarnation = link.peer.incarnation
         try:
@@ -227,12 +231,12 @@ class NodeForwarding:
             link.control(Accepted(number))
 
     def _deliver(self, incarnation: str, version: int, chunk: bytes) -> None:
-        """A run that this node chokes on would come again and again if it weren't accepted: it is lost, and logged."""
+        """If delivering a batch raises, the batch is still accepted, and logged as lost. Otherwise the sender would
+        send it forever."""
         try:
             self.on_came(incarnation, version, chunk)
         except Exception:
             log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)
 
 
-def _ignore(*_: object) -> None:
-    """Nobody asked to be told."""
+def _ignore(*_: object) -> None: ...

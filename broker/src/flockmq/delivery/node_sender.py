@@ -1,14 +1,16 @@
-"""Messages on their way to one other node.
+"""Sends messages to one other node.
 
-QoS 0 runs are flushed once a turn, and may be lost with the link. QoS ≥ 1 packets are gathered into numbered batches,
-one a turn and MQTT version. What always holds:
-- Batches are numbered without a gap from this node's incarnation to that one, and sent in that order.
-- A batch stays in memory until the peer accepted its number or was purged; each time a link comes up all that is left
-  goes again, in order. The peer takes each number once (`node_receiver`).
-- `on_accepted` is called once for each packet that was taken: when the peer accepts it, or is purged. Where a publisher
-  waits it is called after FORWARD_WAIT_S, unless this node is fenced: then others may have moved on.
-- What waits is bounded in bytes and messages: above it QoS 0 is dropped and counted, QoS ≥ 1 refused to the caller.
-- Shared deliveries that a purged peer never accepted are given back (`on_returned`): another member gets them.
+QoS 0 runs are flushed once per event-loop iteration, and may be lost with the link. QoS ≥ 1 packets are gathered into
+numbered batches, one per iteration and MQTT version. Invariants:
+
+- Batches from this node's incarnation to that one are numbered without gaps, and sent in that order.
+- A batch stays in memory until the peer accepted its number or was purged. When a link comes up, all batches in memory
+  are sent again, in order. The peer takes each number once (`received_sequences`).
+- `on_accepted` is called once for each packet that was taken: when the peer accepts it, or is purged. If a publisher
+  waits, it is called after FORWARD_WAIT_S at the latest, unless this node is fenced: then the cluster may have purged
+  it.
+- The waiting data is bounded in bytes and messages. Beyond that QoS 0 is dropped and counted, and QoS ≥ 1 is refused.
+- Shared deliveries that a purged peer never accepted are returned (`on_returned`), so that another member gets them.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.targets import NodeTarget
 
 PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 64
-"""A longer packet has no frame it fits into."""
+"""A longer packet fits into no frame."""
 
 
 class DataLink(Protocol):
-    """What forwarding needs of a link."""
+    """What this module needs of a link."""
 
     data_bytes: int
 
@@ -38,7 +40,8 @@ class DataLink(Protocol):
 
 
 class NodeBatch:
-    """QoS ≥ 1 packets of one turn: one numbered frame. `callbacks` of publishers that wait, `patient` of all others."""
+    """QoS ≥ 1 packets of one iteration: one numbered frame. `callbacks` may be called before the peer accepted it,
+    because publishers wait for them. `patient` ones are called only after that."""
 
     __slots__ = ("callbacks", "number", "packets", "patient", "sealed_at", "size_bytes", "version")
 
@@ -57,7 +60,7 @@ class NodeBatch:
         (self.patient if is_patient else self.callbacks).append(on_accepted)
 
     def release(self) -> None:
-        """Tell publishers that wait; the second time nobody is left."""
+        """Call back for waiting publishers, once."""
         callbacks, self.callbacks = self.callbacks, []
         for callback in callbacks:
             callback()
@@ -87,7 +90,7 @@ class NodeSender(NodeTarget):
         self.incarnation = incarnation
         self.purged = False
         self.dropped = 0
-        """QoS 0 bytes that were dropped because too much waited."""
+        """QoS 0 bytes that were dropped because too much was waiting."""
         self.used_at = 0.0
         self.on_drained: Callable[[NodeSender], None] | None = None
         """Called when `flow` is FLOWING again."""
@@ -110,9 +113,8 @@ class NodeSender(NodeTarget):
     # --- the turn ---------------------------------------------------------------------------------------------------
 
     def put_run(self, version: int, chunk: bytes) -> None:
-        """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version`, or shared deliveries of them, where
-        `version` says so. Never waits.
-        """
+        """Forward a run of whole QoS 0 PUBLISH packets, encoded for MQTT `version`, or shared deliveries of such
+        packets if the version says so. Never waits."""
         runs = self._runs.get(version)
         if runs is None:
             self._runs[version] = [chunk]
@@ -131,7 +133,7 @@ class NodeSender(NodeTarget):
         )
 
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        """Forward one QoS ≥ 1 PUBLISH; False: the buffer is full or the packet too long, and nothing was taken."""
+        """Forward one QoS ≥ 1 PUBLISH. False: the buffer is full or the packet too long, and nothing was taken."""
         return self._put(version, packet, on_accepted, is_patient=False)
 
     def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
@@ -152,7 +154,8 @@ class NodeSender(NodeTarget):
         return True
 
     def flush(self) -> None:
-        """Hand this turn's messages to the link; without one they wait, within bounds, and a link is asked for."""
+        """Pass this iteration's messages to the link. Without a link they wait, within bounds, and a link is
+        requested."""
         self.dirty = False
         self.used_at = self._loop.time()
         if self._numbered:
@@ -171,7 +174,7 @@ class NodeSender(NodeTarget):
     # --- the link ---------------------------------------------------------------------------------------------------
 
     def connected(self, link: DataLink, accepted: int) -> None:
-        """A link is up, and the peer says what it accepted: what is left goes again, in order."""
+        """A link is up, and the peer told its last accepted number: resend the rest, in order."""
         self.link = link
         self.accepted(accepted)
         for batch in self._resend:
@@ -192,14 +195,14 @@ class NodeSender(NodeTarget):
             batch.accepted()
 
     def room(self) -> None:
-        """The link wrote what waited."""
+        """The link has written its queued data."""
         if self.flow != FLOWING and (self.link is None or not is_congested(True, self.link.data_bytes)):
             self.flow = FLOWING
             if self.on_drained is not None:
                 self.on_drained(self)
 
     def purge(self) -> None:
-        """The node is gone: nobody waits for it any longer."""
+        """The node was purged: nothing waits for it any longer."""
         self.purged = True
         self._seal()
         self._first_lost = self._resend[0].number if self._resend else self._last_number + 1
@@ -214,13 +217,14 @@ class NodeSender(NodeTarget):
             self._timer = None
 
     def come_back(self) -> None:
-        """It isn't gone, nor another incarnation: the batches that it may have missed are empty now."""
+        """The node isn't gone, and is the same incarnation. The batches that it may have missed are sent as empty
+        ones."""
         self.purged = False
         lost = range(self._first_lost, self._last_number + 1)
         self._resend.extend(NodeBatch(number, self.protocol_version, 0.0) for number in lost)
 
     def idle(self, now: float) -> bool:
-        """Whether its link can be closed: nothing waits, and nothing came for PEER_IDLE_S."""
+        """True if its link may be closed: nothing waits, and no messages were sent for PEER_IDLE_S."""
         return not self._resend and not self.dirty and now - self.used_at > bounds.PEER_IDLE_S
 
     # --- inside -----------------------------------------------------------------------------------------------------
@@ -252,7 +256,7 @@ class NodeSender(NodeTarget):
         self._runs, self.out_bytes = {}, 0
 
     def _seal(self) -> None:
-        """This turn's QoS ≥ 1 packets become numbered batches, and go if there is a link."""
+        """Make numbered batches of this iteration's QoS ≥ 1 packets, and send them if there is a link."""
         now = self._loop.time()
         taken, self._numbered = self._numbered, []
         sealed: list[NodeBatch] = []
@@ -280,8 +284,8 @@ class NodeSender(NodeTarget):
         link.send_data([header, *batch.packets], batch.size_bytes)
 
     def _overdue(self) -> None:
-        """Publishers have waited FORWARD_WAIT_S: their messages stand in the buffer, that must do. Not where this node
-        may have been purged: others may have moved on."""
+        """Publishers have waited FORWARD_WAIT_S: release them, the messages are in this buffer. Not if this node may
+        have been purged, because then other nodes may have continued without it."""
         self._timer = None
         if self._is_fenced():
             self._timer = self._loop.call_later(bounds.FORWARD_WAIT_S, self._overdue)

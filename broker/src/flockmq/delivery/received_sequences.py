@@ -1,7 +1,8 @@
-"""Which batches of messages came from other nodes: of each the last number that was accepted. Pure.
+"""The last accepted batch number of each other node. No I/O.
 
-It is kept by the sender's process. A node that was purged wrongly goes on with its numbers as another incarnation, and
-may be here as that before its purge is known. What always holds: each number of a node is taken once, without a gap.
+Numbers belong to the sender's process, not its incarnation: a node that was wrongly purged continues its numbers as
+another incarnation. That incarnation may even arrive here before the purge of the former. Invariant: each number of a
+node is accepted once, without gaps.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from flockmq import bounds
 from flockmq.routing.message_id import process_of
 
 
-class NodeReceiver:
+class ReceivedSequences:
     """One per node."""
 
     def __init__(self) -> None:
@@ -18,12 +19,12 @@ class NodeReceiver:
         self._former: dict[str, int] = {}
 
     def accepted(self, incarnation: str) -> int:
-        """The last number, before it was purged as well."""
+        """The last accepted number, also if the node was purged since."""
         return self._last(incarnation) or 0
 
     def accept(self, incarnation: str, number: int) -> bool:
-        """True: new, deliver it. False: a repeat. Raises ValueError on a gap: the peer always resends from the first
-        number that isn't accepted, so a gap means that one of the two is wrong about the other."""
+        """True: it is new, so deliver it. False: it is a repeat. Raises ValueError on a gap: the peer always resends
+        from the first number that isn't accepted, so a gap is a defect of one of the two nodes."""
         last = self._last(incarnation)
         if last is not None and number <= last:
             return False
@@ -40,8 +41,8 @@ class NodeReceiver:
             if len(self._former) > bounds.PEERS_FORMER_MAX:
                 del self._former[next(iter(self._former))]
 
-    def begin_anew(self) -> None:
-        """This node is another incarnation: everybody numbers from 1 for it."""
+    def reset(self) -> None:
+        """This node is another incarnation: all peers number from 1 for it."""
         self._accepted.clear()
         self._former.clear()
 

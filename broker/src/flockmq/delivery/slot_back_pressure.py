@@ -1,7 +1,7 @@
-"""What owners said of their slots lately: for whom too much waits, and who takes messages while Redis is short. Pure.
+"""What slot owners reported recently: which slots are congested, and which accept messages under memory pressure. No
+I/O.
 
-An owner says it again and again while it holds. What it said is a lease: it ends when nothing is heard of it for some
-time, so a core that died holds up no publisher.
+An owner repeats its report while it is true. A report expires, so a dead core pauses no publisher.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 
 
 class CongestedSlot(Sink):
-    """More waits for a session of the slot than that takes. It flows when the lease is over."""
+    """More messages wait for a session of this slot than it reads. The sink flows again when the report expires."""
 
     def __init__(self, turn: list[Sink], until_s: float) -> None:
         super().__init__(turn, 5)
@@ -22,9 +22,10 @@ class CongestedSlot(Sink):
         self.until_s = until_s
 
 
-class SlotTakers:
-    """`waits` has the filters of sessions for which a message would wait; `members_take`: it would for none of a shared
-    subscription."""
+class MemoryPressureReport:
+    """What the owner of a slot reported while Redis is short of memory. `waits`: filters of the sessions for which a
+    message would be stored. `members_take`: True if the members of all the slot's shared subscriptions take messages at
+    once."""
 
     def __init__(self, until_s: float, members_take: bool, filters: list[bytes]) -> None:
         self.until_s = until_s
@@ -34,12 +35,12 @@ class SlotTakers:
             self.waits.add(filter, True)
 
 
-class SlotLeases:
-    """Of all slots. `on_flow` hears of each that is congested now, or flows again."""
+class SlotBackPressure:
+    """The reports of all slots. `on_flow` is called for each slot that becomes congested or flows again."""
 
     def __init__(self, turn: list[Sink], on_flow: Callable[[Sink], None], now_s: Callable[[], float]) -> None:
         self.congested: dict[int, CongestedSlot] = {}
-        self._takers: dict[int, SlotTakers] = {}
+        self._reports: dict[int, MemoryPressureReport] = {}
         self._turn = turn
         self._on_flow = on_flow
         self._now_s = now_s
@@ -57,7 +58,7 @@ class SlotLeases:
             self._on_flow(self.congested[slot])
 
     def look(self) -> None:
-        """End congestion of which nothing was heard any more."""
+        """End congestion whose report has expired."""
         now_s = self._now_s()
         for slot in [slot for slot, known in self.congested.items() if known.until_s <= now_s]:
             self._end(slot)
@@ -68,24 +69,25 @@ class SlotLeases:
             known.flow = FLOWING
             self._on_flow(known)
 
-    def take(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
-        """Redis is short of memory: whom a message would wait for there."""
-        self._takers[slot] = SlotTakers(self._now_s() + bounds.TAKERS_KEPT_S, members_take, filters)
+    def report_memory_pressure(self, slot: int, members_take: bool, filters: list[bytes]) -> None:
+        """Redis is short of memory: record for which filters a message would have to be stored there."""
+        self._reports[slot] = MemoryPressureReport(self._now_s() + bounds.TAKERS_KEPT_S, members_take, filters)
 
     def redis_is_short(self, is_short: bool) -> None:
-        """What is known of takers stays as it is until this is said again."""
+        """Called repeatedly. Drops expired reports, and all reports if Redis has memory again."""
         now_s = self._now_s()
-        self._takers = {slot: of for slot, of in self._takers.items() if is_short and of.until_s > now_s}
+        self._reports = {slot: of for slot, of in self._reports.items() if is_short and of.until_s > now_s}
 
     def may_put(self, slots: list[int], topic: bytes, can_be_refused: bool) -> bool:
-        """While Redis is short. An owner that says nothing may have no memory left."""
+        """Whether a message may be sent while Redis is short of memory. Without a report the owner may have no memory
+        left."""
         for slot in slots:
-            takers = self._takers.get(slot)
+            takers = self._reports.get(slot)
             if takers is None or (can_be_refused and takers.waits.match(topic)):
                 return False
         return True
 
     def members_take(self, slot: int) -> bool:
-        """The same, of a shared delivery."""
-        takers = self._takers.get(slot)
+        """The same for a shared delivery."""
+        takers = self._reports.get(slot)
         return takers is not None and takers.members_take

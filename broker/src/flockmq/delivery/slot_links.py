@@ -1,7 +1,8 @@
-"""The queues of `slot_sender` on links, what the log says of slots, and what comes for the sessions that run here.
+"""Connects `slot_sender` with links and the log, and passes incoming messages for durable sessions to the receiver.
 
-Which link carries a lane is decided here: any to that core; when it ends another, or the next to come. The lane to this
-node itself is a call. Where something waits for the log or a link to go on, it is looked at every COURIER_LOOK_S.
+It decides which link carries the queue to a core: any link to that core. When that link ends, it takes another one, or
+the next that comes up. The queue to this node itself is a call. While something waits for the log or for a link, it is
+checked every COURIER_LOOK_S.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from flockmq.delivery.latest_links import LatestLinks
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.frames import Taken
+from flockmq.membership.frames import SlotAck
 from flockmq.membership.link import Link
 from flockmq.membership.slot_table import SEND
 from flockmq.routing.sink import Sink
@@ -28,7 +29,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class ReceiverPort(Protocol):
-    """`delivery.slot_receiver.SlotReceiver`, on a core."""
+    """Implemented by `delivery.slot_receiver.SlotReceiver`, on a core."""
 
     @property
     def is_holding(self) -> bool: ...
@@ -43,11 +44,11 @@ class ReceiverPort(Protocol):
     ) -> None: ...
     def advance(self) -> None: ...
     def node_gone(self, incarnation: str) -> None: ...
-    def begin_anew(self) -> None: ...
+    def reset(self) -> None: ...
     def held_bytes(self, sender: str) -> int: ...
 
 
-class _OnLink:
+class _LinkCarrier:
     """The carrier to another node."""
 
     def __init__(self, link: Link, addresses: Callable[[], bool]) -> None:
@@ -64,7 +65,7 @@ class _OnLink:
         self.link.send_data(frame(number, epoch, messages, size_bytes), size_bytes)
 
 
-class _Here:
+class _LocalCarrier:
     """The carrier to this node's own sessions."""
 
     data_bytes = 0
@@ -74,38 +75,38 @@ class _Here:
 
 
 class SlotLinks:
-    """One per node. `lanes` is what the router is given; a core sets `receiver` before it owns slots."""
+    """One per node. The router gets `sender`. A core sets `receiver` before it owns slots."""
 
     def __init__(self, turn: list[Sink], cluster: Cluster) -> None:
         self.receiver: ReceiverPort | None = None
         self.on_drained: Callable[[Sink], None] = _ignore
-        """A lane that was congested flows again."""
+        """A congested queue flows again."""
         self.latest = LatestLinks()
         self._me = cluster.incarnation
         self._cluster = cluster
         self._addresses = cluster.version.gate(2)
-        """Whether every node understands messages that say for which slots they are."""
+        """Whether every node understands messages that name their slots."""
         self._loop = asyncio.get_running_loop()
-        self.lanes = SlotSender(
+        self.sender = SlotSender(
             turn, self._me, cluster.slots, self._find_carrier, self._drained, self._watch, self._loop.time
         )
         self._timer: asyncio.TimerHandle | None = None
-        cluster.handlers.frames[frames.COURIER] = self._letters_came
+        cluster.handlers.frames[frames.COURIER] = self._unaddressed_came
         cluster.handlers.frames[frames.ADDRESSED] = self._addressed_came
-        cluster.handlers.controls[Taken] = self._taken
+        cluster.handlers.controls[SlotAck] = self._taken
         cluster.on_link_up.append(self.link_up)
         cluster.on_link_down.append(self.link_down)
-        cluster.slots.listen(SEND, self.lanes.slots_moved)
+        cluster.slots.listen(SEND, self.sender.slots_moved)
         cluster.on_node_gone.append(self.node_gone)
         cluster.on_renamed.append(self.rename)
 
     def rename(self, me: str) -> None:
-        """This node is another incarnation, and the same source: what isn't accepted keeps its numbers. What is for
-        slots of the former one waits for whoever gets them: a lane that begins anew numbers its batches from one."""
-        self.lanes.unlinked(self._me)
+        """This node is another incarnation, but the same source: messages that weren't accepted keep their numbers. Its
+        queue to its former incarnation loses its carrier; its messages wait for the next owners of these slots."""
+        self.sender.unlinked(self._me)
         self._me = me
         if self.receiver is not None:
-            self.receiver.begin_anew()
+            self.receiver.reset()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -117,36 +118,36 @@ class SlotLinks:
 
     def link_up(self, link: Link) -> None:
         core = link.peer.incarnation
-        if self.lanes.carrier_of(core) is None:
-            self.lanes.linked(core, _OnLink(link, self._addresses))
+        if self.sender.carrier_of(core) is None:
+            self.sender.linked(core, _LinkCarrier(link, self._addresses))
 
     def link_down(self, link: Link) -> None:
-        """A node that is no member was purged, and sends no more, or isn't one yet, and with its next link sends again
-        what wasn't accepted. With another link that is up it doesn't."""
+        """If the peer isn't a member and this was its last link, forget what it sent. Either it was purged and sends no
+        more, or it isn't a member yet and resends on its next link what wasn't accepted."""
         self.latest.link_down(link)
         core, is_member = link.peer.incarnation, link.peer.incarnation in self._cluster.nodes_table
         if not is_member and self.receiver is not None and self._cluster.mesh.link_of(core) is None:
             self.receiver.node_gone(core)
-        carrier = self.lanes.carrier_of(core)
-        if not isinstance(carrier, _OnLink) or carrier.link is not link:
+        carrier = self.sender.carrier_of(core)
+        if not isinstance(carrier, _LinkCarrier) or carrier.link is not link:
             return
-        self.lanes.unlinked(core)
+        self.sender.unlinked(core)
         if (other := self._find_carrier(core)) is not None:
-            self.lanes.linked(core, other)
+            self.sender.linked(core, other)
 
     def node_gone(self, incarnation: str) -> None:
-        self.lanes.gone(incarnation)
+        self.sender.gone(incarnation)
         if self.receiver is not None:
             self.receiver.node_gone(incarnation)
 
-    def _letters_came(self, link: Link, body: bytes) -> None:
+    def _unaddressed_came(self, link: Link, body: bytes) -> None:
         self._came(link, *frames.parse_courier(body), len(body))
 
     def _addressed_came(self, link: Link, body: bytes) -> None:
         self._came(link, *frames.parse_addressed(body), len(body))
 
     def _came(self, link: Link, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
-        """A batch, or runs, from another node."""
+        """A batch, or QoS 0 runs, from another node."""
         if self.latest.is_late(link, size_bytes):
             return
         receiver, sender = self.receiver, link.peer.incarnation
@@ -159,53 +160,53 @@ class SlotLinks:
         receiver.came(sender, partial(_answer, link), number, epoch, messages, size_bytes)
         self._watch()
 
-    def _taken(self, link: Link, taken: Taken) -> None:
-        """Another node's `SlotReceiver` accepts."""
-        self._accepted(link.peer.incarnation, taken.number, taken.view, dict(taken.stuck))
+    def _taken(self, link: Link, taken: SlotAck) -> None:
+        """Another node's `SlotReceiver` acknowledges."""
+        self._accepted(link.peer.incarnation, taken.number, taken.view, dict(taken.blocked))
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _accepted(self, core: str, number: int, view: int, stuck: dict[int, int]) -> None:
-        self.lanes.accepted(core, number, view, stuck)
-        if self.lanes.is_behind():
-            self.lanes.look()
+    def _accepted(self, core: str, number: int, view: int, blocked: dict[int, int]) -> None:
+        self.sender.accepted(core, number, view, blocked)
+        if self.sender.is_behind():
+            self.sender.look()
             self._watch()
 
     def _find_carrier(self, core: str) -> Carrier | None:
         if core == self._me:
-            return _Here(self._take_here)
+            return _LocalCarrier(self._take_here)
         link = self._cluster.mesh.link_of(core)
-        return None if link is None else _OnLink(link, self._addresses)
+        return None if link is None else _LinkCarrier(link, self._addresses)
 
     def _take_here(self, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
         if self.receiver is not None:
             self.receiver.came(self._me, partial(self._accepted, self._me), number, epoch, messages, size_bytes)
             self._watch()
 
-    def _drained(self, lane: Sink) -> None:
-        self.on_drained(lane)
+    def _drained(self, queue: Sink) -> None:
+        self.on_drained(queue)
 
     def _watch(self) -> None:
-        """Look again soon, if anything waits for what nobody tells."""
+        """Start the timer if something waits for which there is no event."""
         receiver = self.receiver
-        waits = self.lanes.congested or self.lanes.is_behind() or (receiver is not None and receiver.is_holding)
+        waits = self.sender.congested or self.sender.is_behind() or (receiver is not None and receiver.is_holding)
         if waits and self._timer is None:
             self._timer = self._loop.call_later(bounds.COURIER_LOOK_S, self._look_again)
 
     def _look_again(self) -> None:
         self._timer = None
-        if self.lanes.is_behind():
-            self.lanes.look()
-        if self.lanes.congested:
-            self.lanes.gauge()
+        if self.sender.is_behind():
+            self.sender.look()
+        if self.sender.congested:
+            self.sender.update_flow()
         if self.receiver is not None:
             self.receiver.advance()
         self._watch()
 
 
-def _answer(link: Link, number: int, view: int, stuck: dict[int, int]) -> None:
-    link.control(Taken(number, view, tuple(stuck.items())))
+def _answer(link: Link, number: int, view: int, blocked: dict[int, int]) -> None:
+    link.control(SlotAck(number, view, tuple(blocked.items())))
 
 
-def _ignore(lane: Sink) -> None:
+def _ignore(queue: Sink) -> None:
     return None

@@ -1,4 +1,4 @@
-"""A message on its way to the owners of slots, with what they must know of it."""
+"""A message on its way to the owners of slots."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from mypy_extensions import mypyc_attr
 from flockmq.routing.slots import aged_packet, grows_old
 
 UNADDRESSED: Final[list[int]] = []
-"""Of a message from a node of the first release: for whatever slots its receiver finds."""
+"""The slots of a message from a node of the first release: the receiver finds them itself."""
 
 
 @mypyc_attr(acyclic=True)
 class SlotMessage:
-    """`source` and `number` are its id (`routing.message_id`); a run of QoS 0 packets has none: b"" and 0. `publisher`
-    is the client id of a 5.0 publisher, for no-local, else b"". `packet` is one whole PUBLISH, or the run, encoded for
-    MQTT `version` (4 or 5). `slots`: those that it is for, others than the receiver's among them.
+    """One message, or a run of QoS 0 packets, for slots.
+
+    - `source` and `number` are its id (`routing.message_id`); a run has none: b"" and 0.
+    - `publisher`: the client id of a 5.0 publisher, for No Local, else b"".
+    - `packet`: one whole PUBLISH, or the run, encoded for MQTT `version` (4 or 5).
+    - `slots`: all slots that it is for, including those of other owners.
     """
 
     __slots__ = ("number", "packet", "publisher", "slots", "source", "version")
@@ -38,7 +41,7 @@ class SlotMessage:
         self.slots: list[int] = slots
 
     def aged(self, waited_s: int) -> SlotMessage:
-        """The same after it waited for so long: less is left of its expiry."""
+        """The same message after it waited for this long: its remaining expiry interval is shorter."""
         if not grows_old(self.version) or not self.source:
             return self
         packet = aged_packet(self.version, self.packet, waited_s)

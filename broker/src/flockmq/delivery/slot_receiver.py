@@ -1,15 +1,18 @@
-"""What other nodes send to the sessions that run here, until it is committed. Pure: answers go when `soon` says.
+"""Messages from other nodes for the sessions that run here, until they are committed. No I/O: answers go when `soon`
+runs.
 
-What always holds, for each sender:
-- Its batches are taken in the order of their numbers, each once. A repeat, on whichever link, is only answered.
-- A batch is taken when this node knows the place in the log that the batch names, no slot is being loaded, and the
-  sender is a member: what a purged node sent counts no more, for its marks may be gone. A batch whose messages say for
-  which slots they are needn't wait for slots: sessions hold what is for those that can't take it.
+Invariants, for each sender:
+
+- Its batches are taken in the order of their numbers, each once. A repeat, on any link, is only acknowledged again.
+- A batch is taken when this node has reached the batch's log position, no slot is being loaded, and the sender is a
+  member. Messages of a purged node don't count any more, because its sequence numbers may be deleted. A batch whose
+  messages name their slots needn't wait for loading: the sessions hold messages for slots that can't take them yet.
 - The time that a batch waited counts for the expiry of its messages [MQTT-3.3.2-6].
-- `back` is told once a turn up to which number all are committed, with the view at that moment. Where one isn't for
-  TAKEN_APART_AFTER_S, its slots are stuck, and what came behind it is answered but for them.
-- A batch that a slot lost before it was committed isn't accepted. It and all behind it are taken again, once the
-  sessions have dealt with the loss.
+- `back` is called at most once per event-loop iteration, with the number up to which all batches are committed, and the
+  view at that moment. If a batch isn't committed after TAKEN_APART_AFTER_S, its slots are blocked, and later batches
+  are acknowledged except for these slots.
+- If a slot is lost before a batch for it is committed, the batch isn't accepted. It and all later ones are taken again,
+  after the sessions have handled the loss.
 """
 
 from __future__ import annotations
@@ -21,31 +24,31 @@ from functools import partial
 from typing import Final, Protocol
 
 from flockmq import bounds
-from flockmq.delivery.commit_barriers import BySlot
+from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.slot_message import SlotMessage
 
 log: Final = logging.getLogger(__name__)
 
-Stuck = dict[int, int]
+Blocked = dict[int, int]
 """Slot → the first batch that isn't committed there."""
-Back = Callable[[int, int, Stuck], None]
-"""(number, view, stuck): all batches up to `number` are committed, for all slots that this core had since `view`, but
-for those that are stuck."""
+Back = Callable[[int, int, Blocked], None]
+"""(number, view, blocked): all batches up to `number` are committed, for all slots that this core has owned since epoch
+`view`, except for blocked ones."""
 
 
 class ReceivingSessions(Protocol):
     """The sessions that run here."""
 
     def epoch(self) -> int:
-        """The place in the cluster's log up to which they know who owns which slot."""
+        """The position of the cluster log up to which they know the owners of slots."""
         ...
 
     def view(self) -> int:
-        """The place at which their slots last changed; not below that at which any of them was gained."""
+        """The log position at which their slots last changed; not below that at which any of the slots was gained."""
         ...
 
     def is_loading(self) -> bool:
-        """Some slot can't take messages."""
+        """Some slot can't take messages yet."""
         ...
 
     def is_changing(self) -> bool:
@@ -54,22 +57,21 @@ class ReceivingSessions(Protocol):
 
     def take(
         self, messages: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]
-    ) -> BySlot | None:
-        """Put them to the sessions of slots that were gained at `epoch` or before, but for those that a slot's mark
-        knows. `done` is called once, perhaps at once: all is committed, repeats too; or False: some slot was lost
-        before. Answers what it waits for.
-        """
+    ) -> SlotBarriers | None:
+        """Deliver the messages to the sessions of slots that were gained at `epoch` or before, except for repeats.
+        `done` is called once, perhaps at once: True: all is committed, repeats too; False: some slot was lost before.
+        Returns the barriers that it waits for."""
         ...
 
     def advance(self) -> None:
-        """Put what was held to slots that can take it."""
+        """Deliver held messages to slots that can take them now."""
         ...
 
     @property
     def is_holding(self) -> bool: ...
 
     def take_runs(self, messages: Sequence[SlotMessage]) -> None:
-        """Put runs of QoS 0 packets to the sessions."""
+        """Deliver runs of QoS 0 packets to the sessions."""
         ...
 
 
@@ -87,14 +89,14 @@ class _Batch:
         self.taken_s = 0.0
         self.is_committed = False
         self.tries = 0
-        self.waits: BySlot | None = None
-        """What for, since it was taken."""
+        self.waits: SlotBarriers | None = None
+        """The barriers that it waits for, since it was taken."""
 
     def is_addressed(self) -> bool:
         return len(self.messages) > 0 and len(self.messages[0].slots) > 0
 
     def aged(self, now_s: float) -> Sequence[SlotMessage]:
-        """Its messages, after they waited."""
+        """Its messages, with the expiry reduced by the time that they waited."""
         waited_s = int(now_s - self.came_s)
         if waited_s <= 0:
             return self.messages
@@ -102,7 +104,8 @@ class _Batch:
 
 
 class _Sender:
-    """`waiting`: not taken; `taken`: not committed. `answered`: what it was told last."""
+    """`waiting`: batches that aren't taken. `taken`: batches that aren't committed. `answered`: the last
+    acknowledgement."""
 
     __slots__ = ("answered", "back", "first", "is_losing", "last", "name", "size_bytes", "taken", "waiting")
 
@@ -110,32 +113,34 @@ class _Sender:
         self.name = name
         self.back = back
         self.first = self.last = 0
-        """Numbers of batches that came."""
-        self.answered: tuple[int, Stuck] = 0, {}
+        """Numbers of the first and the last batch that arrived."""
+        self.answered: tuple[int, Blocked] = 0, {}
         self.size_bytes = 0
         self.waiting: deque[_Batch] = deque()
         self.taken: deque[_Batch] = deque()
         self.is_losing = False
-        """A slot is being lost: nothing more is taken in this turn."""
+        """A slot is being lost: take nothing more in this event-loop iteration."""
 
-    def committed(self, now_s: float) -> tuple[int, Stuck]:
-        """Up to which batch all are committed, but for slots that are stuck. A number below `first`: none is."""
-        stuck: Stuck = {}
+    def committed(self, now_s: float) -> tuple[int, Blocked]:
+        """The number up to which all batches are committed, and the slots for which this isn't so. A number below
+        `first`: none is."""
+        blocked: Blocked = {}
         for batch in self.taken:
             if batch.is_committed:
                 continue
             if batch.waits is None or not batch.is_addressed():
-                return batch.number - 1, stuck
+                return batch.number - 1, blocked
             if now_s - batch.taken_s >= bounds.TAKEN_APART_AFTER_S:
                 for slot in batch.waits.slots:
-                    stuck.setdefault(slot, batch.number)
-            elif any(slot not in stuck for slot in batch.waits.slots):
-                return batch.number - 1, stuck
-        return (self.waiting[0].number - 1 if self.waiting else self.last), stuck
+                    blocked.setdefault(slot, batch.number)
+            elif any(slot not in blocked for slot in batch.waits.slots):
+                return batch.number - 1, blocked
+        return (self.waiting[0].number - 1 if self.waiting else self.last), blocked
 
 
 class SlotReceiver:
-    """`is_member` knows the incarnations there are; `soon` runs a call after this turn; `now_s` only grows."""
+    """`is_member` tells if an incarnation is a member. `soon` runs a call after this iteration. `now_s` is
+    monotonic."""
 
     def __init__(
         self,
@@ -154,7 +159,7 @@ class SlotReceiver:
     def came(
         self, sender: str, back: Back, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int
     ) -> None:
-        """A batch, or, of number 0, runs of QoS 0 packets. `back` is the way to the sender from now on."""
+        """A batch, or QoS 0 runs if `number` is 0. From now on `back` is the way to acknowledge to this sender."""
         if number == 0:
             self._take_runs(sender, messages)
             return
@@ -172,8 +177,8 @@ class SlotReceiver:
         self._advance(known)
 
     def advance(self) -> None:
-        """Take what waited for the log, for changes of slots to be dealt with, for slots to be loaded; and answer
-        without what isn't committed for too long."""
+        """Take batches that waited for the log, for a loss of slots to be handled, or for slots to be loaded.
+        Acknowledge others without slots that have been uncommitted for too long."""
         self._sessions.advance()
         now_s = self._now_s()
         for sender in list(self._senders.values()):
@@ -182,27 +187,27 @@ class SlotReceiver:
                 self._answer_soon(sender)
 
     def node_gone(self, incarnation: str) -> None:
-        """The node was purged: what it sent and isn't taken counts no more."""
+        """The node was purged: forget what it sent."""
         self._senders.pop(incarnation, None)
         self._answering.pop(incarnation, None)
 
-    def begin_anew(self) -> None:
-        """This node is another incarnation: to that everybody's numbers start at one."""
+    def reset(self) -> None:
+        """This node is another incarnation: all senders number from 1 for it."""
         self._senders.clear()
         self._answering.clear()
 
     @property
     def is_holding(self) -> bool:
-        """Something waits that could be taken when the log goes on, or isn't committed yet."""
+        """Some batches wait, or aren't committed yet."""
         return self._sessions.is_holding or any(s.waiting or s.taken for s in self._senders.values())
 
     @property
     def waiting_bytes(self) -> int:
-        """What all senders sent and isn't committed."""
+        """Uncommitted bytes of all senders."""
         return sum(sender.size_bytes for sender in self._senders.values())
 
     def held_bytes(self, sender: str) -> int:
-        """What one sender sent and isn't committed."""
+        """Uncommitted bytes of one sender."""
         known = self._senders.get(sender)
         return 0 if known is None else known.size_bytes
 
@@ -222,7 +227,7 @@ class SlotReceiver:
             done = partial(self._done, sender, batch, batch.tries)
             try:
                 batch.waits = sessions.take(batch.aged(now_s), batch.epoch, sender.name, done)
-            except Exception:  # it would come again and again if it weren't accepted
+            except Exception:  # accept it all the same: the sender would send it forever
                 log.exception("%d messages from %s could not be delivered", len(batch.messages), sender.name)
                 done(True)
 
@@ -249,8 +254,8 @@ class SlotReceiver:
         self._answer_soon(sender)
 
     def _take_back(self, sender: _Sender, first: _Batch) -> None:
-        """A slot was lost, now or before other slots of the batch were committed: from this batch on all are to be
-        taken again, in order."""
+        """A slot was lost, now or before the batch was committed for other slots: from this batch on take all again, in
+        order."""
         if not sender.is_losing:
             sender.is_losing = True
             self._soon(partial(self._go_on, sender))
@@ -278,6 +283,6 @@ class SlotReceiver:
         answering, self._answering = self._answering, {}
         now_s = self._now_s()
         for sender in answering.values():
-            number, stuck = sender.answered = sender.committed(now_s)
+            number, blocked = sender.answered = sender.committed(now_s)
             if number >= sender.first:
-                sender.back(number, self._sessions.view(), stuck)
+                sender.back(number, self._sessions.view(), blocked)

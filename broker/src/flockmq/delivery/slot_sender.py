@@ -1,32 +1,36 @@
-"""Messages on their way to the owners of sessions that last: a lane for each core that owns slots, and one for slots
-without an owner (parked, core ""). Pure: links and the table of slots are passed in.
+"""Sends messages to the owners of durable sessions: one queue for each core that owns slots, and one for slots without
+an owner (UNASSIGNED, core ""). No I/O: links and the slot table are passed in.
 
-A message is put once, into the lanes of the cores that own its slots. Its publisher is told when each core has
-committed it for all of its slots. What always holds:
-- What isn't accepted stays here, and no publisher is told before.
-- An owner gets the messages of a source for a slot in the order of their numbers. It may get some again: it knows them
-  by its mark, the last number that it took from that source for that slot.
+A message is queued once for each core that owns some of its slots. Its publisher is told when each of these cores has
+committed it for all of its slots. Invariants:
 
-Why this holds. `epoch`: the place in the log of slots under which the messages of a batch were put; each batch says it.
-1. A lane is a queue. Its batches have rising numbers, and go in that order. After a lost link all that weren't accepted
-   go again, from the first on. The core takes none twice. So within a lane no message passes another.
-2. A lane's epoch changes only in `_renew`. When owners changed, it takes all that isn't accepted out of the lanes that
-   lost or gained slots, and puts it again, in its first order, into those of these lanes that own its slots now, under
-   the new epoch, before anything newer. So what is in a lane under an epoch is behind all that is older, isn't
-   accepted, and is for the same slots.
-3. A core that gained a slot at place g takes messages for it only from batches with an epoch ≥ g. Their sender knew of
-   the move, so they are behind what it put again (2). Older batches count for the core's other slots. Batches with an
-   epoch that the core hasn't reached wait. So no message passes another one that is still under way.
-4. What the former owner accepted is committed, and so are its marks; the new owner reads them before it takes anything.
-   What the former owner didn't commit it never will: the slot is fenced.
-5. A core accepts with its `view`, the epoch at which its slots last changed. A batch under an older epoch may have
-   missed a slot, so its acceptance doesn't count. When this node has reached that view it renews the lane (2). So a
-   message that is accepted was taken for every slot that the core had.
-6. A slot may be *stuck*: its owner can't commit what it has for it, or hasn't loaded its sessions. The core then
-   accepts batches but for such slots, and names the first batch that has something for each. Messages for them stay in
-   their batches, in order. A core takes the messages of a slot in order, so it never commits a later number of a source
-   before a lower one. Where much is stuck publishers to these slots pause. What they sent before (up to
-   COURIER_STUCK_MAX_BYTES) takes no room from what is under way for others.
+- A message that isn't accepted stays here, and no publisher is told before.
+- An owner gets the messages of a source for a slot in the order of their numbers. It may get some twice: it recognizes
+  them, because it keeps the last number of each source for each slot.
+
+Why this holds. `epoch`: the position of the slot table's log under which the messages of a batch were queued; each
+batch carries it.
+
+1. Within a queue no message overtakes another. Its batches have rising numbers, and are sent in that order. After a
+   lost link all batches that weren't accepted are sent again, from the first on. The core takes none twice.
+2. A queue's epoch changes only in `_renew`. When owners changed, `_renew` takes all messages that aren't accepted out
+   of the queues that lost or gained slots. It queues them again, in their original order, for the current owners of
+   their slots among these queues, under the new epoch and before any newer message. So the messages of a queue under an
+   epoch come after all older ones, aren't accepted, and are for the same slots.
+3. A core that gained a slot at log position g takes messages for it only from batches with an epoch ≥ g. The sender of
+   these knew of the move, so they come after the messages that it queued again (2). Older batches count for the core's
+   other slots. Batches with an epoch that the core hasn't reached wait. So no message overtakes another one that is
+   still in flight.
+4. What the former owner accepted is committed, and so are its sequence numbers. The new owner reads these before it
+   takes anything. What the former owner hasn't committed it never will, because the slot is fenced.
+5. A core acknowledges with its `view`, the epoch at which its slots last changed. A batch under an older epoch may have
+   missed a slot, so its acknowledgement doesn't count. When this node has reached that view, it renews the queue (2).
+   So an accepted message was taken for every slot that the core had.
+6. A slot may be *blocked*: its owner can't commit messages for it, or hasn't loaded its sessions. Then the core
+   acknowledges batches except for such slots, and names the first batch with messages for each of them. These messages
+   stay in their batches, in order. A core takes the messages of a slot in order, so it never commits a later number of
+   a source before a lower one. If many messages are blocked, publishers to these slots pause. What they sent before (up
+   to COURIER_STUCK_MAX_BYTES) takes no room in the window of others.
 """
 
 from __future__ import annotations
@@ -35,8 +39,8 @@ from collections.abc import Callable, Collection
 from typing import Final, cast
 
 from flockmq import bounds
-from flockmq.delivery.batch_queue import MESSAGE_BYTES, BatchQueue, Carrier, Posted
-from flockmq.delivery.slot_back_pressure import SlotLeases
+from flockmq.delivery.batch_queue import MESSAGE_BYTES, BatchQueue, Carrier, QueuedMessage
+from flockmq.delivery.slot_back_pressure import SlotBackPressure
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.membership.slot_table import SlotMove, SlotTable
 from flockmq.mqtt.message import NO_EXPIRY, Publish
@@ -45,13 +49,12 @@ from flockmq.routing.sink import FLOWING, Sink
 from flockmq.routing.slots import grows_old, slot_of
 from flockmq.routing.targets import SlotDispatcher, SlotSet
 
-PARKED: Final = ""
+UNASSIGNED: Final = ""
 
 
 class SlotSender(SlotDispatcher):
-    """One per node. `find_carrier` gives the link to a core, if there is one. `on_drained` is told which lane or slot
-    flows again, `on_congested` that one doesn't.
-    """
+    """One per node. `find_carrier` returns the link to a core, if there is one. `on_drained` is called with the queue
+    or slot that flows again, `on_congested` when one stops flowing."""
 
     def __init__(
         self,
@@ -65,42 +68,42 @@ class SlotSender(SlotDispatcher):
     ) -> None:
         super().__init__()
         self.refused = 0
-        """Messages, while it is short."""
+        """Messages refused because Redis is short of memory."""
         self.source = node_source(me)
         self._turn = turn
         self._find_carrier = find_carrier
         self._on_drained = on_drained
         self._on_congested = on_congested
         self._now_s = now_s
-        self._lanes: dict[str, BatchQueue] = {}
-        self.leases: Final = SlotLeases(turn, self._flow_changed, now_s)
+        self._queues: dict[str, BatchQueue] = {}
+        self.back_pressure: Final = SlotBackPressure(turn, self._flow_changed, now_s)
         self._table = table
         self._owners: list[str] = table.owners
-        self._views = 0
+        self._moves = 0
         self._last_number = 0
         self._last_order = 0
         self._last_batch = 0
-        """Of all lanes that were there."""
+        """The highest batch number of queues that were removed."""
         self._gone: dict[str, None] = {}
         self._dropped_bytes = 0
-        self._lane(PARKED)
+        self._queue(UNASSIGNED)
 
     # --- for the router ---------------------------------------------------------------------------------------------
 
     def put_run(self, slots: SlotSet, version: int, chunk: bytes, publisher: bytes) -> None:
         run = SlotMessage(b"", 0, publisher, version, chunk)
-        for lane in self._lanes_of(slots):
-            lane.post_run(run)
+        for queue in self._queues_of(slots):
+            queue.enqueue_run(run)
 
     def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
-        if self.is_short and not self.leases.may_put(slots.numbers, message.topic, can_be_refused):
+        if self.is_short and not self.back_pressure.may_put(slots.numbers, message.topic, can_be_refused):
             self.refused += 1
             return False
         return self._have_room(slots, message)
 
     def _have_room(self, slots: SlotSet, message: Publish) -> bool:
         size = MESSAGE_BYTES + len(message.publisher) + len(message.packet)
-        return all(lane.takes(size) for lane in self._lanes_of(slots))
+        return all(queue.takes(size) for queue in self._queues_of(slots))
 
     def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
         if not self._have_room(slots, message):
@@ -111,7 +114,7 @@ class SlotSender(SlotDispatcher):
             source, number = self.source, self._next_number()
         since_s = self._now_s() if message.expiry_s != NO_EXPIRY and message.version == 5 else 0.0
         order = self._next_order()
-        posted = Posted(
+        posted = QueuedMessage(
             source,
             number,
             message.publisher,
@@ -122,8 +125,8 @@ class SlotSender(SlotDispatcher):
             on_accepted,
             since_s,
         )
-        for lane in self._lanes_of(slots):
-            lane.post(posted)
+        for queue in self._queues_of(slots):
+            queue.enqueue(posted)
         return 1
 
     def _next_number(self) -> int:
@@ -135,27 +138,27 @@ class SlotSender(SlotDispatcher):
         return self._last_order
 
     def slow_lanes(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
-        slow: list[Sink] = [lane for lane in self._lanes_of(slots) if lane.flow != FLOWING]
-        congested = self.leases.congested
+        slow: list[Sink] = [queue for queue in self._queues_of(slots) if queue.flow != FLOWING]
+        congested = self.back_pressure.congested
         if congested:
             own = slot_of(publisher)
             slow += [congested[slot] for slot in slots.numbers if slot in congested and slot != own]
         return slow
 
     def way_to(self, slot: int, publisher: bytes) -> Sink:
-        congested = self.leases.congested.get(slot)
-        return self._lane_to(slot) if congested is None or slot == slot_of(publisher) else congested
+        congested = self.back_pressure.congested.get(slot)
+        return self._queue_to(slot) if congested is None or slot == slot_of(publisher) else congested
 
-    def _lane_to(self, slot: int) -> BatchQueue:
-        return self._lane(self._owners[slot])
+    def _queue_to(self, slot: int) -> BatchQueue:
+        return self._queue(self._owners[slot])
 
     def put_shared_run(self, slot: int, version: int, chunk: bytes) -> None:
-        self._lane_to(slot).post_run(SlotMessage(b"", 0, b"", version, chunk))
+        self._queue_to(slot).enqueue_run(SlotMessage(b"", 0, b"", version, chunk))
 
     def takes_shared(self, slot: int, chunk_bytes: int) -> bool:
-        if self.is_short and not self.leases.members_take(slot):
+        if self.is_short and not self.back_pressure.members_take(slot):
             return False
-        return self._lane_to(slot).takes(MESSAGE_BYTES + chunk_bytes)
+        return self._queue_to(slot).takes(MESSAGE_BYTES + chunk_bytes)
 
     def put_shared(
         self, slot: int, version: int, chunk: bytes, on_accepted: Callable[[], None], origin: bytes = b""
@@ -168,15 +171,17 @@ class SlotSender(SlotDispatcher):
         else:
             source, number = self.source, self._next_number()
         order = self._next_order()
-        self._lane_to(slot).post(Posted(source, number, b"", version, chunk, [slot], order, on_accepted, since_s))
+        self._queue_to(slot).enqueue(
+            QueuedMessage(source, number, b"", version, chunk, [slot], order, on_accepted, since_s)
+        )
         return True
 
-    def _lanes_of(self, slots: SlotSet) -> list[BatchQueue]:
-        """Kept with the slots until some slot moves."""
-        if slots.lanes_view != self._views:
-            slots.lanes = [self._lane(core) for core in self._owners_of(slots.numbers)]
-            slots.lanes_view = self._views
-        return cast("list[BatchQueue]", slots.lanes)
+    def _queues_of(self, slots: SlotSet) -> list[BatchQueue]:
+        """The queues to these slots. They are cached in the SlotSet until any slot moves."""
+        if slots.queues_version != self._moves:
+            slots.queues = [self._queue(core) for core in self._owners_of(slots.numbers)]
+            slots.queues_version = self._moves
+        return cast("list[BatchQueue]", slots.queues)
 
     def _owners_of(self, slots: list[int]) -> list[str]:
         return list(dict.fromkeys(self._owners[slot] for slot in slots))
@@ -184,8 +189,8 @@ class SlotSender(SlotDispatcher):
     # --- what the log says ------------------------------------------------------------------------------------------
 
     def slots_moved(self, moves: list[SlotMove]) -> None:
-        """These slots have other owners, at this place in the log."""
-        self._views += 1
+        """These slots have new owners, at the current log position."""
+        self._moves += 1
         moved: dict[str, None] = {}
         for _, former, owner in sorted(moves):
             moved[former] = moved[owner] = None
@@ -194,86 +199,86 @@ class SlotSender(SlotDispatcher):
         self._forget_gone()
 
     def look(self) -> None:
-        """At whom the log is now as far as they said."""
+        """Renew the queues of cores whose reported view this node has now reached."""
         if reached := self._reached():
             self._renew(reached)
             self._forget_gone()
 
     def _reached(self) -> list[str]:
         epoch: int = self._table.epoch
-        return [core for core, lane in self._lanes.items() if lane.epoch < lane.view <= epoch]
+        return [core for core, queue in self._queues.items() if queue.epoch < queue.view <= epoch]
 
     def gone(self, core: str) -> None:
-        """The core was purged; its lane goes when it owns no slot any more."""
+        """The core was purged. Its queue is removed when it owns no slot any more."""
         self._gone[core] = None
         self._forget_gone()
 
     def is_behind(self) -> bool:
-        """Some core answered with a view that isn't reached here yet."""
-        return any(lane.epoch < lane.view for lane in self._lanes.values())
+        """Some core acknowledged with a view that this node hasn't reached."""
+        return any(queue.epoch < queue.view for queue in self._queues.values())
 
     def _renew(self, cores: Collection[str]) -> None:
         """See 2 above."""
-        copies: list[Posted] = []
+        copies: list[QueuedMessage] = []
         for core in cores:
-            copies += self._lane(core).renew(self._table.epoch)
+            copies += self._queue(core).renew(self._table.epoch)
         for message in sorted(dict.fromkeys(copies), key=_order):
             for core in self._owners_of(message.slots):
                 if core in cores:
-                    self._lanes[core].post(message)
+                    self._queues[core].enqueue(message)
         for core in cores:
-            self._lanes[core].send()
-            self._lanes[core].gauge()
+            self._queues[core].send()
+            self._queues[core].update_flow()
         self._release(copies)
 
-    def _lane(self, core: str) -> BatchQueue:
-        lane = self._lanes.get(core)
-        if lane is None:
-            after = self._last_batch  # a core that is back knows the number that it had last
+    def _queue(self, core: str) -> BatchQueue:
+        queue = self._queues.get(core)
+        if queue is None:
+            after = self._last_batch  # a core that comes back remembers its last number
             epoch = self._table.epoch
-            lane = self._lanes[core] = BatchQueue(self._turn, core, epoch, self._flow_changed, self._now_s, after)
-            if core != PARKED:
-                lane.carrier = self._find_carrier(core)
-        return lane
+            queue = self._queues[core] = BatchQueue(self._turn, core, epoch, self._flow_changed, self._now_s, after)
+            if core != UNASSIGNED:
+                queue.carrier = self._find_carrier(core)
+        return queue
 
     def _forget_gone(self) -> None:
         for core in [core for core in self._gone if core not in self._owners]:
             del self._gone[core]
-            if (lane := self._lanes.pop(core, None)) is not None:
-                self._dropped_bytes += lane.dropped_bytes
-                self._last_batch = max(self._last_batch, lane.last_number)
-                lane.disconnected()  # nothing is in it, but its link may be full: whoever was paused for it goes on
+            if (queue := self._queues.pop(core, None)) is not None:
+                self._dropped_bytes += queue.dropped_bytes
+                self._last_batch = max(self._last_batch, queue.last_number)
+                queue.disconnected()  # it is empty, but its link may be full: resume its publishers
 
     # --- links ------------------------------------------------------------------------------------------------------
 
     def carrier_of(self, core: str) -> Carrier | None:
-        lane = self._lanes.get(core)
-        return None if lane is None else lane.carrier
+        queue = self._queues.get(core)
+        return None if queue is None else queue.carrier
 
     def linked(self, core: str, carrier: Carrier) -> None:
-        if (lane := self._lanes.get(core)) is not None:
-            lane.connected(carrier)
+        if (queue := self._queues.get(core)) is not None:
+            queue.connected(carrier)
 
     def unlinked(self, core: str) -> None:
-        if (lane := self._lanes.get(core)) is not None:
-            lane.disconnected()
+        if (queue := self._queues.get(core)) is not None:
+            queue.disconnected()
 
-    def accepted(self, core: str, number: int, view: int, stuck: dict[int, int]) -> None:
-        """The core has committed all batches of this node up to `number`, for all slots that it had since `view`, but
-        for messages for slots that are `stuck`, from the batch on that is named.
-        """
-        lane = self._lanes.get(core)
-        if lane is None:
+    def accepted(self, core: str, number: int, view: int, blocked: dict[int, int]) -> None:
+        """The core has committed all batches up to `number`, for all slots that it has owned since `view`, except for
+        messages to `blocked` slots from the given batches on."""
+        queue = self._queues.get(core)
+        if queue is None:
             return
-        released = lane.accepted(number, view, stuck)
-        self._congest_stuck(lane)
-        lane.send()
-        lane.gauge()
+        released = queue.accepted(number, view, blocked)
+        self._congest_blocked(queue)
+        queue.send()
+        queue.update_flow()
         self._release(released)
 
-    def _release(self, messages: list[Posted]) -> None:
-        """One copy less of each; where it was the last, whoever waits is told, which may put more."""
-        through: list[Posted] = []
+    def _release(self, messages: list[QueuedMessage]) -> None:
+        """Each message has one copy less. If that was the last one, its publisher is called back, and may queue
+        more."""
+        through: list[QueuedMessage] = []
         for message in messages:
             message.copies -= 1
             if message.copies == 0:
@@ -283,27 +288,27 @@ class SlotSender(SlotDispatcher):
 
     # --- how it flows -----------------------------------------------------------------------------------------------
 
-    def _congest_stuck(self, lane: BatchQueue) -> None:
-        """Before what is stuck fills the window."""
-        if lane.stuck_bytes > bounds.COURIER_STUCK_BYTES:
-            for slot in lane.stuck:
-                self.leases.congest(slot, True)
+    def _congest_blocked(self, queue: BatchQueue) -> None:
+        """Pause publishers to blocked slots before their messages fill the window."""
+        if queue.blocked_bytes > bounds.COURIER_STUCK_BYTES:
+            for slot in queue.blocked:
+                self.back_pressure.congest(slot, True)
 
     def redis_is_short(self, is_short: bool) -> None:
         self.is_short = is_short
-        self.leases.redis_is_short(is_short)
+        self.back_pressure.redis_is_short(is_short)
 
-    def gauge(self) -> None:
-        """Look at links that were congested, and at slots of which nothing was heard any more."""
-        for lane in list(self._lanes.values()):
-            if lane.flow != FLOWING:
-                lane.gauge()
-            if lane.stuck:
-                self._congest_stuck(lane)
-        self.leases.look()
+    def update_flow(self) -> None:
+        """Check links that were congested, and reports of congested slots that may have expired."""
+        for queue in list(self._queues.values()):
+            if queue.flow != FLOWING:
+                queue.update_flow()
+            if queue.blocked:
+                self._congest_blocked(queue)
+        self.back_pressure.look()
 
     def _flow_changed(self, sink: Sink) -> None:
-        """Of a lane, or a slot."""
+        """The sink is a queue or a slot."""
         if sink.flow == FLOWING:
             self.congested -= 1
             self._on_drained(sink)
@@ -313,28 +318,28 @@ class SlotSender(SlotDispatcher):
 
     @property
     def waiting_messages(self) -> int:
-        """QoS ≥ 1 messages that some owner has not accepted, a copy for each owner."""
-        return sum(lane.messages for lane in self._lanes.values())
+        """QoS ≥ 1 messages that some owner has not accepted; one copy for each owner counts."""
+        return sum(queue.messages for queue in self._queues.values())
 
     @property
     def waiting_bytes(self) -> int:
-        return sum(lane.size_bytes for lane in self._lanes.values())
+        return sum(queue.size_bytes for queue in self._queues.values())
 
     @property
-    def stuck_bytes(self) -> int:
-        """Those among them that some owner has and can't commit."""
-        return sum(lane.stuck_bytes for lane in self._lanes.values())
+    def blocked_bytes(self) -> int:
+        """The bytes of those that an owner has and can't commit."""
+        return sum(queue.blocked_bytes for queue in self._queues.values())
 
     @property
-    def parked_messages(self) -> int:
-        """Those among them whose slots have no owner."""
-        return self._lanes[PARKED].messages
+    def unassigned_messages(self) -> int:
+        """The number of those whose slots have no owner."""
+        return self._queues[UNASSIGNED].messages
 
     @property
     def dropped_bytes(self) -> int:
-        """QoS 0 messages that found no way, or a congested one."""
-        return self._dropped_bytes + sum(lane.dropped_bytes for lane in self._lanes.values())
+        """Dropped QoS 0 bytes: there was no link, or it was congested."""
+        return self._dropped_bytes + sum(queue.dropped_bytes for queue in self._queues.values())
 
 
-def _order(message: Posted) -> int:
+def _order(message: QueuedMessage) -> int:
     return message.order

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from flockmq.delivery.commit_barriers import BySlot
+from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.deduplicator import number_bytes
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.ports import HostPort
@@ -93,7 +93,9 @@ class MessageIntake:
             closed.update([slot for slot in self._manager.slots if self._store.is_full(slot)])
         return closed
 
-    def take(self, messages: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> BySlot:
+    def take(
+        self, messages: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]
+    ) -> SlotBarriers:
         """Deliver each message once to every session that matches. Calls `done` when all of that is committed."""
         self._manager.now()
         closed = self._closed()
@@ -111,7 +113,7 @@ class MessageIntake:
                 log.error("%s sent a message that can't be delivered: %s", sender, error)
         self._settle_qos0()
         self._manager.request_barriers()
-        waits = BySlot(touched, done)
+        waits = SlotBarriers(touched, done)
         if touched:
             for slot in list(touched):
                 self._settle(slot, partial(waits.one, slot))

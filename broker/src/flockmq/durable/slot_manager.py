@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.clock import Clock
-from flockmq.delivery.commit_barriers import All, if_durable
+from flockmq.delivery.commit_barriers import AllBarriers, if_durable
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
@@ -121,7 +121,7 @@ class SlotManager:
         """Return when all writes are durable, or never will be."""
         self.request_barriers()
         done = asyncio.Event()
-        waits = All(len(self.slots) + 1, lambda _: done.set())
+        waits = AllBarriers(len(self.slots) + 1, lambda _: done.set())
         for slot in self.slots:
             self._store.barrier(slot, waits.one)
         waits.one(True)
@@ -237,7 +237,7 @@ class SlotManager:
         self.now()
         for source in slot.marks.restore(taken.marks):
             self._store.unmark(slot.number, source)
-        self._departed.found(slot.marks.strangers(self._sources_of_members()), self.router.now_s)
+        self._departed.found(slot.marks.unknown_nodes(self._sources_of_members()), self.router.now_s)
         slot.unread.update(taken.unread)
         for client_id, fields in taken.sessions.items():
             if client_id in self.sessions.by_id:

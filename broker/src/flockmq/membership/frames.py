@@ -151,14 +151,14 @@ class Goodbye(msgspec.Struct, array_like=True, frozen=True, tag=11):
     """This incarnation leaves for good."""
 
 
-class Taken(msgspec.Struct, array_like=True, frozen=True, tag=13):
+class SlotAck(msgspec.Struct, array_like=True, frozen=True, tag=13):
     """All batches of slot messages up to `number` are committed, for all slots that this core has owned since epoch
-    `view`. Except for slots in `stuck`: (slot, the first batch that isn't committed there). Only messages that name
-    their slots can be stuck."""
+    `view`. Except for slots in `blocked`: (slot, the first batch that isn't committed there). Only messages that name
+    their slots can be blocked."""
 
     number: int
     view: int
-    stuck: tuple[tuple[int, int], ...] = ()
+    blocked: tuple[tuple[int, int], ...] = ()
 
 
 class HeartbeatAck(msgspec.Struct, array_like=True, frozen=True, tag=12):
@@ -203,7 +203,7 @@ Control = (
     | Resume
     | Accepted
     | Goodbye
-    | Taken
+    | SlotAck
     | HeartbeatAck
     | TunnelOpen
     | TunnelCredit

@@ -134,7 +134,7 @@ class Node:
         binds = any(limits.client_id_binding == TO_USER for limits in zones.values())
         have_users = (lambda: True) if binds else partial(identifies, self._auth, self.plugin_hooks)
         self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, self._clock.monotonic)
-        self.shortage = RedisShortage(cluster, self.delivery.slots.lanes, rlog, store)
+        self.shortage = RedisShortage(cluster, self.delivery.slots.sender, rlog, store)
         self.retained = RetainedFeed(self.quotas.quotas.retained)
         self.retaining = RetainedLog(
             rlog,
@@ -166,7 +166,7 @@ class Node:
 
     def _route(self) -> None:
         """Who else wants what is published here, and what this node's clients want."""
-        cluster, router, lanes = self.cluster, self.router, self.delivery.slots.lanes
+        cluster, router, lanes = self.cluster, self.router, self.delivery.slots.sender
         self.remote = RemoteRoutes(router, cluster.incarnation, self.delivery.nodes.peer)
         self.filters = OwnFilters(
             cluster.incarnation,
@@ -184,7 +184,7 @@ class Node:
 
     def _take_clients(self) -> None:
         """Connections, their sessions, and who of the cluster has their client ids."""
-        cluster, soon, lanes = self.cluster, self.reactor.soon, self.delivery.slots.lanes
+        cluster, soon, lanes = self.cluster, self.reactor.soon, self.delivery.slots.sender
         has_wills = cluster.version.gate(2)
         ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.filters, self.left)
         self.sessions = LocalSessions(self.router, ends)
@@ -199,8 +199,8 @@ class Node:
             self._token_bytes,
         )
         self.session_rpc = SessionRpc(cluster, self.delivery.packets, self.clients, self.remote_sessions)
-        self.session_rpc.client.on_congestion = lanes.leases.congest
-        self.session_rpc.client.on_memory_report = lanes.leases.take
+        self.session_rpc.client.on_congestion = lanes.back_pressure.congest
+        self.session_rpc.client.on_memory_report = lanes.back_pressure.report_memory_pressure
         self.session_rpc.server.on_will = partial(self.left.publish_left, accepted=nobody_waits)
         cluster.version.when(2, self.session_rpc.client.register_wills)
         self.access = AccessControl(
@@ -322,7 +322,7 @@ class Node:
             partial(metrics.message_samples, rlog, self.router, self.retained, delayed, self.left.unattended),
             partial(metrics.client_id_samples, self.session_rpc),
             partial(metrics.delivery_samples, self.delivery),
-            partial(metrics.slot_message_samples, self.delivery.slots.lanes, self.shortage),
+            partial(metrics.slot_message_samples, self.delivery.slots.sender, self.shortage),
             partial(metrics.session_samples, self.durable_host),
             self.quotas.samples,
             partial(metrics.log_samples, rlog, cluster),

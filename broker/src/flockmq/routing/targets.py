@@ -60,14 +60,14 @@ class SlotTarget:
 
 @mypyc_attr(acyclic=True)
 class SlotSet:
-    """The slots of one fan-out. The dispatcher keeps its way there with them: `lanes`, as of its `lanes_view`."""
+    """The slots of one fan-out. The dispatcher caches its `queues` to them here, valid for its `queues_version`."""
 
-    __slots__ = ("lanes", "lanes_view", "numbers")
+    __slots__ = ("numbers", "queues", "queues_version")
 
     def __init__(self, numbers: list[int]) -> None:
         self.numbers = numbers
-        self.lanes: list[Sink] = []
-        self.lanes_view: int = -1
+        self.queues: list[Sink] = []
+        self.queues_version: int = -1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)

@@ -16,7 +16,7 @@ from functools import partial
 
 from flockmq import bounds
 from flockmq.delivery.batch_queue import Carrier, size_of
-from flockmq.delivery.commit_barriers import BySlot
+from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.deduplicator import Deduplicator, number_bytes
 from flockmq.delivery.frames import COURIER, addressed_frame, courier_frame, parse_addressed, parse_courier
 from flockmq.delivery.slot_message import SlotMessage
@@ -136,7 +136,9 @@ class Residents:
                 assert not self.slots[slot].marks.restore(self.redis.marks[slot])
                 del self.unloaded[slot]
 
-    def take(self, letters: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> BySlot:
+    def take(
+        self, letters: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]
+    ) -> SlotBarriers:
         touched: dict[int, None] = {}
         for letter in letters:
             for number in letter.slots:
@@ -148,7 +150,7 @@ class Residents:
                 if slot is not None and slot.gained_at <= epoch and number not in self.held:
                     touched[number] = None
                     self._put(number, letter)
-        waits = BySlot(touched, done)
+        waits = SlotBarriers(touched, done)
         if not touched:
             done(True)
         for number in list(touched):
@@ -220,9 +222,9 @@ class Wire:
         frame = courier_frame if number % 4 == 0 else addressed_frame
         self.frames.append(b"".join(frame(number, epoch, letters, size_bytes)))
 
-    def answer(self, number: int, view: int, stuck: dict[int, int]) -> None:
+    def answer(self, number: int, view: int, blocked: dict[int, int]) -> None:
         if not self.is_cut:
-            self.back.append((number, view, stuck))
+            self.back.append((number, view, blocked))
 
 
 class Here:
@@ -330,7 +332,7 @@ class Cluster:
         self.session_at = "r@1"
 
     def clock(self) -> float:
-        """What isn't durable at one look is stuck at the next one."""
+        """What isn't durable at one look is blocked at the next one."""
         return self.now_s
 
     def alive(self, name: str) -> Node | None:

@@ -44,7 +44,7 @@ def test_what_is_stored_comes_back_within_the_bound() -> None:
 def test_a_node_that_is_gone_is_known_until_it_is_forgotten() -> None:
     marks = Deduplicator()
     marks.restore({NODE: number_bytes(7), OTHER: number_bytes(8), session(1): number_bytes(9)})
-    assert marks.strangers({OTHER}) == [NODE]
+    assert marks.unknown_nodes({OTHER}) == [NODE]
     assert not marks.is_new(NODE, 7)
     assert marks.forget(NODE)
     assert not marks.forget(NODE)

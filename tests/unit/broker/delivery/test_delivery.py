@@ -42,7 +42,7 @@ async def test_the_owner_of_a_slot_is_waited_for_until_the_time_is_up(
 ) -> None:
     delivery = Delivery([], cluster)
     message = publication(4, 1, False, b"t", b"", b"")
-    assert delivery.slots.lanes.put_acknowledged(SlotSet([3]), message, lambda: None) == 1
+    assert delivery.slots.sender.put_acknowledged(SlotSet([3]), message, lambda: None) == 1
     assert await waited(delivery)
     monkeypatch.setattr(bounds, "FORWARDED_MAX_S", 0.0)
     assert not await waited(delivery)

@@ -82,7 +82,7 @@ async def test_a_node_that_may_be_purged_gives_out_shared_deliveries_when_it_is_
     assert doubting.forwarding.last_accepted(NODE) == 1
     doubting.fencing.may_be_purged = False
     await doubting.take(4, b"behind it")
-    assert doubting.wire.accepted[-1] == 1, "its sender may give the others to another node"
+    assert doubting.wire.accepted[-1] == 1, "its sender may send_to the others to another node"
     doubting.forwarding.look()
     await asyncio.sleep(0)
     assert doubting.delivered[2:] == [b"shared", b"behind it"]
@@ -91,7 +91,7 @@ async def test_a_node_that_may_be_purged_gives_out_shared_deliveries_when_it_is_
 
 async def test_a_node_that_was_purged_gives_out_nothing_of_what_it_doubted(doubting: Doubting) -> None:
     await doubting.take(1, b"shared")
-    doubting.forwarding.begin_anew("a@later")
+    doubting.forwarding.reset("a@later")
     doubting.fencing.may_be_purged = False
     doubting.forwarding.look()
     assert doubting.delivered == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flockmq import bounds
 from flockmq.delivery.frames import FORWARD, parse_forward, parse_numbered
 from flockmq.delivery.node_sender import NodeSender
-from flockmq.delivery.received_sequences import NodeReceiver
+from flockmq.delivery.received_sequences import ReceivedSequences
 from flockmq.membership.frames import FrameReader
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 
@@ -48,7 +48,7 @@ def test_whatever_is_cut_each_message_is_accepted_once_and_in_order(actions: lis
     async def play() -> None:
         turn: list[Sink] = []
         sink = NodeSender(turn, "b@00000001", lambda _: None)
-        inbox = NodeReceiver()
+        inbox = ReceivedSequences()
         wire: Wire | None = None
         sent, arrived, accepted = 0, b"", []
 
@@ -90,7 +90,7 @@ def test_whatever_is_cut_each_message_is_accepted_once_and_in_order(actions: lis
 async def test_a_node_whose_row_was_away_for_a_moment_gets_what_comes_then(cut: bool) -> None:
     """It isn't another incarnation, so it goes on with the numbers that it accepted."""
     turn: list[Sink] = []
-    inbox, wire, arrived = NodeReceiver(), Wire(), b""
+    inbox, wire, arrived = ReceivedSequences(), Wire(), b""
 
     def carry(wire: Wire) -> None:
         nonlocal arrived

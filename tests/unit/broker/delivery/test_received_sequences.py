@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from flockmq import bounds
-from flockmq.delivery.received_sequences import NodeReceiver
+from flockmq.delivery.received_sequences import ReceivedSequences
 from flockmq.membership.reachability import new_incarnation
 
 
 def test_a_gap_is_an_error_and_a_new_acquaintance_may_start_anywhere() -> None:
-    inbox = NodeReceiver()
+    inbox = ReceivedSequences()
     assert inbox.accept("a@00000001", 7)
     assert not inbox.accept("a@00000001", 7)
     with pytest.raises(ValueError, match="batch 9 from a@00000001 came after 7"):
@@ -19,7 +19,7 @@ def test_a_gap_is_an_error_and_a_new_acquaintance_may_start_anywhere() -> None:
 
 
 def test_a_node_that_was_purged_and_came_back_goes_on_with_its_numbers() -> None:
-    inbox = NodeReceiver()
+    inbox = ReceivedSequences()
     former = new_incarnation("a")
     later = new_incarnation("a", former)
     assert inbox.accept(former, 1)
@@ -32,7 +32,7 @@ def test_a_node_that_was_purged_and_came_back_goes_on_with_its_numbers() -> None
 
 
 def test_a_node_that_came_back_before_its_purge_was_seen_goes_on_with_what_it_brought() -> None:
-    inbox = NodeReceiver()
+    inbox = ReceivedSequences()
     former = new_incarnation("a")
     later = new_incarnation("a", former)
     assert inbox.accept(former, 1)
@@ -45,16 +45,16 @@ def test_a_node_that_came_back_before_its_purge_was_seen_goes_on_with_what_it_br
 
 
 def test_a_node_that_came_back_itself_is_numbered_from_one_by_everybody() -> None:
-    inbox = NodeReceiver()
+    inbox = ReceivedSequences()
     assert inbox.accept("b@00000001", 7)
-    inbox.begin_anew()
+    inbox.reset()
     assert inbox.accepted("b@00000001") == 0
     assert inbox.accept("b@00000001", 1)
 
 
 def test_purged_nodes_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "PEERS_FORMER_MAX", 2)
-    inbox = NodeReceiver()
+    inbox = ReceivedSequences()
     purged = [new_incarnation("a") for _ in range(3)]
     for incarnation in purged:
         inbox.accept(incarnation, 5)

@@ -48,7 +48,7 @@ class Home:
     def advance(self) -> None:
         """Nothing waits."""
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         self.batches.clear()
 
     def node_gone(self, incarnation: str) -> None:
@@ -81,7 +81,7 @@ class Core:
 
     def put(self, payload: bytes) -> None:
         slots = SlotSet([0])
-        assert self.courier.lanes.put_acknowledged(slots, publication(4, 1, False, b"t", payload, b""), list) == 1
+        assert self.courier.sender.put_acknowledged(slots, publication(4, 1, False, b"t", payload, b""), list) == 1
         turn, self.turn[:] = list(self.turn), []
         for sink in turn:
             sink.flush()
@@ -133,7 +133,7 @@ async def test_letters_say_for_which_slots_they_are_once_all_nodes_understand_it
     core.put(b"1")
     core.cluster.version.raised(2)
     core.put(b"2")
-    core.courier.lanes.put_run(SlotSet([0]), 4, b"run", b"")
+    core.courier.sender.put_run(SlotSet([0]), 4, b"run", b"")
     for sink in core.turn:
         sink.flush()
     assert kinds == [COURIER, ADDRESSED, COURIER], "runs of QoS 0 need no answer"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from flockmq import bounds
-from flockmq.delivery.commit_barriers import BySlot
+from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.mqtt.message import aged, publication
@@ -23,7 +23,7 @@ class Homed:
         self.changed_at = 5
         self.loading = False
         self.changing = False
-        self.waits: list[BySlot] = []
+        self.waits: list[SlotBarriers] = []
         self.taken: list[int] = []
         self.packets: list[bytes] = []
         self.dones: list[Done] = []
@@ -45,13 +45,13 @@ class Homed:
     def is_loading(self) -> bool:
         return self.loading
 
-    def take(self, letters: Sequence[SlotMessage], epoch: int, sender: str, done: Done) -> BySlot | None:
+    def take(self, letters: Sequence[SlotMessage], epoch: int, sender: str, done: Done) -> SlotBarriers | None:
         self.packets += [letter.packet for letter in letters]
         self.taken += [letter.number for letter in letters]
         if self.fails:
             raise ValueError("poison")
         if slots := dict.fromkeys(slot for letter in letters for slot in letter.slots):
-            self.waits.append(BySlot(slots, done))
+            self.waits.append(SlotBarriers(slots, done))
             return self.waits[-1]
         self.dones.append(done)
         return None
@@ -69,7 +69,7 @@ class Home:
         self.now_s = 100.0
         self.soon: list[Callable[[], None]] = []
         self.answers: list[tuple[int, int]] = []
-        self.stuck: dict[int, int] = {}
+        self.blocked: dict[int, int] = {}
         self.intake = SlotReceiver(self.residents, self.members.__contains__, self.soon.append, lambda: self.now_s)
 
     def came(self, number: int, epoch: int = 10, sender: str = "a@1") -> None:
@@ -79,8 +79,8 @@ class Home:
         letters = [SlotMessage(b"a-source", number, b"", 4, b"", [slot]) for slot in slots]
         self.intake.came("a@1", self.answered, number, 10, letters, 100)
 
-    def answered(self, number: int, view: int, stuck: dict[int, int]) -> None:
-        self.stuck = stuck
+    def answered(self, number: int, view: int, blocked: dict[int, int]) -> None:
+        self.blocked = blocked
         self.answers.append((number, view))
 
     def end_turn(self) -> list[tuple[int, int]]:
@@ -179,15 +179,15 @@ def test_what_came_behind_is_answered_without_the_slots_that_are_stuck(home: Hom
     home.now_s += 2 * bounds.TAKEN_APART_AFTER_S
     home.intake.advance()
     assert home.end_turn() == [(3, 5)]
-    assert home.stuck == {7: 1, 8: 3}
+    assert home.blocked == {7: 1, 8: 3}
     home.residents.waits[2].one(8, True)
     home.came_for(4, 9)
     assert home.end_turn() == [(3, 5)], "the fourth isn't durable, and not for long"
-    assert home.stuck == {7: 1}
+    assert home.blocked == {7: 1}
     home.residents.waits[0].one(7, True)
     home.residents.waits[3].one(9, True)
     assert home.end_turn() == [(4, 5)]
-    assert home.stuck == {}
+    assert home.blocked == {}
     assert home.intake.held_bytes("a@1") == 0
 
 
@@ -269,7 +269,7 @@ def test_poison_is_logged_and_does_not_come_again(home: Home, caplog: pytest.Log
 def test_another_incarnation_of_this_node_counts_everybody_from_one(home: Home) -> None:
     home.came(1)
     home.came(2)
-    home.intake.begin_anew()
+    home.intake.reset()
     home.came(1)
     assert home.residents.taken == [1, 2, 1]
 

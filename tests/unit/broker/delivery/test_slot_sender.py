@@ -156,11 +156,11 @@ def test_what_has_no_owner_waits_for_one(sender: Sender) -> None:
     sender.put(1, 3)
     sender.put(2, 2, 3)
     sender.end_turn()
-    assert sender.lanes.parked_messages == 2
+    assert sender.lanes.unassigned_messages == 2
     sender.wires["b@1"].take()
     sender.lanes.accepted("b@1", 1, 7, {})
     sender.log_says(9, {**sender.owners, 3: "b@1"})
-    assert sender.lanes.parked_messages == 0
+    assert sender.lanes.unassigned_messages == 0
     assert sender.wires["b@1"].take() == [(2, 9, packets(1, 2))]
     assert sender.accepted == []
     sender.lanes.accepted("b@1", 2, 9, {})
@@ -234,7 +234,7 @@ def test_a_core_that_goes_while_its_link_is_full_holds_nobody_up(sender: Sender)
     [paused] = sender.lanes.slow_lanes(slots, b"p")
     sender.log_says(9, dict.fromkeys(range(3), "b@1"))
     sender.lanes.gone("a@1")
-    sender.lanes.gauge()
+    sender.lanes.update_flow()
     assert sender.drained == [paused]
     assert sender.lanes.congested == 0
 
@@ -324,10 +324,10 @@ def test_a_congested_link_congests_its_lane_until_it_drained(sender: Sender) -> 
     sender.put(1, 0)
     sender.end_turn()
     assert sender.lanes.congested == 1
-    sender.lanes.gauge()
+    sender.lanes.update_flow()
     assert sender.drained == []
     wire.data_bytes = 0
-    sender.lanes.gauge()
+    sender.lanes.update_flow()
     assert (len(sender.drained), sender.lanes.congested) == (1, 0)
 
 
@@ -394,13 +394,13 @@ def test_who_is_told_may_put_more(sender: Sender) -> None:
 
 def test_who_publishes_to_a_crowded_slot_pauses_until_its_home_says_that_it_is_none_any_more(sender: Sender) -> None:
     crowded, other = SlotSet([0, 2]), SlotSet([1])
-    sender.lanes.leases.congest(0, True)
-    sender.lanes.leases.congest(0, True)
-    assert (sender.lanes.congested, len(sender.lanes.leases.congested)) == (1, 1)
+    sender.lanes.back_pressure.congest(0, True)
+    sender.lanes.back_pressure.congest(0, True)
+    assert (sender.lanes.congested, len(sender.lanes.back_pressure.congested)) == (1, 1)
     [crowd] = sender.lanes.slow_lanes(crowded, b"p")
     assert sender.lanes.slow_lanes(other, b"p") == [], "of the same home"
-    sender.lanes.leases.congest(0, False)
-    sender.lanes.leases.congest(0, False)
+    sender.lanes.back_pressure.congest(0, False)
+    sender.lanes.back_pressure.congest(0, False)
     assert (sender.drained, sender.lanes.congested, sender.lanes.slow_lanes(crowded, b"p")) == ([crowd], 0, [])
 
 
@@ -409,31 +409,31 @@ def test_what_a_shared_delivery_waits_for_is_its_slot_if_that_is_crowded_and_not
 ) -> None:
     own = next(b"%d" % number for number in range(99_999) if slot_of(b"%d" % number) == 2)
     lane = sender.lanes.way_to(2, b"p")
-    sender.lanes.leases.congest(2, True)
+    sender.lanes.back_pressure.congest(2, True)
     crowd = sender.lanes.way_to(2, b"p")
     assert crowd is not lane
     assert (lane.flow, crowd.flow) == (FLOWING, CONGESTED)
     assert sender.lanes.way_to(2, own) is lane
-    sender.lanes.leases.congest(2, False)
+    sender.lanes.back_pressure.congest(2, False)
     assert sender.lanes.way_to(2, b"p") is lane
 
 
 def test_a_crowded_slot_of_which_nothing_is_heard_any_more_is_none(sender: Sender) -> None:
-    sender.lanes.leases.congest(0, True)
+    sender.lanes.back_pressure.congest(0, True)
     sender.now_s += bounds.CROWDED_KEPT_S / 2
-    sender.lanes.leases.congest(0, True)
+    sender.lanes.back_pressure.congest(0, True)
     sender.now_s += bounds.CROWDED_KEPT_S / 2
-    sender.lanes.gauge()
+    sender.lanes.update_flow()
     assert (sender.drained, sender.lanes.congested) == ([], 1)
     sender.now_s += bounds.CROWDED_KEPT_S / 2
-    sender.lanes.gauge()
+    sender.lanes.update_flow()
     assert (len(sender.drained), sender.lanes.congested) == (1, 0)
 
 
 def test_nobody_pauses_for_its_own_slot_where_its_own_acknowledgements_may_be_waited_for(sender: Sender) -> None:
     own = slot_of(b"p")
     sender.log_says(8, {own: "a@1", own + 1: "a@1"})
-    sender.lanes.leases.congest(own, True)
+    sender.lanes.back_pressure.congest(own, True)
     slots = SlotSet([own])
     assert sender.lanes.slow_lanes(slots, b"p") == []
     assert len(sender.lanes.slow_lanes(slots, b"q")) == 1
@@ -450,7 +450,7 @@ def test_letters_for_a_slot_that_is_stuck_hold_up_none_for_others(sender: Sender
     sender.lanes.accepted("a@1", 2, 7, {0: 1})
     assert sender.accepted == [2, 4]
     assert sender.lanes.waiting_messages == 2
-    assert sender.lanes.stuck_bytes == sender.lanes.waiting_bytes
+    assert sender.lanes.blocked_bytes == sender.lanes.waiting_bytes
     sender.lanes.unlinked("a@1")
     sender.lanes.linked("a@1", sender.wires["a@1"])
     assert sender.wires["a@1"].take() == [(1, 7, packets(1)), (2, 7, packets(3))], "those that aren't durable"
@@ -460,7 +460,7 @@ def test_letters_for_a_slot_that_is_stuck_hold_up_none_for_others(sender: Sender
     sender.end_turn()
     sender.lanes.accepted("a@1", 3, 7, {})
     assert sender.accepted == [2, 4, 1, 3, 5]
-    assert (sender.lanes.waiting_messages, sender.lanes.waiting_bytes, sender.lanes.stuck_bytes) == (0, 0, 0)
+    assert (sender.lanes.waiting_messages, sender.lanes.waiting_bytes, sender.lanes.blocked_bytes) == (0, 0, 0)
 
 
 def test_what_is_stuck_goes_again_in_its_order_when_its_slot_moves(sender: Sender) -> None:
@@ -495,11 +495,11 @@ def test_publishers_to_a_slot_of_which_much_is_stuck_are_paused_and_no_others(se
     assert len(sender.lanes.slow_lanes(slots, b"publisher")) == 1
     assert sender.lanes.slow_lanes(other, b"publisher") == []
     sender.now_s += bounds.CROWDED_KEPT_S
-    sender.lanes.gauge()
-    assert len(sender.lanes.slow_lanes(slots, b"publisher")) == 1, "for as long as it is stuck"
+    sender.lanes.update_flow()
+    assert len(sender.lanes.slow_lanes(slots, b"publisher")) == 1, "for as long as it is blocked"
     sender.lanes.accepted("a@1", 1, 7, {})
     sender.now_s += bounds.CROWDED_KEPT_S
-    sender.lanes.gauge()
+    sender.lanes.update_flow()
     assert sender.lanes.slow_lanes(slots, b"publisher") == []
 
 
@@ -513,9 +513,9 @@ def takes(sender: Sender, *slots: int) -> bool:
 def test_what_would_wait_in_redis_is_refused_while_it_is_short_and_all_else_is_taken(sender: Sender) -> None:
     sender.lanes.redis_is_short(True)
     assert not takes(sender, 0), "nobody said anything"
-    sender.lanes.leases.take(0, True, [])
-    sender.lanes.leases.take(1, False, [b"other/#", b"+"])
-    sender.lanes.leases.take(2, False, [b"t/t"])
+    sender.lanes.back_pressure.report_memory_pressure(0, True, [])
+    sender.lanes.back_pressure.report_memory_pressure(1, False, [b"other/#", b"+"])
+    sender.lanes.back_pressure.report_memory_pressure(2, False, [b"t/t"])
     assert [takes(sender, slot) for slot in (0, 1, 2, 3)] == [True, False, True, False]
     assert takes(sender, 0, 2)
     assert not takes(sender, 0, 1, 2), "what some of its sessions refuse none is given"
@@ -529,7 +529,7 @@ def test_what_would_wait_in_redis_is_refused_while_it_is_short_and_all_else_is_t
 
 def test_what_a_home_said_is_believed_for_a_while(sender: Sender) -> None:
     sender.lanes.redis_is_short(True)
-    sender.lanes.leases.take(0, True, [])
+    sender.lanes.back_pressure.report_memory_pressure(0, True, [])
     sender.now_s += bounds.TAKERS_KEPT_S
     assert takes(sender, 0), "it is forgotten between turns, not amid one"
     sender.lanes.redis_is_short(True)
