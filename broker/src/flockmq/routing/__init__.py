@@ -1,1 +1,1 @@
-"""From a topic to those who get the message: filters, fan-outs, shared subscriptions, back-pressure. Pure."""
+"""From a topic to its receivers: filters, fan-outs, shared subscriptions, back-pressure. No I/O."""

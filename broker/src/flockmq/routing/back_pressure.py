@@ -1,11 +1,11 @@
-"""How fast one client is read, and what becomes of one that doesn't read: pauses, congestion, lag.
+"""Back-pressure: pauses publishers to slow readers, and disconnects clients that don't read at all.
 
-    FLOWING ── too much waits ──▶ CONGESTED ── no progress, or for too long ──▶ LAGGING ── no progress ──▶ cut off
-       ▲                             │  its publishers are paused                  │  QoS 0 to it is dropped
-       └────────── drained ──────────┴─────────────────────────────────────────────┘
+ FLOWING ── too much waits ──▶ CONGESTED ── no progress, or for too long ──▶ LAGGING ── no progress ──▶ disconnected
+ ▲                             │  its publishers are paused                  │  QoS 0 to it is dropped
+ └────────── drained ──────────┴─────────────────────────────────────────────┘
 
-What always holds: each pause has its unpause. While more bytes wait for a client than may, it isn't read itself: its
-own requests can't add answers without end. That time doesn't count against its keep-alive.
+Invariants: each pause has its unpause. While too many bytes wait for a client, the node doesn't read from it, so its
+own requests can't add answers without limit. That time doesn't count for its keep-alive.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class StallClock:
         self.progress_s = now_s
 
     def has_run_out(self, now_s: float) -> bool:
-        """Publishers have waited for this peer long enough: it lags."""
+        """True if publishers have waited long enough for this peer: it becomes LAGGING."""
         return now_s - self.progress_s > SINK_CONGESTED_MAX_S or now_s - self.since_s > SINK_HELD_MAX_S
 
 
 class PublisherPauses:
-    """Which publishers wait for which sink; one per router.
+    """Which publishers are paused for which sinks; one per router.
 
-    `slow`: the clients that don't flow; `resumed`: publishers that read on when the turn ends.
+    `slow`: clients that don't flow. `resumed`: publishers that continue at the end of the turn.
     """
 
     def __init__(self, host: SinkHost) -> None:
@@ -44,26 +44,26 @@ class PublisherPauses:
         self._paused: dict[Sink, list[PausablePublisher]] = {}
 
     def pause(self, sink: Sink, publisher: PausablePublisher) -> None:
-        """Until the sink drains, lags or is gone."""
+        """Pause the publisher until the sink drains, lags or is gone."""
         if sink is publisher:
-            return  # its acknowledgements come behind its messages: to read on is what helps
+            return  # A client that publishes to itself must go on: its acknowledgements are behind its messages.
         waiting = self._paused.setdefault(sink, [])
         if publisher not in waiting:
             waiting.append(publisher)
             publisher.pause()
 
     def release(self, sink: Sink) -> None:
-        """The sink drained, lags or is gone: its publishers go on."""
+        """The sink drained, lags or is gone: resume its publishers."""
         for publisher in self._paused.pop(sink, ()):
             publisher.unpause()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class PausablePublisher(Sink):
-    """A client's connection, as routing knows it: who publishes, and how fast it reads. Times are the turn's.
+    """A client's connection as routing sees it: a publisher that can be paused. Times are those of the turn.
 
-    `allowed`: packet heads that may take the fast road, because they were checked on the ordinary one (None: all,
-    nothing is checked); `stall` runs while the client doesn't flow.
+    `allowed`: packet heads that may take the fast path because the slow path has checked them; None: all may. `stall`
+    runs while the client doesn't flow.
     """
 
     __slots__ = ("allowed", "choked", "last_seen_s", "paused", "pauses", "stall")
@@ -88,18 +88,18 @@ class PausablePublisher(Sink):
             counters.dropped_expired += 1
 
     def client_id(self) -> bytes:
-        """Empty before CONNECT; it stays when the client is gone, whose messages may still be on their way."""
+        """Empty before CONNECT. It stays after the connection ended, when messages may still be in progress."""
         raise NotImplementedError(type(self).__name__)
 
     def has_ended(self) -> bool:
         raise NotImplementedError(type(self).__name__)
 
     def is_congested(self) -> bool:
-        """So many messages wait for its acknowledgements that whoever publishes to it should pause."""
+        """True if so many messages wait for the client's acknowledgements that publishers to it should pause."""
         raise NotImplementedError(type(self).__name__)
 
     def pause(self) -> None:
-        """Stop processing; the listener stops reading. Each pause needs its unpause."""
+        """Stop processing and reading. Each pause needs its unpause."""
         self.paused += 1
 
     def unpause(self) -> None:
@@ -109,21 +109,21 @@ class PausablePublisher(Sink):
             self.pauses.resumed.append(self)
 
     def congest(self) -> None:
-        """FLOWING → CONGESTED: from now on publishers to this client are paused."""
+        """FLOWING → CONGESTED: publishers to this client are paused from now on."""
         if self.flow == FLOWING:
             self.flow = CONGESTED
             self.stall = StallClock(self.now_s())
             self.pauses.slow[self] = None
 
     def choke(self) -> None:
-        """The socket is full, and more bytes wait than may: read nothing from the client until they drained."""
+        """The socket is full and too many bytes wait: read nothing from the client until they drained."""
         self.congest()
         if not self.choked:
             self.choked = True
             self.pause()
 
     def progressed(self) -> None:
-        """The client read or acknowledged something: does it flow again?"""
+        """The client read or acknowledged something: check whether it flows again."""
         if self.stall is not None:
             self.stall.progress_s = self.now_s()
         if self.out_bytes < SINK_DRAINED_BYTES:
@@ -134,7 +134,7 @@ class PausablePublisher(Sink):
                 self.flows()
 
     def flows(self) -> None:
-        """It drained, or is gone: its publishers go on."""
+        """The client drained or is gone: resume its publishers."""
         if self.flow != FLOWING:
             self.flow = FLOWING
             self.stall = None
@@ -142,7 +142,9 @@ class PausablePublisher(Sink):
             self.pauses.release(self)
 
     def judge(self, now_s: float) -> bool:
-        """Called now and then while it doesn't flow; False once it does, or has ended."""
+        """Check for progress; called regularly while the client doesn't flow. Returns False when it flows again or has
+        ended.
+        """
         stall = self.stall
         if stall is None or self.has_ended():
             return False

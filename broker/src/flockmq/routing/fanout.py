@@ -1,10 +1,10 @@
-"""Who gets a message: what a topic matched, sorted once so that the hot path only walks lists.
+"""Fan-outs: the receivers of a message, prepared so that the hot path only iterates over lists.
 
-A fan-out is made when a topic is first seen and shared by all topics that matched the same subscriptions, which lets
-the fast road hand a whole run of packets of different topics to their one fan-out as one chunk.
+A fan-out is made when a topic is first seen, and shared by all topics that match the same subscriptions. So the fast
+path can send a run of packets with different topics to one fan-out as one chunk.
 
-What always holds: a session stands in a fan-out once, with the highest QoS and all the identifiers of its matching
-subscriptions [MQTT-3.3.4-2, MQTT-3.3.4-3].
+Invariant: a session is in a fan-out once, with the highest QoS and all identifiers of its matching subscriptions
+[MQTT-3.3.4-2, MQTT-3.3.4-3].
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from flockmq.routing.targets import NodeTarget, SlotSet, SlotTarget
 
 @mypyc_attr(acyclic=True)
 class Fanout:
-    """`sinks4`, `sinks5`: those whom a QoS 0 run reaches as it is; `special`: those who need a form of their own;
-    `deliveries`: all local subscribers, `special` among them; `peers`: other nodes that have subscribers;
-    `groups`: shared subscriptions, of each of which one member gets it; `slots`: where sessions that last want it
-    (None: nowhere); `crosses`: it may go to other nodes, or to owners of slots.
-    `sessions4`, `sessions5`: everybody, where a QoS 1 packet of that version reaches all as it is; else None.
+    """`sinks4`, `sinks5`: sinks that get a QoS 0 run unchanged. `special`: subscribers that need packets of their own
+    form. `deliveries`: all subscribers on this node, including `special`. `peers`: other nodes with subscribers.
+    `groups`: shared subscriptions; one member of each gets the message. `slots`: slots with durable subscribers;
+    None: there are none. `crosses`: the message may go to other nodes or slot owners.
+
+    `sessions4`, `sessions5`: all receivers, if all of them can get a QoS 1 packet of that version unchanged; else None.
     """
 
     __slots__ = (
@@ -58,7 +59,8 @@ class Fanout:
     def _all_sessions(self, version: int) -> list[Subscriber] | None:
         if self.crosses or self.groups or self.special:
             return None
-        if version == 5 and not self.deliveries:  # which PUBACK says [section 3.4.2.1]
+        # PUBACK says that there are no matching subscribers [section 3.4.2.1].
+        if version == 5 and not self.deliveries:
             return None
         for subscription in self.deliveries:
             if subscription.qos == 0 or subscription.session.sink.protocol_version != version:
@@ -67,7 +69,7 @@ class Fanout:
 
 
 def build(matched: list[object]) -> Fanout:
-    """The fan-out of what the indexes matched: local subscriptions, peers, groups and slots, in any order."""
+    """The fan-out for matches of the indexes: local subscriptions, peers, groups and slots, in any order."""
     peers: list[NodeTarget] = []
     groups: list[Group] = []
     slots: dict[int, None] = {}

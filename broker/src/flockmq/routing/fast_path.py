@@ -1,11 +1,10 @@
-"""The fast road: runs of QoS 0, or of QoS 1, PUBLISH packets without RETAIN, DUP and properties.
+"""The fast path: runs of QoS 0, or of QoS 1, PUBLISH packets without RETAIN, DUP and properties ("plain" packets).
 
-Bytes are read once, by offset. A packet whose head is known costs one slice and one look-up. Consecutive QoS 0 packets
-with the same fan-out leave as one chunk, as they came. The caller takes whatever isn't plain on its ordinary road, and
-says there what is wrong with it.
+A packet whose head is known costs one slice and one look-up. Consecutive QoS 0 packets with the same fan-out are sent
+on unchanged as one chunk. All other packets take the slow path of the caller, which also reports errors.
 
-What always holds: only whole, valid packets are delivered, in the order in which they came; of a client that must be
-authorized only those whose head was allowed before.
+Invariants: only complete, valid packets are delivered, in order. If a client's publishes must be authorized, only
+packets with heads that were allowed before take the fast path.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from flockmq.routing.sink import CONGESTED
 
 
 def scan(router: Router, data: bytes, at: int, version: int, publisher: PausablePublisher | None) -> int:
-    """Emit the run of plain packets that starts at `at`; where the first other or incomplete one starts.
+    """Deliver the run of plain QoS 0 packets that starts at `at`. Returns where the first other or incomplete packet
+    starts.
 
-    `publisher` None: the packets were forwarded by another node, and go to local subscribers only.
+    `publisher` None: another node forwarded the packets, and only local subscribers get them.
     """
     heads = router.heads5 if version == 5 else router.heads4
     allowed = None if publisher is None else publisher.allowed
@@ -58,9 +58,10 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Pausable
 
 
 def scan_acknowledged(router: Router, data: bytes, at: int, publisher: PausablePublisher) -> int:
-    """Deliver and acknowledge the run of plain QoS 1 packets that starts at `at`; where the first other one starts.
+    """Deliver and acknowledge the run of plain QoS 1 packets that starts at `at`. Returns where the first other packet
+    starts.
 
-    Only those that reach everybody at once as they are: other nodes' acceptance is waited for on the ordinary road.
+    Only packets that all receivers get unchanged and at once. Packets that other nodes must accept take the slow path.
     """
     version = publisher.protocol_version
     heads = router.acknowledged_heads5 if version == 5 else router.acknowledged_heads4
@@ -111,7 +112,7 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: PausableP
 
 
 def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
-    """The length of the head at `at` whose first byte is `first`; 0: incomplete, not plain, or not valid."""
+    """The length of the head at `at` whose first byte is `first`; 0: incomplete, not plain, or invalid."""
     if end - at < 4 or data[at] != first:
         return 0
     body = at + 2
@@ -128,7 +129,7 @@ def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
             shift += 7
             if byte < 0x80:
                 break
-        if byte == 0:  # padded: the ordinary road refuses it, or writes it anew
+        if byte == 0:  # A padded length: the slow path refuses or re-encodes the packet.
             return 0
     if body + 2 > end:
         return 0
@@ -143,7 +144,7 @@ def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
 
 
 def head_of(data: bytes, at: int, end: int, version: int) -> bytes:
-    """The head of the PUBLISH at `at`; b"" where it isn't plain."""
+    """The head of the PUBLISH at `at`; b"" if the packet isn't plain."""
     first = data[at]
     if first not in (0x30, 0x32):
         return b""
@@ -152,7 +153,7 @@ def head_of(data: bytes, at: int, end: int, version: int) -> bytes:
 
 
 def _known(router: Router, heads: dict[bytes, Head], head: bytes, after_topic: int) -> Head | None:
-    """What a head says; None if its topic or length isn't valid. `after_topic`: bytes of it that follow the topic."""
+    """The entry of a head; None if its topic or length is invalid. `after_topic`: number of bytes after the topic."""
     known = heads.get(head)
     if known is not None:
         return known

@@ -1,20 +1,20 @@
-"""Which filters match a topic: tuple-space search for the shapes that many filters have, a tree for all others.
+"""Finds the filters that match a topic: tuple-space search for frequent wildcard shapes, a tree for all others.
 
-Filters are grouped by *shape*: where their wildcards stand, `#` and the number of levels before it included. For a
-*fast* shape a topic is turned into the one key that could match it, by putting `+` where the shape has one, and looked
-up among the filters of that shape. So a match costs one lookup a fast shape, however many filters there are, and a
-filter costs its dict entry and nothing else. Filters without wildcards share one lookup.
+Filters are grouped by *shape*: the positions of their wildcards, including `#` and the number of levels before it. For
+a *fast* shape, the index replaces the topic's levels by `+` where the shape has one, and looks the result up among the
+filters of the shape. So a match costs one look-up per fast shape, however many filters there are, and a filter costs
+one dict entry. Filters without wildcards share one look-up.
 
-A hostile client could make 2^k shapes, and every match that isn't cached would pay for each. So no more than
-`FAST_SHAPES_MAX` are fast, those with the most filters: all, as long as there were no more; else those with at least
-`FAST_SHAPE_FILTERS`, and one with twice as many filters takes the place of the smallest. The filters of all others
-stand in a tree (`routing.filter_tree`), where a topic goes 2^N ways for its N levels at most, and none that filters
-don't go. Nothing is refused. Where a shape becomes fast, or ceases to be, its filters leave the tree, or go there, a
-few with each filter that is added, so nobody waits for it.
+A hostile client could create 2^k shapes, and each match would pay for all of them. So at most `FAST_SHAPES_MAX` shapes
+are fast: all shapes, while there are no more than that; otherwise those with at least `FAST_SHAPE_FILTERS` filters. A
+shape with twice as many filters replaces the smallest fast one. Filters of other shapes are in a tree
+(`routing.filter_tree`), where a topic with N levels takes at most 2^N paths, and only those that filters use. When a
+shape becomes fast or slow, its filters move out of or into the tree, a few with each filter that is added, so that no
+single call takes long.
 
-What always holds: a shape exists exactly while a filter has it; no value stands twice under one filter; the same calls
-in the same order give the same lists. A topic that begins with `$` isn't matched by a filter that begins with a
-wildcard [MQTT-4.7.2-1]; `a/#` matches `a` too (section 4.7.1.2).
+Invariants: a shape exists exactly while a filter has it. No value is twice under one filter. The same calls in the same
+order give the same lists. A topic that begins with `$` isn't matched by a filter that begins with a wildcard
+[MQTT-4.7.2-1]. `a/#` matches `a` too (section 4.7.1.2).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _CLOSING: Final = 3
 
 
 class Shape(Planted):
-    """Its filters, with what stands under them. Topics are looked up in them unless it is slow. `moving`: filters that
-    may still be in the tree while it opens, and may not be there yet while it closes.
+    """The filters of one shape, with their values. Topics are looked up in them unless the shape is slow. `moving`:
+    filters that may still be in the tree while the shape opens, or may not be there yet while it closes.
 
-    `plus` are the levels that are `+`; `depth` levels in all, before `#` if `multi`.
+    `plus`: positions of `+`. `depth`: number of levels, before `#` if `multi`.
     """
 
     __slots__ = ("depth", "moving", "multi", "plus", "state")
@@ -53,11 +53,11 @@ class Shape(Planted):
         return self.depth == 0 or (len(self.plus) > 0 and self.plus[0] == 0)
 
     def covers(self, levels: int) -> bool:
-        """Whether a topic of so many levels can match."""
+        """True if a topic with this many levels can match."""
         return levels >= self.depth if self.multi else levels == self.depth
 
     def key(self, levels: list[bytes]) -> bytes:
-        """The only filter of this shape that can match the topic of these levels."""
+        """The only filter of this shape that can match a topic with these levels."""
         parts = levels[: self.depth]
         for position in self.plus:
             parts[position] = b"+"
@@ -67,8 +67,8 @@ class Shape(Planted):
 
 
 class FilterIndex:
-    """Filters, each with a set of values, `dollars` of them begin with `$`. `fast_shapes` bounds the cost of a match;
-    where there are more shapes only those of `fast_filters` filters are fast.
+    """Filters, each with a set of values. `dollars`: number of filters that begin with `$`. `fast_shapes` bounds the
+    cost of a match; if there are more shapes, only those with at least `fast_filters` filters are fast.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class FilterIndex:
         self._looked_up: list[Shape] = []  # those that aren't slow
         self._moving: list[Shape] = []  # those that open or close
         self._tree = FilterTree()
-        self._plans: dict[int, list[Shape]] = {}  # topic's levels (negative: begins with $) → shapes to look up
+        self._plans: dict[int, list[Shape]] = {}  # number of topic levels (negative: begins with $) → shapes to look up
 
     def __len__(self) -> int:
         """The number of filters."""
@@ -109,7 +109,7 @@ class FilterIndex:
         return len(self._shapes)
 
     def add(self, topic_filter: bytes, value: object) -> bool:
-        """Put a value under a valid filter; True if the filter is new. A value that is there already stays one."""
+        """Add a value under a valid filter. Returns True if the filter is new. An existing value stays single."""
         if self._moving:
             self._move_some()
         if not has_wildcard(topic_filter):
@@ -123,7 +123,7 @@ class FilterIndex:
         return is_new
 
     def remove(self, topic_filter: bytes, value: object) -> bool:
-        """Take a value away; True if the filter went with it. What isn't there is no error."""
+        """Remove a value. Returns True if its filter was removed with it. Ignores unknown values."""
         if not has_wildcard(topic_filter):
             is_gone = _take(self._plain, topic_filter, value)
         else:
@@ -135,7 +135,7 @@ class FilterIndex:
         return is_gone
 
     def values(self, topic_filter: bytes) -> list[object]:
-        """The values under exactly this filter, in the order they came."""
+        """The values under exactly this filter, in insertion order."""
         found: list[object] = []
         present = self._present(topic_filter)
         if present is not None:
@@ -143,10 +143,10 @@ class FilterIndex:
         return found
 
     def match(self, topic: bytes) -> list[object]:
-        """The values of all filters that match `topic`: that of the topic itself first, then of fast shapes, by depth
-        of the filter, then of all others.
+        """The values of all filters that match `topic`: first of the topic itself, then of fast shapes by depth, then
+        of all others.
 
-        A value that stands under several matching filters comes once for each.
+        A value under several matching filters is returned once for each.
         """
         found: list[object] = []
         present = self._plain.get(topic)
@@ -164,7 +164,7 @@ class FilterIndex:
         return found
 
     def _present(self, topic_filter: bytes) -> object:
-        """What stands under the filter; None: it isn't here."""
+        """The values under the filter; None: there are none."""
         if not has_wildcard(topic_filter):
             return self._plain.get(topic_filter)
         shape = self._shapes.get(shape_of(topic_filter))
@@ -218,7 +218,9 @@ class FilterIndex:
         return shape
 
     def _look_at(self, shape: Shape) -> None:
-        """One filter more in the tree. Whether its shape is to be fast is looked at whenever it has grown twofold."""
+        """A filter was added to the tree. Each time a shape's size reaches a power of two, decide whether it becomes
+        fast.
+        """
         filters = len(shape.held)
         if filters < self._fast_filters or filters & (filters - 1):
             return
@@ -231,25 +233,25 @@ class FilterIndex:
         self._open(shape)
 
     def _open(self, shape: Shape) -> None:
-        """From now on it is looked up; what is left of it in the tree counts for nothing."""
+        """The shape is looked up from now on; what is left of it in the tree is ignored."""
         if shape.state == _SLOW:
             self._looked_up.append(shape)
             self._plans.clear()
         self._move(shape, _OPENING)
 
     def _close(self, shape: Shape) -> None:
-        """It is looked up until all of it is in the tree."""
+        """The shape is looked up until all its filters are in the tree."""
         self._move(shape, _CLOSING)
 
     def _end(self, signature: bytes, shape: Shape) -> None:
-        """Its last filter went."""
+        """Its last filter was removed."""
         del self._shapes[signature]
         if shape in self._moving:
             self._moving.remove(shape)
         self._forget(shape)
 
     def _forget(self, shape: Shape) -> None:
-        """It isn't looked up any more."""
+        """The shape is no longer looked up."""
         shape.counts = True
         if shape.state != _SLOW:
             shape.state = _SLOW
@@ -264,7 +266,7 @@ class FilterIndex:
             self._moving.append(shape)
 
     def _move_some(self) -> None:
-        """Some filters of a shape that opens or closes leave the tree, or go there."""
+        """Move some filters of a shape that opens or closes out of or into the tree."""
         shape = self._moving[-1]
         for _ in range(min(SHAPE_MOVES, len(shape.moving))):
             topic_filter = shape.moving.pop()
@@ -303,14 +305,14 @@ def _is_fast(shape: Shape) -> bool:
 
 
 def _put(filters: dict[bytes, object], topic_filter: bytes, value: object) -> bool:
-    """True: the filter is new."""
+    """Returns True if the filter is new."""
     present = filters.get(topic_filter)
     filters[topic_filter] = value if present is None else joined(present, value)
     return present is None
 
 
 def _take(filters: dict[bytes, object], topic_filter: bytes, value: object) -> bool:
-    """True: the filter went."""
+    """Returns True if the filter was removed."""
     present = filters.get(topic_filter)
     if present is None:
         return False

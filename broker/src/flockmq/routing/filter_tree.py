@@ -1,15 +1,15 @@
-"""Filters whose shape few others have: a radix tree of their levels.
+"""A radix tree of filter levels, for filters whose shape few others have.
 
-A topic goes down by its own levels and by `+`, so a match costs what the tree has on its way, however many filters and
-shapes there are elsewhere. A branch stands only where filters part, and knows how many levels those below it have: a
-topic that is too short or too long for all of them turns back.
+A topic descends by its own levels and by `+`. So a match costs what the tree has on its paths, however many other
+filters and shapes there are. A branch exists only where filters differ, and knows how many levels the filters below it
+have: a topic that is too short or too long for all of them isn't followed further.
 
-    a/+/c, a/+/d/#, a/+/d/e     Branch a/+/ ┬ c ── Leaf a/+/c
-                                            └ d ── Branch ┬ # ── Leaf a/+/d/#
-                                                          └ e ── Leaf a/+/d/e
+ a/+/c, a/+/d/#, a/+/d/e     Branch a/+/ ┬ c ── Leaf a/+/c
+                                         └ d ── Branch ┬ # ── Leaf a/+/d/#
+                                                       └ e ── Leaf a/+/d/e
 
-What always holds: a branch has two children at least, so there are fewer branches than filters; the same filters make
-the same tree, but for what branches remember of filters that went.
+Invariants: a branch has at least two children, so there are fewer branches than filters. The same filters make the same
+tree, except for what branches remember of removed filters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flockmq.routing.filter_values import collect
 _PLUS: Final = b"+"
 _HASH: Final = b"#"
 _END: Final = b"/"
-"""Behind the last level of a filter without `#`; no level has it."""
+"""The end mark of a filter without `#`; no level can be equal to it."""
 _NONE: Final = 1 << 30
 
 
@@ -32,8 +32,8 @@ class TreeNode:
 
 
 class Planted:
-    """Filters, of which some are in the tree, with what stands under each (`routing.filter_values`). Those in the tree
-    match nothing unless it `counts`.
+    """Filters with their values (`routing.filter_values`), of which some are in the tree. Those in the tree match only
+    if `counts`.
     """
 
     __slots__ = ("counts", "held")
@@ -44,7 +44,7 @@ class Planted:
 
 
 class Leaf(TreeNode):
-    """A filter, and with whom it stands."""
+    """A filter, and the object that holds its values."""
 
     __slots__ = ("filter", "owner")
 
@@ -58,8 +58,8 @@ class Leaf(TreeNode):
 
 
 class Branch(TreeNode):
-    """`skip`: levels that all filters below have here; `children`: by the level behind them. `depths`: bit N stands for
-    filters of N levels; `least`: the fewest levels before a `#`.
+    """`skip`: levels that all filters below have in common here. `children`: by the level after them. `depths`: bit N
+    is set if there is a filter with N levels. `least`: the smallest number of levels before a `#`.
     """
 
     __slots__ = ("children", "depths", "least", "skip")
@@ -71,7 +71,7 @@ class Branch(TreeNode):
         self.least: int = _NONE
 
     def note(self, levels: list[bytes]) -> None:
-        """A filter of these levels is below."""
+        """A filter with these levels is below."""
         if levels[-1] == _END:
             self.depths |= 1 << len(levels) - 1
         else:
@@ -79,8 +79,8 @@ class Branch(TreeNode):
 
 
 class FilterTree:
-    """Valid filters, each once. `_ends`: how many have so many levels; `_hashes`: so many before a `#`; `_depths` and
-    `_least` are theirs as of a branch, but exact.
+    """Valid filters, each once. `_ends`: number of levels → number of filters. `_hashes`: the same for levels before a
+    `#`. `_depths` and `_least`: as in a branch, but exact.
     """
 
     __slots__ = ("_depths", "_ends", "_hashes", "_least", "_root")
@@ -96,7 +96,7 @@ class FilterTree:
         return self._root is None
 
     def insert(self, topic_filter: bytes, owner: Planted) -> None:
-        """A filter that may be here already, by the same owner."""
+        """Insert a filter; it may be here already, with the same owner."""
         levels = _levels(topic_filter)
         leaf = Leaf(topic_filter, owner)
         parent: Branch | None = None
@@ -117,7 +117,7 @@ class FilterTree:
         self._count(levels, 1)
 
     def delete(self, topic_filter: bytes) -> None:
-        """A filter that may not be here."""
+        """Delete a filter, if it is here."""
         levels = _levels(topic_filter)
         above: Branch | None = None
         parent: Branch | None = None
@@ -160,14 +160,14 @@ class FilterTree:
             self._depths |= 1 << each
 
     def match(self, topic: list[bytes], dollar: bool, found: list[object]) -> None:
-        """Add the values of all filters that match the topic of these levels. `dollar`: it begins with `$`."""
+        """Add the values of all filters that match the topic with these levels. `dollar`: the topic begins with `$`."""
         count = len(topic)
         if self._root is not None and (self._least <= count or self._depths >> count & 1):
             _match(self._root, 0, topic, dollar, found)
 
 
 def _match(node: TreeNode, start: int, topic: list[bytes], dollar: bool, found: list[object]) -> None:
-    """`start`: how many levels of the topic were held against what is above."""
+    """`start`: number of topic levels that were compared already."""
     if isinstance(node, Leaf):
         if _fits(node.filter, start, topic, dollar):
             node.collect(found)
@@ -192,7 +192,7 @@ def _match(node: TreeNode, start: int, topic: list[bytes], dollar: bool, found: 
             child.collect(found)
         return
     level = topic[start]
-    if level not in (_PLUS, _HASH):  # who looks a filter up finds what covers it
+    if level not in (_PLUS, _HASH):  # For a look-up of filters instead of topics: it finds the filters that cover them.
         child = children.get(level)
         if child is not None:
             _match(child, start + 1, topic, dollar, found)
@@ -203,7 +203,7 @@ def _match(node: TreeNode, start: int, topic: list[bytes], dollar: bool, found: 
 
 
 def _fits(topic_filter: bytes, start: int, topic: list[bytes], dollar: bool) -> bool:
-    """Whether a filter matches a topic, of which the first `start` levels do."""
+    """True if the filter matches the topic; its first `start` levels match already."""
     levels = topic_filter.split(b"/")
     count = len(topic)
     for position in range(start, len(levels)):
@@ -218,7 +218,7 @@ def _fits(topic_filter: bytes, start: int, topic: list[bytes], dollar: bool) -> 
 
 
 def _levels(topic_filter: bytes) -> list[bytes]:
-    """With their end: no filter's levels are the beginning of another's."""
+    """The levels with an end mark, so that no filter's levels are a prefix of another's."""
     levels = topic_filter.split(b"/")
     if levels[-1] != _HASH:
         levels.append(_END)
@@ -226,7 +226,7 @@ def _levels(topic_filter: bytes) -> list[bytes]:
 
 
 def _same(one: list[bytes], one_at: int, other: list[bytes], other_at: int) -> int:
-    """How many levels are the same from there on."""
+    """The number of equal levels from there on."""
     most = min(len(one) - one_at, len(other) - other_at)
     same = 0
     while same < most and one[one_at + same] == other[other_at + same]:
@@ -235,7 +235,7 @@ def _same(one: list[bytes], one_at: int, other: list[bytes], other_at: int) -> i
 
 
 def _parted(node: TreeNode, leaf: Leaf, levels: list[bytes], start: int) -> Branch:
-    """A new branch in the place of a node whose filters go another way than the leaf's, somewhere behind `start`."""
+    """A new branch that replaces a node, because the leaf's filter differs from the node's somewhere after `start`."""
     if isinstance(node, Branch):
         same = _same(node.skip, 0, levels, start)
         branch = Branch(node.skip[:same])
@@ -255,7 +255,7 @@ def _parted(node: TreeNode, leaf: Leaf, levels: list[bytes], start: int) -> Bran
 
 
 def _only_child(branch: Branch) -> TreeNode:
-    """What takes the place of a branch that filters don't part at any more."""
+    """The node that replaces a branch with only one child left."""
     ((level, child),) = branch.children.items()
     if isinstance(child, Branch):
         child.skip = [*branch.skip, level, *child.skip]

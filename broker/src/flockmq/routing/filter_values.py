@@ -1,6 +1,6 @@
-"""What stands under one filter: a value as itself, a few in a list, or many in a dict (values to None: ordered, and
-each leaves in constant time when 100,000 subscribers of one filter go). So a value is hashable and is neither None, a
-list nor a dict.
+"""The values under one filter: a single value as itself, a few in a list, many in a dict (value → None: ordered, and
+removal takes constant time, even when 100,000 subscribers of one filter leave). So a value is hashable, and is
+neither None, a list nor a dict.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _LIST_MAX: Final = 8
 
 
 def joined(present: object, value: object) -> object:
-    """With one value more; one that is there already stays one."""
+    """Add a value; an existing one stays single."""
     if isinstance(present, dict):
         present[value] = None
     elif isinstance(present, list):
@@ -25,7 +25,7 @@ def joined(present: object, value: object) -> object:
 
 
 def parted(present: object, value: object) -> object:
-    """Without one of them; None: that was all."""
+    """Remove a value; None: no value is left."""
     if isinstance(present, dict):
         present.pop(value, None)
         return next(iter(present)) if len(present) == 1 else present
@@ -37,7 +37,7 @@ def parted(present: object, value: object) -> object:
 
 
 def collect(present: object, found: list[object]) -> None:
-    """Add them to others, in the order in which they came."""
+    """Append the values to `found`, in insertion order."""
     if isinstance(present, (list, dict)):
         found.extend(present)
     else:

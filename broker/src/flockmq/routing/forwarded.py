@@ -1,4 +1,4 @@
-"""Messages that came from elsewhere: they go to this router's own subscribers, and no further."""
+"""Messages that other nodes forwarded: they go to this router's own subscribers only."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from flockmq.routing.shared_frames import SHARED
 
 
 def take(router: Router, version: int, chunk: bytes) -> None:
-    """Deliver a run of whole PUBLISH packets that another node forwarded, or, where `version` says so, shared
-    deliveries, or packets behind their origins. Raises PacketError for what no node of ours sends.
+    """Deliver forwarded PUBLISH packets; or, according to the flags in `version`, shared deliveries, or packets with
+    their message ids. Raises PacketError if no version of FlockMQ sent this.
     """
     if version & SHARED:
         router.shared.take(version & ~SHARED, chunk)
@@ -32,7 +32,7 @@ def take(router: Router, version: int, chunk: bytes) -> None:
 
 
 def take_run(router: Router, version: int, chunk: bytes, publisher: bytes) -> None:
-    """Deliver QoS 0 packets that `publisher`, a client id, published (for no-local). Raises PacketError."""
+    """Deliver QoS 0 packets of `publisher`, a client id (for No Local). Raises PacketError."""
     router.delivery.publishing = publisher
     try:
         take(router, version, chunk)
@@ -51,7 +51,7 @@ def _take_once(router: Router, version: int, chunk: bytes) -> None:
 
 
 def _deliver(router: Router, version: int, chunk: bytes, at: int, origin: bytes) -> int:
-    """Deliver the packet at `at`; where the next one begins."""
+    """Deliver the packet at `at`. Returns where the next one begins."""
     frame.check_flags(chunk[at], version)
     length, body = frame.remaining_length(chunk, at + 1, version)
     end = body + length

@@ -1,6 +1,6 @@
-"""One shared subscription: its members here one by one, and how many there are elsewhere.
+"""One shared subscription: its members on this node, and the number of members elsewhere.
 
-What always holds: members that are connected come before sessions whose clients are away.
+Invariant: connected members come before offline ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from flockmq.routing.targets import NodeTarget
 
 
 class Roster:
-    """Members in a list, to be picked by number; each leaves in constant time, and the last takes its place."""
+    """A list of members, picked by index. Removal takes constant time: the last member fills the gap."""
 
     __slots__ = ("_places", "members")
 
@@ -41,8 +41,9 @@ class Roster:
 
 
 class Group:
-    """All members of one shared subscription on this node, or in one slot that it owns. `peers` (None: this node),
-    by `names`, have the numbers below `ends`, in turn, as of the count of changes `laid_out`.
+    """All members of one shared subscription on this node, or in one slot that it owns. All members in the cluster are
+    numbered: `peers[i]` (None: this node), called `names[i]`, has the numbers from `ends[i-1]` up to but excluding
+    `ends[i]`. `laid_out`: the change count for which this is valid.
     """
 
     __slots__ = ("away", "connected", "ends", "filter", "laid_out", "names", "peers", "topic_filter", "turn")
@@ -62,7 +63,7 @@ class Group:
         return self.ends[len(self.ends) - 1] if self.ends else 0
 
     def place(self, member: Subscription) -> None:
-        """Among those who are connected, or among the others."""
+        """Put the member among the connected or the offline ones."""
         is_connected = member.session.is_connected()
         (self.away if is_connected else self.connected).discard(member)
         (self.connected if is_connected else self.away).add(member)
@@ -72,7 +73,7 @@ class Group:
         self.away.discard(member)
 
     def members_here(self) -> list[Subscription]:
-        """Those who get messages: those who are connected, or, where nobody is, the others."""
+        """The members that get messages: the connected ones, or, if there are none, the offline ones."""
         return (self.connected if self.connected.members else self.away).members
 
     def is_empty(self) -> bool:
@@ -80,7 +81,7 @@ class Group:
 
 
 class Elsewhere:
-    """Members of one group elsewhere: incarnation, or slot, as the log names it → (connected, away)."""
+    """Members of one group elsewhere: incarnation, or slot as named in the log → (connected, offline)."""
 
     __slots__ = ("filter", "group", "nodes")
 
@@ -91,7 +92,7 @@ class Elsewhere:
 
 
 class PickedMember:
-    """Who was picked: a member here, or the member of another node that has this number there."""
+    """A picked member: a subscription here, or a node or slot (`peer`) and the member's number there."""
 
     __slots__ = ("number", "peer", "subscription")
 

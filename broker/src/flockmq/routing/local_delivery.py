@@ -1,7 +1,7 @@
-"""The last step of a message: to the sessions that a router has itself.
+"""Delivery of a message to a router's own sessions.
 
-What always holds: QoS 0 that finds no room is dropped and counted; a client that is connected and has no room for QoS
-≥ 1 is cut off, so that it never goes on with a gap; who publishes to a congested client is paused.
+Invariants: a QoS 0 message without room is dropped and counted. A connected client without room for QoS 1 or 2 is
+disconnected, so it never continues with a gap. A publisher to a congested client is paused.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from flockmq.routing.subscriber import REFUSED, SENT, UNWANTED, Subscriber, Subs
 
 
 class LocalDelivery:
-    """One per router. `publishing`: the client id of who published the run at hand, where that was on another node;
-    `origins`: of what was delivered here already.
+    """One per router. `publishing`: the client id that published the current run on another node. `origins`: ids of
+    messages that were delivered here.
     """
 
     def __init__(self, host: SinkHost, pauses: PublisherPauses) -> None:
@@ -31,12 +31,12 @@ class LocalDelivery:
     # Runs of QoS 0 packets.
 
     def emit_to(self, sink: Sink, chunk: bytes, count: int, publisher: PausablePublisher | None) -> None:
-        """A run of `count` packets in the form of this one subscriber."""
+        """Send a run of `count` packets, already in this subscriber's form."""
         self.emit_carefully([sink], chunk, count, publisher)
         self.counters.messages_sent += count
 
     def emit_carefully(self, sinks: list[Sink], chunk: bytes, count: int, publisher: PausablePublisher | None) -> None:
-        """To sinks some of which may not flow. The caller counts the run as sent to all of them."""
+        """Send to sinks of which some may not flow. The caller counts the run as sent to all of them."""
         for sink in sinks:
             if sink.flow == FLOWING:
                 sink.put(chunk)
@@ -51,7 +51,7 @@ class LocalDelivery:
     def emit_special(
         self, subscriptions: list[Subscription], chunk: bytes, version: int, publisher: PausablePublisher | None
     ) -> None:
-        """To subscribers that need a form of their own."""
+        """Send to subscribers that need packets of their own form."""
         for packet in split_run(chunk, version):
             packet.publisher = self.publishing
             for subscription in subscriptions:
@@ -60,7 +60,7 @@ class LocalDelivery:
     # Single messages.
 
     def deliver(self, fan: Fanout, message: Publish, publisher: PausablePublisher | None) -> None:
-        """To all local subscribers of a fan-out; a repeat of one that has an origin goes nowhere."""
+        """Deliver to all local subscribers of a fan-out. A message whose id was seen before is dropped."""
         if message.origin and not self.origins.is_new(message.origin):
             return
         for subscription in fan.deliveries:
@@ -69,7 +69,8 @@ class LocalDelivery:
     def give(self, subscription: Subscription, message: Publish, publisher: PausablePublisher | None) -> None:
         session = subscription.session
         sink = session.sink
-        if subscription.no_local:  # by the client id: who published it may be gone, or back on another connection
+        # Compare client ids: the publisher may have disconnected, or may use another connection now.
+        if subscription.no_local:
             client_id = message.publisher if publisher is None else publisher.client_id()
             if client_id == session.client_id:
                 return
@@ -82,8 +83,8 @@ class LocalDelivery:
     def send(
         self, session: Subscriber, message: Publish, qos: int, retain: bool, identifiers: bytes, share: bytes = b""
     ) -> bool:
-        """Put one message to one session, in its form; `share`: by which shared subscription. False: the session ended
-        for want of room.
+        """Send one message to one session, in its form. `share`: the share filter through which it came. Returns False
+        if the session ended because its queue was full.
         """
         sink = session.sink
         if identifiers and sink.protocol_version == 5:
@@ -107,7 +108,7 @@ class LocalDelivery:
         return True
 
     def _unsent(self, session: Subscriber, message: Publish, packet: bytes) -> None:
-        """A QoS 0 message for a client that is away, or reads too slowly."""
+        """A QoS 0 message for a client that is offline or reads too slowly: queue or drop it."""
         sink = session.sink
         if sink.flow != AWAY:
             self.counters.dropped_slow_reader += 1
@@ -126,13 +127,15 @@ class LocalDelivery:
     def offer(
         self, session: Subscriber, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None
     ) -> bool:
-        """Put one QoS ≥ 1 packet to one session; a client without room is cut off. False: its session ended with it."""
+        """Send or queue one QoS 1 or 2 packet. A connected client without room is disconnected. Returns False if its
+        session ended with that.
+        """
         answer = session.offer(packet, packet_id, qos, stored)
         counters = self.counters
         if answer != SENT:
             if answer == REFUSED and session.is_connected():
                 if not session.cut_off():
-                    if stored is None or not stored.share:  # else another member gets it
+                    if stored is None or not stored.share:  # Otherwise another member gets it.
                         counters.dropped_queue_full += 1
                     return False
                 answer = session.offer(packet, packet_id, qos, stored)

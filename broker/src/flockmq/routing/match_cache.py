@@ -1,24 +1,24 @@
-"""Topics → what they matched, and which of them a change of filters makes stale.
+"""Caches the match result of each topic, and drops the results that a change of filters makes stale.
 
-The hot loop reads `entries` itself, one plain dict lookup a message; everything else happens when a topic is first seen
-or a filter changes. Filters change one at a time and under one prefix, mostly, so the cache knows its topics by
-their first level and by their first two:
+The hot loop reads `entries` directly, one dict look-up per message. Everything else happens when a topic is first seen
+or a filter changes. Mostly, filters change one at a time and under one prefix, so the cache indexes its topics by their
+first level and by their first two:
 
-    a filter without wildcards     its own topic
-    `a/b/…` with wildcards later   topics under a/b
-    `a/+/…`, `a/#`                 topics under a; all, when that is most of them
-    `+/…`, `#`                     all topics
+ filter that changes            topics to drop
+ without wildcards              that topic
+ `a/b/…` with wildcards later   topics under a/b
+ `a/+/…`, `a/#`                 topics under a; all, when that is most of them
+ `+/…`, `#`                     all topics
 
-What always holds: a topic is in `entries` exactly while the two tables of prefixes lead to it. Bounded are the topics,
-the bytes of a topic, and the references in all results. Dropping an entry costs what putting it there did, so
-invalidation is paid for by insertions, whatever the order of calls. Once it was full, a new topic has to be seen some
-times before it gets a place (MATCH_CACHE_ADMITS_EVERY): topics that all come in turn, more of them than fit, would
-each push out one that is needed next. `on_drop` hears of every result that goes, but
-`on_clear`, where it is given, of all of them at once.
+Invariant: a topic is in `entries` exactly while it is in both prefix tables. The number of topics, the length of a
+topic, and the number of references in all results are bounded. Dropping an entry costs as much as adding it, so
+additions pay for invalidation. After the cache was full, only one of MATCH_CACHE_ADMITS_EVERY new topics is added;
+otherwise a round-robin over too many topics would always evict the one that is needed next. `on_drop` is called for
+each result that is dropped, or `on_clear`, if given, once for all of them.
 
-Measured with tracemalloc at 60,000 entries: 77 bytes an entry beside topic and result when all share a first level, 220
-when each has its own. `put` takes 0.5 µs compiled and 1.1 µs interpreted, `clear` 1.5 ms at 48,000 entries (CPython
-3.11, a busy 2-core EPYC).
+Measured with tracemalloc at 60,000 entries: 77 bytes per entry in addition to topic and result when all share a first
+level, 220 when each has its own. `put` takes 0.5 µs compiled and 1.1 µs interpreted, `clear` 1.5 ms at 48,000 entries
+(CPython 3.11, a busy 2-core EPYC).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from flockmq.bounds import (
 
 
 class MatchCache:
-    """Topic → match result, which is never None. Read by `cache.entries.get(topic)`, filled by `put`."""
+    """Topic → match result, which is never None. Read with `cache.entries.get(topic)`, added with `put`."""
 
     __slots__ = (
         "_max_targets", "_max_topics", "_on_clear", "_on_drop", "_prefixes", "_targets", "_topics", "_turned_away",
@@ -52,22 +52,22 @@ class MatchCache:
         self._on_clear = on_clear
         self._on_drop = on_drop
         self.entries: dict[bytes, object] = {}
-        self._topics: dict[bytes, bytes | set[bytes]] = {}  # first two levels → topics; one is kept as itself
+        self._topics: dict[bytes, bytes | set[bytes]] = {}  # first two levels → topics; a single one isn't in a set
         self._prefixes: dict[bytes, bytes | set[bytes]] = {}  # first level → keys of _topics
         self._max_topics = max_topics
         self._max_targets = max_targets
         self._was_full = False
-        self._turned_away = 0  # since the last one that was admitted
-        self._targets = 0  # put since the cache was last empty
+        self._turned_away = 0  # since the last one that was added
+        self._targets = 0  # added since the cache was last empty
 
     def __len__(self) -> int:
         return len(self.entries)
 
     def put(self, topic: bytes, result: object, targets: int = 1) -> None:
-        """Remember a result that refers to so many targets. A topic that is too long isn't remembered.
+        """Add a result with `targets` references. A topic that is too long isn't added.
 
-        When full of topics, the oldest eighth goes, and from then on few new ones are admitted; when full of targets,
-        everything goes.
+        When the cache is full of topics, the oldest eighth is dropped, and from then on few new topics are added. When
+        it is full of targets, everything is dropped.
         """
         if len(topic) > MATCH_CACHE_MAX_TOPIC_BYTES:
             return
@@ -79,7 +79,7 @@ class MatchCache:
             if targets > self._max_targets:
                 return
         self._targets += targets
-        older = self.entries.get(topic)  # all may have gone
+        older = self.entries.get(topic)  # It may have been dropped.
         if older is not None:
             if self._on_drop is not None and older is not result:
                 self._on_drop(older)
@@ -95,7 +95,7 @@ class MatchCache:
         self.entries[topic] = result
 
     def filter_changed(self, topic_filter: bytes) -> None:
-        """Forget every topic that the filter, added or removed, could match. Without `$share/…/`."""
+        """Drop all topics that the added or removed filter could match. Takes the filter without `$share/…/`."""
         if b"+" not in topic_filter and b"#" not in topic_filter:
             self._drop(topic_filter)
             return
@@ -105,7 +105,7 @@ class MatchCache:
         elif levels[1] in (b"+", b"#"):
             below = _members(self._prefixes.get(levels[0]))
             if len(below) * 2 > len(self._topics):
-                self.clear()  # ten times faster a topic, and most of them go anyway
+                self.clear()  # Ten times faster per topic, and most topics are dropped anyway.
                 return
             self._prefixes.pop(levels[0], None)
             for second in below:
@@ -117,7 +117,7 @@ class MatchCache:
                 self._forget_under(second)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         if self._on_clear is not None:
             self._on_clear()
         elif self._on_drop is not None:
@@ -130,7 +130,7 @@ class MatchCache:
         self._was_full = False
 
     def _admits(self) -> bool:
-        """One of so many new topics."""
+        """True for one of MATCH_CACHE_ADMITS_EVERY calls."""
         self._turned_away += 1
         if self._turned_away < MATCH_CACHE_ADMITS_EVERY:
             return False
@@ -156,7 +156,7 @@ class MatchCache:
 
 
 def _prefixes(topic: bytes) -> tuple[bytes, bytes]:
-    """The first level, and the first two; of a topic of one level, both are the topic."""
+    """The first level, and the first two; for a topic with one level, both are the topic."""
     first_end = topic.find(b"/")
     if first_end < 0:
         return topic, topic
@@ -183,7 +183,7 @@ def _insert(groups: dict[bytes, bytes | set[bytes]], key: bytes, member: bytes) 
 
 
 def _discard(groups: dict[bytes, bytes | set[bytes]], key: bytes, member: bytes) -> bool:
-    """Take a member out of its group; True if the group went with it."""
+    """Remove a member from its group. Returns True if the group was removed with it."""
     group = groups[key]
     if isinstance(group, bytes):
         del groups[key]

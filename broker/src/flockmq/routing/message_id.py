@@ -1,12 +1,13 @@
-"""The 128-bit id of a message: who numbers it (a source, 8 bytes) and its number there (u64), which only grows.
+"""The 128-bit message id ("origin"): its source (8 bytes) and its number there (u64), which only grows. It works like
+Kafka's producer id and sequence number. No I/O.
 
-A source is a node, from its start to its end, or a session: its QoS 2 messages keep their numbers when another node
-sends them again. What its client publishes on a new connection has another source, because it may come before what is
-still on its way from the former connection.
+A source is a node, from its start to its end, or a session: the QoS 2 messages of a durable session keep their ids when
+another node sends them again. After a reconnect the client's messages have a new source, because they may overtake
+messages of the former connection that are still on their way.
 
-Messages of one source are sent in the order of their numbers, and come to slots in that order
-(`delivery.deduplicator`). A node may get them in another order: one that another node sends again may come before
-earlier ones that are still on their way from the former node. Pure.
+Messages of one source are sent in the order of their numbers, and slots receive them in that order
+(`delivery.deduplicator`). A node may receive them in another order: a message that another node sends again may arrive
+before earlier ones from the former node.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import ORIGINS_MAX, ORIGINS_WINDOW
 
 ORIGIN: Final = 0x40
-"""Added to the MQTT version of what is forwarded: each packet comes behind its origin."""
+"""Flag in the MQTT version of forwarded data: each packet is preceded by its message id."""
 SOURCE_BYTES: Final = 8
 ORIGIN_BYTES: Final = 16
 PROCESS_DIGITS: Final = 16
@@ -39,26 +40,26 @@ def number_of(origin: bytes) -> int:
 
 
 def process_of(incarnation: str) -> str:
-    """What all incarnations of one process have in common: `name@`, and 16 hex digits of 20."""
+    """The common part of all incarnations of one process: `name@` and 16 of the 20 hex digits."""
     name, _, digits = incarnation.rpartition("@")
     return f"{name}@{digits[:PROCESS_DIGITS]}"
 
 
 def node_source(incarnation: str) -> bytes:
-    """The source of a node, from its start to its end, whatever incarnation it is; its first bit is set. A node that
-    was purged and comes back repeats what wasn't accepted, and goes on with its numbers.
+    """The source of a node, from its start to its end, for all its incarnations; the first bit is set. A node that was
+    purged and rejoins resends what wasn't accepted, and continues its numbers.
     """
     digest = blake2b(process_of(incarnation).encode(), digest_size=SOURCE_BYTES).digest()
     return bytes((digest[0] | 0x80,)) + digest[1:]
 
 
 def session_source(random: bytes) -> bytes:
-    """The source of a session, from SOURCE_BYTES random bytes; its first bit is not set."""
+    """The source of a session, from SOURCE_BYTES random bytes; the first bit isn't set."""
     return bytes((random[0] & 0x7F,)) + random[1:SOURCE_BYTES]
 
 
 def derived_origin(of: bytes, purpose: bytes) -> bytes:
-    """The origin of the one message for that purpose that comes of these bytes, however often it is published."""
+    """The message id of the single message for this purpose that is derived from these bytes; always the same."""
     return origin_of(session_source(blake2b(of, digest_size=SOURCE_BYTES, person=purpose).digest()), 1)
 
 
@@ -68,8 +69,8 @@ def is_node_source(source: bytes) -> bool:
 
 @mypyc_attr(acyclic=True)
 class Origins:
-    """Which numbers were seen of each of the `most` sources that were heard last: the first, the last, and, bit by bit,
-    which of the ORIGINS_WINDOW up to the last were not. What is below these counts as seen.
+    """The numbers that were seen from each of the `most` most recent sources: the first, the last, and a bit mask of
+    the missing ones among the ORIGINS_WINDOW numbers up to the last. Older numbers count as seen.
     """
 
     __slots__ = ("_most", "_seen")
@@ -82,7 +83,7 @@ class Origins:
         return len(self._seen)
 
     def is_new(self, origin: bytes) -> bool:
-        """The message was not seen before; from now on it was."""
+        """True if the message wasn't seen before; from now on it was."""
         source = origin[:8]
         number = number_of(origin)
         first, last, missing = self._seen.pop(source, (number, number - 1, 0))

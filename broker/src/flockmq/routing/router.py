@@ -1,14 +1,12 @@
-"""From a topic to those who want it: the node's table of subscribers and peers, and who gets which message.
+"""The router: from a topic to its receivers on this node, other nodes and slots.
 
-The router owns the indexes of filters (`local`: this node's subscriptions; `remote`: its peers'), and the cache of what
-each topic matched. Its `delivery` puts messages to this node's own sessions. It is pure: the reactor flushes the sinks
-and tells the time.
+It owns the filter indexes (`local`: subscriptions of this node; `remote`: of peers) and the cache of matches.
+`delivery` sends messages to this node's own sessions. No I/O: the reactor flushes the sinks and sets the time.
+Invariants: a cached fan-out equals what the indexes would return now. Each session gets a message once.
 
-What always holds: a cached fan-out is what the indexes would answer now; a message is put to each session once.
-
-Heads: a PUBLISH is recognised by its *head*, the bytes from its first to the end of its topic (and, at QoS 0 in
-version 5, the zero that says "no properties"). Equal heads mean equal flags, length and topic, so one dict look-up
-replaces the parse and the match.
+Heads: the *head* of a PUBLISH is its bytes from the first to the end of the topic (and, at QoS 0 in version 5, the zero
+byte that means "no properties"). Equal heads mean equal flags, length and topic. So one dict look-up by head replaces
+parsing and matching.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from flockmq.telemetry.counters import Counters
 
 
 class Head:
-    """A packet's length in bytes, from its first to its last, and where it goes."""
+    """The total length of a packet with this head, and its fan-out."""
 
     __slots__ = ("fanout", "length")
 
@@ -52,7 +50,7 @@ class Head:
 
 
 class Route:
-    """What a topic matched, and the heads by which its packets are recognised."""
+    """The fan-out of a topic, and the known heads of its packets."""
 
     __slots__ = ("fanout", "heads")
 
@@ -62,11 +60,13 @@ class Route:
 
 
 class Router(SinkHost):
-    """One per node. Larger packets and deeper topics than `max_packet_size` and `max_topic_levels`, the least of all
-    zones', take the ordinary road; so do topics that match `intercepts`: the node looks at them before they are routed.
-    `dispatcher` brings messages to the owners of sessions that last. `seed`: of how shared messages are spread; None:
-    of the system's.
-    `stale`: nothing of QoS ≥ 1 may be matched by these indexes now; `held` has the lines of clients that wait for it.
+    """One per node. The fast path takes no packets larger than `max_packet_size` or topics deeper than
+    `max_topic_levels` (the smallest values of all zones), nor topics that match `intercepts`: hooks and rules see
+    those first. `dispatcher` sends messages to the owners of durable sessions. `seed`: for choosing members of
+    shared subscriptions; None: the system's.
+
+    `stale`: the routing tables may be too old to match QoS 1 and 2 messages. `held`: the clients' queues that wait for
+    newer tables.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Router(SinkHost):
         self.away4 = AwaySink(self, 4)
         self.away5 = AwaySink(self, 5)
 
-    # The table.
+    # The indexes.
 
     def add(self, subscription: Subscription) -> None:
         if is_shared(subscription.filter):
@@ -114,7 +114,7 @@ class Router(SinkHost):
         self.changed(filter)
 
     def began(self, subscription: Subscription) -> None:
-        """A filter that its session didn't have."""
+        """The session didn't have this filter before."""
         self.counters.subscriptions += 1
         usage = subscription.session.usage
         if usage is not None:
@@ -127,17 +127,19 @@ class Router(SinkHost):
             usage.unsubscribed(subscription.filter)
 
     def has_local(self, filter: bytes) -> bool:
-        """A client of this node subscribes to this very filter; nobody but the one who says so to an exclusive one."""
+        """True if a client of this node subscribes to exactly this filter. For an exclusive filter always False: no
+        other client can have it.
+        """
         if is_shared(filter):
             return self.shared.has(filter)
         return not is_exclusive(filter) and filter in self.local
 
     def is_unwanted(self, subscription: Subscription) -> bool:
-        """It was removed, and nobody here has another one of its filter."""
+        """True if, after its removal, no other subscription here has the same filter."""
         return not self.has_local(subscription.filter)
 
     def reached_anew(self, session: Subscriber) -> None:
-        """The session's client came, or left: what its subscriptions matched is matched again."""
+        """The session's client connected or disconnected: match its filters anew."""
         for subscription in session.subscriptions.all():
             if is_shared(subscription.filter):
                 self.member_moved(subscription)
@@ -145,30 +147,34 @@ class Router(SinkHost):
                 self.changed(matching(subscription.filter))
 
     def member_moved(self, member: Subscription) -> None:
-        """Of a shared subscription: its client came, or left."""
+        """The client of a shared subscription's member connected or disconnected."""
         self.shared.moved(member)
 
     def intercept(self, filters: list[bytes]) -> None:
-        """Have the node look at messages on these filters before they are routed."""
+        """Messages that match these filters must not take the fast path, because hooks or rules see them first."""
         for filter in filters:
             self.intercepts.add(filter, True)
         self._forget()
 
     def is_intercepted(self, topic: bytes) -> bool:
-        """A delayed message is looked at when it is taken, by the topic behind `$delayed/seconds/`."""
+        """True for an intercepted topic. A delayed message is checked when it arrives, by the topic after
+        `$delayed/seconds/`.
+        """
         return len(self.intercepts) > 0 and len(self.intercepts.match(unwrap(topic)[1])) > 0
 
     def refuses(self, topic: bytes) -> bool:
-        """No client publishes there. A name that begins with `$` may be one that a rule or a handler is there for."""
+        """True if no client may publish to this topic. Topics that begin with `$` are allowed if something intercepts
+        them.
+        """
         return is_unpublishable(topic) and (is_reserved(topic) or not self.is_intercepted(topic))
 
     def replace_remote(self, remote: FilterIndex) -> None:
-        """Other nodes' filters, as a whole: after a bootstrap. Constant time."""
+        """Replace the index of other nodes' filters, after a bootstrap. Constant time."""
         self.remote = remote
         self._forget()
 
     def replace_shared(self, index: FilterIndex, elsewhere: dict[bytes, Elsewhere]) -> None:
-        """Other nodes' members of shared subscriptions, as a whole. Constant time."""
+        """Replace what is known of members of shared subscriptions on other nodes. Constant time."""
         self.shared.replace_remote(index, elsewhere)
         self._forget()
 
@@ -182,12 +188,12 @@ class Router(SinkHost):
         self._forget_fanouts()
 
     def _forget_fanouts(self) -> None:
-        """From now on equal matches share a new fan-out; those in use stay what they are."""
+        """New matches share new fan-outs from now on; existing fan-outs stay valid."""
         self._fanouts: dict[tuple[object, ...], Fanout] = {}
         self._fanouts_targets: int = 0
 
     def changed(self, filter: bytes) -> None:
-        """A filter was added to or removed from one of the indexes."""
+        """A filter was added to or removed from an index."""
         self._cache.filter_changed(filter)
         if self._fanouts:
             self._forget_fanouts()
@@ -207,11 +213,11 @@ class Router(SinkHost):
             self.acknowledged_heads5.pop(head, None)
 
     def knows(self, topic: bytes) -> bool:
-        """The topic was routed before, so its name was checked."""
+        """The topic was routed before, so its name is valid."""
         return topic in self._routes
 
     def route(self, topic: bytes) -> Route:
-        """What a valid topic name matches."""
+        """The route of a valid topic name."""
         known = self._routes.get(topic)
         if known is not None:
             assert isinstance(known, Route)
@@ -236,15 +242,15 @@ class Router(SinkHost):
         return route
 
     def recognise(self, heads: dict[bytes, Head], head: bytes, topic: bytes, length: int) -> Head:
-        """Remember the head of a packet of `length` bytes, within the bounds, and say where it goes.
+        """Remember the head of a packet of `length` bytes, if limits allow, and return it.
 
-        Only heads of cached topics are remembered: nobody would tell the others that their filters changed.
+        Only heads of cached topics are remembered, because only those are dropped when filters change.
         """
         route = self.route(topic)
         known = Head(length, route.fanout)
         if len(route.heads) < HEADS_PER_TOPIC_MAX and self.knows(topic):
             if len(heads) >= HEADS_MAX:
-                self._cache.clear()  # and with it all heads; the topics at work are back at once
+                self._cache.clear()  # This drops all heads; active topics are added again at once.
                 return known
             heads[head] = known
             route.heads.append(head)
@@ -253,7 +259,7 @@ class Router(SinkHost):
     # Messages.
 
     def emit(self, fan: Fanout, chunk: bytes, version: int, count: int, publisher: PausablePublisher | None) -> None:
-        """A run of `count` QoS 0 packets without properties; `publisher` None: it came from another node."""
+        """Deliver a run of `count` QoS 0 packets without properties. `publisher` None: it came from another node."""
         counters = self.counters
         if publisher is None:
             counters.messages_arrived += count
@@ -289,9 +295,9 @@ class Router(SinkHost):
     def forward(
         self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: PausablePublisher | None = None
     ) -> int:
-        """One message, to the other nodes of a fan-out, to the owners of its slots, and to one member of each of its
-        groups: how many times `on_accepted` will be called; -1: some link, lane or group has no room, the others have
-        the message all the same. A message with an origin is put where all have room (`fanout_with_room`).
+        """Forward one message to the other nodes, slot owners and groups of a fan-out. Returns how many times
+        `on_accepted` will be called; -1: some link, lane or group has no room, but the others have the message. A
+        message with an id is forwarded only where all have room (`fanout_with_room`).
         """
         waits = self.forward_to_all(fan, message, on_accepted, publisher)
         refused = waits < 0
@@ -299,7 +305,8 @@ class Router(SinkHost):
             asked = self.shared.dispatch(group, message, publisher, on_accepted)
             if asked >= 0:
                 waits += asked
-            elif message.origin:  # what it just took filled it: the others have it, so this one must have it too
+            # Forwarding it filled this group. The others already have the message, so it is retried for the group.
+            elif message.origin:
                 self.shared.on_refused(group, message, on_accepted)
                 waits += 1
             else:
@@ -307,25 +314,30 @@ class Router(SinkHost):
         return -1 if refused else waits
 
     def may_refuse(self, message: Publish) -> bool:
-        """Whether all have room is looked at first: what comes again under another origin, whoever had it would have
-        twice; and what is refused for want of Redis' memory is to have no effect."""
+        """True if this message may be sent only after all receivers are known to have room. This is so for a message
+        with an id: if it were refused after some receivers got it, the client would send it again with a new id, and
+        they would get it twice. It is also so while Redis is short of memory, because a refused message must have no
+        effect.
+        """
         return message.origin != b"" or (self.dispatcher is not None and self.dispatcher.is_short and message.qos > 0)
 
     def fanout_with_room(self, message: Publish, publisher: PausablePublisher) -> Fanout | None:
-        """Where such a message goes; None: some link, lane or group has no room, and nobody is to have it.
-        Members here of a group that has none are cut off, as they would be by the message.
+        """The fan-out of such a message; None: some link, lane or group has no room, and nobody may get it. If a group
+        has no room, its local members with full queues are disconnected, as a delivery would do.
         """
         fan = self.route(message.topic).fanout
         if fan.groups:
             if not self.shared.make_room(fan.groups, message):
                 return None
-            fan = self.route(message.topic).fanout  # without those who were cut off
+            fan = self.route(message.topic).fanout  # The disconnected members are gone.
         _name_publisher(message, publisher)
         can_be_refused = publisher.protocol_version == 5
         return fan if self.has_room(fan, message, can_be_refused=can_be_refused) else None
 
     def has_room(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
-        """All links and lanes of a fan-out take this message, if it is put to them now; as `SlotDispatcher.takes`."""
+        """True if all links and lanes of the fan-out would accept this message now. `can_be_refused` as in
+        `SlotDispatcher.takes`.
+        """
         if message.qos == 0:
             return True
         for peer in fan.peers:
@@ -339,7 +351,7 @@ class Router(SinkHost):
     def forward_to_all(
         self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: PausablePublisher | None = None
     ) -> int:
-        """As `forward`, but to no group."""
+        """As `forward`, without the groups."""
         waits = 0
         refused = False
         self.counters.messages_forwarded += len(fan.peers)
@@ -362,7 +374,7 @@ class Router(SinkHost):
     def _send_to_owners(
         self, slots: SlotSet, message: Publish, publisher: PausablePublisher | None, on_accepted: Callable[[], None]
     ) -> int:
-        """One message, to the sessions that last; as `SlotDispatcher.put_acknowledged`."""
+        """Send one message to the durable sessions; as `SlotDispatcher.put_acknowledged`."""
         dispatcher = self._dispatcher_for(slots, publisher)
         if publisher is not None:
             _name_publisher(message, publisher)
@@ -383,7 +395,7 @@ class Router(SinkHost):
         return dispatcher
 
     def go_on(self, most: int) -> bool:
-        """The tables aren't stale any more: match what waited of some clients. Whether there are more."""
+        """The tables are no longer stale: process the queues of at most `most` clients. Returns True if more wait."""
         held = self.held
         for _ in range(most):
             if self.stale or not held.lines:
@@ -393,8 +405,9 @@ class Router(SinkHost):
 
 
 def _forward_to(peer: NodeTarget, message: Publish, on_accepted: Callable[[], None], *, is_awaited: bool) -> bool:
-    """`is_awaited`: by a publisher, which isn't to wait for long. Nor does what has no origin, as delayed messages: who
-    has it would have it twice when it is published anew."""
+    """Forward a message to a node. `is_awaited`: a publisher waits, so it must not take long. A message without an id
+    isn't waited for long either: if it is published again later, its receivers would get it twice.
+    """
     if not message.origin:
         return peer.put_acknowledged(message.version, message.packet, on_accepted)
     version, packet = message.version | ORIGIN, message.origin + message.packet
@@ -404,6 +417,6 @@ def _forward_to(peer: NodeTarget, message: Publish, on_accepted: Callable[[], No
 
 
 def _name_publisher(message: Publish, publisher: PausablePublisher) -> None:
-    """For No Local where sessions last."""
+    """Set the publisher's client id, for No Local at durable sessions."""
     if publisher.protocol_version == 5:
         message.publisher = publisher.client_id()

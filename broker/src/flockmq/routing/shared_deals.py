@@ -1,12 +1,12 @@
-"""To which member of each shared subscription a QoS 2 message is dealt: there it goes again when it is repeated.
+"""Which member of each shared subscription a QoS 2 message was assigned to, so that a resend goes to the same member.
 
-The node to which the message comes first proposes a member of each group. The owner of the publisher's session commits
-that with the message's origin, and answers the same to whoever asks again, on whatever node. A member takes the message
-once, under its origin in that group: a node looks that up among the origins that it saw, a slot among its marks.
+The first node that receives the message proposes a member of each group. The owner of the publisher's session commits
+that with the message id, and returns the same to any node that asks again. A member takes the message once, by its id
+in that group: a node checks the ids that it has seen, a slot the last number of each source.
 
-    deals = for each group: a hash of its filter (8) · number (u32) · bytes of the owner (u16) · owner
+ deals = for each group: a hash of its filter (8) · number (u32) · bytes of the owner (u16) · owner
 
-The owner is the incarnation of a node that has members, or `#N`, a slot; the number says which member there. Pure.
+The owner is the incarnation of a node with members, or `#N`, a slot. The number identifies the member there. No I/O.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def encoded(share_filter: bytes, owner: str, number: int) -> bytes:
 
 
 def find(deals: bytes, share_filter: bytes) -> Deal | None:
-    """To whom of this group; None: nobody was proposed."""
+    """The member for this group; None: none was proposed."""
     if not deals:
         return None
     wanted = _hash(share_filter)
@@ -50,8 +50,9 @@ def find(deals: bytes, share_filter: bytes) -> Deal | None:
 
 
 def origin_in(origin: bytes, share_filter: bytes) -> bytes:
-    """The message's id in this group: numbers that grow, of a source of its own. A slot that wants the message by
-    another filter, too, has a mark for each."""
+    """The message's id in this group, with a source of its own and the same number. So, if a slot also gets the message
+    through another filter, it keeps a last number for each.
+    """
     digest = blake2b(origin[:SOURCE_BYTES] + share_filter, digest_size=SOURCE_BYTES, person=b"group").digest()
     return session_source(digest) + origin[SOURCE_BYTES : 2 * SOURCE_BYTES]
 

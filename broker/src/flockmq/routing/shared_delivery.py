@@ -1,18 +1,18 @@
-"""Shared subscriptions, `$share/group/filter`: each message goes to one member of each group that matches (MQTT 5.0
-section 4.8.2), wherever in the cluster that member is.
+"""Shared subscriptions, `$share/group/filter`: each message goes to one member of each matching group in the cluster
+(MQTT 5.0 section 4.8.2). No I/O.
 
-Where the member is on another node the message is forwarded as an *item*: the group's filter, the number that was
-picked, flags, and whole PUBLISH packets; that node gives it to its member of that number. Where the member's session
-lasts the dispatcher brings the item to its slot (`routing.slots`). If there is no member any more the item is passed
-on, SHARED_HOPS_MAX times: while the log takes nothing, nobody hears where members left.
+For a member on another node the message is forwarded as an *item*: the group's filter, the number of the member, flags,
+and complete PUBLISH packets. That node gives it to its member with that number. For a member with a durable session the
+dispatcher sends the item to the slot (`routing.slots`). If the receiver has no member any more, it passes the item on,
+at most SHARED_HOPS_MAX times (while the log accepts nothing, no node learns that members left).
 
-A QoS 2 message of a session that lasts has its member before it is published (`propose`). Its session's owner keeps who
-that is, so a repeat goes there again, from whatever node, and is known there by its id (`routing.shared_deals`). Only
-where that node is gone, or nothing was kept, is it dealt out anew: once by each node, and without an id, because a slot
-that had a later id would take it for a repeat.
+A QoS 2 message of a durable session is assigned to a member before it is published (`propose`). The owner of the
+publisher's session stores that, so a resend goes to the same member, from whatever node, and is recognized there by its
+id (`routing.shared_deals`). Only if that node is gone, or nothing was stored, is the message assigned anew: once by
+each node, and without an id, because a slot with a later number would drop it as a duplicate.
 
-What always holds: a message is put to one member, or counted as dropped; one that is acknowledged is with a member,
-committed where its session lasts, or in the resend buffer of the link to its node. Pure.
+Invariants: a message is given to one member, or counted as dropped. An acknowledged message is with a member, committed
+if its session is durable, or in the resend buffer of the link to its node.
 """
 
 from __future__ import annotations
@@ -63,15 +63,16 @@ class SharedDelivery(SharedGroups):
         self._delivery = delivery
         self._counters = delivery.counters
         self.on_refused: Callable[[Group, Publish, Callable[[], None]], None] = _stays_dropped
-        """Nobody of the group had room for a message that can't be refused, and it was counted as dropped; with whom to
-        tell when somebody has it."""
+        """Called if no member of the group had room for a message that can't be refused; it was counted as dropped. The
+        third argument is to be called when a member has accepted it.
+        """
         self.keeps_deals: Callable[[], bool] = _never
-        """All nodes understand them."""
+        """True if all nodes understand stored assignments."""
         self._returned: list[StoredMessage] = []
         self._returning: bool = False
 
     def emit(self, group: Group, run: bytes, version: int, count: int, publisher: PausablePublisher) -> None:
-        """Spread a run of `count` QoS 0 packets without properties."""
+        """Distribute a run of `count` QoS 0 packets without properties."""
         total = self.lay_out(group)
         if total == 0:
             self._counters.dropped_no_member += count
@@ -144,8 +145,8 @@ class SharedDelivery(SharedGroups):
     def dispatch(
         self, group: Group, message: Publish, publisher: PausablePublisher | None, on_accepted: Callable[[], None]
     ) -> int:
-        """One message, to one member: 1 if it is on another node, which will call `on_accepted` (at QoS ≥ 1), 0 if not;
-        -1: there was no room for it. Where one node or member has no room another is tried.
+        """Give one message to one member. Returns 1 if it is on another node, which will call `on_accepted` (QoS 1 and
+        2), 0 if it is here; -1: there was no room. If one node or member has no room, another is tried.
         """
         if message.deals:
             deal = shared_deals.find(message.deals, group.filter)
@@ -184,10 +185,12 @@ class SharedDelivery(SharedGroups):
         self._counters.dropped_no_room += 1
         return -1
 
-    # Once.
+    # Delivery exactly once.
 
     def propose(self, groups: list[Group], message: Publish, publisher: bytes) -> bytes:
-        """To whom a QoS 2 message is to be dealt out, where there is room now; its session's owner keeps it."""
+        """Choose a member with room in each group for a QoS 2 message. The owner of the publisher's session stores the
+        result.
+        """
         if not groups or not self.keeps_deals():
             return b""
         proposed: list[bytes] = []
@@ -198,7 +201,7 @@ class SharedDelivery(SharedGroups):
         return b"".join(proposed)
 
     def _with_room(self, group: Group, target: PickedMember, message: Publish) -> PickedMember:
-        """Or another one that has it, if there is any; a member here is asked when it gets the message."""
+        """The target, or another one with room, if there is any. A member here is checked when it gets the message."""
         full: list[NodeTarget] = []
         other: PickedMember | None = target
         while other is not None and len(full) < _TRIES_MAX:
@@ -220,7 +223,9 @@ class SharedDelivery(SharedGroups):
         publisher: PausablePublisher | None,
         on_accepted: Callable[[], None],
     ) -> int:
-        """As `dispatch`, never -1: to whom it was dealt, and to nobody else if that took it."""
+        """As `dispatch`, but never returns -1. Sends the message to the member that was chosen before; to another one
+        only if that member can't be reached.
+        """
         name = shared_deals.origin_in(message.origin, group.filter)
         peer = self._dealt_to(deal)
         if peer is not None:
@@ -231,7 +236,7 @@ class SharedDelivery(SharedGroups):
                 return 1
             asked = -1
             self._counters.dropped_no_room += 1
-        elif not self._delivery.origins.is_new(name):  # this node dealt it out
+        elif not self._delivery.origins.is_new(name):  # This node has assigned it before.
             return 0
         else:
             asked = self._deal_here(group, deal, message, publisher, on_accepted)
@@ -248,7 +253,7 @@ class SharedDelivery(SharedGroups):
         publisher: PausablePublisher | None,
         on_accepted: Callable[[], None],
     ) -> int:
-        """As `dispatch`. It was dealt to this node, or to one that is gone."""
+        """As `dispatch`, for a message that was assigned to this node, or to one that is gone."""
         if deal.owner == self.me:
             here = self.dealt_here(group, deal.number, b"" if publisher is None else publisher.client_id())
             if here is not None:
@@ -256,8 +261,8 @@ class SharedDelivery(SharedGroups):
         return self.dispatch(group, _without_id(message), publisher, on_accepted)
 
     def make_room(self, groups: list[Group], message: Publish) -> bool:
-        """Each group has somebody who takes this message now, or nobody at all. A member here is cut off for want of
-        room where no other has any; False: some group is left without room.
+        """Make sure that each group has a member that accepts this message now, or no member. If no other member has
+        room, a member here is disconnected for its full queue. Returns False if some group has no room.
         """
         for group in groups:
             deal = shared_deals.find(message.deals, group.filter)
@@ -297,7 +302,7 @@ class SharedDelivery(SharedGroups):
         return True
 
     def _put(self, group: Group, member: Subscription, message: Publish, publisher: PausablePublisher | None) -> bool:
-        """Give one message to a member here; False: its session ended for want of room."""
+        """Give one message to a member here. Returns False if its session ended because its queue was full."""
         qos = message.qos if message.qos < member.qos else member.qos
         retain = message.retain and member.retain_as_published
         session, delivery = member.session, self._delivery
@@ -307,8 +312,8 @@ class SharedDelivery(SharedGroups):
         return taken
 
     def take(self, version: int, chunk: bytes) -> None:
-        """Items that another node forwarded, for members here; each behind its id, where `version` says so, and then
-        taken once. Raises PacketError for what no node of ours sends.
+        """Deliver items that another node forwarded for members here. If `version` says so, each has an id and is taken
+        only once. Raises PacketError if no version of FlockMQ sent this.
         """
         plain = version & ~ORIGIN
         names: list[bytes] = []
@@ -322,7 +327,9 @@ class SharedDelivery(SharedGroups):
                 self.deal(group, item, plain)
 
     def deal(self, group: Group, item: Item, version: int) -> None:
-        """To the member here of that number, or, where it has no room, to any other. Raises PacketError."""
+        """Give the item to the member here with its number, or, if that has no room, to any other. Raises
+        PacketError.
+        """
         member = self.member_here(group, item.number)
         if item.flags & PLAIN:
             count = len(packets_of(item.run))
@@ -335,7 +342,7 @@ class SharedDelivery(SharedGroups):
             self._again(self.group(item.filter), message)
 
     def pass_on(self, item: Item, version: int, here: NodeTarget | None) -> None:
-        """No member is `here` any more (None: on this node): the items go to another. Raises PacketError."""
+        """There is no member `here` any more (None: on this node): give the items to others. Raises PacketError."""
         packets = packets_of(item.run)
         hops = item.flags >> HOPS_SHIFT
         group = self.group(item.filter) if hops < SHARED_HOPS_MAX else None
@@ -355,7 +362,7 @@ class SharedDelivery(SharedGroups):
                 self.on_refused(group, message, _nobody_waits)
 
     def returned(self, version: int, chunk: bytes) -> None:
-        """Items for a node that was purged before it accepted them: other members get them."""
+        """Items for a node that was purged before it accepted them: give them to other members."""
         names: list[bytes] = []
         for place, item in enumerate(unwrap_named(version, chunk, names)):
             if names and not self._delivery.origins.is_new(names[place]):
@@ -365,10 +372,10 @@ class SharedDelivery(SharedGroups):
                 self._again(group, message_of(packet, version & ~ORIGIN))
 
     def redispatch(self, left: list[StoredMessage]) -> None:
-        """What a session left that ended for good, and is out of the groups."""
+        """Give messages of an ended session, which has left the groups, to other members."""
         self._returned += left
         if self._returning or not self._returned:
-            return  # a member that gets them may end for want of room, which calls this
+            return  # A member that gets them may end because its queue is full, which calls this again.
         self._returning = True
         try:
             while self._returned:
@@ -403,7 +410,7 @@ def _without_id(message: Publish) -> Publish:
 
 
 def _stays_dropped(group: Group, message: Publish, accepted: Callable[[], None]) -> None:
-    """Until somebody tries it again."""
+    """Used until somebody retries."""
     accepted()
 
 

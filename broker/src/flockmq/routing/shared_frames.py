@@ -1,8 +1,8 @@
-"""What travels to another node, or to a slot's owner, for a member of a shared subscription there.
+"""The wire format of messages for members of shared subscriptions on another node or slot owner.
 
-    item = bytes of the filter (u16) · number (u32) · flags (u8) · bytes of the run (u32) · filter · run
+ item = bytes of the filter (u16) · number (u32) · flags (u8) · bytes of the run (u32) · filter · run
 
-The number says which member there; the run is whole PUBLISH packets of one MQTT version.
+The number identifies the member there. The run consists of complete PUBLISH packets of one MQTT version.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from flockmq.mqtt.message import Publish, packet_id_offset, parse_publish
 from flockmq.routing.message_id import ORIGIN, ORIGIN_BYTES
 
 SHARED: Final = 0x80
-"""Added to the MQTT version of what is forwarded: its chunks are items."""
+"""Flag in the MQTT version of forwarded data: its chunks are items."""
 HOPPED: Final = 1
 PLAIN: Final = 2
-"""Flags: it was passed on; its packets are of QoS 0 and have no properties."""
+"""Flags: the item was passed on; its packets are QoS 0 without properties."""
 HOPS_SHIFT: Final = 2
-"""How often it was passed on stands above these; the first release knows that it was, alone."""
+"""The bits above count how many times it was passed on; the first release has only the flag."""
 
 _HEADER: Final = Struct(">HIBI")
 
@@ -51,7 +51,7 @@ def unwrap(chunk: bytes) -> list[Item]:
 
 
 def unwrap_named(version: int, chunk: bytes, names: list[bytes]) -> list[Item]:
-    """`names` gets the ids before the items, where `version` says that there are. Raises PacketError."""
+    """Unwrap items. If `version` says that each has an id, appends the ids to `names`. Raises PacketError."""
     items: list[Item] = []
     at = 0
     name_bytes = ORIGIN_BYTES if version & ORIGIN else 0
@@ -72,7 +72,7 @@ def unwrap_named(version: int, chunk: bytes, names: list[bytes]) -> list[Item]:
 
 
 def packets_of(run: bytes) -> list[bytes]:
-    """The packets of a run, each as its bytes. Raises PacketError for what isn't whole packets."""
+    """The packets of a run. Raises PacketError if it isn't complete packets."""
     packets: list[bytes] = []
     at = 0
     while at < len(run):
@@ -93,7 +93,7 @@ def message_of(packet: bytes, version: int) -> Publish:
 
 
 def without_identifiers(packet: bytes) -> bytes:
-    """A version 5 PUBLISH of QoS ≥ 1 without the subscription identifiers that stand first in its properties."""
+    """A version 5 PUBLISH of QoS 1 or 2 without the subscription identifiers, which are first in its properties."""
     properties_at = packet_id_offset(packet) + 2
     length, first = remaining_length(packet, properties_at, 0)
     at = first

@@ -1,11 +1,11 @@
-"""Who is a member of which shared subscription, and how one of them is picked.
+"""Members of shared subscriptions, and the strategies that pick one of them. No I/O; random numbers come from a seed.
 
-A node knows its own members one by one. Of every other node, and of every slot, it knows how many they have. All
-members of the cluster are numbered from 0 on: node by node and slot by slot, in the order of their names. To pick is to
-choose a number. So every member is as likely as any other, wherever it is, and two nodes that hash the same key choose
-the same member.
+A node knows its own members one by one. Of other nodes, and of slots, it knows the number of members. All members in
+the cluster are numbered from 0: node by node and slot by slot, in the order of their names. Picking a member means
+choosing a number. So every member is equally likely, wherever it is, and two nodes that hash the same key choose the
+same member.
 
-What always holds: a group whose last member anywhere is gone is not kept. Pure; chance comes from a seed.
+Invariant: a group without members in the cluster isn't kept.
 """
 
 from __future__ import annotations
@@ -39,17 +39,18 @@ STRATEGIES: Final = {
     "hash_clientid": HASH_CLIENTID,
     "hash_topic": HASH_TOPIC,
 }
-"""By EMQX's names. Turns (`round_robin`) and sticky members are a publisher's own; a group's of one node in
-`round_robin_per_group`; `local` takes a random member of the publisher's node while there is one that is connected.
+"""Names as in EMQX. The turn (`round_robin`) and the sticky member are kept per publisher; in `round_robin_per_group`
+the turn is kept per group and node. `local` picks a random connected member on the publisher's node, if there is
+one.
 """
 
 _PASSED_OVER_MAX: Final = 8
 
 
 class SharedGroups:
-    """One per router. `me` is this node's incarnation; `find_peer` gives None for a node that isn't a member, and a
-    slot's peer for a slot; `on_count` hears of a group whose members here changed, `on_filter` of a filter that got or
-    lost a group.
+    """One per router. `me`: this node's incarnation. `find_peer` returns None for a node that isn't a member of the
+    cluster, and a `SlotPeer` for a slot. `on_count` is called when the members of a group on this node change,
+    `on_filter` when a filter gets or loses a group.
     """
 
     def __init__(self, on_filter: Callable[[bytes], None], seed: int | None) -> None:
@@ -94,7 +95,7 @@ class SharedGroups:
             self._on_filter(group.topic_filter)
 
     def moved(self, member: Subscription) -> None:
-        """The member's client came, or left."""
+        """The member's client connected or disconnected."""
         group = self.groups.get(member.filter)
         if group is None:
             return
@@ -102,40 +103,40 @@ class SharedGroups:
         self._counted(member.filter)
 
     def has(self, share_filter: bytes) -> bool:
-        """There are members here."""
+        """True if there are members here."""
         return share_filter in self.groups
 
     def count(self, share_filter: bytes) -> tuple[int, int]:
-        """Members here: (connected, away)."""
+        """Number of members here: (connected, offline)."""
         group = self.groups.get(share_filter)
         return (0, 0) if group is None else (len(group.connected), len(group.away))
 
     def members(self) -> int:
-        """Members of all groups here."""
+        """Number of members of all groups here."""
         return sum(len(group.connected) + len(group.away) for group in self.groups.values())
 
     def remembered(self) -> int:
-        """Publishers whose turn or sticky member is known, for each group."""
+        """Number of stored turns and sticky members."""
         return len(self._turns) + len(self._sticky)
 
     def _counted(self, share_filter: bytes) -> None:
         self._changes += 1
         self.on_count(share_filter)
 
-    # What is known of other nodes.
+    # Members elsewhere.
 
     def replace_remote(self, index: FilterIndex, elsewhere: dict[bytes, Elsewhere]) -> None:
-        """Other nodes' members, as a whole: after a bootstrap. `index` has them by topic filter. Constant time."""
+        """Replace what is known of other nodes' members, after a bootstrap. `index`: by topic filter. Constant time."""
         self._remote = index
         self.elsewhere = elsewhere
         self._changes += 1
 
     def others_changed(self) -> None:
-        """A count, or who is a member of the cluster."""
+        """A count, or the members of the cluster, changed."""
         self._changes += 1
 
     def group(self, share_filter: bytes) -> Group | None:
-        """The group, if anybody in the cluster is a member."""
+        """The group, if there is any member in the cluster."""
         group = self.groups.get(share_filter)
         if group is not None:
             return group
@@ -147,11 +148,11 @@ class SharedGroups:
         return others.group
 
     def is_used(self) -> bool:
-        """There is any group at all."""
+        """True if there is any group."""
         return bool(self.groups or self.elsewhere)
 
     def match(self, topic: bytes) -> list[object]:
-        """The groups that want this topic, each once."""
+        """The groups that match this topic, each once."""
         matched = self._local.match(topic)
         for others in self._remote.match(topic):
             assert isinstance(others, Elsewhere)
@@ -161,17 +162,17 @@ class SharedGroups:
         return matched
 
     def is_elsewhere(self, groups: list[Group]) -> bool:
-        """Some member of one of the groups is on another node."""
+        """True if some member of these groups is on another node."""
         return any(group.filter in self.elsewhere for group in groups)
 
     def owner(self, group: Group, target: PickedMember) -> str:
-        """Whose member was picked: by its incarnation, or its slot."""
+        """The node or slot of a picked member: its incarnation, or the slot's name."""
         return self.me if target.peer is None else group.names[group.peers.index(target.peer)]
 
     # Picking.
 
     def lay_out(self, group: Group) -> int:
-        """Give out the numbers, if anything changed; how many there are."""
+        """Assign numbers to the members, if anything changed. Returns how many members there are."""
         if group.laid_out == self._changes:
             return group.total()
         others = self.elsewhere.get(group.filter)
@@ -183,7 +184,7 @@ class SharedGroups:
         return group.total()
 
     def _number_those(self, group: Group, nodes: dict[str, tuple[int, int]], away: bool) -> bool:
-        """Those who are connected, or those who aren't; False: some node isn't known as a member yet."""
+        """Number the connected members, or the offline ones. Returns False if some node isn't known as a member yet."""
         group.peers = []
         group.names = []
         group.ends = []
@@ -232,7 +233,7 @@ class SharedGroups:
         return self._random.randrange(total)
 
     def next_turn(self, group: Group, publisher: bytes, total: int, count: int) -> int:
-        """The number whose turn it is; the next `count - 1` follow. Everybody's turns begin anywhere."""
+        """The number whose turn it is; the next `count - 1` follow it. The first turn begins at a random number."""
         if self.strategy == ROUND_ROBIN_PER_GROUP:
             first = group.turn if group.turn >= 0 else self._random.randrange(total)
             group.turn = (first + count) % total
@@ -258,7 +259,7 @@ class SharedGroups:
         raise AssertionError(f"no member has the number {number} of {start}")
 
     def another(self, group: Group, but: list[NodeTarget]) -> PickedMember | None:
-        """Anybody who is not on one of these nodes."""
+        """A random member that isn't on one of these nodes; None: there is none."""
         self.lay_out(group)
         numbers: list[int] = []
         start = 0
@@ -270,7 +271,7 @@ class SharedGroups:
         return self.at(group, self._random.choice(numbers)) if numbers else None
 
     def member_here(self, group: Group, number: int) -> Subscription:
-        """The member here for a number that another node gave."""
+        """The member here for a number that another node chose."""
         if self.strategy != STICKY:
             return self._passing_over(group, number)
         key = (number.to_bytes(4, "big"), group.filter)
@@ -283,7 +284,7 @@ class SharedGroups:
         return target.subscription
 
     def dealt_here(self, group: Group, number: int, publisher: bytes) -> PickedMember | None:
-        """The member here for a number that was dealt to this node; None: nobody is a member here any more."""
+        """The member here for a number that was assigned to this node; None: there is no member here any more."""
         if not group.members_here():
             return None
         if self.strategy == STICKY and self.lay_out(group):
@@ -293,7 +294,9 @@ class SharedGroups:
         return PickedMember(None, self.member_here(group, number), number)
 
     def _passing_over(self, group: Group, number: int) -> Subscription:
-        """The member of that number, or a near one that keeps up where it doesn't; hashes allow no choice."""
+        """The member with that number; if it doesn't keep up, one of the next ones that does. With a hash strategy,
+        always the former.
+        """
         members = group.members_here()
         count = len(members)
         member = members[number % count]
@@ -306,7 +309,7 @@ class SharedGroups:
         return member
 
     def _stick(self, group: Group, publisher: bytes) -> PickedMember:
-        """The publisher's member: the same until it disconnects."""
+        """The publisher's sticky member: the same one until it disconnects."""
         key = (publisher, group.filter)
         target = self._stuck(group, key)
         if target is None:
@@ -335,4 +338,4 @@ def _no_peer(incarnation: str) -> NodeTarget | None:
 
 
 def _nobody_listens(share_filter: bytes) -> None:
-    """Until a node counts."""
+    """Used until a node counts members."""

@@ -1,10 +1,10 @@
-"""Where encoded packets are put until the end of the turn.
+"""Sinks: encoded packets are put into them, and written at the end of the event-loop iteration ("turn").
 
-A sink owns the bytes that wait for one peer: a client's connection or another node's link. Packets are appended as
-chunks, by reference, so that one chunk can stand in many sinks; the first chunk of a turn puts the sink on the turn's
-list of dirty sinks, and whoever runs the turn calls `flush` once for each of them, when the turn ends.
+A sink holds the bytes that wait for one peer: a client's connection or another node's link. Packets are appended as
+chunks, by reference, so one chunk can be in many sinks. The first chunk of a turn adds the sink to the turn's list of
+dirty sinks; at the end of the turn `flush` is called once for each of them.
 
-What always holds: a sink is on the dirty list at most once; `out_bytes` is the sum of the lengths in `out`.
+Invariants: a sink is on the dirty list at most once. `out_bytes` is the sum of the lengths in `out`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from flockmq.telemetry.counters import Counters
 FLOWING: Final = 0
 """The peer reads as fast as we write."""
 CONGESTED: Final = 1
-"""More than the bound waits: whoever publishes to this peer is paused until it drains."""
+"""Too much waits: publishers to this peer are paused until it drains."""
 LAGGING: Final = 2
-"""It stayed congested too long: its publishers go on, and QoS 0 messages to it are dropped until it drains."""
+"""It stayed congested too long: its publishers continue, and QoS 0 messages to it are dropped until it drains."""
 AWAY: Final = 3
-"""No connection: a session that lasts keeps what is published for it."""
+"""No connection: the durable session queues messages."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Sink:
-    """One peer's outgoing bytes. Subclasses own the descriptor and say how a flush is done."""
+    """Outgoing bytes for one peer. Subclasses own the file descriptor and implement `flush`."""
 
     __slots__ = ("dirty", "flow", "out", "out_bytes", "protocol_version", "turn")
 
@@ -40,7 +40,7 @@ class Sink:
         self.dirty: bool = False
 
     def put(self, chunk: bytes) -> None:
-        """Append one chunk of whole packets, encoded for `protocol_version`."""
+        """Append one chunk of complete packets, encoded for `protocol_version`."""
         self.out.append(chunk)
         self.out_bytes += len(chunk)
         if not self.dirty:
@@ -48,28 +48,28 @@ class Sink:
             self.turn.append(self)
 
     def now_s(self) -> float:
-        """The turn's monotonic time."""
+        """The monotonic time of the turn."""
         raise NotImplementedError(type(self).__name__)
 
     def unsendable(self, packet_bytes: int) -> None:
-        """A message that waited is not sent: it is larger than the peer takes, or, of 0 bytes, it has expired."""
+        """A message that waited isn't sent: it is too large for the peer, or it has expired (`packet_bytes` 0)."""
         raise NotImplementedError(type(self).__name__)
 
     def congest(self) -> None:
-        """More waits for this peer than it takes: its publishers are about to be paused."""
+        """Too much waits for this peer: its publishers will be paused."""
 
     def overflow(self) -> None:
-        """A QoS ≥ 1 message found no room: the peer must not go on as if it had got everything."""
+        """The queue for QoS 1 and 2 is full: disconnect the peer, so that it doesn't miss messages unknowingly."""
         raise NotImplementedError(type(self).__name__)
 
     def flush(self) -> None:
-        """Hand what waits to the descriptor. Called once a turn, after `dirty` was reset."""
+        """Write what waits. Called once in a turn, after `dirty` was reset."""
         raise NotImplementedError(type(self).__name__)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SinkHost:
-    """What sinks see of the router that they belong to: `turn`, those that are dirty; the turn's time; the counters."""
+    """What sinks need from their router: `turn` (the dirty sinks), the time of the turn, and the counters."""
 
     def __init__(self, counters: Counters) -> None:
         self.counters = counters
@@ -79,8 +79,8 @@ class SinkHost:
 
 @mypyc_attr(acyclic=True)
 class AwaySink(Sink):
-    """Stands in the place of a connection while a session's client is away: everything waits in the session. One for
-    each protocol version: the version of the last connection is that of the packets that wait.
+    """The sink of durable sessions whose clients are offline: they queue everything. There is one for each protocol
+    version, because queued packets have the version of the last connection.
     """
 
     __slots__ = ("host",)

@@ -1,7 +1,8 @@
-"""Members of shared subscriptions whose sessions last, as whoever deals out messages sees them: a slot has so many.
+"""The slot of a client id; and slots as targets of shared deliveries: a slot counts as one target with N members, like
+a node.
 
-A slot stands among the nodes that have members. The dispatcher brings its shared deliveries: they wait for a slot that
-has no owner, go on when it moves, and are accepted when its owner has committed them. Pure.
+The dispatcher sends the shared deliveries of a slot: they wait while the slot has no owner, follow the slot when it
+moves, and are accepted when its owner has committed them. No I/O.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from flockmq.routing.targets import NodeTarget, SlotDispatcher
 
 _SLOT_BYTES: Final = 2
 _SPREAD: Final = 0x1E3779B1
-"""Odd, and its product with a CRC fits into 62 bits. Client ids that are numbered have CRCs that are alike in their
-upper and in their lower bits; by those alone most fleets of eight would have one owner."""
+"""Odd; its product with a CRC fits into 62 bits. Numbered client ids have CRCs with similar upper and lower bits;
+without this most fleets of eight clients would have the same owner.
+"""
 
 
 def slot_of(client_id: bytes) -> int:
-    """A core has a range of slots, so it is the upper bits that must be spread."""
+    """A core owns a range of slots, so the upper bits must be well distributed."""
     checksum: i64 = crc32(client_id)
     return (checksum * _SPREAD & 0xFFFFFFFF) * SLOTS >> 32
 
 
 @mypyc_attr(acyclic=True)
 class SlotPeer(NodeTarget):
-    """What is dealt out to it stands behind the slot's number."""
+    """A slot as a target of shared deliveries. They are prefixed with the slot's number."""
 
     __slots__ = ("dispatcher", "slot")
 
@@ -62,7 +64,7 @@ class SlotPeer(NodeTarget):
 
 
 class SlotPeers:
-    """Each slot's, once it is asked for."""
+    """Creates the peer of a slot when it is first needed."""
 
     def __init__(self, turn: list[Sink], dispatcher: SlotDispatcher) -> None:
         self._turn = turn
@@ -77,20 +79,20 @@ class SlotPeers:
 
 
 def addressed(packet: bytes) -> tuple[int, bytes]:
-    """The slot, and what is for it. Raises PacketError for what no node of ours sends."""
+    """The slot, and the data for it. Raises PacketError if no version of FlockMQ sent this."""
     if len(packet) < _SLOT_BYTES:
         raise malformed("a shared delivery without a slot")
     return int.from_bytes(packet[:_SLOT_BYTES], "big"), packet[_SLOT_BYTES:]
 
 
 def grows_old(version: int) -> bool:
-    """What goes under this version may have an expiry [section 3.3.2.3.3]."""
+    """True if data of this version may have a message expiry [section 3.3.2.3.3]."""
     return version & ~SHARED == 5
 
 
 def aged_packet(version: int, packet: bytes, waited_s: int) -> bytes:
-    """What a message for a slot carries, after it waited so long: a PUBLISH, or a shared delivery of one. Raises
-    PacketError.
+    """Reduce the expiry of a message for a slot, a PUBLISH or a shared delivery of one, by the time it has waited.
+    Raises PacketError.
     """
     if not grows_old(version):
         return packet

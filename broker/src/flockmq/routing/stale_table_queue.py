@@ -1,7 +1,7 @@
-"""Lines of clients that wait for newer tables: nothing of theirs at QoS ≥ 1 may be matched by these. One per router.
+"""Queues of clients whose QoS 1 and 2 messages wait because this node's routing tables may be stale. One per router.
 
-What always holds: `bytes` is the sum of all lines here, within HELD_MAX_BYTES: who adds more is cut off
-(`is_too_much`). What clients left behind takes no more than half of that; the oldest of it is given up.
+Invariants: `bytes` is the sum of all queues here, at most HELD_MAX_BYTES: a client that exceeds it is disconnected
+(`is_too_much`). Messages of disconnected clients use at most half of that; the oldest of them are dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flockmq.bounds import HELD_MAX_BYTES
 
 @mypyc_attr(acyclic=True)
 class HeldLine:
-    """What one client published and nobody was told of yet, in its order. `is_held`: it waits here."""
+    """The published messages of one client that weren't acknowledged yet, in order. `is_held`: the queue waits here."""
 
     __slots__ = ("is_held",)
 
@@ -24,28 +24,28 @@ class HeldLine:
         raise NotImplementedError(type(self).__name__)
 
     def is_left(self) -> bool:
-        """Its client is gone."""
+        """True if the client has disconnected."""
         raise NotImplementedError(type(self).__name__)
 
     def is_repeated(self) -> bool:
-        """Its client is gone, and sends it again when it is back."""
+        """True if the client has disconnected, and will send the messages again when it reconnects."""
         raise NotImplementedError(type(self).__name__)
 
     def is_logged(self) -> bool:
-        """The log has a part of it."""
+        """True if the log has some of the messages."""
         raise NotImplementedError(type(self).__name__)
 
     def advance(self) -> None:
-        """Publish what may be."""
+        """Publish what may be published."""
         raise NotImplementedError(type(self).__name__)
 
     def give_up(self) -> None:
-        """Publish nothing more of it."""
+        """Drop all messages of the queue."""
         raise NotImplementedError(type(self).__name__)
 
 
 class HeldPublishers:
-    """`lines` in the order in which they go on; those of clients that are gone are in `left`, too."""
+    """`lines`: the queues, in the order in which they continue. `left`: those of disconnected clients among them."""
 
     def __init__(self) -> None:
         self.lines: dict[HeldLine, None] = {}
@@ -61,13 +61,15 @@ class HeldPublishers:
                 self.abandoned(line)
 
     def take_first(self) -> HeldLine:
-        """What it delivers may end others here: take one after the other."""
+        """Remove and return the first queue. Take one at a time: delivering its messages may end other clients here."""
         line = next(iter(self.lines))
         self._let_go(line)
         return line
 
     def abandoned(self, line: HeldLine) -> None:
-        """The client of a line that waits is gone. What it sends again elsewhere must not come behind that."""
+        """The client of a waiting queue has disconnected. If it will send the messages again through another node, drop
+        them, because they must not be published after the resent ones.
+        """
         if line.is_repeated():
             self._let_go(line)
             line.give_up()
@@ -76,8 +78,9 @@ class HeldPublishers:
             self.make_room()
 
     def make_room(self) -> None:
-        """Give up what clients left behind, the oldest first, while more waits than half of what may. What the log has
-        isn't: whoever subscribes gets it as retained, so whoever has subscribed is to get it, too."""
+        """While more than half of the limit is used, drop queues of disconnected clients, oldest first. Messages that
+        are in the log are kept: new subscribers get them as retained messages, so existing ones must get them too.
+        """
         while self.left and self.is_much():
             line = next(iter(self.left))
             del self.left[line]

@@ -1,6 +1,6 @@
-"""Who gets messages of a router: one session, its subscriptions, and what each of them asks for [MQTT-3.8.3.1].
+"""Receivers of a router's messages: a session, and its subscriptions with their options [MQTT-3.8.3.1].
 
-What always holds: a session has one subscription of each filter at most.
+Invariant: a session has at most one subscription for a filter.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ SENT: Final = 0
 QUEUED: Final = 1
 REFUSED: Final = 2
 REPLACED: Final = 3
-"""Queued in the place of the oldest message, which is lost: only for a client that is away. From REFUSED on some
-message found no room.
+"""Queued, and the oldest message was dropped; only for an offline client. For answers >= REFUSED a message found no
+room.
 """
 UNWANTED: Final = 4
-"""Nothing of QoS 0 waits for a client that is away."""
+"""The session doesn't queue QoS 0 messages for an offline client."""
 
 
 @mypyc_attr(acyclic=True)
 class Subscriber:
-    """A session, as a router knows it: what it is put goes to `sink` now, or waits.
+    """A session as a router sees it. It sends messages to `sink` or queues them.
 
-    `max_packet_bytes`: the client takes no larger packet, 0: any; `usage`: of its user, None: it has no quota.
+    `max_packet_bytes`: the client's maximum packet size, 0: any. `usage`: of its user; None: the user has no quota.
     """
 
     __slots__ = ("aliases", "client_id", "max_packet_bytes", "sink", "subscriptions", "usage")
@@ -44,40 +44,40 @@ class Subscriber:
         self.usage: Usage | None = None
 
     def offer(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
-        """Send a QoS ≥ 1 PUBLISH, or let it wait: SENT, QUEUED, REPLACED, or REFUSED for want of room. `stored`: the
-        packet, where more than its bytes must be known of it.
+        """Send or queue a QoS 1 or 2 PUBLISH. Returns SENT, QUEUED, REPLACED or REFUSED. `stored`: the packet with its
+        expiry or share filter, if it has one.
         """
         raise NotImplementedError(type(self).__name__)
 
     def offer_qos0(self, entry: StoredMessage | bytes) -> int:
-        """Let a QoS 0 PUBLISH wait for a client that is away: QUEUED, REPLACED, REFUSED or UNWANTED."""
+        """Queue a QoS 0 PUBLISH for an offline client. Returns QUEUED, REPLACED, REFUSED or UNWANTED."""
         raise NotImplementedError(type(self).__name__)
 
     def takes(self, packet_bytes: int) -> bool:
-        """`offer` has a place for one more packet."""
+        """True if `offer` has room for one more packet."""
         raise NotImplementedError(type(self).__name__)
 
     def has_room(self, packet_bytes: int) -> bool:
-        """A packet more leaves most of the room to what is published."""
+        """True if one more packet would leave most of the queue free for published messages."""
         raise NotImplementedError(type(self).__name__)
 
     def is_connected(self) -> bool:
         raise NotImplementedError(type(self).__name__)
 
     def is_congested(self) -> bool:
-        """So many messages wait that whoever publishes to this session should pause."""
+        """True if so many messages wait that publishers to this session should pause."""
         raise NotImplementedError(type(self).__name__)
 
     def cut_off(self) -> bool:
-        """End the connection: its client has no room, and must not go on as if it had got everything. False: the
-        session ended with it.
+        """Disconnect the client because its queue is full, so that it doesn't miss messages unknowingly. Returns False
+        if the session ended with the connection.
         """
         raise NotImplementedError(type(self).__name__)
 
 
 @mypyc_attr(acyclic=True)
 class Subscription:
-    """`identifiers` is the encoded Subscription Identifier properties, empty when the client gave none."""
+    """`identifiers`: the encoded Subscription Identifier properties, empty if there are none."""
 
     __slots__ = ("filter", "identifiers", "no_local", "qos", "retain_as_published", "session")
 
@@ -98,7 +98,7 @@ class Subscription:
         self.identifiers = identifiers
 
     def is_plain(self) -> bool:
-        """A QoS 0 message reaches this subscriber byte by byte as it was published."""
+        """True if the subscriber gets QoS 0 messages unchanged, as they were published."""
         session = self.session
         return (
             not self.no_local
@@ -111,8 +111,8 @@ class Subscription:
 
 @mypyc_attr(acyclic=True)
 class SubscriptionSet:
-    """The subscriptions of one session: none, one kept as itself, or many by filter. `filter_bytes`: of all filters;
-    `asked`: filter → the one that the client asked for, where another was made of it.
+    """The subscriptions of one session. Holds none, a single one directly, or many by filter. `filter_bytes`: the size
+    of all filters. `asked`: filter → the filter that the client asked for, if a rewrite rule changed it.
     """
 
     __slots__ = ("_held", "_shapes", "asked", "filter_bytes")
@@ -120,7 +120,7 @@ class SubscriptionSet:
     def __init__(self) -> None:
         self._held: Subscription | dict[bytes, Subscription] | None = None
         self._shapes: dict[bytes, int] | None = None
-        """How many subscriptions have each shape of wildcards; None: not counted yet, or there are none."""
+        """Wildcard shape → number of subscriptions; None: not counted yet, or none."""
         self.asked: dict[bytes, bytes] | None = None
         self.filter_bytes: int = 0
 
@@ -145,7 +145,7 @@ class SubscriptionSet:
         return list(held.values()) if isinstance(held, dict) else [held]
 
     def add(self, subscription: Subscription) -> None:
-        """In the place of an older one with its filter."""
+        """Add it; it replaces an older one with the same filter."""
         filter, held = subscription.filter, self._held
         if self.find(filter) is None:
             self.filter_bytes += len(filter)
@@ -177,7 +177,7 @@ class SubscriptionSet:
         self.filter_bytes = 0
 
     def note_asked(self, filter: bytes, asked: bytes) -> None:
-        """The client asked for this one: so rules are to be asked about it."""
+        """Remember the filter that the client asked for; authorization checks use it."""
         if filter == asked:
             if self.asked is not None:
                 self.asked.pop(filter, None)
@@ -190,7 +190,7 @@ class SubscriptionSet:
         return filter if self.asked is None else self.asked.get(filter, filter)
 
     def may_have_shape(self, shape: bytes, most: int) -> bool:
-        """One client's wildcards stand in so many places at most; a session of one filter needs no set."""
+        """True if the client may have one more filter of this shape: it may have at most `most` different shapes."""
         shapes = self._shapes
         if shapes is None:
             if self._held is None:
@@ -202,7 +202,7 @@ class SubscriptionSet:
 
 
 def _count(shapes: dict[bytes, int], filter: bytes, change: int) -> None:
-    """One subscription more, or less, has the filter's shape, if it has one."""
+    """Add `change` to the count of the filter's shape, if it has wildcards."""
     if has_wildcard(filter):
         shape = shape_of(filter)
         shapes[shape] = shapes.get(shape, 0) + change

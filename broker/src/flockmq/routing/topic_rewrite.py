@@ -1,13 +1,12 @@
-"""Topic rewrite: rules that turn the topics that clients say into those that the broker works with.
+"""Topic rewrite rules: change topics and filters of clients into those that the broker uses.
 
-A rule is for publishes, subscriptions (UNSUBSCRIBE among them) or both: topics that match its source filter and its
-regular expression become its destination, in which `$1`, `$2`, … are what the groups matched and `${clientid}` and
-`${username}` the client's. As in EMQX, the last rule whose source filter matches decides alone: where its expression
+A rule applies to publishes, subscriptions (and UNSUBSCRIBE), or both. A topic that matches the rule's source filter and
+regular expression becomes its destination, in which `$1`, `$2`, … are the matched groups, and `${clientid}` and
+`${username}` the client's. As in EMQX, only the last rule whose source filter matches is used: if its expression
 doesn't match, the topic stays.
 
-What is rewritten is what stands behind `$share/group/`, `$exclusive/` and `$delayed/seconds/`, which stay.
-
-What always holds: the result is a topic name, or a filter, or b"": refused.
+The prefixes `$share/group/`, `$exclusive/` and `$delayed/seconds/` stay; only what follows is rewritten. Invariant: the
+result is a valid topic name or filter, or b"": refused.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class RewriteRules:
         return len(self._rules)
 
     def sources(self) -> list[bytes]:
-        """The filters of the topics that a rule is for."""
+        """The source filters of all rules."""
         return [rule.source for rule in self._rules]
 
     def topic(self, topic: bytes, client_id: bytes, username: bytes) -> bytes:
-        """Where a message to `topic` goes; b"": nowhere."""
+        """The topic to which a message is published; b"": refused."""
         rewritten = self._apply(topic, client_id, username)
         if rewritten == topic:
             return topic
@@ -50,7 +49,7 @@ class RewriteRules:
         return rewritten
 
     def filter(self, topic_filter: bytes, client_id: bytes, username: bytes) -> bytes:
-        """What a subscription to a valid filter subscribes to; b"": nothing."""
+        """The filter that is subscribed to instead of a valid filter; b"": refused."""
         rewritten = self._apply(topic_filter, client_id, username)
         if rewritten == topic_filter:
             return topic_filter

@@ -1,1 +1,1 @@
-"""A session as its connection's node has it: whole, or the near end of one that its owner has. Pure."""
+"""A clean session, and the session proxy of a durable one: what a connection's node has of a session. No I/O."""

@@ -1,13 +1,14 @@
-"""What a session proxy and its owner tell one another about packet ids: pairs of a kind (1 byte) and a packet id (2).
+"""Encodes acknowledgements between a session proxy and the owner: pairs of a kind (1 byte) and a packet id (2 bytes).
 
-What is settled comes to the proxy in one stream with the packets, each pair as a packet of a type that MQTT doesn't
-have: so it can't overtake a packet that the proxy knows as a repeat by what it settles.
+The owner sends settled pairs in the same stream as packets, each as a packet of a type that MQTT doesn't have. So a
+pair never arrives before a packet that was sent ahead of it; that packet may be a repeat, which the proxy recognizes
+only until its packet id is settled.
 
-reported by the proxy            settled by the owner, when it is committed
-PUBACK, PUBREC_REFUSED, PUBCOMP  the same: the proxy forgets the packet id
-PUBREC                           nothing: PUBREL comes, as a packet
-PUBREL                           the same, or PUBREL_UNKNOWN: the proxy sends PUBCOMP
-DROPPED                          the same: PUBREC refused the client's message, so that no PUBREL comes
+ reported by the proxy            settled by the owner, after the commit
+ PUBACK, PUBREC_REFUSED, PUBCOMP  the same: the proxy forgets the packet id
+ PUBREC                           nothing: PUBREL is sent, as a packet
+ PUBREL                           the same, or PUBREL_UNKNOWN: the proxy sends PUBCOMP
+ DROPPED                          the same: PUBREC refused the client's message, so no PUBREL follows
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from __future__ import annotations
 from typing import Final
 
 SETTLED: Final = 0x00
-"""The first byte of what is not for the client."""
+"""The first byte of a settled pair, which isn't for the client."""
 AGAIN: Final = b"\0\0"
-"""All that isn't complete comes again behind it: something may have been lost, so report all that isn't settled."""
+"""Marker: everything incomplete is sent again after it. The proxy reports all unsettled acknowledgements again, because
+something may have been lost.
+"""
 
 PUBACK: Final = 0x04
 PUBREC: Final = 0x05
@@ -35,5 +38,5 @@ def pair(kind: int, packet_id: int) -> bytes:
 
 
 def settled(kind: int, packet_id: int) -> bytes:
-    """As it stands in the stream."""
+    """A pair as it is sent in the stream of packets."""
     return b"\0\3" + pair(kind, packet_id)

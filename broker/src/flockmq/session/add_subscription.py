@@ -1,4 +1,4 @@
-"""Whether a session may have a subscription, and the places of its subscriptions in the router."""
+"""Adds a subscription to a session and the router if limits allow it, and removes subscriptions from the router."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from flockmq.session.limits import Limits
 def place(
     router: Router, session: Subscriber, limits: Limits, filter: bytes, qos: int, options: int, identifiers: bytes
 ) -> Subscription | int:
-    """Put one subscription into the router, in the place of an older one with its filter [MQTT-3.8.4-3]: what was put,
-    or the reason code with which it is refused. `limits`: the session's; `options` as in SUBSCRIBE (section 3.8.3.1).
+    """Add one subscription to the router and the session; it replaces an older one with the same filter [MQTT-3.8.4-3].
+    Returns the subscription, or the reason code of the refusal. `limits`: the session's. `options` as in SUBSCRIBE
+    (section 3.8.3.1).
     """
     if is_shared(filter) and not limits.shared_subscription:
         return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
@@ -45,7 +46,9 @@ def place(
 
 
 def displace(router: Router, subscriptions: list[Subscription]) -> list[bytes]:
-    """Take subscriptions out of the router that their session doesn't have any more; filters that nobody wants now."""
+    """Remove subscriptions, which their session no longer has, from the router. Returns the filters without
+    subscribers.
+    """
     unrouted: list[bytes] = []
     for subscription in subscriptions:
         router.remove(subscription)
@@ -56,7 +59,7 @@ def displace(router: Router, subscriptions: list[Subscription]) -> list[bytes]:
 
 
 def _has_room(session: Subscriber, limits: Limits, filter: bytes) -> bool:
-    """By the client's own limits, and its user's quota."""
+    """True if the client's limits and the user's quota allow one more subscription."""
     if len(session.subscriptions) >= limits.max_subscriptions:
         return False
     if session.subscriptions.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
@@ -65,5 +68,7 @@ def _has_room(session: Subscriber, limits: Limits, filter: bytes) -> bool:
 
 
 def is_owed(filter: bytes, retain_handling: int, is_new: bool) -> bool:
-    """Whether a subscription gets what is retained [MQTT-3.3.1-9 to 3.3.1-11]; a shared one doesn't (section 4.8.2)."""
+    """True if a new subscription gets retained messages [MQTT-3.3.1-9 to 3.3.1-11]. A shared one doesn't (section
+    4.8.2).
+    """
     return not is_shared(filter) and (retain_handling == 0 or (retain_handling == 1 and is_new))

@@ -1,7 +1,6 @@
-"""What a connection calls of its session, wherever that runs: here (`local_session`), or at its owner
-(`remote_session`).
+"""The interface of a session for its connection. It runs here (`local_session`) or at its owner (`remote_session`).
 
-Where the session answers LATER, or to a SUBSCRIBE or an UNSUBSCRIBE, its owner has committed what it says by then.
+When the answer is LATER, and for SUBSCRIBE and UNSUBSCRIBE, the owner answers after it has committed the change.
 """
 
 from __future__ import annotations
@@ -16,35 +15,35 @@ from flockmq.session.limits import Limits
 UNKNOWN: Final = 0
 """No exchange has this packet id."""
 DONE: Final = 1
-"""The client is answered now."""
+"""The connection answers the client now."""
 LATER: Final = 2
-"""The owner answers it."""
+"""The owner answers later."""
 
 NEW: Final = 0
 REPEAT: Final = 1
-"""The packet id was received and not yet released [MQTT-4.3.3-10]."""
+"""A message with this packet id was received and not yet released [MQTT-4.3.3-10]."""
 FULL: Final = 2
-"""Too many await their PUBREL."""
+"""Too many messages wait for PUBREL."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SubscribeChange:
-    """A SUBSCRIBE that was judged: what the client may have of it."""
+    """A SUBSCRIBE after authorization: the part that the client is allowed."""
 
     def wanted(self) -> list[tuple[bytes, SubscribeEntry]]:
-        """(filter, what was asked for) of all that isn't decided yet."""
+        """(filter, what the client asked for) of each subscription that isn't decided yet."""
         raise NotImplementedError(type(self).__name__)
 
     def identifiers(self) -> bytes:
-        """As a subscription keeps them."""
+        """The subscription identifier, encoded as in a subscription."""
         raise NotImplementedError(type(self).__name__)
 
     def subscribe_here(self) -> None:
-        """The session runs here."""
+        """The session runs at this node: subscribe."""
         raise NotImplementedError(type(self).__name__)
 
     def told(self, reasons: list[int]) -> None:
-        """What the owner made of `wanted`, in its order; [] if the connection is gone."""
+        """The owner's reason codes for `wanted`, in order; [] if the connection has ended."""
         raise NotImplementedError(type(self).__name__)
 
 
@@ -56,18 +55,20 @@ class UnsubscribeChange:
         self.filters = filters
 
     def unsubscribe_here(self) -> None:
-        """The session runs here."""
+        """The session runs at this node: unsubscribe."""
         raise NotImplementedError(type(self).__name__)
 
     def told(self, reasons: list[int]) -> None:
-        """For each filter the reason code of UNSUBACK; [] if the connection is gone."""
+        """The reason codes for UNSUBACK, one for each filter; [] if the connection has ended."""
         raise NotImplementedError(type(self).__name__)
 
 
 @trait
 @mypyc_attr(acyclic=True)
 class ClientSession:
-    """`awaiting_rel`: packet ids of the client's QoS 2 messages, from PUBLISH to PUBREL [MQTT-4.3.3], since when."""
+    """`awaiting_rel`: packet ids of the client's QoS 2 messages from PUBLISH to PUBREL [MQTT-4.3.3], and when each
+    arrived.
+    """
 
     awaiting_rel: dict[int, float] | None
     client_id: bytes
@@ -76,15 +77,15 @@ class ClientSession:
     max_packet_bytes: int
 
     def is_remote(self) -> bool:
-        """It runs at its owner, and outlives this connection."""
+        """True if the session is durable: it runs at its owner."""
         raise NotImplementedError(type(self).__name__)
 
     def is_congested(self) -> bool:
-        """So many messages wait that whoever publishes to this session should pause."""
+        """True if so many messages wait that publishers to this session should pause."""
         raise NotImplementedError(type(self).__name__)
 
     def send_again(self) -> None:
-        """The client was told that its session was there: what it didn't acknowledge comes again [MQTT-4.4.0-1]."""
+        """CONNACK said Session Present: send unacknowledged messages again [MQTT-4.4.0-1]."""
         raise NotImplementedError(type(self).__name__)
 
     def subscribe(self, change: SubscribeChange) -> None:
@@ -93,28 +94,30 @@ class ClientSession:
     def unsubscribe(self, change: UnsubscribeChange) -> None:
         raise NotImplementedError(type(self).__name__)
 
-    # What the client answers.
+    # Acknowledgements from the client.
 
     def puback(self, packet_id: int) -> bool:
-        """False: no QoS 1 message has this packet id."""
+        """Returns False if no QoS 1 message has this packet id."""
         raise NotImplementedError(type(self).__name__)
 
     def pubrec(self, packet_id: int, refused: bool) -> int:
-        """`refused`: with a reason code ≥ 0x80, which ends the exchange [MQTT-4.4.0-2]. UNKNOWN, DONE or LATER."""
+        """`refused`: the reason code is ≥ 0x80, which ends the exchange [MQTT-4.4.0-2]. Returns UNKNOWN,
+        DONE or LATER.
+        """
         raise NotImplementedError(type(self).__name__)
 
     def pubcomp(self, packet_id: int) -> bool:
-        """False: no QoS 2 message was released under this packet id."""
+        """Returns False if no QoS 2 message with this packet id was released."""
         raise NotImplementedError(type(self).__name__)
 
     def contradicts(self, kind: int, packet_id: int) -> bool:
-        """A PUBACK, PUBREC or PUBCOMP isn't what the exchange under way with this packet id waits for."""
+        """True if this PUBACK, PUBREC or PUBCOMP is of a wrong type for the exchange with this packet id."""
         raise NotImplementedError(type(self).__name__)
 
-    # The client's own QoS 2 messages.
+    # QoS 2 messages from the client.
 
     def receive(self, packet_id: int, now_s: float) -> int:
-        """A message with this packet id: NEW, REPEAT or FULL; from now on it awaits its PUBREL."""
+        """A PUBLISH with this packet id arrived. Returns NEW, REPEAT or FULL; a new one now waits for PUBREL."""
         if self.awaiting_rel is not None and packet_id in self.awaiting_rel:
             return REPEAT
         if not self.may_receive(now_s):
@@ -123,7 +126,7 @@ class ClientSession:
         return NEW
 
     def may_receive(self, now_s: float) -> bool:
-        """Another one may wait for its PUBREL; those that waited for too long make room."""
+        """True if one more message may wait for PUBREL. Forgets messages that have waited too long."""
         awaiting = self.awaiting_rel
         if awaiting is None or len(awaiting) < self.limits.max_awaiting_rel:
             return True
@@ -138,15 +141,15 @@ class ClientSession:
         self.awaiting_rel[packet_id] = now_s
 
     def forget(self, packet_id: int) -> None:
-        """The message was refused, or waited too long for its PUBREL: its packet id may stand for another one."""
+        """The message was refused, or waited too long for its PUBREL: its packet id may be used for another message."""
         self.release(packet_id)
 
     def pubrel(self, packet_id: int) -> int:
-        """When to answer: UNKNOWN (with 0x92), DONE, LATER."""
+        """How to answer: UNKNOWN (with reason code 0x92), DONE or LATER."""
         raise NotImplementedError(type(self).__name__)
 
     def release(self, packet_id: int) -> bool:
-        """False: it isn't remembered."""
+        """Returns False if the packet id is unknown."""
         awaiting = self.awaiting_rel
         if awaiting is None or packet_id not in awaiting:
             return False

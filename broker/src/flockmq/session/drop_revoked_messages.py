@@ -1,4 +1,4 @@
-"""What waits for a session by subscriptions that were taken from it. Pure."""
+"""Removes queued messages that matched only subscriptions which were revoked. No I/O."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def drop_waiting(
     ended: list[bytes],
     take_out: Callable[[list[StoredMessage | bytes], list[StoredMessage | bytes]], None],
 ) -> tuple[int, list[StoredMessage]]:
-    """Take out of a session's queue what waits by the filters that are about to end and by no other of the session: how
-    many messages that were, and those of shared subscriptions, which are for other members. What is in flight finishes.
-    `take_out` gets what goes, and what stays.
+    """Remove the messages that match `ended` filters, and no other subscription, from a session's queue. Returns how
+    many were dropped, and the messages of ended shared subscriptions, which go to other members. Messages in flight
+    stay. `take_out` gets the removed entries and the remaining ones.
     """
     if not queue:
         return 0, []

@@ -1,4 +1,4 @@
-"""The limits of one zone of clients, by EMQX's names: bytes and seconds. Their defaults are `[mqtt]`'s."""
+"""The limits of a zone of clients, with EMQX's names; bytes and seconds. Defaults are those of `[mqtt]`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from mypy_extensions import mypyc_attr
 from flockmq.config.schema import MqttSettings, NodeSettings
 
 DEFAULT: Final = "default"
-"""The zone of whoever has no other."""
+"""The zone of clients without another one."""
 AUTO: Final = "auto"
 TO_USER: Final = "user"
-"""What a client id may be bound to; "none" besides."""
+"""Values of `client_id_binding`, besides "none"."""
 _DEFAULTS: Final = MqttSettings()
 
 
 @mypyc_attr(acyclic=True)
 class Limits:
-    """One object a zone, filled from `[mqtt]` and `[zones.NAME]`; every connection has its listener's."""
+    """One object per zone, filled from `[mqtt]` and `[zones.NAME]`. Each connection has the limits of its listener's
+    zone.
+    """
 
     __slots__ = (
         "await_rel_timeout",
@@ -113,5 +115,5 @@ class Limits:
         self.max_connections = max_connections
 
     def binds_client_ids(self, identifies: bool) -> bool:
-        """To users; `identifies`: clients are asked who they are."""
+        """True if client ids are bound to users. `identifies`: authentication is configured."""
         return self.client_id_binding == TO_USER or (self.client_id_binding == AUTO and identifies)

@@ -1,9 +1,9 @@
-"""The state that MQTT calls a session, of a client that is connected here: subscriptions, and both directions.
+"""A clean session at the node of its connection: subscriptions, and messages in both directions.
 
-What always holds: a QoS 2 packet id of the client is remembered from PUBLISH to PUBREL.
+Invariant: a QoS 2 packet id of the client is remembered from PUBLISH to PUBREL.
 
-    client → server     QoS 2   PUBLISH → awaiting_rel → PUBREL → forgotten
-    server → client     as in `send_window`
+ client → server     QoS 2   PUBLISH → awaiting_rel → PUBREL → forgotten
+ server → client     as in `send_window`
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from flockmq.session.send_window import SendWindow
 
 @mypyc_attr(acyclic=True)
 class LocalSession(SendWindow, ClientSession):
-    """One client's session. `expiry_s`: for how long the client wants it to outlive the connection; then its owner has
-    another in its place.
+    """`expiry_s`: the session expiry that the client asked for. If it isn't 0, an owner runs a durable
+    session instead.
     """
 
     __slots__ = ("awaiting_rel", "expiry_s")
@@ -43,10 +43,10 @@ class LocalSession(SendWindow, ClientSession):
         return False
 
     def send_again(self) -> None:
-        """It began with its connection."""
+        """A clean session has nothing to send again."""
 
     def erase(self) -> None:
-        """It ended: whoever still refers to it keeps no messages."""
+        """The session has ended: free its messages, even if something still refers to it."""
         self.subscriptions.clear()
         self.inflight = self.kept = self.queue = self.awaiting_rel = None
         self.queue_bytes = 0

@@ -1,11 +1,13 @@
-"""What a connection has of a session that runs at its owner (`durable.session`): the packet ids under way, and how far.
+"""The session proxy: a connection's side of a durable session, which runs at its owner (`durable.session`). It knows
+the packet ids in flight on this connection.
 
-    PUBLISH arrived ──▶ SENT ── PUBACK ──▶ ANSWERED ── settled ──▶ forgotten
-                         └─ PUBREC ─▶ RECEIVED ── PUBREL arrived ─▶ RELEASED ── PUBCOMP ─▶ ANSWERED
+ PUBLISH arrived ──▶ SENT ── PUBACK ──▶ ANSWERED ── settled ──▶ forgotten
+      └─ PUBREC ─▶ RECEIVED ── PUBREL arrived ─▶ RELEASED ── PUBCOMP ─▶ ANSWERED
 
-What always holds: the client gets each PUBLISH and each PUBREL of an exchange once on this connection, however often
-the owner, or the next one, sends them [MQTT-4.4.0-1], and has no more exchanges open than it takes [MQTT-3.3.4-9]: the
-next owner may begin with others than are under way here. What the client answered is reported until it is settled.
+Invariants: the client gets each PUBLISH and each PUBREL of an exchange once on this connection, however often owners
+send it [MQTT-4.4.0-1]. It never has more open exchanges than its receive maximum [MQTT-3.3.4-9]; the proxy checks that,
+because a new owner may start with different messages than those now in flight to the client. Each acknowledgement of
+the client is reported until the owner has settled it.
 """
 
 from __future__ import annotations
@@ -45,15 +47,15 @@ from flockmq.session.local_session import LocalSession
 _SENT_QOS1: Final = 1
 _SENT_QOS2: Final = 2
 _RELEASED: Final = 3
-"""From here on the state is the kind that is reported: PUBACK, PUBREC, PUBCOMP or PUBREC_REFUSED."""
+"""Later states are the kind that is reported: PUBACK, PUBREC, PUBCOMP or PUBREC_REFUSED."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RemoteSessionPort:
-    """Brings to the owners what the connections of this node say; each is known by its token."""
+    """Sends reports and requests of this node's connections to the owners. A connection is named by its token."""
 
     def report(self, token: int) -> None:
-        """There is something for `take_reports`."""
+        """`take_reports` has something to report."""
         raise NotImplementedError(type(self).__name__)
 
     def subscribe(self, token: int, change: SubscribeChange) -> None:
@@ -65,7 +67,7 @@ class RemoteSessionPort:
 
 @mypyc_attr(acyclic=True)
 class RemoteSession(ClientSession):
-    """Stands in the place of the `session` that CONNECT made."""
+    """Replaces the local `session` that CONNECT made."""
 
     __slots__ = (
         "_aliases", "_dropping", "_held", "_is_resumed", "_open", "_port", "_releasing", "_reports",
@@ -85,9 +87,11 @@ class RemoteSession(ClientSession):
         self._token = token
         self._states: dict[int, int] = {}
         self._open: int = 0
-        """Exchanges that the client has to answer."""
+        """Number of exchanges that the client must still answer."""
         self._held: dict[int, bytes] | None = None
-        """Packet id -> PUBLISH that waits for one of them to end; an owner has no more than the window under way."""
+        """Packet id → PUBLISH that waits until an exchange ends. An owner has at most one window in flight, which
+        bounds this.
+        """
         self._is_resumed: bool = False
         self._releasing: dict[int, bool] | None = None
         self._dropping: dict[int, bool] | None = None
@@ -100,7 +104,7 @@ class RemoteSession(ClientSession):
         return False
 
     def send_again(self) -> None:
-        """The owner does."""
+        """The owner sends them."""
         self._is_resumed = True
 
     def subscribe(self, change: SubscribeChange) -> None:
@@ -112,7 +116,7 @@ class RemoteSession(ClientSession):
     # From the owner.
 
     def arrived(self, chunk: bytes) -> bytes:
-        """Whole packets from the owner, and what it settled: the packets that are for the client now."""
+        """Process complete packets and settled pairs from the owner. Returns the packets that go to the client now."""
         passed: list[bytes] = []
         passes_all = self._aliases is None
         at = 0
@@ -167,7 +171,7 @@ class RemoteSession(ClientSession):
         return True
 
     def _end(self) -> None:
-        """An exchange is over, for the client: another may begin."""
+        """The client has answered an exchange: the next held PUBLISH may start."""
         self._open -= 1
         held = self._held
         if held is None or self._open >= self._window:
@@ -181,7 +185,7 @@ class RemoteSession(ClientSession):
         self.sink.put(packet if aliases is None else aliases.shorten(packet))
 
     def _settled(self, kind: int, packet_id: int) -> bytes:
-        """What was reported is committed; what the client is told of it."""
+        """The owner has committed a report. Returns what the client must be sent."""
         if kind in (PUBREL, PUBREL_UNKNOWN):
             return self._pubcomp(packet_id, kind == PUBREL)
         if kind == DROPPED:
@@ -200,7 +204,7 @@ class RemoteSession(ClientSession):
         return encode.pub_ack(frame.PUBCOMP, self.sink.protocol_version, packet_id, reason)
 
     def moved(self) -> None:
-        """Another owner has the session, or this one may have missed something: report all that isn't settled."""
+        """The session has a new owner, or its owner may have missed reports: report everything unsettled again."""
         self._reports = None
         for packet_id in self._dropping or ():
             self._report(DROPPED, packet_id)
@@ -225,7 +229,8 @@ class RemoteSession(ClientSession):
         if state == _SENT_QOS2:
             kind = PUBREC_REFUSED if refused else PUBREC
             del self._states[packet_id]
-            self._states[packet_id] = kind  # behind those that were received before [MQTT-4.6.0-4]
+            # Moved to the end: PUBRELs are sent in the order of the PUBRECs [MQTT-4.6.0-4].
+            self._states[packet_id] = kind
             self._report(kind, packet_id)
             if refused:
                 self._end()
@@ -238,8 +243,8 @@ class RemoteSession(ClientSession):
         return DONE if state == _RELEASED and not refused else UNKNOWN
 
     def _received_before(self, packet_id: int) -> None:
-        """The client answers what it had on its former connection: its owner knows of that, and says PUBREL. Were
-        it said here, the client would take the PUBLISH, which comes again, for another message.
+        """The client answers a message of its former connection. Only the owner knows that message, so it answers with
+        PUBREL. If the proxy sent PUBREL here, the client would take the repeated PUBLISH for a new message.
         """
         held = self._held
         if held is not None and packet_id in held:
@@ -251,7 +256,9 @@ class RemoteSession(ClientSession):
         self._report(PUBREC, packet_id)
 
     def contradicts(self, kind: int, packet_id: int) -> bool:
-        """Of exchanges on this connection alone: what the client answers to its former one may come in any state."""
+        """Checks only exchanges of this connection. Acknowledgements for the former connection may arrive
+        in any state.
+        """
         state = self._states.get(packet_id)
         if kind == frame.PUBREC:
             return state == _SENT_QOS1
@@ -286,7 +293,7 @@ class RemoteSession(ClientSession):
     # To the owner.
 
     def take_reports(self) -> bytes:
-        """What is to be reported since it was last asked, as `settlement` pairs in the order of the answers."""
+        """The reports since the last call, as `acknowledgement_codec` pairs, in the order of the client's answers."""
         reports = self._reports
         if reports is None:
             return b""
@@ -303,7 +310,7 @@ class RemoteSession(ClientSession):
 
 
 def without_qos0(chunk: bytes) -> tuple[bytes, int]:
-    """What a client that reads too slowly still gets of its owner's packets, and how many it doesn't."""
+    """Remove QoS 0 messages from an owner's packets, for a slow reader. Returns the rest, and how many were removed."""
     passed: list[bytes] = []
     dropped = 0
     at = 0

@@ -1,13 +1,11 @@
-"""What is sent to one client at QoS ≥ 1: the packet ids that are in flight, and what waits [MQTT-4.1].
+"""QoS 1 and 2 messages to one client: packet ids in flight, and messages that wait [MQTT-4.1].
 
-Pure: no descriptor, no clock but its sink's, no event loop. It ends with the connection, so nothing is sent again, and
-of what is in flight it keeps only what other members of a shared subscription may still get.
+No I/O: the time comes from the sink. A clean session ends with its connection, so nothing is sent again. Of messages in
+flight it keeps only those that other members of a shared subscription may still get. Invariant: at most `window` packet
+ids are in use. Other messages wait in order in `queue`, within its bounds in messages and bytes.
 
-What always holds: at most `window` packet ids are in use on the connection; what doesn't fit waits in order in `queue`,
-within its bounds in messages and bytes.
-
-    QoS 1   sent → PUBACK → done
-    QoS 2   sent → PUBREC → released → PUBCOMP → done
+ QoS 1   sent → PUBACK → done
+ QoS 2   sent → PUBREC → released → PUBCOMP → done
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ AWAITS_PUBCOMP: Final = 3
 
 @mypyc_attr(acyclic=True)
 class SendWindow(Subscriber):
-    """Containers that are empty are None: an idle session is small."""
+    """Empty containers are None, to keep idle sessions small."""
 
     __slots__ = (
         "_next_id", "inflight", "kept", "limits", "queue", "queue_bytes", "window",
@@ -48,11 +46,11 @@ class SendWindow(Subscriber):
         self.queue_bytes: int = 0
         self._next_id: int = 0
 
-    # What is published for the client.
+    # Messages to the client.
 
     def offer(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:
-        """The publisher's packet id is taken over where it is free, so that the packet can leave byte by byte as it
-        came. It waits while the window is full.
+        """Send a message, or queue it while the window is full. Uses the publisher's packet id if that is free, so the
+        packet can be sent unchanged. Returns SENT, QUEUED or REFUSED.
         """
         inflight = self.inflight
         if inflight is None:
@@ -79,7 +77,7 @@ class SendWindow(Subscriber):
         return False
 
     def waiting(self) -> int:
-        """Messages for which the window has no place."""
+        """Number of messages for which the window has no place."""
         queue = self.queue
         return 0 if queue is None else len(queue)
 
@@ -96,7 +94,7 @@ class SendWindow(Subscriber):
         return not is_long and self.queue_bytes + packet_bytes <= MQUEUE_MAX_BYTES // 4
 
     def _enqueue(self, entry: StoredMessage | bytes) -> int:
-        """Let a packet wait: QUEUED, or REFUSED for want of room, and then the client is cut off."""
+        """Queue a packet. Returns QUEUED, or REFUSED if the queue is full; the caller then disconnects the client."""
         queue = self.queue
         if queue is None:
             self.queue = queue = deque()
@@ -108,17 +106,17 @@ class SendWindow(Subscriber):
         return QUEUED
 
     def _is_full(self, packet_bytes: int) -> bool:
-        """The queue has no room for one more packet."""
+        """True if the queue has no room for one more packet."""
         return self.waiting() >= self.limits.max_mqueue_len or self.queue_bytes + packet_bytes > MQUEUE_MAX_BYTES
 
     def take_out(self, gone: list[StoredMessage | bytes], stay: list[StoredMessage | bytes]) -> None:
-        """Of what waits only this is to stay."""
+        """Remove `gone` from the queue. Only `stay` remains."""
         self.queue = deque(stay)
         self.queue_bytes = sum([len(packet_of(entry)) for entry in stay])
 
     def unacknowledged_shared(self) -> list[StoredMessage]:
-        """The session is ending: its QoS 1 messages that weren't acknowledged, and of QoS 2 those that were never sent,
-        which are for other members of shared subscriptions [MQTT-4.8.2-5].
+        """The session ends. Returns messages that other members of shared subscriptions should get: QoS 1 messages
+        without PUBACK, and messages that were never sent [MQTT-4.8.2-5].
         """
         left: list[StoredMessage] = []
         inflight = self.inflight
@@ -150,7 +148,7 @@ class SendWindow(Subscriber):
         self.sink.put(packet if aliases is None else aliases.shorten(packet))
 
     def _send_waiting(self, inflight: dict[int, int]) -> None:
-        """There is room in the window."""
+        """Send waiting messages while the window has room."""
         queue = self.queue
         while queue and len(inflight) < self.window:
             entry = queue.popleft()
@@ -166,17 +164,17 @@ class SendWindow(Subscriber):
             self._put(packet)
 
     def _sendable(self, entry: StoredMessage | bytes) -> bytes:
-        """What waited, as it is to be sent first; b"": it has expired, or the client takes no packet so large."""
+        """A waiting message in the form in which it is sent; b"": it has expired, or is too large for the client."""
         packet = entry.now(self.sink.now_s()) if isinstance(entry, StoredMessage) else entry
         if not packet or 0 < self.max_packet_bytes < len(packet):
             self.sink.unsendable(len(packet))
             return b""
         return packet
 
-    # What the client answers.
+    # Acknowledgements from the client.
 
     def puback(self, packet_id: int) -> bool:
-        """False: no QoS 1 message has this packet id."""
+        """Returns False if no QoS 1 message has this packet id."""
         inflight = self.inflight
         if inflight is None or inflight.get(packet_id) != AWAITS_PUBACK:
             return False
@@ -188,7 +186,7 @@ class SendWindow(Subscriber):
         return True
 
     def pubrec(self, packet_id: int, refused: bool) -> int:
-        """`refused`: with a reason code ≥ 0x80 it ends the exchange [MQTT-4.4.0-2]. UNKNOWN or DONE."""
+        """`refused`: the reason code is ≥ 0x80, which ends the exchange [MQTT-4.4.0-2]. Returns UNKNOWN or DONE."""
         inflight = self.inflight
         if inflight is None:
             return UNKNOWN
@@ -201,11 +199,12 @@ class SendWindow(Subscriber):
         if refused:
             self._send_waiting(inflight)
         else:
-            inflight[packet_id] = AWAITS_PUBCOMP  # behind those that were received before [MQTT-4.6.0-4]
+            # Moved to the end: PUBRELs are sent in the order of the PUBRECs [MQTT-4.6.0-4].
+            inflight[packet_id] = AWAITS_PUBCOMP
         return DONE
 
     def pubcomp(self, packet_id: int) -> bool:
-        """False: no QoS 2 message was released under this packet id."""
+        """Returns False if no QoS 2 message with this packet id was released."""
         inflight = self.inflight
         if inflight is None or inflight.get(packet_id) != AWAITS_PUBCOMP:
             return False
@@ -214,7 +213,7 @@ class SendWindow(Subscriber):
         return True
 
     def contradicts(self, kind: int, packet_id: int) -> bool:
-        """A PUBACK, PUBREC or PUBCOMP isn't what the exchange under way with this packet id waits for."""
+        """True if this PUBACK, PUBREC or PUBCOMP is of a wrong type for the exchange with this packet id."""
         state = 0 if self.inflight is None else self.inflight.get(packet_id, 0)
         if kind == frame.PUBREC:
             return state == AWAITS_PUBACK

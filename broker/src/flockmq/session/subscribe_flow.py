@@ -1,13 +1,13 @@
-"""One SUBSCRIBE of a session, as its client may have it, where the session runs.
+"""The steps of one authorized SUBSCRIBE, at the node or owner where the session runs.
 
-    exclusive filters claimed ─▶ others told of what its user has ─▶ put into the router ─▶ routed ─▶ answered
-    ─▶ given what is retained
+ claim exclusive filters ─▶ tell other nodes the user's usage ─▶ add to the router ─▶ add routes ─▶ answer
+                                                                               ─▶ send retained messages
 
-What always holds: it is answered when this node's own tables route by the filters [MQTT-3.8.4-1], and all that was
-retained before is here: so what is published behind the SUBACK comes once, live, and not as a retained message too. A
-filter that the cluster did not take is out of the router again, and its reason code says so: unless a later SUBSCRIBE
-of the same filter took its place, which gets an answer of its own. Where its connection is gone before the filters are
-placed, none is: what a later connection asked, an UNSUBSCRIBE too, was done meanwhile.
+Invariants: SUBACK is sent when this node's own tables have the routes [MQTT-3.8.4-1] and all messages that were
+retained before. So a message that is published after the SUBACK arrives once, live, and not as a retained message too.
+If the cluster refuses a route, the filter is removed from the router and its reason code says so; but not if a later
+SUBSCRIBE of the same filter has replaced it, which gets its own answer. If the connection ends before the filters are
+added, none is: requests of a later connection may have been processed meanwhile.
 """
 
 from __future__ import annotations
@@ -30,55 +30,53 @@ _UNDECIDED: Final = -1
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SubscribePort:
-    """The node, or the owner, that has the session of one SUBSCRIBE."""
+    """What the node, or the owner, does for one SUBSCRIBE."""
 
     def is_there(self) -> bool:
-        """The connection that asks still has the session."""
+        """True while the requesting connection has the session."""
         raise NotImplementedError(type(self).__name__)
 
     def hold(self) -> None:
-        """What comes behind the SUBSCRIBE waits until `placed`."""
+        """Hold back requests after the SUBSCRIBE until `placed`."""
 
     def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """Have the cluster say whether the client may have these exclusive filters, alone: `done` gets those that are
-        refused, with their reasons.
-        """
+        """Claim exclusive filters in the cluster for this client. `done` gets the refused filters with reason codes."""
         raise NotImplementedError(type(self).__name__)
 
     def release(self, filters: list[bytes]) -> None:
-        """Exclusive filters that were claimed, and are not used."""
+        """Give up claims of exclusive filters that the client doesn't use."""
         raise NotImplementedError(type(self).__name__)
 
     def added(self, subscription: Subscription, asked: bytes, is_owed: bool) -> bool:
-        """The session has it now; `asked`: the filter that its client asked for. Whether it is owed what is retained;
-        `is_owed`: by this SUBSCRIBE it is.
+        """The session has the subscription now. `asked`: the filter that the client asked for. `is_owed`: this
+        SUBSCRIBE entitles it to retained messages. Returns whether it gets them.
         """
         raise NotImplementedError(type(self).__name__)
 
     def placed(self) -> None:
-        """The session has the filters, or won't have them."""
+        """The filters were added, or won't be."""
         raise NotImplementedError(type(self).__name__)
 
     def needs_route(self, filter: bytes) -> bool:
         raise NotImplementedError(type(self).__name__)
 
     def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
-        """Have the cluster route by these filters, and, if something is owed, see all that is retained by then: `done`
-        gets the worst reason code, and whether all was seen.
+        """Add routes for these filters. If `has_owed`, then wait until this node has all retained messages. `done` gets
+        the worst reason code, and whether all retained messages are here.
         """
         raise NotImplementedError(type(self).__name__)
 
     def take_back(self, subscriptions: list[Subscription], new: set[bytes]) -> None:
-        """The cluster didn't take their filters; the session had those that aren't `new` before."""
+        """The cluster refused the routes: remove the subscriptions. The session had those that aren't `new` before."""
         raise NotImplementedError(type(self).__name__)
 
     def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:
-        """For each filter the reason code of SUBACK; then give what is retained to those that are owed it."""
+        """Send the reason codes in SUBACK; then send retained messages to the subscriptions in `owed`."""
         raise NotImplementedError(type(self).__name__)
 
 
 class SubscribeFlow:
-    """`wanted`: (filter, options as in SUBSCRIBE, the filter that the client asked for) of all that it may have."""
+    """`wanted`: (filter, options as in SUBSCRIBE, filter that the client asked for) of each authorized subscription."""
 
     def __init__(
         self,
@@ -99,7 +97,7 @@ class SubscribeFlow:
         self._claims: list[bytes] = []
         self._refused: dict[bytes, int] = {}
         self._made: list[Subscription] = []
-        """Those whose filters need a route."""
+        """Subscriptions whose filters need a route."""
         self._new: set[bytes] = set()
         self._owed: list[Subscription] = []
 
@@ -118,7 +116,7 @@ class SubscribeFlow:
         self._make_room()
 
     def _make_room(self) -> None:
-        """What its user has here may have to be told to others first."""
+        """If the user's quota requires it, tell other nodes the user's usage first."""
         session = self._session
         if session.usage is None or not self._port.is_there():
             self._has_room()
