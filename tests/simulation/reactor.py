@@ -151,7 +151,7 @@ class SimulatedConnection(Conversation):
         if self.out and room > 0:
             self._send(room)
         if self.out_bytes > SINK_CONGESTED_BYTES:
-            self.choke()
+            self.stop_reading()
             self.end.pause()
         if self.state == CLOSED:
             self.reactor.close(self)

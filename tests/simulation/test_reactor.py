@@ -164,7 +164,7 @@ def test_a_client_that_does_not_read_is_not_listened_to_either(served: Served) -
     subscriber.send(wire.PING)
     connection = served.reactor.connections[0]
     assert connection is not None
-    assert connection.choked
+    assert connection.reading_stopped
     subscriber.end.go_on()
     served.pass_time(SOON_S)
     assert subscriber.packets()[-1][0] >> 4 == wire.PINGRESP

@@ -50,7 +50,7 @@ async def test_what_publishers_left_behind_is_bounded(cluster: SimulatedCluster)
         await asyncio.sleep(0.1)
         publisher.drop()
     await asyncio.sleep(1.0)
-    lines = cluster.nodes[CUT].running.node.router.held.lines
+    lines = cluster.nodes[CUT].running.node.router.held.queues
     assert 0 < sum(line.size_bytes() for line in lines) <= HELD_MAX_BYTES
 
 

@@ -13,7 +13,7 @@ from flockmq.mqtt.packets import NO_LOCAL
 from flockmq.publishing.retained_feed import of_row
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber
-from flockmq.session.add_subscription import place
+from flockmq.session.add_subscription import add_subscription
 from flockmq.session.limits import Limits
 from judges import judge
 from simulation.seeded.bug import EVERY, Function, seeded
@@ -71,7 +71,7 @@ def store_no_expiry(
     right(store, slot, client_id, field, value)
 
 
-@seeded(judge.ECHOED, "flow", place)
+@seeded(judge.ECHOED, "flow", add_subscription)
 def hear_oneself(
     right: Function,
     router: Router,
@@ -86,7 +86,7 @@ def hear_oneself(
     return right(router, session, limits, filter, qos, options & ~NO_LOCAL, identifiers)
 
 
-@seeded(judge.FILTERS, "flow", place)
+@seeded(judge.FILTERS, "flow", add_subscription)
 def name_the_first(
     right: Function,
     router: Router,

@@ -6,7 +6,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.routing.slots import aged_packet, grows_old
+from flockmq.routing.slots import aged_packet, may_expire
 
 UNADDRESSED: Final[list[int]] = []
 """The slots of a message from a node of the first release: the receiver finds them itself."""
@@ -42,7 +42,7 @@ class SlotMessage:
 
     def aged(self, waited_s: int) -> SlotMessage:
         """The same message after it waited for this long: its remaining expiry interval is shorter."""
-        if not grows_old(self.version) or not self.source:
+        if not may_expire(self.version) or not self.source:
             return self
         packet = aged_packet(self.version, self.packet, waited_s)
         return SlotMessage(self.source, self.number, self.publisher, self.version, packet, self.slots)

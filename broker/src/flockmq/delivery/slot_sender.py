@@ -46,7 +46,7 @@ from flockmq.membership.slot_table import SlotMove, SlotTable
 from flockmq.mqtt.message import NO_EXPIRY, Publish
 from flockmq.routing.message_id import node_source, number_of, source_of
 from flockmq.routing.sink import FLOWING, Sink
-from flockmq.routing.slots import grows_old, slot_of
+from flockmq.routing.slots import may_expire, slot_of
 from flockmq.routing.targets import SlotDispatcher, SlotSet
 
 UNASSIGNED: Final = ""
@@ -165,7 +165,7 @@ class SlotSender(SlotDispatcher):
     ) -> bool:
         if not self.takes_shared(slot, len(chunk)):
             return False
-        since_s = self._now_s() if grows_old(version) else 0.0
+        since_s = self._now_s() if may_expire(version) else 0.0
         if origin:
             source, number = source_of(origin), number_of(origin)
         else:

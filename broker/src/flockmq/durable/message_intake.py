@@ -28,7 +28,7 @@ from flockmq.durable.slot_manager import SlotManager
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish
 from flockmq.routing.forwarded import take_run
-from flockmq.routing.shared_frames import SHARED, Item
+from flockmq.routing.shared_frames import SHARED, SharedItem
 from flockmq.routing.slots import addressed
 from flockmq.routing.subscriber import Subscription
 
@@ -219,7 +219,7 @@ class MessageIntake:
 
     def _give(self, subscription: Subscription, publish: Publish) -> None:
         try:
-            self._router.give(subscription, publish)
+            self._router.deliver_to(subscription, publish)
         except Exception:  # One failing delivery must not stop the others.
             log.exception("a message to %r could not be given to %r", publish.topic, subscription.session.client_id)
 
@@ -248,7 +248,7 @@ class MessageIntake:
             return
         touched[slot] = None
         if state.marks.is_new(message.source, message.number):
-            left: list[Item] = []
+            left: list[SharedItem] = []
             version = message.version & ~SHARED
             self._store.begin_message(slot)
             try:
@@ -262,7 +262,7 @@ class MessageIntake:
             if left:
                 self._manager.settle(slot, partial(self._pass_on, slot, version, left))
 
-    def _pass_on(self, slot: int, version: int, items: list[Item]) -> None:
+    def _pass_on(self, slot: int, version: int, items: list[SharedItem]) -> None:
         try:
             self._router.pass_on(slot, version, items)
         except PacketError as error:

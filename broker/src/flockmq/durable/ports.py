@@ -40,7 +40,7 @@ class ClusterPort(Protocol):
         """Wait until this node has all messages that are retained now. `then` gets False if that failed."""
         ...
 
-    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         """Send the retained messages to these new subscriptions."""
         ...
 

@@ -101,7 +101,7 @@ class ProxySink(Sink):
             self.flow = FLOWING
             self.on_flow(self)
 
-    def judge(self, is_held_up: bool) -> None:
+    def check_progress(self, is_held_up: bool) -> None:
         """Check for progress; called regularly while CONGESTED. `is_held_up`: the client has to wait for the owner."""
         now_s = self.router.now_s
         if is_held_up:

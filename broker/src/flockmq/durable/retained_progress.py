@@ -21,17 +21,17 @@ class RetainedProgress(RetainedGiving):
         self._may_note = may_note
 
     def given(self, subscription: Subscription) -> bytes:
-        return _durable(subscription.session).record.given_up_to(subscription.filter)
+        return _durable(subscription.session).record.retained_up_to(subscription.filter)
 
     def give(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
         session = _durable(subscription.session)
         if qos and self._may_note():
-            session.record.giving(subscription.filter, topic, session.usage)
+            session.record.begin_retained(subscription.filter, topic, session.usage)
         super().give(subscription, topic, message, qos)
-        session.record.gave_one()
+        session.record.end_retained()
 
     def gave_all(self, subscription: Subscription) -> None:
-        _durable(subscription.session).gave(subscription)
+        _durable(subscription.session).retained_sent(subscription)
 
 
 def _durable(session: Subscriber) -> DurableSession:

@@ -15,7 +15,7 @@ from flockmq.mqtt.message import Publish, parse_publish
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.group import Group
 from flockmq.routing.router import Router
-from flockmq.routing.shared_frames import Item, unwrap
+from flockmq.routing.shared_frames import SharedItem, unwrap
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 
@@ -79,9 +79,9 @@ class DurableRouter(Router):
         if group is not None:
             self._place(group, member)
 
-    def give(self, subscription: Subscription, message: Publish) -> None:
+    def deliver_to(self, subscription: Subscription, message: Publish) -> None:
         """Deliver one message to one session."""
-        self.delivery.give(subscription, message, None)
+        self.delivery.deliver_to(subscription, message, None)
 
     # Shared subscriptions.
 
@@ -95,11 +95,11 @@ class DurableRouter(Router):
         groups = [group for by_filter in self.groups.values() for group in by_filter.values()]
         return sum(len(group.connected) + len(group.away) for group in groups)
 
-    def deal(self, slot: int, version: int, chunk: bytes) -> list[Item]:
+    def deal(self, slot: int, version: int, chunk: bytes) -> list[SharedItem]:
         """Deliver messages that were assigned to members of a slot. Returns those for which the slot has no member.
         Raises PacketError if no version of FlockMQ wrote the chunk.
         """
-        left: list[Item] = []
+        left: list[SharedItem] = []
         for item in unwrap(chunk):
             group = self._group(slot, item.filter)
             if group is None:
@@ -109,7 +109,7 @@ class DurableRouter(Router):
                 self.shared.deal(group, item, version)
         return left
 
-    def pass_on(self, slot: int, version: int, items: list[Item]) -> None:
+    def pass_on(self, slot: int, version: int, items: list[SharedItem]) -> None:
         """Assign the messages to members outside this slot. Raises PacketError."""
         for item in items:
             self.shared.pass_on(item, version, self._slots.peer(slot))

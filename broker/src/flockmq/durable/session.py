@@ -24,10 +24,10 @@ from flockmq.durable.outgoing import Outgoing
 from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session_fields import (
     ASKED,
-    GIVEN,
     MESSAGE,
     META,
-    OWED,
+    PENDING_RETAINED,
+    PROGRESS,
     RECEIVED,
     SUBSCRIPTION,
     UNSUBSCRIBED,
@@ -238,7 +238,7 @@ class DurableSession(Subscriber):
             return
         if proxy.flow == AWAY:  # From now on QoS 0 messages are sent at once, behind those that waited.
             proxy.flow = FLOWING
-            proxy.router.reached_anew(self)
+            proxy.router.match_again(self)
         self._sends_again_later = self._unwritten_returns > 0
         if self._sends_again_later:
             self.outgoing.send_qos0()
@@ -279,14 +279,14 @@ class DurableSession(Subscriber):
             self.quota.count()
         return removed
 
-    def owe(self, subscription: Subscription) -> None:
+    def await_retained(self, subscription: Subscription) -> None:
         """The subscription gets the retained messages, from this owner or from the next one."""
-        self.record.owe(subscription)
+        self.record.await_retained(subscription)
         self.quota.count()
 
-    def gave(self, subscription: Subscription) -> None:
+    def retained_sent(self, subscription: Subscription) -> None:
         """All retained messages for the subscription were queued."""
-        self.record.gave(subscription)
+        self.record.retained_sent(subscription)
         self.quota.count()
 
     def note_unsubscribed(self, nonce: bytes, reasons: list[int]) -> None:
@@ -445,12 +445,12 @@ class DurableSession(Subscriber):
                 self.incoming.restore(received_of(field, value), value, now_s)
             elif kind == SUBSCRIPTION:
                 self.subscriptions.add(subscription_of(self, name, value))
-                if value[0] & OWED:
-                    self.record.restore_owed(name)
+                if value[0] & PENDING_RETAINED:
+                    self.record.restore_pending_retained(name)
             elif kind == ASKED:
                 self.subscriptions.note_asked(name, value)
-            elif kind == GIVEN:
-                self.record.restore_given(name, value)
+            elif kind == PROGRESS:
+                self.record.restore_progress(name, value)
             elif kind == UNSUBSCRIBED:
                 self.record.restore_unsubscribed(name, value)
         self.messages.restore(messages, now_s)

@@ -43,7 +43,7 @@ AUTHORIZED_RULES: Final = b"j"
 MESSAGE: Final = 0x71
 RECEIVED: Final = 0x72
 SUBSCRIPTION: Final = 0x73
-GIVEN: Final = 0x6F
+PROGRESS: Final = 0x6F
 UNSUBSCRIBED: Final = 0x75
 ASKED: Final = 0x61
 """First byte of the other fields."""
@@ -53,9 +53,9 @@ WAITS: Final = 0
 RELEASED: Final = 1
 """PUBREC arrived; only PUBREL is left to do. The packet isn't kept."""
 
-OWED: Final = 0x80
+PENDING_RETAINED: Final = 0x80
 """Bit in a subscription's options: not all retained messages were queued for it yet."""
-_OPTIONS: Final = 3 | NO_LOCAL | RETAIN_AS_PUBLISHED | OWED
+_OPTIONS: Final = 3 | NO_LOCAL | RETAIN_AS_PUBLISHED | PENDING_RETAINED
 
 IDENTITY_BYTES: Final = 16
 
@@ -181,7 +181,7 @@ def unsubscribed_field(nonce: bytes) -> bytes:
     return b"u" + nonce
 
 
-def given_field(filter: bytes) -> bytes:
+def progress_field(filter: bytes) -> bytes:
     return b"o" + filter
 
 
@@ -193,10 +193,10 @@ def subscription_field(filter: bytes) -> bytes:
     return b"s" + filter
 
 
-def subscription_value(subscription: Subscription, is_owed: bool) -> bytes:
+def subscription_value(subscription: Subscription, awaits_retained: bool) -> bytes:
     options = subscription.qos
-    if is_owed:
-        options |= OWED
+    if awaits_retained:
+        options |= PENDING_RETAINED
     if subscription.no_local:
         options |= NO_LOCAL
     if subscription.retain_as_published:

@@ -17,7 +17,7 @@ from flockmq.durable.session_fields import (
     ZONE,
     Meta,
     asked_field,
-    given_field,
+    progress_field,
     sequence_field,
     subscription_field,
     subscription_value,
@@ -38,17 +38,17 @@ class SessionRecord:
     """
 
     __slots__ = (
-        "_giving",
+        "_sending",
         "_stored_authorization",
         "_stored_user",
         "_stored_zone",
         "authorized_rules",
         "client_id",
-        "given",
         "has_ended",
         "meta",
         "noted_bytes",
-        "owed",
+        "pending_retained",
+        "retained_progress",
         "unsubscribes",
         "user",
         "writer",
@@ -63,15 +63,15 @@ class SessionRecord:
         self.zone = zone
         self.authorized_rules: bytes = b""
         self.has_ended: bool = False
-        self.owed: set[bytes] | None = None
+        self.pending_retained: set[bytes] | None = None
         """Filters whose retained messages are still pending."""
-        self.given: dict[bytes, bytes] | None = None
+        self.retained_progress: dict[bytes, bytes] | None = None
         """Filter with pending retained messages → the last topic that was queued."""
         self.unsubscribes: dict[bytes, bytes] | None = None
         """Nonce of an UNSUBSCRIBE → the reason codes of its answer."""
         self.noted_bytes: int = 0
-        """Size of `given` and `unsubscribes`."""
-        self._giving: bytes = b""
+        """Size of `retained_progress` and `unsubscribes`."""
+        self._sending: bytes = b""
         """The filter for which a retained message is being queued now; b"": none."""
         self._stored_zone: str = DEFAULT
         self._stored_user: bytes | None = None
@@ -138,8 +138,8 @@ class SessionRecord:
         self.write_authorized_rules()
         for filter, asked_for in (asked or {}).items():
             writer.put(client_id, asked_field(filter), asked_for)
-        for filter, topic in (self.given or {}).items():
-            writer.put(client_id, given_field(filter), topic)
+        for filter, topic in (self.retained_progress or {}).items():
+            writer.put(client_id, progress_field(filter), topic)
         for nonce, reasons in (self.unsubscribes or {}).items():
             writer.put(client_id, unsubscribed_field(nonce), reasons)
 
@@ -147,7 +147,7 @@ class SessionRecord:
 
     def write_subscription(self, subscription: Subscription) -> None:
         filter = subscription.filter
-        value = subscription_value(subscription, self.is_owed(filter))
+        value = subscription_value(subscription, self.awaits_retained(filter))
         self.writer.put(self.client_id, subscription_field(filter), value)
 
     def write_asked(self, filter: bytes, was: bytes, asked: bytes) -> None:
@@ -161,61 +161,61 @@ class SessionRecord:
 
     def drop_subscription(self, filter: bytes) -> None:
         self._settle(filter)
-        self._forget_given(filter)
+        self._forget_progress(filter)
         self.writer.delete(self.client_id, subscription_field(filter))
 
-    def is_owed(self, filter: bytes) -> bool:
-        return self.owed is not None and filter in self.owed
+    def awaits_retained(self, filter: bytes) -> bool:
+        return self.pending_retained is not None and filter in self.pending_retained
 
     def _settle(self, filter: bytes) -> None:
         """No retained messages are pending for it. An empty set would cost 216 B per session and slow garbage
         collection.
         """
-        if self.owed is not None:
-            self.owed.discard(filter)
-            if not self.owed:
-                self.owed = None
+        if self.pending_retained is not None:
+            self.pending_retained.discard(filter)
+            if not self.pending_retained:
+                self.pending_retained = None
 
-    def owe(self, subscription: Subscription) -> None:
+    def await_retained(self, subscription: Subscription) -> None:
         """Mark the subscription: its retained messages are pending, here or at the next owner."""
-        if self.owed is None:
-            self.owed = set()
-        self.owed.add(subscription.filter)
-        self._forget_given(subscription.filter)
+        if self.pending_retained is None:
+            self.pending_retained = set()
+        self.pending_retained.add(subscription.filter)
+        self._forget_progress(subscription.filter)
         self.write_subscription(subscription)
 
-    def gave(self, subscription: Subscription) -> None:
+    def retained_sent(self, subscription: Subscription) -> None:
         """All retained messages for the subscription were queued."""
-        if not self.has_ended and self.is_owed(subscription.filter):
+        if not self.has_ended and self.awaits_retained(subscription.filter):
             self._settle(subscription.filter)
             self.write_subscription(subscription)
-            self._forget_given(subscription.filter)
+            self._forget_progress(subscription.filter)
 
-    def giving(self, filter: bytes, topic: bytes, usage: Usage | None) -> None:
+    def begin_retained(self, filter: bytes, topic: bytes, usage: Usage | None) -> None:
         """The next message that is queued is the retained message of this topic, for this filter. Its progress is
         stored with it.
         """
-        if self.given is None:
-            self.given = {}
-        former = self.given.get(filter)
+        if self.retained_progress is None:
+            self.retained_progress = {}
+        former = self.retained_progress.get(filter)
         more_bytes = len(topic) - len(former) if former is not None else _note_bytes(filter, topic)
         if more_bytes > 0 and not may_note(usage, more_bytes):
             return  # The quota has no room to store the progress: the next owner may send this message again.
         self.noted_bytes += more_bytes
-        self.given[filter] = topic
-        self._giving = filter
+        self.retained_progress[filter] = topic
+        self._sending = filter
 
-    def gave_one(self) -> None:
-        self._giving = b""
+    def end_retained(self) -> None:
+        self._sending = b""
 
-    def given_up_to(self, filter: bytes) -> bytes:
-        return b"" if self.given is None else self.given.get(filter, b"")
+    def retained_up_to(self, filter: bytes) -> bytes:
+        return b"" if self.retained_progress is None else self.retained_progress.get(filter, b"")
 
-    def _forget_given(self, filter: bytes) -> None:
-        topic = None if self.given is None else self.given.pop(filter, None)
+    def _forget_progress(self, filter: bytes) -> None:
+        topic = None if self.retained_progress is None else self.retained_progress.pop(filter, None)
         if topic:
             self.noted_bytes -= _note_bytes(filter, topic)
-            self.writer.delete(self.client_id, given_field(filter))
+            self.writer.delete(self.client_id, progress_field(filter))
 
     # --- UNSUBSCRIBEs whose answers may be lost with an owner ---------------------------------------------------------
 
@@ -255,9 +255,9 @@ class SessionRecord:
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def put_message(self, sequence: int, value: bytes) -> None:
-        field, giving = sequence_field(sequence), self._giving
-        if giving:
-            self.writer.put_both(self.client_id, field, value, given_field(giving), self.given_up_to(giving))
+        field, sending = sequence_field(sequence), self._sending
+        if sending:
+            self.writer.put_both(self.client_id, field, value, progress_field(sending), self.retained_up_to(sending))
         else:
             self.writer.put(self.client_id, field, value)
 
@@ -277,15 +277,15 @@ class SessionRecord:
             self._stored_authorization = authorization
             will.authorization = authorization[len(self.meta.will_source) :]
 
-    def restore_owed(self, filter: bytes) -> None:
-        if self.owed is None:
-            self.owed = set()
-        self.owed.add(filter)
+    def restore_pending_retained(self, filter: bytes) -> None:
+        if self.pending_retained is None:
+            self.pending_retained = set()
+        self.pending_retained.add(filter)
 
-    def restore_given(self, filter: bytes, topic: bytes) -> None:
-        if self.given is None:
-            self.given = {}
-        self.given[filter] = topic
+    def restore_progress(self, filter: bytes, topic: bytes) -> None:
+        if self.retained_progress is None:
+            self.retained_progress = {}
+        self.retained_progress[filter] = topic
         self.noted_bytes += _note_bytes(filter, topic)
 
     def restore_unsubscribed(self, nonce: bytes, reasons: bytes) -> None:

@@ -336,7 +336,7 @@ class SessionService:
         if is_attached:
             hand_over(session.sink, fresh.sink)
             session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
-            self.router.reached_anew(session)
+            self.router.match_again(session)
         else:
             self.sessions.open(fresh, False)
         session.hold_until_authorized(opening.rules)

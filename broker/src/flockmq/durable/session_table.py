@@ -19,7 +19,7 @@ from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import NEVER_EXPIRES, Will
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import displace
+from flockmq.session.add_subscription import remove_subscriptions
 
 _NEVER_S: Final = float("inf")
 
@@ -86,7 +86,7 @@ class SessionTable:
             return fresh, False
         self.come_back(known)
         known.resume(fresh)
-        self._router.reached_anew(known)
+        self._router.match_again(known)
         self._router.counters.sessions_resumed += 1
         return known, True
 
@@ -112,7 +112,7 @@ class SessionTable:
             self.end(session)
             return False
         session.leave(self._router.away5 if session.sink.protocol_version == 5 else self._router.away4, will)
-        self._router.reached_anew(session)
+        self._router.match_again(session)
         self.by_id[session.client_id] = session
         self._keep_away(session, will, now_s, now_s + delay_s)
         return True
@@ -159,7 +159,7 @@ class SessionTable:
                 if absence.will is not None:
                     self._port.publish(absence.will, session)
                     absence.will = None
-        unrouted = displace(self._router, session.subscriptions.all())
+        unrouted = remove_subscriptions(self._router, session.subscriptions.all())
         session.subscriptions.clear()
         self._port.session_ended(session)
         session.erase()
@@ -169,7 +169,9 @@ class SessionTable:
     def unsubscribe(self, session: DurableSession, filters: list[bytes]) -> list[int]:
         """Returns the reason codes for UNSUBACK, one for each filter."""
         removed = [session.remove_subscription(filter) for filter in filters]
-        unrouted = displace(self._router, [subscription for subscription in removed if subscription is not None])
+        unrouted = remove_subscriptions(
+            self._router, [subscription for subscription in removed if subscription is not None]
+        )
         if unrouted:
             self._port.unrouted(session, unrouted)
         return [Reason.NO_SUBSCRIPTION_EXISTED if each is None else Reason.SUCCESS for each in removed]

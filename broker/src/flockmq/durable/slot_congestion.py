@@ -2,7 +2,7 @@
 
 Invariant: `say` is called when the first session of a slot becomes congested and when the last one recovers, and
 regularly between, because nodes forget a report after CROWDED_KEPT_S. A session without progress, or with too little
-for too long, pauses nobody until it has drained (`ProxySink.judge`).
+for too long, pauses nobody until it has drained (`ProxySink.check_progress`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SlotCongestion:
             if session is None:
                 self.gone(sink)
             else:
-                sink.judge(session.outgoing.is_held_up())
+                sink.check_progress(session.outgoing.is_held_up())
         if now_s - self._said_s >= CROWDED_KEPT_S / 4:
             self._said_s = now_s
             for slot in self._slots:

@@ -278,8 +278,10 @@ class SlotManager:
             self._connections.session_loaded(session, left_s)
         subscriptions = session.subscriptions.all()
         self._host.filters_loaded(slot.number, client_id, [subscription.filter for subscription in subscriptions])
-        if owed := [subscription for subscription in subscriptions if session.record.is_owed(subscription.filter)]:
-            self._host.owe(owed, saw_all=False)
+        if pending_retained := [
+            subscription for subscription in subscriptions if session.record.awaits_retained(subscription.filter)
+        ]:
+            self._host.send_retained(pending_retained, saw_all=False)
 
     # --- letting go ---------------------------------------------------------------------------------------------------
 

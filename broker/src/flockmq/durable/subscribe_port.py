@@ -64,13 +64,13 @@ class DurableSubscribePort(SubscribePort):
         else:
             self._settle(release)
 
-    def added(self, subscription: Subscription, asked: bytes, is_owed: bool) -> bool:
+    def added(self, subscription: Subscription, asked: bytes, gets_retained: bool) -> bool:
         session, filter = self._session, subscription.filter
         session.record.write_subscription(subscription)
         session.note_asked(filter, asked)
-        if not is_owed and not session.record.is_owed(filter):
+        if not gets_retained and not session.record.awaits_retained(filter):
             return False
-        session.owe(subscription)
+        session.await_retained(subscription)
         return True
 
     def placed(self) -> None:
@@ -79,13 +79,13 @@ class DurableSubscribePort(SubscribePort):
     def needs_route(self, filter: bytes) -> bool:
         return True
 
-    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
-        self._cluster.route_slot(self._session.writer.slot, filters, partial(self._routed, has_owed, done))
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
+        self._cluster.route_slot(self._session.writer.slot, filters, partial(self._routed, with_retained, done))
 
-    def _routed(self, has_owed: bool, done: Callable[[int, bool], None], reason: int) -> None:
+    def _routed(self, with_retained: bool, done: Callable[[int, bool], None], reason: int) -> None:
         if reason >= 0x80:
             done(reason, False)
-        elif has_owed:
+        elif with_retained:
             self._cluster.see_retained(partial(self._saw, done))
         else:
             self._saw(done, False)
@@ -106,9 +106,9 @@ class DurableSubscribePort(SubscribePort):
         if unused:
             self._settle(partial(self._cluster.release, session.client_id, unused))
 
-    def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:
+    def tell(self, reasons: list[int], pending_retained: list[Subscription], saw_all: bool) -> None:
         if self._session.has_ended():
             return
         self._answer(messages.encode(reasons))
-        if owed:
-            self._cluster.owe(owed, saw_all)
+        if pending_retained:
+            self._cluster.send_retained(pending_retained, saw_all)

@@ -151,14 +151,14 @@ class ConnectionServices(NodePort):
 
     # Subscriptions.
 
-    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
-        self._filters.route(filters, partial(self._routed, len(filters) > 0, has_owed, done))
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
+        self._filters.route(filters, partial(self._routed, len(filters) > 0, with_retained, done))
 
-    def _routed(self, is_written: bool, has_owed: bool, done: Callable[[int, bool], None], reason: int) -> None:
+    def _routed(self, is_written: bool, with_retained: bool, done: Callable[[int, bool], None], reason: int) -> None:
         """If this SUBSCRIBE wrote a route, reading it may already have shown that this node has all retained messages
         of that time. Otherwise wait for them."""
         saw_all = is_written and self._rlog.has_all(RETAINED, when=ROUTE)
-        if reason < 0x80 and has_owed and not saw_all:
+        if reason < 0x80 and with_retained and not saw_all:
             self._spawn(self._see_retained(done))
         else:
             done(reason, saw_all)

@@ -169,6 +169,6 @@ class DurableHost:
         then(await self._retaining.seen())
         self.flush_soon()
 
-    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self._sys_topics.give(subscriptions)
         self._feeds.owe(subscriptions, saw_all)

@@ -93,6 +93,6 @@ class InboundMessages:
         """Match the messages that waited while the tables were stale, some clients per event-loop iteration."""
         more = True
         while more:
-            more = self._router.go_on(HELD_LINES_PER_TURN)
+            more = self._router.resume_held(HELD_LINES_PER_TURN)
             self._flush()
             await asyncio.sleep(0)

@@ -32,7 +32,7 @@ from flockmq.protocol.principal import ANONYMOUS, Principal
 from flockmq.protocol.verdicts import PUBLISH
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
-from flockmq.routing.stale_table_queue import HeldLine
+from flockmq.routing.stale_table_queue import HoldableQueue
 from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
 
@@ -80,7 +80,7 @@ class Channel(PausablePublisher):
         self.token: object = None
         self.will: Will | None = None
         self.aliases: IncomingAliases | None = None
-        self.line: HeldLine | None = None
+        self.line: HoldableQueue | None = None
         self.subscribes_waiting: int = 0
         self.keepalive_s: float = limits.idle_timeout
         self.connected_s: float = 0.0

@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.mqtt.message import Will
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import displace
+from flockmq.session.add_subscription import remove_subscriptions
 from flockmq.session.local_session import LocalSession
 
 
@@ -45,7 +45,7 @@ class LocalSessions:
         self.end(session)
 
     def end(self, session: LocalSession) -> None:
-        unrouted = displace(self._router, session.subscriptions.all())
+        unrouted = remove_subscriptions(self._router, session.subscriptions.all())
         session.subscriptions.clear()
         self._port.session_ended(session)
         session.erase()
@@ -55,7 +55,9 @@ class LocalSessions:
     def unsubscribe(self, session: LocalSession, filters: list[bytes]) -> list[int]:
         """For each filter the reason code of UNSUBACK."""
         removed = [session.subscriptions.remove(filter) for filter in filters]
-        unrouted = displace(self._router, [subscription for subscription in removed if subscription is not None])
+        unrouted = remove_subscriptions(
+            self._router, [subscription for subscription in removed if subscription is not None]
+        )
         if unrouted:
             self._port.unrouted(session, unrouted)
         return [Reason.NO_SUBSCRIPTION_EXISTED if each is None else Reason.SUCCESS for each in removed]

@@ -142,7 +142,7 @@ class NodePort:
         """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
         raise NotImplementedError
 
-    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
         """Have the cluster route these filters to this node, and, where something is owed, see all that is retained by
         then: `done` gets the worst reason code, and whether all was seen.
         """

@@ -30,7 +30,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.pending_publish import ASKING, CHECKING, DONE, FORWARDED, LOGGING, PERMITTED, READY, Inbound
 from flockmq.protocol.ports import NodePort
-from flockmq.routing.stale_table_queue import HeldLine
+from flockmq.routing.stale_table_queue import HoldableQueue
 from flockmq.session.client_session import ClientSession
 
 _FOR_GOOD: Final = (int(Reason.NOT_AUTHORIZED), int(Reason.TOPIC_NAME_INVALID))
@@ -38,7 +38,7 @@ _FOR_GOOD: Final = (int(Reason.NOT_AUTHORIZED), int(Reason.TOPIC_NAME_INVALID))
 
 
 @mypyc_attr(acyclic=True)
-class PublishQueue(HeldLine):
+class PublishQueue(HoldableQueue):
     """The publishes of one client that wait; the client is told in their order. A message goes through four queues:
     from the first that is CHECKING on, from the first that is ASKING on, from the first that is LOGGING on, and those
     that were delivered.
@@ -86,13 +86,13 @@ class PublishQueue(HeldLine):
     def size_bytes(self) -> int:
         return self._bytes + INBOUND_BYTES * len(self)
 
-    def is_left(self) -> bool:
+    def is_abandoned(self) -> bool:
         return not self.channel.can_answer()
 
     def is_repeated(self) -> bool:
         return self.channel.repeats
 
-    def is_logged(self) -> bool:
+    def is_in_log(self) -> bool:
         return any(inbound.message.must_be_logged() for inbound in self._logging)
 
     def give_up(self) -> None:
@@ -182,7 +182,7 @@ class PublishQueue(HeldLine):
     def _moved(self) -> None:
         """Some were acknowledged: read on when there is room, and take the fast road when it is empty."""
         channel = self.channel
-        if channel.line_paused and self.has_room() and not (self.is_held and channel.router.held.is_much()):
+        if channel.line_paused and self.has_room() and not (self.is_held and channel.router.held.is_half_full()):
             channel.line_paused = False
             channel.unpause()
         if len(self) == 0:
@@ -297,8 +297,8 @@ def _wait_for_tables(channel: Channel) -> None:
     """What this node may hold is bounded, however many clients there are."""
     held = channel.router.held
     held.make_room()
-    if held.is_too_much():
+    if held.is_over_limit():
         channel.close(Reason.QUOTA_EXCEEDED, "too much waits here")
-    elif held.is_much() and not channel.line_paused:
+    elif held.is_half_full() and not channel.line_paused:
         channel.line_paused = True
         channel.pause()

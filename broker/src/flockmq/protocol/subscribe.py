@@ -198,9 +198,9 @@ class _NodeSide(SubscribePort):
     def release(self, filters: list[bytes]) -> None:
         self._port.filters.unrouted(filters)
 
-    def added(self, subscription: Subscription, asked: bytes, is_owed: bool) -> bool:
+    def added(self, subscription: Subscription, asked: bytes, gets_retained: bool) -> bool:
         self._session.subscriptions.note_asked(subscription.filter, asked)
-        return is_owed
+        return gets_retained
 
     def placed(self) -> None:
         if self._holds:
@@ -210,8 +210,8 @@ class _NodeSide(SubscribePort):
     def needs_route(self, filter: bytes) -> bool:
         return not self._port.filters.is_routed(filter)
 
-    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
-        self._port.route(filters, has_owed, done)
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
+        self._port.route(filters, with_retained, done)
 
     def take_back(self, subscriptions: list[Subscription], new: set[bytes]) -> None:
         self._port.unsubscribe(self._channel, self._session, [taken.filter for taken in subscriptions])

@@ -19,7 +19,7 @@ from flockmq.rlog.schema import SHARES, SharedMembers
 from flockmq.routes.own_routes import Worst, in_pieces
 from flockmq.routes.remote_routes import slot_of_owner
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.group import Elsewhere
+from flockmq.routing.group import MembersElsewhere
 from flockmq.routing.router import Router
 
 Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
@@ -36,7 +36,7 @@ class RemoteShares:
         self._me = me
         self.on_slot_row = on_slot_row
         self._index = FilterIndex()
-        self._elsewhere: dict[bytes, Elsewhere] = {}
+        self._elsewhere: dict[bytes, MembersElsewhere] = {}
         self._live = False
 
     def rename(self, me: str) -> None:
@@ -54,7 +54,7 @@ class RemoteShares:
             return
         others = self._elsewhere.get(share_filter)
         if others is None:
-            others = self._elsewhere[share_filter] = Elsewhere(share_filter)
+            others = self._elsewhere[share_filter] = MembersElsewhere(share_filter)
             self._index.add(matching(share_filter), others)
             self._changed(share_filter)
         others.nodes[incarnation] = (value.connected, value.away)

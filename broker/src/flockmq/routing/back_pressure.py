@@ -66,11 +66,11 @@ class PausablePublisher(Sink):
     runs while the client doesn't flow.
     """
 
-    __slots__ = ("allowed", "choked", "last_seen_s", "paused", "pauses", "stall")
+    __slots__ = ("allowed", "last_seen_s", "paused", "pauses", "reading_stopped", "stall")
 
     def __init__(self, pauses: PublisherPauses, protocol_version: int) -> None:
         super().__init__(pauses.host.turn, protocol_version)
-        self.choked: bool = False
+        self.reading_stopped: bool = False
         self.pauses = pauses
         self.allowed: set[bytes] | None = None
         self.paused: int = 0
@@ -115,11 +115,11 @@ class PausablePublisher(Sink):
             self.stall = StallClock(self.now_s())
             self.pauses.slow[self] = None
 
-    def choke(self) -> None:
+    def stop_reading(self) -> None:
         """The socket is full and too many bytes wait: read nothing from the client until they drained."""
         self.congest()
-        if not self.choked:
-            self.choked = True
+        if not self.reading_stopped:
+            self.reading_stopped = True
             self.pause()
 
     def progressed(self) -> None:
@@ -127,8 +127,8 @@ class PausablePublisher(Sink):
         if self.stall is not None:
             self.stall.progress_s = self.now_s()
         if self.out_bytes < SINK_DRAINED_BYTES:
-            if self.choked:
-                self.choked = False
+            if self.reading_stopped:
+                self.reading_stopped = False
                 self.unpause()
             if not self.is_congested():
                 self.flows()
@@ -141,7 +141,7 @@ class PausablePublisher(Sink):
             self.pauses.slow.pop(self, None)
             self.pauses.release(self)
 
-    def judge(self, now_s: float) -> bool:
+    def check_progress(self, now_s: float) -> bool:
         """Check for progress; called regularly while the client doesn't flow. Returns False when it flows again or has
         ended.
         """

@@ -168,4 +168,4 @@ def _known(router: Router, heads: dict[bytes, Head], head: bytes, after_topic: i
             check_topic_name(topic)
         except PacketError:
             return None
-    return router.recognise(heads, head, topic, body + length)
+    return router.remember_head(heads, head, topic, body + length)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.bounds import FAST_SHAPE_FILTERS, FAST_SHAPES_MAX, SHAPE_MOVES
-from flockmq.routing.filter_tree import FilterTree, Planted
+from flockmq.routing.filter_tree import FilterTree, TreeFilters
 from flockmq.routing.filter_values import collect, joined, parted
 
 _SLOW: Final = 0
@@ -31,7 +31,7 @@ _FAST: Final = 2
 _CLOSING: Final = 3
 
 
-class Shape(Planted):
+class Shape(TreeFilters):
     """The filters of one shape, with their values. Topics are looked up in them unless the shape is slow. `moving`:
     filters that may still be in the tree while the shape opens, or may not be there yet while it closes.
 

@@ -31,7 +31,7 @@ class TreeNode:
     __slots__ = ()
 
 
-class Planted:
+class TreeFilters:
     """Filters with their values (`routing.filter_values`), of which some are in the tree. Those in the tree match only
     if `counts`.
     """
@@ -48,7 +48,7 @@ class Leaf(TreeNode):
 
     __slots__ = ("filter", "owner")
 
-    def __init__(self, topic_filter: bytes, owner: Planted) -> None:
+    def __init__(self, topic_filter: bytes, owner: TreeFilters) -> None:
         self.filter = topic_filter
         self.owner = owner
 
@@ -95,7 +95,7 @@ class FilterTree:
     def is_empty(self) -> bool:
         return self._root is None
 
-    def insert(self, topic_filter: bytes, owner: Planted) -> None:
+    def insert(self, topic_filter: bytes, owner: TreeFilters) -> None:
         """Insert a filter; it may be here already, with the same owner."""
         levels = _levels(topic_filter)
         leaf = Leaf(topic_filter, owner)

@@ -10,7 +10,7 @@ from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import NodeTarget
 
 
-class Roster:
+class MemberList:
     """A list of members, picked by index. Removal takes constant time: the last member fills the gap."""
 
     __slots__ = ("_places", "members")
@@ -43,20 +43,20 @@ class Roster:
 class Group:
     """All members of one shared subscription on this node, or in one slot that it owns. All members in the cluster are
     numbered: `peers[i]` (None: this node), called `names[i]`, has the numbers from `ends[i-1]` up to but excluding
-    `ends[i]`. `laid_out`: the change count for which this is valid.
+    `ends[i]`. `numbered_at`: the change count for which this is valid.
     """
 
-    __slots__ = ("away", "connected", "ends", "filter", "laid_out", "names", "peers", "topic_filter", "turn")
+    __slots__ = ("away", "connected", "ends", "filter", "names", "numbered_at", "peers", "topic_filter", "turn")
 
     def __init__(self, share_filter: bytes) -> None:
         self.filter = share_filter
         self.topic_filter = split_share(share_filter)[1]
-        self.connected = Roster()
-        self.away = Roster()
+        self.connected = MemberList()
+        self.away = MemberList()
         self.peers: list[NodeTarget | None] = []
         self.names: list[str] = []
         self.ends: list[int] = []
-        self.laid_out: int = -1
+        self.numbered_at: int = -1
         self.turn: int = -1
 
     def total(self) -> int:
@@ -80,7 +80,7 @@ class Group:
         return not self.connected.members and not self.away.members
 
 
-class Elsewhere:
+class MembersElsewhere:
     """Members of one group elsewhere: incarnation, or slot as named in the log → (connected, offline)."""
 
     __slots__ = ("filter", "group", "nodes")

@@ -55,7 +55,7 @@ class LocalDelivery:
         for packet in split_run(chunk, version):
             packet.publisher = self.publishing
             for subscription in subscriptions:
-                self.give(subscription, packet, publisher)
+                self.deliver_to(subscription, packet, publisher)
 
     # Single messages.
 
@@ -64,9 +64,9 @@ class LocalDelivery:
         if message.origin and not self.origins.is_new(message.origin):
             return
         for subscription in fan.deliveries:
-            self.give(subscription, message, publisher)
+            self.deliver_to(subscription, message, publisher)
 
-    def give(self, subscription: Subscription, message: Publish, publisher: PausablePublisher | None) -> None:
+    def deliver_to(self, subscription: Subscription, message: Publish, publisher: PausablePublisher | None) -> None:
         session = subscription.session
         sink = session.sink
         # Compare client ids: the publisher may have disconnected, or may use another connection now.

@@ -27,13 +27,13 @@ from flockmq.routing import fanout
 from flockmq.routing.back_pressure import PausablePublisher, PublisherPauses
 from flockmq.routing.fanout import Fanout
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.group import Elsewhere
+from flockmq.routing.group import MembersElsewhere
 from flockmq.routing.local_delivery import LocalDelivery
 from flockmq.routing.match_cache import MatchCache
 from flockmq.routing.message_id import ORIGIN
 from flockmq.routing.shared_delivery import SharedDelivery
 from flockmq.routing.sink import FLOWING, AwaySink, SinkHost
-from flockmq.routing.stale_table_queue import HeldPublishers
+from flockmq.routing.stale_table_queue import StaleTableQueue
 from flockmq.routing.subscriber import Subscriber, Subscription
 from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet
 from flockmq.telemetry.counters import Counters
@@ -91,7 +91,7 @@ class Router(SinkHost):
         self.partial_bytes: int = 0
         self.partials_max_bytes: int = PARTIALS_MAX_BYTES
         self.stale: bool = False
-        self.held = HeldPublishers()
+        self.held = StaleTableQueue()
         self.away4 = AwaySink(self, 4)
         self.away5 = AwaySink(self, 5)
 
@@ -138,7 +138,7 @@ class Router(SinkHost):
         """True if, after its removal, no other subscription here has the same filter."""
         return not self.has_local(subscription.filter)
 
-    def reached_anew(self, session: Subscriber) -> None:
+    def match_again(self, session: Subscriber) -> None:
         """The session's client connected or disconnected: match its filters anew."""
         for subscription in session.subscriptions.all():
             if is_shared(subscription.filter):
@@ -173,7 +173,7 @@ class Router(SinkHost):
         self.remote = remote
         self._forget()
 
-    def replace_shared(self, index: FilterIndex, elsewhere: dict[bytes, Elsewhere]) -> None:
+    def replace_shared(self, index: FilterIndex, elsewhere: dict[bytes, MembersElsewhere]) -> None:
         """Replace what is known of members of shared subscriptions on other nodes. Constant time."""
         self.shared.replace_remote(index, elsewhere)
         self._forget()
@@ -241,7 +241,7 @@ class Router(SinkHost):
         self._cache.put(topic, route, targets)
         return route
 
-    def recognise(self, heads: dict[bytes, Head], head: bytes, topic: bytes, length: int) -> Head:
+    def remember_head(self, heads: dict[bytes, Head], head: bytes, topic: bytes, length: int) -> Head:
         """Remember the head of a packet of `length` bytes, if limits allow, and return it.
 
         Only heads of cached topics are remembered, because only those are dropped when filters change.
@@ -394,14 +394,14 @@ class Router(SinkHost):
                 self.pauses.pause(lane, publisher)
         return dispatcher
 
-    def go_on(self, most: int) -> bool:
+    def resume_held(self, most: int) -> bool:
         """The tables are no longer stale: process the queues of at most `most` clients. Returns True if more wait."""
         held = self.held
         for _ in range(most):
-            if self.stale or not held.lines:
+            if self.stale or not held.queues:
                 break
             held.take_first().advance()
-        return len(held.lines) > 0 and not self.stale
+        return len(held.queues) > 0 and not self.stale
 
 
 def _forward_to(peer: NodeTarget, message: Publish, on_accepted: Callable[[], None], *, is_awaited: bool) -> bool:

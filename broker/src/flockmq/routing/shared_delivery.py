@@ -32,7 +32,7 @@ from flockmq.routing.shared_frames import (
     HOPS_SHIFT,
     PLAIN,
     SHARED,
-    Item,
+    SharedItem,
     message_of,
     packets_of,
     unwrap_named,
@@ -73,7 +73,7 @@ class SharedDelivery(SharedGroups):
 
     def emit(self, group: Group, run: bytes, version: int, count: int, publisher: PausablePublisher) -> None:
         """Distribute a run of `count` QoS 0 packets without properties."""
-        total = self.lay_out(group)
+        total = self.number_members(group)
         if total == 0:
             self._counters.dropped_no_member += count
             return
@@ -91,16 +91,16 @@ class SharedDelivery(SharedGroups):
                 target = self.at(group, (first + place) % total)
                 self._emit_to(group, target, b"".join(dealt), version, len(dealt), publisher)
             return
-        hands: dict[int, list[bytes]] = {}
+        parts: dict[int, list[bytes]] = {}
         for packet in packets:
             number = self.number(group, client_id, topic_of(packet) if strategy == HASH_TOPIC else b"", total)
-            hand = hands.get(number)
-            if hand is None:
-                hands[number] = [packet]
+            part = parts.get(number)
+            if part is None:
+                parts[number] = [packet]
             else:
-                hand.append(packet)
-        for number, hand in hands.items():
-            self._emit_to(group, self.at(group, number), b"".join(hand), version, len(hand), publisher)
+                part.append(packet)
+        for number, part in parts.items():
+            self._emit_to(group, self.at(group, number), b"".join(part), version, len(part), publisher)
 
     def _emit_to(
         self,
@@ -152,7 +152,7 @@ class SharedDelivery(SharedGroups):
             deal = shared_deals.find(message.deals, group.filter)
             if deal is not None:
                 return self._dispatch_once(group, deal, message, publisher, on_accepted)
-        if self.lay_out(group) == 0:
+        if self.number_members(group) == 0:
             self._counters.dropped_no_member += 1
             return 0
         target = self.pick(group, b"" if publisher is None else publisher.client_id(), message.topic)
@@ -195,7 +195,7 @@ class SharedDelivery(SharedGroups):
             return b""
         proposed: list[bytes] = []
         for group in groups[:SHARED_DEALS_MAX]:
-            if self.lay_out(group):
+            if self.number_members(group):
                 target = self._with_room(group, self.pick(group, publisher, message.topic), message)
                 proposed.append(shared_deals.encoded(group.filter, self.owner(group, target), target.number))
         return b"".join(proposed)
@@ -272,7 +272,7 @@ class SharedDelivery(SharedGroups):
                     return False
                 continue
             tries = 0
-            while self.lay_out(group) and not self._has_room(group, message):
+            while self.number_members(group) and not self._has_room(group, message):
                 here = group.members_here()
                 if not here or tries == _TRIES_MAX:
                     return False
@@ -326,7 +326,7 @@ class SharedDelivery(SharedGroups):
             else:
                 self.deal(group, item, plain)
 
-    def deal(self, group: Group, item: Item, version: int) -> None:
+    def deal(self, group: Group, item: SharedItem, version: int) -> None:
         """Give the item to the member here with its number, or, if that has no room, to any other. Raises
         PacketError.
         """
@@ -341,7 +341,7 @@ class SharedDelivery(SharedGroups):
         if not self._put(group, member, message, None):
             self._again(self.group(item.filter), message)
 
-    def pass_on(self, item: Item, version: int, here: NodeTarget | None) -> None:
+    def pass_on(self, item: SharedItem, version: int, here: NodeTarget | None) -> None:
         """There is no member `here` any more (None: on this node): give the items to others. Raises PacketError."""
         packets = packets_of(item.run)
         hops = item.flags >> HOPS_SHIFT

@@ -27,7 +27,7 @@ HOPS_SHIFT: Final = 2
 _HEADER: Final = Struct(">HIBI")
 
 
-class Item:
+class SharedItem:
     __slots__ = ("filter", "flags", "number", "run")
 
     def __init__(self, share_filter: bytes, number: int, flags: int, run: bytes) -> None:
@@ -45,14 +45,14 @@ def wrapped_bytes(share_filter: bytes, run: bytes) -> int:
     return _HEADER.size + len(share_filter) + len(run)
 
 
-def unwrap(chunk: bytes) -> list[Item]:
+def unwrap(chunk: bytes) -> list[SharedItem]:
     """Raises PacketError."""
     return unwrap_named(0, chunk, [])
 
 
-def unwrap_named(version: int, chunk: bytes, names: list[bytes]) -> list[Item]:
+def unwrap_named(version: int, chunk: bytes, names: list[bytes]) -> list[SharedItem]:
     """Unwrap items. If `version` says that each has an id, appends the ids to `names`. Raises PacketError."""
-    items: list[Item] = []
+    items: list[SharedItem] = []
     at = 0
     name_bytes = ORIGIN_BYTES if version & ORIGIN else 0
     while at < len(chunk):
@@ -67,7 +67,7 @@ def unwrap_named(version: int, chunk: bytes, names: list[bytes]) -> list[Item]:
         at = run_at + run_bytes
         if at > len(chunk):
             raise malformed("a shared delivery that is cut")
-        items.append(Item(chunk[filter_at:run_at], number, flags, chunk[run_at:at]))
+        items.append(SharedItem(chunk[filter_at:run_at], number, flags, chunk[run_at:at]))
     return items
 
 

@@ -17,7 +17,7 @@ from zlib import crc32
 
 from flockmq.bounds import SHARED_TURNS_MAX
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.group import Elsewhere, Group, PickedMember
+from flockmq.routing.group import Group, MembersElsewhere, PickedMember
 from flockmq.routing.sink import FLOWING
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import NodeTarget
@@ -63,7 +63,7 @@ class SharedGroups:
         self._random = Random(seed)  # noqa: S311 (it spreads load)
         self._local = FilterIndex()
         self._remote = FilterIndex()
-        self.elsewhere: dict[bytes, Elsewhere] = {}
+        self.elsewhere: dict[bytes, MembersElsewhere] = {}
         self._changes: int = 0
         self._turns: dict[tuple[bytes, bytes], int] = {}
         self._sticky: dict[tuple[bytes, bytes], PickedMember] = {}
@@ -125,7 +125,7 @@ class SharedGroups:
 
     # Members elsewhere.
 
-    def replace_remote(self, index: FilterIndex, elsewhere: dict[bytes, Elsewhere]) -> None:
+    def replace_remote(self, index: FilterIndex, elsewhere: dict[bytes, MembersElsewhere]) -> None:
         """Replace what is known of other nodes' members, after a bootstrap. `index`: by topic filter. Constant time."""
         self._remote = index
         self.elsewhere = elsewhere
@@ -155,7 +155,7 @@ class SharedGroups:
         """The groups that match this topic, each once."""
         matched = self._local.match(topic)
         for others in self._remote.match(topic):
-            assert isinstance(others, Elsewhere)
+            assert isinstance(others, MembersElsewhere)
             group = self.group(others.filter)
             if group is not None and group not in matched:
                 matched.append(group)
@@ -171,16 +171,16 @@ class SharedGroups:
 
     # Picking.
 
-    def lay_out(self, group: Group) -> int:
+    def number_members(self, group: Group) -> int:
         """Assign numbers to the members, if anything changed. Returns how many members there are."""
-        if group.laid_out == self._changes:
+        if group.numbered_at == self._changes:
             return group.total()
         others = self.elsewhere.get(group.filter)
         nodes = {} if others is None else others.nodes
         complete = self._number_those(group, nodes, False)
         if not group.ends:
             complete = self._number_those(group, nodes, True) and complete
-        group.laid_out = self._changes if complete else -1
+        group.numbered_at = self._changes if complete else -1
         return group.total()
 
     def _number_those(self, group: Group, nodes: dict[str, tuple[int, int]], away: bool) -> bool:
@@ -260,7 +260,7 @@ class SharedGroups:
 
     def another(self, group: Group, but: list[NodeTarget]) -> PickedMember | None:
         """A random member that isn't on one of these nodes; None: there is none."""
-        self.lay_out(group)
+        self.number_members(group)
         numbers: list[int] = []
         start = 0
         for place, end in enumerate(group.ends):
@@ -287,7 +287,7 @@ class SharedGroups:
         """The member here for a number that was assigned to this node; None: there is no member here any more."""
         if not group.members_here():
             return None
-        if self.strategy == STICKY and self.lay_out(group):
+        if self.strategy == STICKY and self.number_members(group):
             stuck = self._stick(group, publisher)
             if stuck.peer is None:
                 return stuck

@@ -85,7 +85,7 @@ def addressed(packet: bytes) -> tuple[int, bytes]:
     return int.from_bytes(packet[:_SLOT_BYTES], "big"), packet[_SLOT_BYTES:]
 
 
-def grows_old(version: int) -> bool:
+def may_expire(version: int) -> bool:
     """True if data of this version may have a message expiry [section 3.3.2.3.3]."""
     return version & ~SHARED == 5
 
@@ -94,7 +94,7 @@ def aged_packet(version: int, packet: bytes, waited_s: int) -> bytes:
     """Reduce the expiry of a message for a slot, a PUBLISH or a shared delivery of one, by the time it has waited.
     Raises PacketError.
     """
-    if not grows_old(version):
+    if not may_expire(version):
         return packet
     if not version & SHARED:
         return aged(packet, waited_s)

@@ -1,7 +1,7 @@
 """Queues of clients whose QoS 1 and 2 messages wait because this node's routing tables may be stale. One per router.
 
 Invariants: `bytes` is the sum of all queues here, at most HELD_MAX_BYTES: a client that exceeds it is disconnected
-(`is_too_much`). Messages of disconnected clients use at most half of that; the oldest of them are dropped.
+(`is_over_limit`). Messages of disconnected clients use at most half of that; the oldest of them are dropped.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from flockmq.bounds import HELD_MAX_BYTES
 
 
 @mypyc_attr(acyclic=True)
-class HeldLine:
+class HoldableQueue:
     """The published messages of one client that weren't acknowledged yet, in order. `is_held`: the queue waits here."""
 
     __slots__ = ("is_held",)
@@ -23,7 +23,7 @@ class HeldLine:
     def size_bytes(self) -> int:
         raise NotImplementedError(type(self).__name__)
 
-    def is_left(self) -> bool:
+    def is_abandoned(self) -> bool:
         """True if the client has disconnected."""
         raise NotImplementedError(type(self).__name__)
 
@@ -31,7 +31,7 @@ class HeldLine:
         """True if the client has disconnected, and will send the messages again when it reconnects."""
         raise NotImplementedError(type(self).__name__)
 
-    def is_logged(self) -> bool:
+    def is_in_log(self) -> bool:
         """True if the log has some of the messages."""
         raise NotImplementedError(type(self).__name__)
 
@@ -44,58 +44,58 @@ class HeldLine:
         raise NotImplementedError(type(self).__name__)
 
 
-class HeldPublishers:
-    """`lines`: the queues, in the order in which they continue. `left`: those of disconnected clients among them."""
+class StaleTableQueue:
+    """`queues`: the queues, in the order in which they continue. `left`: those of disconnected clients among them."""
 
     def __init__(self) -> None:
-        self.lines: dict[HeldLine, None] = {}
-        self.left: dict[HeldLine, None] = {}
+        self.queues: dict[HoldableQueue, None] = {}
+        self.left: dict[HoldableQueue, None] = {}
         self.bytes: int = 0
 
-    def put(self, line: HeldLine) -> None:
-        if not line.is_held:
-            line.is_held = True
-            self.lines[line] = None
-            self.bytes += line.size_bytes()
-            if line.is_left():
-                self.abandoned(line)
+    def put(self, queue: HoldableQueue) -> None:
+        if not queue.is_held:
+            queue.is_held = True
+            self.queues[queue] = None
+            self.bytes += queue.size_bytes()
+            if queue.is_abandoned():
+                self.abandoned(queue)
 
-    def take_first(self) -> HeldLine:
+    def take_first(self) -> HoldableQueue:
         """Remove and return the first queue. Take one at a time: delivering its messages may end other clients here."""
-        line = next(iter(self.lines))
-        self._let_go(line)
-        return line
+        queue = next(iter(self.queues))
+        self._let_go(queue)
+        return queue
 
-    def abandoned(self, line: HeldLine) -> None:
+    def abandoned(self, queue: HoldableQueue) -> None:
         """The client of a waiting queue has disconnected. If it will send the messages again through another node, drop
         them, because they must not be published after the resent ones.
         """
-        if line.is_repeated():
-            self._let_go(line)
-            line.give_up()
+        if queue.is_repeated():
+            self._let_go(queue)
+            queue.give_up()
         else:
-            self.left[line] = None
+            self.left[queue] = None
             self.make_room()
 
     def make_room(self) -> None:
         """While more than half of the limit is used, drop queues of disconnected clients, oldest first. Messages that
         are in the log are kept: new subscribers get them as retained messages, so existing ones must get them too.
         """
-        while self.left and self.is_much():
-            line = next(iter(self.left))
-            del self.left[line]
-            if not line.is_logged():
-                self._let_go(line)
-                line.give_up()
+        while self.left and self.is_half_full():
+            queue = next(iter(self.left))
+            del self.left[queue]
+            if not queue.is_in_log():
+                self._let_go(queue)
+                queue.give_up()
 
-    def is_much(self) -> bool:
+    def is_half_full(self) -> bool:
         return self.bytes * 2 > HELD_MAX_BYTES
 
-    def is_too_much(self) -> bool:
+    def is_over_limit(self) -> bool:
         return self.bytes > HELD_MAX_BYTES
 
-    def _let_go(self, line: HeldLine) -> None:
-        line.is_held = False
-        self.bytes -= line.size_bytes()
-        del self.lines[line]
-        self.left.pop(line, None)
+    def _let_go(self, queue: HoldableQueue) -> None:
+        queue.is_held = False
+        self.bytes -= queue.size_bytes()
+        del self.queues[queue]
+        self.left.pop(queue, None)

@@ -59,7 +59,7 @@ class SlotTarget:
 
 @mypyc_attr(acyclic=True)
 class SlotSet:
-    """The slots of one fan-out. The dispatcher caches its queues to their owners: `queues`, valid for `queues_version`."""
+    """The slots of one fan-out. The dispatcher caches its queues to their owners in `queues` (see `queues_version`)."""
 
     __slots__ = ("numbers", "queues", "queues_version")
 

@@ -12,7 +12,7 @@ from flockmq.routing.subscriber import Subscriber, Subscription
 from flockmq.session.limits import Limits
 
 
-def place(
+def add_subscription(
     router: Router, session: Subscriber, limits: Limits, filter: bytes, qos: int, options: int, identifiers: bytes
 ) -> Subscription | int:
     """Add one subscription to the router and the session; it replaces an older one with the same filter [MQTT-3.8.4-3].
@@ -45,7 +45,7 @@ def place(
     return subscription
 
 
-def displace(router: Router, subscriptions: list[Subscription]) -> list[bytes]:
+def remove_subscriptions(router: Router, subscriptions: list[Subscription]) -> list[bytes]:
     """Remove subscriptions, which their session no longer has, from the router. Returns the filters without
     subscribers.
     """
@@ -67,7 +67,7 @@ def _has_room(session: Subscriber, limits: Limits, filter: bytes) -> bool:
     return session.usage is None or session.usage.may_subscribe(filter)
 
 
-def is_owed(filter: bytes, retain_handling: int, is_new: bool) -> bool:
+def gets_retained(filter: bytes, retain_handling: int, is_new: bool) -> bool:
     """True if a new subscription gets retained messages [MQTT-3.3.1-9 to 3.3.1-11]. A shared one doesn't (section
     4.8.2).
     """

@@ -22,7 +22,7 @@ from flockmq.mqtt.topics import is_exclusive
 from flockmq.quotas import FilterRoom
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber, Subscription
-from flockmq.session.add_subscription import is_owed, place
+from flockmq.session.add_subscription import add_subscription, gets_retained
 from flockmq.session.limits import Limits
 
 _UNDECIDED: Final = -1
@@ -47,8 +47,8 @@ class SubscribePort:
         """Give up claims of exclusive filters that the client doesn't use."""
         raise NotImplementedError(type(self).__name__)
 
-    def added(self, subscription: Subscription, asked: bytes, is_owed: bool) -> bool:
-        """The session has the subscription now. `asked`: the filter that the client asked for. `is_owed`: this
+    def added(self, subscription: Subscription, asked: bytes, gets_retained: bool) -> bool:
+        """The session has the subscription now. `asked`: the filter that the client asked for. `gets_retained`: this
         SUBSCRIBE entitles it to retained messages. Returns whether it gets them.
         """
         raise NotImplementedError(type(self).__name__)
@@ -60,9 +60,9 @@ class SubscribePort:
     def needs_route(self, filter: bytes) -> bool:
         raise NotImplementedError(type(self).__name__)
 
-    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
-        """Add routes for these filters. If `has_owed`, then wait until this node has all retained messages. `done` gets
-        the worst reason code, and whether all retained messages are here.
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
+        """Add routes for these filters. If `with_retained`, then wait until this node has all retained messages. `done`
+        gets the worst reason code, and whether all retained messages are here.
         """
         raise NotImplementedError(type(self).__name__)
 
@@ -70,8 +70,8 @@ class SubscribePort:
         """The cluster refused the routes: remove the subscriptions. The session had those that aren't `new` before."""
         raise NotImplementedError(type(self).__name__)
 
-    def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:
-        """Send the reason codes in SUBACK; then send retained messages to the subscriptions in `owed`."""
+    def tell(self, reasons: list[int], pending_retained: list[Subscription], saw_all: bool) -> None:
+        """Send the reason codes in SUBACK; then send retained messages to the subscriptions in `pending_retained`."""
         raise NotImplementedError(type(self).__name__)
 
 
@@ -99,7 +99,7 @@ class SubscribeFlow:
         self._made: list[Subscription] = []
         """Subscriptions whose filters need a route."""
         self._new: set[bytes] = set()
-        self._owed: list[Subscription] = []
+        self._pending_retained: list[Subscription] = []
 
     def start(self) -> None:
         if self._limits.exclusive_subscription:
@@ -137,19 +137,19 @@ class SubscribeFlow:
     def _place(self) -> None:
         for position, (filter, options, asked) in enumerate(self._wanted):
             self._reasons[position] = self._refused.get(filter) or self._place_one(filter, options, asked)
-        if self._made or self._owed:
-            self._port.route([made.filter for made in self._made], len(self._owed) > 0, self._routed)
+        if self._made or self._pending_retained:
+            self._port.route([made.filter for made in self._made], len(self._pending_retained) > 0, self._routed)
         else:
             self._port.tell(self._reasons, [], False)
 
     def _place_one(self, filter: bytes, options: int, asked: bytes) -> int:
         session = self._session
         is_new = session.subscriptions.find(filter) is None
-        placed = place(self._router, session, self._limits, filter, options & 3, options, self._identifiers)
+        placed = add_subscription(self._router, session, self._limits, filter, options & 3, options, self._identifiers)
         if isinstance(placed, int):
             return placed
-        if self._port.added(placed, asked, is_owed(filter, options >> RETAIN_HANDLING_SHIFT & 3, is_new)):
-            self._owed.append(placed)
+        if self._port.added(placed, asked, gets_retained(filter, options >> RETAIN_HANDLING_SHIFT & 3, is_new)):
+            self._pending_retained.append(placed)
         if self._port.needs_route(filter):
             self._made.append(placed)
             if is_new:
@@ -164,5 +164,9 @@ class SubscribeFlow:
             for position, (filter, _, _) in enumerate(self._wanted):
                 if filter in refused and self._reasons[position] < 0x80:
                     self._reasons[position] = reason
-            self._owed = [owed for owed in self._owed if owed.filter not in refused]
-        self._port.tell(self._reasons, self._owed, saw_all)
+            self._pending_retained = [
+                pending_retained
+                for pending_retained in self._pending_retained
+                if pending_retained.filter not in refused
+            ]
+        self._port.tell(self._reasons, self._pending_retained, saw_all)

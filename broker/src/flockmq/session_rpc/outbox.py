@@ -106,15 +106,15 @@ class Outbox:
         self._flushing = False
         while self._lossy:
             self._cluster.cut(self._lossy.popitem()[0])
-        choked: set[str] = set()
+        full: set[str] = set()
         for incarnation, method in sorted(self._notes, key=lambda key: messages.ORDER.index(key[1])):
-            if incarnation not in choked and not self._tell(incarnation, method):
-                choked.add(incarnation)
-        if choked and self._timer is None:
+            if incarnation not in full and not self._tell(incarnation, method):
+                full.add(incarnation)
+        if full and self._timer is None:
             self._timer = self._loop.call_later(bounds.HOME_PACE_S, self._go_on)
         deliveries, self._deliveries = self._deliveries, {}
         for incarnation, parts in deliveries.items():
-            if incarnation in choked:  # Otherwise they would overtake notes that must arrive first.
+            if incarnation in full:  # Otherwise they would overtake notes that must arrive first.
                 self._deliveries_failed(incarnation)
             else:
                 self._send(incarnation, parts)

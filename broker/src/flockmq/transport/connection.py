@@ -230,7 +230,7 @@ class Connection(Conversation):
             layers.say_goodbye(self.close_reason)
         if self.blocked:
             if self.out_bytes > SINK_CONGESTED_BYTES:
-                self.choke()
+                self.stop_reading()
                 self.reactor.watch(self)
         elif self.out or layers is not None:
             self.write()
@@ -276,7 +276,7 @@ class Connection(Conversation):
         if out or (layers is not None and layers.wrapped):
             self.blocked = True
             if self.out_bytes > SINK_CONGESTED_BYTES:
-                self.choke()
+                self.stop_reading()
             self.reactor.watch(self)
 
     def _keep_from(self, sent: int) -> None:

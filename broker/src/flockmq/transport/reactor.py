@@ -127,7 +127,7 @@ class Reactor:
         self._swept = (self._swept + 1) % SWEEP_TICKS
         slow = self.router.pauses.slow
         for client in list(slow):
-            if not client.judge(now_s):
+            if not client.check_progress(now_s):
                 slow.pop(client, None)
 
 

@@ -181,7 +181,7 @@ class Home:
     def see_retained(self, then: Callable[[bool], None]) -> None:
         then(True)
 
-    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self.owed += [(subscription, saw_all) for subscription in subscriptions]
 
     # What homes are.

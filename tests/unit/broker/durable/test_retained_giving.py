@@ -33,7 +33,7 @@ class Told(RetainedProgress):
 def subscribed(session: DurableSession, qos: int) -> Subscription:
     subscription = Subscription(session, b"a/#", qos)
     session.add_subscription(subscription)
-    session.owe(subscription)
+    session.await_retained(subscription)
     return subscription
 
 
@@ -75,12 +75,12 @@ async def test_the_next_home_goes_on_where_the_former_one_was(put: int) -> None:
     restored = later.restored()
     again = restored.subscriptions.find(b"a/#")
     assert again is not None
-    assert restored.record.is_owed(b"a/#")
+    assert restored.record.awaits_retained(b"a/#")
     restored.resume(later.fresh())
     await given(later, again)
     later.settle()
     assert topics_on(home.disk) == TOPICS
-    assert not later.restored().record.is_owed(b"a/#")
+    assert not later.restored().record.awaits_retained(b"a/#")
 
 
 async def test_a_session_that_got_all_that_is_retained_costs_the_garbage_collector_nothing_for_it() -> None:
@@ -89,10 +89,10 @@ async def test_a_session_that_got_all_that_is_retained_costs_the_garbage_collect
     subscription = subscribed(session, 2)
     await given(home, subscription)
     home.settle()
-    assert session.record.owed is None
-    session.record.owe(subscription)
+    assert session.record.pending_retained is None
+    session.record.await_retained(subscription)
     session.record.drop_subscription(subscription.filter)
-    assert session.record.owed is None
+    assert session.record.pending_retained is None
 
 
 @pytest.mark.parametrize(("qos", "may_note"), [(0, True), (2, False)])

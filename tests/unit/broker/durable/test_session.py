@@ -211,7 +211,7 @@ def test_a_client_that_reads_gets_all_that_comes_before_its_publishers_pause(hom
         if is_durable:
             home.settle()
     home.router.now_s += SINK_CONGESTED_MAX_S / 2 if is_durable else 60.0
-    to_proxy(session).judge(session.outgoing.is_held_up())
+    to_proxy(session).check_progress(session.outgoing.is_held_up())
     home.send(session, "last")
     home.settle()
     assert all_read(home, session) == [*sent, b"last"]
@@ -246,7 +246,7 @@ def lag(home: Home, session: DurableSession) -> None:
     front = to_proxy(session)
     assert front.flow == CONGESTED
     home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    front.judge(session.outgoing.is_held_up())
+    front.check_progress(session.outgoing.is_held_up())
     assert front.flow == LAGGING
 
 
@@ -288,7 +288,7 @@ def test_publishers_go_on_when_a_client_acknowledges_nothing_or_too_little(home:
             home.router.now_s += 0.25
             if acknowledges:
                 front.progressed(True)
-            front.judge(session.outgoing.is_held_up())
+            front.check_progress(session.outgoing.is_held_up())
         assert front.flow == LAGGING
         assert home.router.now_s - began_s == pytest.approx(after_s, abs=0.5)
         session.reported(pair(PUBACK, 1) + pair(PUBACK, 2))
@@ -304,11 +304,11 @@ def test_publishers_wait_as_long_as_it_is_the_store_that_must_go_on(home: Home) 
     home.commit_state.request_barriers()
     front = to_proxy(session)
     home.router.now_s += 60.0
-    front.judge(session.outgoing.is_held_up())
+    front.check_progress(session.outgoing.is_held_up())
     assert front.flow == CONGESTED, "nothing is durable, so nothing was sent"
     home.settle()
     home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    front.judge(session.outgoing.is_held_up())
+    front.check_progress(session.outgoing.is_held_up())
     assert front.flow == LAGGING, "what was sent is the client's to acknowledge"
 
 
@@ -683,12 +683,12 @@ def owed(home: Home, *given: str) -> DurableSession:
     session = home.opened()
     subscription = Subscription(session, b"a/#", 2, False, False, b"")
     session.add_subscription(subscription)
-    session.owe(subscription)
+    session.await_retained(subscription)
     home.settle()
     for topic in given:
-        session.record.giving(b"a/#", topic.encode(), session.usage)
+        session.record.begin_retained(b"a/#", topic.encode(), session.usage)
         home.send(session, topic)
-        session.record.gave_one()
+        session.record.end_retained()
     return session
 
 
@@ -700,14 +700,14 @@ def test_how_far_what_is_retained_was_given_is_durable_with_each_message(home: H
     home.disk.commit(durable)
     later = home.restored()
     assert len(messages_on(home.disk)) == durable
-    assert later.record.given_up_to(b"a/#") == [b"", b"a/1", b"a/2", b"a/3"][durable]
+    assert later.record.retained_up_to(b"a/#") == [b"", b"a/1", b"a/2", b"a/3"][durable]
 
 
 def test_a_message_beside_what_is_retained_says_nothing_of_it(home: Home) -> None:
     session = owed(home, "a/1")
     home.send(session, "live")
     home.settle()
-    assert home.restored().record.given_up_to(b"a/#") == b"a/1"
+    assert home.restored().record.retained_up_to(b"a/#") == b"a/1"
 
 
 def test_how_far_it_was_given_is_written_again(home: Home) -> None:
@@ -716,7 +716,7 @@ def test_how_far_it_was_given_is_written_again(home: Home) -> None:
     home.disk.sessions.clear()
     session.write_again()
     home.settle()
-    assert home.restored().record.given_up_to(b"a/#") == b"a/1"
+    assert home.restored().record.retained_up_to(b"a/#") == b"a/1"
 
 
 @pytest.mark.parametrize("how", ["all given", "subscribed anew", "unsubscribed"])
@@ -725,13 +725,13 @@ def test_nothing_is_noted_any_more_when_it_is_not_owed_or_is_owed_anew(home: Hom
     subscription = session.subscriptions.find(b"a/#")
     assert subscription is not None
     if how == "all given":
-        session.gave(subscription)
+        session.retained_sent(subscription)
     elif how == "subscribed anew":
-        session.owe(subscription)
+        session.await_retained(subscription)
     else:
         session.remove_subscription(b"a/#")
     home.settle()
-    assert session.record.given_up_to(b"a/#") == home.restored().record.given_up_to(b"a/#") == b""
+    assert session.record.retained_up_to(b"a/#") == home.restored().record.retained_up_to(b"a/#") == b""
     assert [field for field in home.disk.fields() if field[:1] == b"o"] == []
 
 

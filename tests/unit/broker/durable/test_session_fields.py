@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.durable.session_fields import (
-    OWED,
+    PENDING_RETAINED,
     RELEASED,
     WAITS,
     message_parts,
@@ -28,7 +28,7 @@ def test_a_subscription_is_read_as_it_was_put(qos: int, flag: bool, identifiers:
     session = Home().fresh()
     put = Subscription(session, b"a/#", qos, flag, flag, identifiers)
     value = subscription_value(put, flag)
-    assert value[0] & OWED == (OWED if flag else 0)
+    assert value[0] & PENDING_RETAINED == (PENDING_RETAINED if flag else 0)
     read = subscription_of(session, b"a/#", value)
     assert (read.filter, read.qos, read.no_local, read.retain_as_published, read.identifiers) == (
         (b"a/#", qos, flag, flag, identifiers)

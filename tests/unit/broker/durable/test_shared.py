@@ -8,7 +8,7 @@ from flockmq.bounds import SHARED_HOPS_MAX
 from flockmq.delivery.slot_message import SlotMessage
 from flockmq.mqtt.message import publication
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.group import Elsewhere
+from flockmq.routing.group import MembersElsewhere
 from flockmq.routing.shared_frames import SHARED, unwrap, wrap
 from flockmq.routing.slots import addressed
 from flockmq.session.acknowledgement_codec import PUBACK, pair
@@ -113,7 +113,7 @@ async def test_where_no_member_is_left_it_goes_on_to_another_slot_so_often(home:
     missing: list[tuple[int, bytes]] = []
     home.router.on_missing = lambda *where: missing.append(where)
     shared = home.router.shared
-    others = Elsewhere(GROUP)
+    others = MembersElsewhere(GROUP)
     others.nodes = {f"#{SLOT}": (1, 0), f"#{OTHER}": (1, 0)}
     index = FilterIndex()
     index.add(b"a/#", others)

@@ -536,7 +536,7 @@ async def test_what_is_owed_is_written_again_and_ends_with_its_subscription(redi
 
 def gave(subscription: Subscription) -> None:
     assert isinstance(subscription.session, DurableSession)
-    subscription.session.gave(subscription)
+    subscription.session.retained_sent(subscription)
 
 
 # UNSUBSCRIBE asked again.

@@ -55,7 +55,7 @@ class ClusterPort:
     def see_retained(self, then: Callable[[bool], None]) -> None:
         self.seeing.append(then)
 
-    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+    def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self.owed.append(([subscription.filter for subscription in subscriptions], saw_all))
 
 
@@ -121,7 +121,7 @@ def test_a_filter_that_was_there_gets_no_retained_messages_if_only_new_ones_do(a
         assert len(asked.cluster.seeing) == seen
         asked.cluster.seeing[0](True)
         for subscription in asked.session.subscriptions.all():
-            asked.session.gave(subscription)
+            asked.session.retained_sent(subscription)
 
 
 def test_a_filter_that_is_still_owed_what_is_retained_is_owed_it_by_the_new_subscription(asked: Asked) -> None:

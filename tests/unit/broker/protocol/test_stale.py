@@ -35,7 +35,7 @@ def log(node: Node, publisher: Client, packet: bytes) -> None:
 
 def freshen(node: Node, at_once: int = 100) -> bool:
     node.router.stale = False
-    more = node.router.go_on(at_once)
+    more = node.router.resume_held(at_once)
     node.turn()
     return more
 
@@ -100,7 +100,7 @@ def test_clients_go_on_in_their_order_some_at_a_time_and_wait_again_if_the_table
         node.feed(publisher, message(1))
     assert freshen(node, at_once=2)
     node.router.stale = True
-    assert not node.router.go_on(100)
+    assert not node.router.resume_held(100)
     assert [len(answers(publisher)) for publisher in publishers] == [1, 1, 0, 0, 0]
     assert not freshen(node)
     assert [len(answers(publisher)) for publisher in publishers] == [0, 0, 1, 1, 1]
@@ -137,7 +137,7 @@ def test_of_what_clients_left_behind_the_oldest_goes_when_too_much_waits(node: N
         node.feed(publisher, large(number))
         publisher.lost()
         assert router.held.bytes <= HELD_MAX_BYTES // 2
-    left = len(router.held.lines)
+    left = len(router.held.queues)
     assert HALF - 2 <= left <= HALF
     assert router.counters.dropped_left == 2 * HALF - 1 - left
     came = []

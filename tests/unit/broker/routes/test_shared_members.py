@@ -150,7 +150,7 @@ class Cluster:
 
     def total(self, topic: bytes) -> list[int]:
         """Members of each group of the topic."""
-        return [self.router.shared.lay_out(group) for group in self.router.route(topic).fanout.groups]
+        return [self.router.shared.number_members(group) for group in self.router.route(topic).fanout.groups]
 
 
 def test_groups_of_other_nodes_are_matched_and_counted() -> None:

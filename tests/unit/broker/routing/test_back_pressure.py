@@ -52,17 +52,17 @@ def test_a_client_that_reads_steadily_but_too_slowly_holds_its_publishers_for_a_
         node.router.now_s += SINK_CONGESTED_MAX_S / 2
         assert subscriber.stall is not None
         subscriber.stall.progress_s = node.router.now_s
-        subscriber.judge(node.router.now_s)
+        subscriber.check_progress(node.router.now_s)
     assert node.router.now_s - began_s == pytest.approx(SINK_HELD_MAX_S, abs=SINK_CONGESTED_MAX_S)
     assert publisher.paused == 0
 
 
 def test_a_client_that_lags_and_reads_nothing_is_cut_off(node: Node) -> None:
     subscriber, _ = crowded(node)
-    assert subscriber.judge(SINK_CONGESTED_MAX_S + 0.1)
+    assert subscriber.check_progress(SINK_CONGESTED_MAX_S + 0.1)
     assert subscriber.flow == LAGGING
-    assert subscriber.judge(LAGGING_MAX_S)
-    assert not subscriber.judge(LAGGING_MAX_S + 0.1)
+    assert subscriber.check_progress(LAGGING_MAX_S)
+    assert not subscriber.check_progress(LAGGING_MAX_S + 0.1)
     assert subscriber.close_reason == Reason.QUOTA_EXCEEDED
 
 
@@ -90,8 +90,8 @@ def test_a_choked_client_is_not_read_until_what_waits_drained(node: Node) -> Non
     client = node.client("c")
     client.stuck = True
     client.put(b"\0" * 1024 * 1024)
-    client.choke()
-    client.choke()
+    client.stop_reading()
+    client.stop_reading()
     node.feed(client, encode.PINGREQ * 10)
     assert client.out_bytes == 1024 * 1024
     client.stuck = False
@@ -154,7 +154,7 @@ def test_what_is_dropped_for_a_lagging_client_is_counted_as_dropped_only(node: N
     node.subscribe(lagging, ("a", 0))
     node.subscribe(other, ("a", 0))
     lagging.congest()
-    lagging.judge(node.router.now_s + SINK_CONGESTED_MAX_S + 0.1)
+    lagging.check_progress(node.router.now_s + SINK_CONGESTED_MAX_S + 0.1)
     node.feed(publisher, publish(4, "a", "x") * 5)
     assert (len(lagging.packets()), len(other.packets())) == (0, 5)
     assert node.router.counters.messages_sent == 5

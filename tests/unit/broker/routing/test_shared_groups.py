@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flockmq.bounds import SHARED_TURNS_MAX
 from flockmq.durable.session import DurableSession
 from flockmq.routing.filter_index import FilterIndex
-from flockmq.routing.group import Elsewhere, Group, PickedMember, Roster
+from flockmq.routing.group import Group, MemberList, MembersElsewhere, PickedMember
 from flockmq.routing.shared_groups import STRATEGIES, SharedGroups
 from flockmq.routing.sink import CONGESTED, Sink
 from flockmq.routing.subscriber import Subscriber, Subscription
@@ -43,7 +43,7 @@ class World:
         self.members = [self.join(LocalSession(Client(turn, 5), b"c", Limits(), 32)) for _ in range(here)]
         self.away = [self.join(Home().opened(window=0)) for _ in range(away)]
         index = FilterIndex()
-        others = Elsewhere(NAME)
+        others = MembersElsewhere(NAME)
         others.nodes.update(counts)
         if counts:
             index.add(b"a/+", others)
@@ -62,7 +62,7 @@ class World:
 
     def pick(self, publisher: bytes = b"p", topic: bytes = b"a/1") -> PickedMember:
         group = self.group
-        assert self.groups.lay_out(group) > 0
+        assert self.groups.number_members(group) > 0
         return self.groups.pick(group, publisher, topic)
 
     def who(self, target: PickedMember) -> object:
@@ -180,7 +180,7 @@ def test_a_node_that_is_no_member_yet_or_any_more_is_not_picked() -> None:
     world.groups.others_changed()
     assert {world.who(world.pick()) for _ in range(20)} == set(world.members)
     world.peers["b@0"] = peer
-    assert world.groups.lay_out(world.group) == 10
+    assert world.groups.number_members(world.group) == 10
 
 
 @pytest.mark.parametrize("strategy", ["round_robin", "sticky"])
@@ -203,7 +203,7 @@ def test_nothing_is_kept_of_a_group_that_nobody_is_in() -> None:
 def test_a_roster_is_a_list_without_repeats(steps: list[int]) -> None:
     sink = Client([], 5)
     members = [Subscription(LocalSession(sink, b"", Limits(), 1), NAME, 1) for _ in range(6)]
-    roster, model = Roster(), set[Subscription]()
+    roster, model = MemberList(), set[Subscription]()
     for step in steps:
         member = members[step]
         if member in model:

@@ -79,10 +79,10 @@ def test_a_client_whose_packets_take_long_is_read_in_smaller_pieces() -> None:
 class Defective(Port):
     """Meets a defect with one client's subscriptions, and with the end of another."""
 
-    def route(self, filters: list[bytes], has_owed: bool, done: Callable[[int, bool], None]) -> None:
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
         if filters == [b"defect"]:
             raise RuntimeError("a defect")
-        super().route(filters, has_owed, done)
+        super().route(filters, with_retained, done)
 
     def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
         if channel.client_id() == b"cursed":
