@@ -1,5 +1,5 @@
 """The configuration of one node.
 
-`values` has the kinds of value, `documents` reads them, `schema` has the keys, `layers` the places where users say
-them, `whole` puts them together.
+`schema` defines the keys, `values` their types. `sources` reads the file, the environment and the command line,
+`conversion` converts and checks each value, and `load` merges everything into a `Config`.
 """

@@ -1,7 +1,7 @@
-"""The shape of `[authentication]`, `[authorization]` and `[flapping]`, by EMQX's names where it has them.
+"""The keys of `[authentication]`, `[authorization]` and `[flapping]`, with EMQX's names where it has them.
 
-A secret is never written into the configuration: a key names the file that holds it. Keys that don't fit together raise
-ValueError here, so that a configuration that was read can be used.
+The configuration file contains no secrets, only the names of files that hold them. Keys that contradict each other
+raise ValueError here, so a configuration that was loaded is valid.
 
     [authentication]
     allow_anonymous = false
@@ -37,8 +37,8 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 class _Authenticator(_Section, frozen=True, kw_only=True, tag_field="mechanism"):
     clientid: str | None = None
-    """Which client ids its clients may have: `*` stands for any letters, `${username}`, `${cert_common_name}`, … for
-    the client's. A client that gives no id gets one that fits."""
+    """A template for the client ids that clients of this authenticator may use. `*` matches any text; `${username}`,
+    `${cert_common_name}`, … are the client's values. A client without a client id gets one that matches."""
 
 
 class _Source(_Section, frozen=True, kw_only=True, tag_field="type"):
@@ -49,7 +49,7 @@ class _Source(_Section, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Argon2idSettings(_Section, frozen=True, kw_only=True, tag_field="name", tag="argon2id"):
-    """By default the least that OWASP's Password Storage Cheat Sheet asks for: 19 MiB and 2 passes."""
+    """The defaults are the minimum of OWASP's Password Storage Cheat Sheet: 19 MiB and 2 passes."""
 
     memory_kib: Annotated[int, Meta(ge=8192, le=ARGON2_MAX_KIB)] = 19 * 1024
     passes: Annotated[int, Meta(ge=1, le=ARGON2_MAX_PASSES)] = 2
@@ -62,47 +62,47 @@ class Pbkdf2Settings(_Section, frozen=True, kw_only=True, tag_field="name", tag=
 
 class BcryptSettings(_Section, frozen=True, kw_only=True, tag_field="name", tag="bcrypt"):
     salt_rounds: Annotated[int, Meta(ge=5, le=BCRYPT_MAX_ROUNDS)] = 10
-    """The work doubles with each."""
+    """Each further round doubles the work."""
 
 
 HashAlgorithm = Argon2idSettings | Pbkdf2Settings | BcryptSettings
 
 
 class BuiltInSettings(_Authenticator, frozen=True, kw_only=True, tag="password_based:built_in_database"):
-    """Users in the cluster's own log; see `/api/v1/users`."""
+    """Users in the cluster's log; see `/api/v1/users`."""
 
     user_id_type: UserIdType = "username"
     password_hash_algorithm: HashAlgorithm = Argon2idSettings()
-    """How passwords are hashed from now on; each stored hash says how it was made."""
+    """The algorithm for new password hashes. Each stored hash names its own."""
 
 
 class ScramSettings(_Authenticator, frozen=True, kw_only=True, tag="scram:built_in_database"):
-    """Enhanced authentication by SCRAM-SHA-256 (RFC 5802, RFC 7677) of the users in the cluster's own log."""
+    """Enhanced authentication with SCRAM-SHA-256 (RFC 5802, RFC 7677) of users in the cluster's log."""
 
     iteration_count: Iterations = 600_000
-    """For verifiers that are made from now on; each stored one says its own. The client does the work. The default is
-    that of OWASP's Password Storage Cheat Sheet."""
+    """For new verifiers; each stored one has its own count. The client does the work. The default is from OWASP's
+    Password Storage Cheat Sheet."""
 
 
 class JwtSettings(_Authenticator, frozen=True, kw_only=True, tag="jwt"):
-    """A signed token (RFC 7519) in place of a password. One of `secret`, `public_key_file`, `endpoint`."""
+    """A signed token (RFC 7519) instead of a password. Needs one of `secret`, `public_key_file`, `endpoint`."""
 
     algorithm: Literal["hmac-based", "public-key"]
     secret: Secret | None = None
-    """hmac-based: of HS256, HS384 and HS512."""
+    """For hmac-based: the secret of HS256, HS384 and HS512."""
     secret_file: Path | None = None
     public_key_file: Path | None = None
-    """public-key: holds a PEM key or certificate for RS*, PS*, ES* or EdDSA."""
+    """For public-key: a file with a PEM key or certificate for RS*, PS*, ES* or EdDSA."""
     endpoint: HttpUrl | None = None
-    """public-key: where the issuer's key set (JWKS, RFC 7517) is fetched."""
+    """For public-key: the URL of the issuer's key set (JWKS, RFC 7517)."""
     refresh_interval: Interval = 300.0
     taken_from: Literal["password", "username"] = "password"
     require_exp: bool = False
-    """Refuse a token that doesn't say when it ends."""
+    """Refuse a token without an expiry time."""
     audience: tuple[str, ...] = ()
-    """Refuse a token whose `aud` is none of these; empty: it isn't looked at."""
+    """Refuse a token whose `aud` is none of these. Empty: `aud` isn't checked."""
     verify_claims: dict[str, str] = {}
-    """Claim → what it must be; `${clientid}` and `${username}` stand for the client's."""
+    """Claim → required value; may contain `${clientid}`, `${username}`, …"""
     acl_claim_name: str = "acl"
     disconnect_after_expire: bool = True
 
@@ -115,18 +115,18 @@ class JwtSettings(_Authenticator, frozen=True, kw_only=True, tag="jwt"):
 
 
 class _HttpRequest(_Section, frozen=True, kw_only=True):
-    """`${clientid}`, `${username}`, `${peerhost}`, `${cert_common_name}`, … stand for the client's."""
+    """The texts may contain `${clientid}`, `${username}`, `${peerhost}`, `${cert_common_name}`, …"""
 
     method: Literal["get", "post"] = "post"
     url: HttpUrl
     headers: dict[str, str] = {}
     headers_file: dict[str, Path] = {}
-    """Headers that are secret, and the file that holds the value of each."""
+    """Secret headers: name → the file that holds the value."""
     authorization: Secret | None = None
-    """The value of the header `Authorization`."""
+    """The value of the `Authorization` header."""
     authorization_file: Path | None = None
     body: dict[str, str] = {}
-    """What is sent: a query (get) or a JSON object (post)."""
+    """Sent as the query (get) or as a JSON object (post)."""
     request_timeout: Timeout = 5.0
     connect_timeout: Timeout = 5.0
     pool_size: Connections = 8
@@ -134,25 +134,25 @@ class _HttpRequest(_Section, frozen=True, kw_only=True):
 
 
 class HttpSettings(_HttpRequest, frozen=True, kw_only=True, tag_field="mechanism", tag="password_based:http"):
-    """Another service decides: `{"result": "allow"|"deny"|"ignore", "is_superuser": …, "acl": […], "expire_at": …}`."""
+    """An HTTP service decides: `{"result": "allow"|"deny"|"ignore", "is_superuser": …, "acl": […], "expire_at": …}`."""
 
     clientid: str | None = None
-    """As `_Authenticator` has it, which can't be inherited beside a request's keys."""
+    """As in `_Authenticator`, from which this class can't inherit too."""
     body: dict[str, str] = msgspec.field(
         default_factory=lambda: {"clientid": "${clientid}", "username": "${username}", "password": "${password}"}
     )
 
 
 class RedisSettings(_Authenticator, frozen=True, kw_only=True, tag="password_based:redis"):
-    """Users in a Redis of yours, as hashes."""
+    """Users in a separate Redis, one hash per user."""
 
     url: RedisUrl
     password: Secret | None = None
     password_file: Path | None = None
     cmd: str = "HMGET mqtt_user:${username} password_hash is_superuser"
-    """HMGET KEY FIELD…, with the fields `password_hash` and, if wanted, `salt` and `is_superuser`."""
+    """HMGET KEY FIELD…, with the field `password_hash` and optionally `salt` and `is_superuser`."""
     password_hash_algorithm: HashAlgorithm = Argon2idSettings()
-    """How hashes were made that stand beside a `salt` (pbkdf2, in hex), because they don't say so themselves."""
+    """The algorithm of hashes with a separate `salt` (pbkdf2, in hex), because these don't name it themselves."""
     request_timeout: Timeout = 5.0
     pool_size: Connections = 8
 
@@ -165,20 +165,20 @@ class RedisSettings(_Authenticator, frozen=True, kw_only=True, tag="password_bas
 
 
 class CertificateSettings(_Authenticator, frozen=True, kw_only=True, tag="cert"):
-    """A client certificate that the listener verified (`verify = "peer"`) is enough."""
+    """Accepts clients with a certificate that the listener has verified (`verify = "peer"`)."""
 
     username: Literal["cn", "dn"] = "cn"
-    """What the user name is taken from: the common name or the whole subject."""
+    """The user name is the certificate's common name, or its whole subject."""
 
 
 AuthenticatedAtOnce = BuiltInSettings | JwtSettings | HttpSettings | RedisSettings | CertificateSettings
-"""These decide by what CONNECT says."""
+"""Authenticators that decide by the CONNECT packet alone."""
 Authenticator = AuthenticatedAtOnce | ScramSettings
 
 
 class FailedLoginsSettings(_Section, frozen=True, kw_only=True):
-    """After `max_count` wrong credentials a client must wait before it is tried again: for a second, and twice as long
-    each further time, up to `max_wait`."""
+    """After `max_count` failed logins a client must wait before the next one: a second first, then twice as long each
+    time, up to `max_wait`."""
 
     enable: bool = True
     max_count: Annotated[int, Meta(ge=1, le=1000)] = 5
@@ -186,19 +186,19 @@ class FailedLoginsSettings(_Section, frozen=True, kw_only=True):
 
 
 class AuthenticationSettings(_Section, frozen=True, kw_only=True):
-    """Who may connect. The first of the chain that knows the client decides."""
+    """Who may connect. The first authenticator of the chain that knows the client decides."""
 
     allow_anonymous: bool | None = None
-    """Whether clients without any credentials may connect. Not said: from this machine only, and only while there is
-    no chain."""
+    """Whether clients without credentials may connect. If it isn't set: only from this machine, and only if the chain
+    is empty."""
     chain: tuple[Authenticator, ...] = ()
     failed_logins: FailedLoginsSettings = FailedLoginsSettings()
     bootstrap_file: Path | None = None
-    """Users (CSV or JSON) that a core puts into the cluster's log, once for each content of the file."""
+    """A file of users (CSV or JSON) that a core imports into the cluster's log, once for each version of the file."""
     bootstrap_type: Literal["plain", "hash"] = "hash"
-    """Whether the file holds passwords or their hashes."""
+    """Whether the file holds passwords or hashes."""
     bootstrap_replace: bool = False
-    """Whether users that are there already are changed to what the file says, whenever its content changes."""
+    """Whether an import overwrites existing users."""
 
     def __post_init__(self) -> None:
         if self.bootstrap_file is not None and not self.asks_the_log:
@@ -209,12 +209,12 @@ class AuthenticationSettings(_Section, frozen=True, kw_only=True):
 
     @property
     def asks_the_log(self) -> bool:
-        """Whether users of the log can log in."""
+        """Whether the chain uses users in the log."""
         return any(isinstance(link, BuiltInSettings | ScramSettings) for link in self.chain)
 
     @property
     def asks_only_the_log(self) -> bool:
-        """Whether only users of the log, by their user names, are let in with a name."""
+        """Whether all users are in the log, with their user names as keys."""
         return bool(self.chain) and all(
             isinstance(link, ScramSettings) or (isinstance(link, BuiltInSettings) and link.user_id_type == "username")
             for link in self.chain
@@ -231,11 +231,10 @@ Some = Annotated[
 
 
 class RuleSettings(_Section, frozen=True, kw_only=True, omit_defaults=True):
-    """What one rule permits or denies to whom. A key that isn't said holds for all. An empty list would, too, so it is
-    refused.
+    """One access rule. A key that isn't set matches everything. An empty list is refused, because it would do so too.
 
-    A topic may hold `+`, `#`, `${clientid}` and `${username}`; `eq FILTER` means exactly these letters. To subscribe
-    to a filter, an `allow` must cover all of it; a `deny` holds as soon as it overlaps.
+    A topic may contain `+`, `#`, `${clientid}` and `${username}`; `eq FILTER` matches exactly this text. For a
+    subscription, an `allow` must cover the whole filter; a `deny` matches if it overlaps the filter.
     """
 
     permit: Permission
@@ -243,16 +242,17 @@ class RuleSettings(_Section, frozen=True, kw_only=True, omit_defaults=True):
     topics: Some[str] = ()
     qos: Some[Annotated[int, Meta(ge=0, le=2)]] = ()
     retain: bool | None = None
-    """Publishes only: those that are retained, or that are not."""
+    """For publishes: matches messages with, or without, the RETAIN flag."""
     username: str | None = None
     clientid: str | None = None
-    """Also `username` and `clientid`: a pattern with `*` and `?`."""
+    """`username` and `clientid` may be patterns with `*` and `?`."""
     ipaddr: Some[str] = ()
-    """Addresses or networks (CIDR), any of them."""
+    """Addresses or networks (CIDR); one of them must match."""
 
 
 class FileSourceSettings(_Source, frozen=True, kw_only=True, tag="file"):
-    """Rules of this node; the first that fits decides. They are in `rules`, or in a TOML or JSON file with that key."""
+    """Rules of this node. They are in `rules`, or in a TOML or JSON file with that key. The first that matches
+    decides."""
 
     path: Path | None = None
     rules: tuple[RuleSettings, ...] = ()
@@ -263,12 +263,12 @@ class FileSourceSettings(_Source, frozen=True, kw_only=True, tag="file"):
 
 
 class BuiltInSourceSettings(_Source, frozen=True, kw_only=True, tag="built_in_database"):
-    """Rules in the cluster's log, of a client id, of a user name, and of all; see `/api/v1/rules`."""
+    """Rules in the cluster's log, for a client id, a user name, or all clients; see `/api/v1/rules`."""
 
 
 class HttpSourceSettings(_Source, _HttpRequest, frozen=True, kw_only=True, tag="http"):
-    """Another service decides: `{"result": "allow"|"deny"|"ignore"}`. `${action}`, `${topic}`, `${qos}`, `${retain}`
-    stand for what is tried."""
+    """An HTTP service decides: `{"result": "allow"|"deny"|"ignore"}`. The texts may also contain `${action}`,
+    `${topic}`, `${qos}`, `${retain}`."""
 
     body: dict[str, str] = msgspec.field(
         default_factory=lambda: {
@@ -284,29 +284,29 @@ Source = FileSourceSettings | BuiltInSourceSettings | HttpSourceSettings
 
 
 class CacheSettings(_Section, frozen=True, kw_only=True):
-    """Answers that are kept for each client; a change of rules forgets them."""
+    """The cache of decisions per client. A change of rules clears it."""
 
     max_size: Annotated[int, Meta(ge=1, le=10_000)] = 32
     ttl: Seconds = 60.0
-    """0: nothing is kept."""
+    """0 disables the cache."""
 
 
 class AuthorizationSettings(_Section, frozen=True, kw_only=True):
-    """Who may publish and subscribe to what. The first source with a rule that fits decides."""
+    """Who may publish and subscribe to what. The first source with a matching rule decides."""
 
     sources: tuple[Source, ...] = ()
     no_match: Permission | None = None
-    """When nothing fits. Not said: deny, as soon as there are rules to go by."""
+    """The decision if no rule matches. If it isn't set: deny if there are any rules, else allow."""
     deny_action: Literal["ignore", "disconnect"] = "ignore"
-    """Whether a client that tries what it may not is only told so, or disconnected."""
+    """Whether a client that does something forbidden only gets the reason code, or is disconnected."""
     revoked_subscriptions: Literal["drop", "disconnect"] = "drop"
-    """What happens when a change of rules no longer allows a subscription: it ends, or its client is disconnected, too,
-    and so hears of it."""
+    """What happens to a subscription that a change of rules no longer allows: it ends, or its client is disconnected
+    too, so that it notices."""
     cache: CacheSettings = CacheSettings()
 
     @property
     def asks_the_log(self) -> bool:
-        """Whether rules of the log are looked at."""
+        """Whether rules in the log are used."""
         return any(isinstance(source, BuiltInSourceSettings) for source in self.sources)
 
 
@@ -314,8 +314,8 @@ class AuthorizationSettings(_Section, frozen=True, kw_only=True):
 
 
 class FlappingSettings(_Section, frozen=True, kw_only=True):
-    """A client (its user name, client id and address together) that was disconnected `max_count` times within
-    `window_time` is banned for `ban_time`."""
+    """A client (user name, client id and address together) that disconnects `max_count` times within `window_time` is
+    banned for `ban_time`."""
 
     enable: bool = False
     max_count: Annotated[int, Meta(ge=2, le=1000)] = 15

@@ -1,7 +1,7 @@
-"""How a value of the configuration is read as its type asks.
+"""Converts one configuration value to the type of its key, and checks it.
 
-The type of a key says all: its kind, its bounds and how a refusal describes it. Structs, lists of structs, and unions
-of structs by tag are read as whole documents. A refusal names the place within them (`authentication.chain[1].url`).
+The type determines the bounds and the error text. A struct, a list of structs, or a tagged union of structs is one
+value; an error names the place inside it (`authentication.chain[1].url`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from flockmq.errors import ConfigError
 
 
 def read(value: object, kind: object, where: str, *, is_text: bool = False) -> object:
-    """Read `value` as its type asks. `is_text`: the layer knows only text ("32", "true", "a, b", JSON).
+    """Convert `value` to the type `kind`. `is_text`: the source has only texts ("32", "true", "a, b", JSON).
 
-    Raises ConfigError: one line that names the place, the value unless it is secret, and the mend.
+    Raises ConfigError: one line with the key, the value unless it is secret, and what to change.
     """
     if (parse := PARSERS.get(kind)) is not None:
         return _parsed(value, kind, where, parse)
@@ -81,7 +81,7 @@ def _items(value: object, of: object, where: str, is_text: bool) -> list[object]
         text = value.strip()
         value = [part.strip() for part in text.split(",") if part.strip()] if plain and text[:1] != "[" else _json(text)
     if not isinstance(value, list):
-        table = re.sub(r"\[[0-9]+\]", "", where.rpartition(": ")[2])  # TOML has no numbers there
+        table = re.sub(r"\[[0-9]+\]", "", where.rpartition(": ")[2])  # TOML table headers have no indexes
         mend = f"; write [[{table}]] above each" if isinstance(value, dict) and not is_text else ""
         form = ", as JSON" if is_text and not plain else mend
         raise ConfigError(f"{where}: must be a list of {describe(of)}{form}")
@@ -103,7 +103,7 @@ def _json(text: str) -> object:
         return None
 
 
-# --- documents ------------------------------------------------------------------------------------------------------
+# --- structs --------------------------------------------------------------------------------------------------------
 
 
 def is_struct(kind: object) -> bool:
@@ -111,7 +111,7 @@ def is_struct(kind: object) -> bool:
 
 
 def _tagged(value: object, kinds: list[Any], where: str, is_text: bool) -> object:
-    """One of several structs, by the tag that msgspec gives them."""
+    """Convert a table to one of several structs, selected by their msgspec tag."""
     table = _table(value, where, is_text)
     field = kinds[0].__struct_config__.tag_field
     by_tag = {kind.__struct_config__.tag: kind for kind in kinds}
@@ -144,9 +144,8 @@ def field_types(struct: Any) -> dict[str, Any]:
 def build(
     struct: Any, given: Mapping[str, object], where: str, sources: Mapping[str, str] = MappingProxyType({})
 ) -> Any:
-    """Make the struct of these fields: read its secrets from their files, and let it check itself. `sources`: where a
-    key was said, if not at `where`.
-    """
+    """Make the struct from these fields. Reads its secrets from their files, and runs its own checks. `sources` maps
+    keys to the places where the user set them, for error texts; the default is below `where`."""
     values = dict(given)
     kinds = field_types(struct)
 
@@ -171,7 +170,7 @@ def build(
         raise ConfigError(f"{where}: {error}") from None
 
 
-# --- what a user is told --------------------------------------------------------------------------------------------
+# --- error texts ----------------------------------------------------------------------------------------------------
 
 
 _DESCRIBED: Final[Mapping[object, str]] = {
@@ -191,7 +190,7 @@ _DESCRIBED: Final[Mapping[object, str]] = {
 
 
 def describe(kind: object) -> str:
-    """A type as a user is told of it: `Literal["a", "b"]` is "a or b"."""
+    """Describe a type for an error text: `Literal["a", "b"]` is "a or b"."""
     if kind in _DESCRIBED:
         return _DESCRIBED[kind]
     origin, of = get_origin(kind), get_args(kind)
@@ -216,6 +215,6 @@ def describe(kind: object) -> str:
 
 
 def nearest(wrong: str, known: Collection[str], shown: Callable[[str], str] = str) -> str:
-    """The mend for an unknown name. `shown` says how the name that was meant is written there."""
+    """The advice for an unknown name: the most similar known one, as `shown` writes it, or all known ones."""
     near = difflib.get_close_matches(wrong, known, n=1, cutoff=0.5)
     return f"did you mean {shown(near[0])}?" if near else f"known: {', '.join(known)}"

@@ -1,6 +1,6 @@
-"""The shape of `[plugins]`, `[[rewrite]]`, `[[auto_subscribe]]` and `[sys_topics]`, by EMQX's names where it has them.
+"""The keys of `[plugins]`, `[[rewrite]]`, `[[auto_subscribe]]` and `[sys_topics]`, with EMQX's names where it has them.
 
-A rule that can't work raises ValueError here, so that a configuration that was read can be used.
+An invalid rule raises ValueError here, so a configuration that was loaded is valid.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from flockmq.mqtt.topics import check_filter, is_shared
 Qos = Annotated[int, Meta(ge=0, le=2)]
 Flag = Annotated[int, Meta(ge=0, le=1)]
 Interval = Annotated[float, Meta(ge=0.0, le=86_400.0), Kind.DURATION]
-"""0: never."""
+"""0 means never."""
 
 
 class PluginsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`[plugins]`."""
 
     enabled: tuple[str, ...] = ()
-    """Names of installed entry points of the group `flockmq.plugins`, in the order in which they start."""
+    """Names of installed entry points of the group `flockmq.plugins`. Plugins start in this order."""
     settings: dict[str, dict[str, object]] = {}
-    """`[plugins.settings.NAME]` is handed to the plugin of this name as it is."""
+    """The plugin NAME gets the table `[plugins.settings.NAME]` unchanged."""
 
 
 class RewriteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[rewrite]]`: one rule. Of those whose `source_topic` matches, the last one decides."""
+    """`[[rewrite]]`: one rule. If several match, the last one applies."""
 
     action: Literal["publish", "subscribe", "all"] = "all"
     source_topic: str
     re: str
-    """A regular expression of RE2."""
+    """A regular expression in RE2 syntax."""
     dest_topic: str
-    """With `$1`, …, `${clientid}`, `${username}`."""
+    """May contain `$1`, …, `${clientid}`, `${username}`."""
 
     def __post_init__(self) -> None:
-        RewriteRule(self.source_topic, self.re, self.dest_topic)  # which checks itself
+        RewriteRule(self.source_topic, self.re, self.dest_topic)  # raises ValueError if it is invalid
         if self.action != "subscribe" and ("+" in self.dest_topic or "#" in self.dest_topic):
             raise ValueError(f"dest_topic {self.dest_topic!r}: a wildcard, and the action is {self.action}")
 
 
 class AutoSubscribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`[[auto_subscribe]]`: what every client is subscribed to when it connects."""
+    """`[[auto_subscribe]]`: a subscription that the broker makes for every client that connects."""
 
     topic: str
-    """A filter, with `${clientid}`, `${username}`, `${host}`."""
+    """A filter. May contain `${clientid}`, `${username}`, `${host}`."""
     qos: Qos = 0
     nl: Flag = 0
     """No Local."""
@@ -69,7 +69,7 @@ class AutoSubscribeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_un
 
 
 class EventMessagesSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`[sys_topics.sys_event_messages]`: events told at once, below `$SYS/brokers/NODE/clients/CLIENT/`."""
+    """`[sys_topics.sys_event_messages]`: client events, published at once below `$SYS/brokers/NODE/clients/CLIENT/`."""
 
     client_connected: bool = True
     client_disconnected: bool = True
@@ -79,7 +79,7 @@ class SysTopicsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`[sys_topics]`."""
 
     sys_msg_interval: Interval = 60.0
-    """Between two rounds of version, statistics and metrics."""
+    """How often version, statistics and metrics are published."""
     sys_heartbeat_interval: Interval = 30.0
-    """Between two rounds of uptime and time."""
+    """How often uptime and time are published."""
     sys_event_messages: EventMessagesSettings = field(default_factory=EventMessagesSettings)

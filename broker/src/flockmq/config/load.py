@@ -1,7 +1,8 @@
-"""The layers put together, and checked for keys that don't fit together.
+"""Merges all sources of configuration into a `Config`, and checks keys that depend on each other.
 
-Precedence: command line > environment > file > defaults, key by key. What always holds: a `Config` is complete and
-checked; every zone that a listener names is there.
+Precedence, key by key: command line > environment > file > defaults.
+
+Invariants: a `Config` is complete and valid. Every zone that a listener names exists.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ DEFAULT_LISTENER: Final = "listeners.tcp.default.bind"
 def load(
     *, file: Path | None = None, environment: Mapping[str, str] | None = None, command_line: Iterable[Setting] = ()
 ) -> Config:
-    """Put the layers together and check the whole. Raises ConfigError: one line that names place, value and mend."""
+    """Load and check the configuration. Raises ConfigError: one line with the key, the value and what to change."""
     layers = (
         *(read_file(file) if file else ()),
         *read_environment(os.environ if environment is None else environment),
@@ -50,7 +51,7 @@ def load(
 
 
 def _inherit(said: dict[str, object]) -> None:
-    """A zone takes from `[mqtt]` what it doesn't say itself."""
+    """Keys that a zone doesn't set are those of `[mqtt]`."""
     zones = {path.split(".")[1] for path in said if path.startswith("zones.")}
     for path, value in list(said.items()):
         if path.startswith("mqtt."):
@@ -59,7 +60,8 @@ def _inherit(said: dict[str, object]) -> None:
 
 
 def _section(struct: Any, path: str, said: Mapping[str, object], sources: Mapping[str, str], base: Any) -> Any:
-    """The struct at `path`. What nobody said comes from `base`, if there is one, or else from the type."""
+    """Make the struct at `path`. Keys that nobody set come from `base`, or, if that is None, are the type's
+    defaults."""
     given: dict[str, object] = {}
     for name, kind in field_types(struct).items():
         below = f"{path}.{name}" if path else name
@@ -86,7 +88,7 @@ def _fill_defaults(config: Config) -> Config:
 
 
 def _state_dir() -> Path:
-    """$XDG_STATE_HOME/flockmq, ~/.local/state/flockmq, or a folder of this user's below the temporary one."""
+    """$XDG_STATE_HOME/flockmq, ~/.local/state/flockmq, or a folder of this user below the temporary folder."""
     if state := os.environ.get("XDG_STATE_HOME"):
         return Path(state) / "flockmq"
     home = Path("~").expanduser()

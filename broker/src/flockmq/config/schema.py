@@ -1,7 +1,7 @@
-"""Every key of a node's configuration: its name, its kind, its bounds, its default.
+"""All keys of a node's configuration, with types, bounds and defaults.
 
-A struct is a section, `[node]`; a dict of structs is a section for each name, `[listeners.tcp.default]`; everything
-else is a key. EMQX's names where it has the thing. A key added here can be said in the file and in the environment.
+A struct is a section (`[node]`), a dict of structs is one section per name (`[listeners.tcp.default]`), and everything
+else is a key. Names are EMQX's where it has the feature. A key added here works in the file and in the environment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from flockmq.redis.url import parse_redis_url
 Role = Literal["core", "replicant", "single"]
 PacketIds = Annotated[int, Meta(ge=1, le=65_535)]
 Whole = Annotated[int, Meta(ge=0, le=0xFFFFFFFF), Kind.DURATION]
-"""Seconds as the protocol counts them; 4294967295: for ever."""
+"""Seconds as in the MQTT protocol; 4294967295 means for ever."""
 UrlPath = Annotated[
     str, Meta(pattern=r"^/[!-~]*$", max_length=256, description="a path that begins with /, of at most 256 characters")
 ]
@@ -59,9 +59,10 @@ Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
 
 
 class RatesSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How much is read at most. A client above it is read more slowly, and never cut off. 0: no limit.
+    """Limits of reading. The broker reads a client above its rate more slowly, but never disconnects it. 0 means no
+    limit.
 
-    A burst is what may come at once after a silence; 0: one second's worth.
+    A burst is the amount that may come at once after a pause; 0 means that of one second.
     """
 
     messages_rate: Rate = 0.0
@@ -71,36 +72,37 @@ class RatesSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeSettings(RatesSettings, frozen=True, kw_only=True):
-    """The rates are of all clients of this node together."""
+    """The rates apply to all clients of this node together."""
 
     name: str = ""
-    """Unique in the cluster; default: the host's name."""
+    """Unique in the cluster. Default: the host's name."""
     host: str = "127.0.0.1"
-    """The address at which the other nodes reach this one."""
+    """The address at which other nodes reach this one."""
     data_dir: Path | None = None
-    """Cores: snapshots; single: also the embedded Valkey's files. Default: below the user's state folder."""
+    """The folder of a core's snapshots and of the embedded Valkey. Default: below the user's state folder."""
     max_connections: Count = 1_000_000
     max_conn_rate: Rate = 0.0
     max_connections_per_address: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
-    """Of one IPv4 address, or one /64 of IPv6. 0: half of what the memory has room for."""
+    """Per IPv4 address, or per /64 of IPv6. 0 means half of what fits into memory."""
     max_unauthenticated_bytes: Annotated[int, Meta(ge=0, le=1024**3), Kind.SIZE] = 0
-    """What all clients that aren't let in yet may cost; beyond it the oldest go. 0: by the memory, at most 24 MiB."""
+    """Memory for all unauthenticated clients; beyond it the oldest are closed. 0 means a share of the memory, at most
+    24 MiB."""
     drain_timeout: Seconds = 60.0
-    """When a node that ends has sent all its clients to other nodes, at the latest; 0: at once."""
+    """A node that stops has sent all clients to other nodes within this time. 0 means at once."""
 
 
 class MqttSettings(RatesSettings, frozen=True, kw_only=True):
-    """The limits of the default zone; `[zones.NAME]` takes what it doesn't say from here. The rates are per client."""
+    """The limits of the default zone, and the defaults of `[zones.NAME]`. The rates are per client."""
 
     max_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 1024 * 1024
     max_connect_packet_size: Annotated[int, Meta(ge=64, le=PACKET_MAX_BYTES), Kind.SIZE] = 64 * 1024
-    """Of CONNECT and AUTH, its will included, until a client is let in; `max_packet_size` holds as well."""
+    """Size of CONNECT (with its will) and AUTH while a client is unauthenticated. `max_packet_size` applies too."""
     max_clientid_len: Annotated[int, Meta(ge=23, le=65_535)] = 1024
-    """In bytes. Its node and its home keep each as long as the client is connected."""
+    """In bytes. The client's node and its owner both hold the client id in memory while the client is connected."""
     max_topic_levels: Annotated[int, Meta(ge=1, le=TOPIC_MAX_LEVELS)] = TOPIC_MAX_LEVELS
     max_qos_allowed: Annotated[int, Meta(ge=0, le=2)] = 2
     max_topic_alias: Annotated[int, Meta(ge=0, le=65_535)] = 32
-    """Memory is spent for each."""
+    """Each alias of each client takes memory."""
     retain_available: bool = True
     wildcard_subscription: bool = True
     shared_subscription: bool = True
@@ -114,48 +116,49 @@ class MqttSettings(RatesSettings, frozen=True, kw_only=True):
     max_awaiting_rel: PacketIds = 100
     await_rel_timeout: Seconds = 300.0
     session_expiry_interval: Whole = 7200
-    """What a 3.x client that doesn't ask for a clean session gets."""
+    """For MQTT 3.x clients that connect without Clean Session."""
     max_session_expiry_interval: Whole = 7 * 24 * 3600
-    """The most that a 5.0 client gets; CONNACK tells who asked for more."""
+    """The maximum for MQTT 5.0 clients. CONNACK tells clients that ask for more."""
     keepalive_multiplier: Annotated[float, Meta(ge=1.0, le=10.0)] = 1.5
     server_keepalive: Annotated[int, Meta(ge=0, le=65_535), Kind.DURATION] = 0
-    """Replaces what clients ask for; 0: it doesn't."""
+    """Replaces the keep-alive that clients ask for; 0 means that it doesn't."""
     idle_timeout: Some = 15.0
-    """How long a connection may take until its CONNECT is complete, TLS and all included."""
+    """How long a connection may take until its CONNECT is complete, including TLS."""
     max_subscriptions: Count = 100_000
     max_wildcard_shapes: Annotated[int, Meta(ge=1, le=256)] = 16
-    """Different places where wildcards stand in one client's filters."""
+    """Number of shapes, that is positions of wildcards, among one client's filters."""
     response_information: Annotated[str, Meta(max_length=1024)] = ""
     server_reference: Annotated[str, Meta(max_length=1024)] = ""
-    """Where a 5.0 client may go when this node sends it away: `host:port`, or several, separated by spaces."""
+    """The Server Reference that a 5.0 client gets when this node sends it away: `host:port`, or several, separated by
+    spaces."""
     client_id_binding: ClientIdBinding = "auto"
-    """Whether a client id is its user's while there is a connection or a session of it: `auto` is `user` where clients
-    are authenticated, and `none` elsewhere."""
+    """`user`: while a client id has a connection or a session, only the same user may use it. `none`: any user may.
+    `auto` is `user` if clients are authenticated, else `none`."""
     strict_mode: bool = False
-    """Refuse what the specification lets a server refuse: see `protocol/strict_mode.py`."""
+    """Refuse everything that the specification allows a server to refuse; see `protocol/strict_mode.py`."""
 
 
 class QuotasSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user may have in the whole cluster, where clients are authenticated: a number, or "infinity". Clients
-    without a name are one user. Unset: much, but never so much that others are refused because of it."""
+    """Quotas per user for the whole cluster, if clients are authenticated: a number, or "infinity". All clients without
+    a user name are one user. The defaults are high, but leave room for other users."""
 
     max_sessions: Quota | None = None
-    """That outlive their connections."""
+    """Durable sessions."""
     max_queued_bytes: QuotaBytes | None = None
-    """What is kept for its sessions: messages, wills, names, exchanges under way."""
+    """Data stored for its sessions: messages, wills, client ids, unfinished QoS 2 exchanges."""
     max_subscriptions: Quota | None = None
-    """Of all its sessions."""
+    """Subscriptions of all its sessions."""
     max_subscription_bytes: QuotaBytes | None = None
-    """Their filters."""
+    """Bytes of their filters."""
     max_retained_bytes: QuotaBytes | None = None
-    """Topics and messages that it stored."""
+    """Bytes of topics and retained messages that it published."""
 
 
 # --- listeners ------------------------------------------------------------------------------------------------------
 
 
 class ListenerSettings(RatesSettings, frozen=True, kw_only=True):
-    """What listeners of all types have. The rates are of all its clients together."""
+    """Keys of listeners of all types. The rates apply to all clients of the listener together."""
 
     zone: str = "default"
     max_connections: Count = 1_000_000
@@ -164,16 +167,17 @@ class ListenerSettings(RatesSettings, frozen=True, kw_only=True):
 
 class InetSettings(ListenerSettings, frozen=True, kw_only=True):
     bind: Address | None
-    """None ("" in the file): this listener is off."""
+    """None ("" in the file) turns this listener off."""
     allow: tuple[Network, ...] = ()
-    """Addresses of clients, and of load balancers where there are any; empty: all that `deny` doesn't name."""
+    """Addresses of clients, and of load balancers if there are any. Empty: all that `deny` doesn't name."""
     deny: tuple[Network, ...] = ()
     proxy_protocol: bool = False
-    """A load balancer says who the client is (PROXY protocol, version 1 or 2); whoever doesn't say it is refused."""
+    """A load balancer sends the client's address (PROXY protocol, version 1 or 2). Connections without it are
+    refused."""
     proxy_protocol_from: tuple[Network, ...] = ()
-    """The load balancers' addresses: nobody else is believed, or let in."""
+    """The addresses of the load balancers. No other address may connect."""
     proxy_protocol_common_name: bool = False
-    """The common name of a certificate that the load balancer verified counts as the client's."""
+    """Trust the common name that the load balancer sends as that of the client's certificate."""
     proxy_protocol_timeout: Some = 3.0
 
     def __post_init__(self) -> None:
@@ -192,7 +196,7 @@ class InetSettings(ListenerSettings, frozen=True, kw_only=True):
 
 
 def _overlap(some: tuple[Network, ...], others: tuple[Network, ...]) -> bool:
-    """Whether an address is in both."""
+    """Whether the two lists share any address."""
     return any(one.overlaps(other) for one in some for other in others if one.version == other.version)
 
 
@@ -201,7 +205,7 @@ class TcpListenerSettings(InetSettings, frozen=True, kw_only=True):
 
 
 class ServerNameSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Another certificate, for clients that ask for this host."""
+    """Another certificate, for clients that ask for this host by SNI."""
 
     host: HostName
     """`mqtt.example.com`, or `*.example.com`."""
@@ -211,20 +215,20 @@ class ServerNameSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class SslListenerSettings(InetSettings, frozen=True, kw_only=True):
     certfile: Path
-    """PEM: the server's certificate, then the chain. Read again when it changes, as are all files here."""
+    """PEM: the server's certificate, then its chain. The broker reloads all these files when they change."""
     keyfile: Path
     password: Secret | None = None
-    """Of the key."""
+    """The password of the key."""
     password_file: Path | None = None
     cacertfile: Path | None = None
-    """PEM: who signs clients' certificates."""
+    """PEM: the authorities that sign clients' certificates."""
     crlfile: Path | None = None
-    """PEM: what was revoked, with a list of each authority of the chain."""
+    """PEM: certificate revocation lists, one of each authority of the chain."""
     verify: Literal["none", "peer"] = "none"
     fail_if_no_peer_cert: bool = False
     versions: tuple[Literal["tlsv1.2", "tlsv1.3"], ...] = ("tlsv1.2", "tlsv1.3")
     ciphers: str = ""
-    """OpenSSL's names for TLS 1.2; empty: OpenSSL's choice."""
+    """Cipher list for TLS 1.2, in OpenSSL's syntax. Empty: OpenSSL's default."""
     sni: tuple[ServerNameSettings, ...] = ()
 
     def __post_init__(self) -> None:
@@ -240,7 +244,7 @@ class SslListenerSettings(InetSettings, frozen=True, kw_only=True):
 class WsListenerSettings(InetSettings, frozen=True, kw_only=True):
     path: UrlPath = "/mqtt"
     allowed_origins: tuple[Origin, ...] = ()
-    """Web pages whose scripts may connect; empty: those of the listener's own host and port."""
+    """Origins of web pages whose scripts may connect. Empty: only pages of the listener's own host and port."""
 
 
 class WssListenerSettings(SslListenerSettings, frozen=True, kw_only=True):
@@ -250,54 +254,57 @@ class WssListenerSettings(SslListenerSettings, frozen=True, kw_only=True):
 
 class UnixListenerSettings(ListenerSettings, frozen=True, kw_only=True):
     bind: Path | None
-    """The socket's path; None ("" in the file): this listener is off."""
+    """The path of the socket. None ("" in the file) turns this listener off."""
     mode: Mode = "0660"
-    """Who may connect, as `chmod` takes it."""
+    """The permissions of the socket, as for `chmod`."""
 
 
 class ListenersSettings(msgspec.Struct, frozen=True, kw_only=True):
     tcp: dict[str, TcpListenerSettings] = field(
         default_factory=lambda: {"default": TcpListenerSettings(bind=Address("127.0.0.1", 1883))}
     )
-    """Cores: `default` is off unless it is told where to listen."""
+    """On cores, `default` is off unless `bind` is set."""
     ssl: dict[str, SslListenerSettings] = {}
     ws: dict[str, WsListenerSettings] = {}
     wss: dict[str, WssListenerSettings] = {}
     unix: dict[str, UnixListenerSettings] = {}
 
 
-# --- the rest -------------------------------------------------------------------------------------------------------
+# --- other sections -------------------------------------------------------------------------------------------------
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(max_length=512)] = ""
-    """Which cluster this is. Redis keeps the name of the first, and a core of another doesn't start. Empty: of any."""
+    """The cluster's name. Redis keeps the name of the first cluster that uses it, and a core of another one doesn't
+    start. Empty: no check."""
     listen: Address = Address("127.0.0.1", 4370)
     seeds: tuple[Address, ...] = ()
-    """Cores to ask first; a DNS name may stand for many."""
+    """The cores to contact first. A DNS name may have many addresses."""
     key: Secret | None = None
-    """What links authenticate with; every node of a cluster has the same. Two lines while it is replaced: this node
-    shows the first, and takes both."""
+    """The key that links authenticate with, the same on every node. While it is being replaced, two lines: this node
+    uses the first, and accepts both."""
     key_file: Path | None = None
-    """Read again when it changes."""
+    """The broker reloads it when it changes."""
     cores: Annotated[int, Meta(ge=0, le=255)] = 0
-    """How many cores the cluster is to have: majorities are of this number. 0: of as many as its members' table has."""
+    """The number of cores of the cluster, which majorities are counted from. 0 means the number of cores that are
+    members."""
     max_stale: Annotated[float, Meta(ge=0.5, le=60.0), Kind.DURATION] = 0.5
-    """A node whose tables are older holds its acknowledgements of QoS 1 and 2 until it has caught up: what is
-    acknowledged later than that after a SUBACK reaches the subscriber."""
+    """A node whose tables are older holds back QoS 1 and 2 messages, and their acknowledgements, until it has caught
+    up. So a message that is acknowledged at least this long after a SUBACK reaches that subscriber."""
     version_settle: Seconds = 300.0
-    """For how long all nodes must have been of a release before the cluster uses what only that release understands.
-    Until then it can be rolled back."""
+    """How long all nodes must run a release before the cluster uses formats that only this release knows. Until then it
+    can be rolled back."""
     eviction_rate: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 500.0
-    """How many clients a second all nodes that end, together, send to other nodes; more where `node.drain_timeout` asks
-    for it."""
+    """Clients per second that all stopping nodes together send to other nodes. It is exceeded if `node.drain_timeout`
+    requires that."""
     forwarding: Literal["direct", "via-core"] = "direct"
-    """How messages get from one replicant to another: `via-core` where replicants can't reach one another."""
+    """How messages get from one replicant to another. Use `via-core` if replicants can't reach each other."""
     certfile: Path | None = None
-    """PEM: what this node shows on links, which are TLS 1.3 then. All three or none; read again when they change."""
+    """PEM: this node's certificate for links. With these three files links use TLS 1.3. Set all three or none. The
+    broker reloads them when they change."""
     keyfile: Path | None = None
     cacertfile: Path | None = None
-    """PEM: who signs every node's certificate; two of them while the authority is being replaced."""
+    """PEM: the authority of all nodes' certificates; two of them while the authority is being replaced."""
 
     def __post_init__(self) -> None:
         files = (self.certfile, self.keyfile, self.cacertfile)
@@ -307,24 +314,24 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: AnyRedisUrl | None = None
-    """One server, sentinels or a cluster; None: the embedded Valkey (role `single` only)."""
+    """One server, Sentinels, or a Redis Cluster. None: the embedded Valkey (role `single` only)."""
     username: str | None = None
-    """Of an ACL; also in the URL."""
+    """The ACL user. It may be in the URL instead."""
     password: Secret | None = None
     password_file: Path | None = None
-    """Read again at each connect, as are the three files below."""
+    """The broker reads this file, and those below, at each connect."""
     sentinel_password_file: Path | None = None
     cacertfile: Path | None = None
-    """PEM: who signs the servers' certificates; default: whom the system trusts."""
+    """PEM: the authority of the servers' certificates. Default: the authorities that the system trusts."""
     certfile: Path | None = None
-    """PEM: what we show to servers that ask for a certificate."""
+    """PEM: the client certificate, for servers that ask for one."""
     keyfile: Path | None = None
     min_replicas: Annotated[int, Meta(ge=0, le=100)] = 0
     """How many replicas must have a write before it is acknowledged."""
     wait_timeout: Annotated[float, Meta(ge=0.01, le=60.0), Kind.DURATION] = 1.0
-    """How long a write waits for them before it is tried again."""
+    """How long a write waits for these replicas before it is tried again."""
     connect_timeout: Annotated[float, Meta(ge=0.0, le=3600.0), Kind.DURATION] = 10.0
-    """How long a starting node waits for Redis before it gives up with exit code 3."""
+    """How long a starting node waits for Redis before it stops with exit code 3."""
 
     def __post_init__(self) -> None:
         place = None if self.url is None else parse_redis_url(self.url)
@@ -341,10 +348,11 @@ class RedisSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ManagementSettings(msgspec.Struct, frozen=True, kw_only=True):
     listen: Address = Address("127.0.0.1", 18083)
     api_key: Secret | None = None
-    """An admin's key, at least 32 bytes: `Authorization: Bearer KEY`. It makes the others."""
+    """The admin key, at least 32 bytes: `Authorization: Bearer KEY`. With it, other keys are created."""
     api_key_file: Path | None = None
     certfile: Path | None = None
-    """PEM: what the port shows, which has TLS then. Both or none; read again when they change."""
+    """PEM: the certificate of the port. With both files the port uses TLS. Set both or none. The broker reloads them
+    when they change."""
     keyfile: Path | None = None
 
     def __post_init__(self) -> None:
@@ -384,7 +392,7 @@ ListenerType = Literal["tcp", "ssl", "ws", "wss", "unix"]
 
 
 class NamedListenerSettings(NamedTuple):
-    """One listener of the configuration that is on; `str()` is `tcp:default`."""
+    """One configured listener; `str()` gives `tcp:default`."""
 
     type: ListenerType
     name: str
@@ -395,7 +403,7 @@ class NamedListenerSettings(NamedTuple):
 
 
 def named_listeners(config: Config) -> Iterator[NamedListenerSettings]:
-    """Those that are on, in the order of their types."""
+    """The listeners that are turned on, in the order of their types."""
     of = config.listeners
     by_type: tuple[tuple[ListenerType, Mapping[str, AnyListener]], ...] = (
         ("tcp", of.tcp),

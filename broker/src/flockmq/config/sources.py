@@ -1,7 +1,8 @@
-"""Where settings are said: the file, the environment, the command line. Each layer is a list of `Setting`s.
+"""The sources of configuration: file, environment, command line. Each gives a list of `Setting`s.
 
-A dotted path names a key: `listeners.tcp.default.bind` is `bind` below `[listeners.tcp.default]` in the TOML file and
-`FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND` in the environment. A list of tables is one value: JSON in the environment.
+A key is named by a dotted path: `listeners.tcp.default.bind` is `bind` below `[listeners.tcp.default]` in the TOML
+file, and `FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND` in the environment. A list of tables is one value; in the environment
+it is JSON.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ ENVIRONMENT_PREFIX: Final = "FLOCKMQ_"
 NOT_SETTINGS: Final = re.compile(
     r"FLOCKMQ_(MYPYC|API_KEY|(.*_)?SERVICE_(HOST|PORT.*)|(.*_)?PORT(_[0-9]+_(TCP|UDP).*)?)"
 )
-"""Variables with our prefix that are no settings: what Kubernetes adds for a Service whose name starts with `flockmq`
-(`FLOCKMQ_SERVICE_HOST`, `FLOCKMQ_PORT_1883_TCP`, …), the switch of the build, and the key for `ctl`."""
+"""Variables with our prefix that aren't settings: those that Kubernetes adds for a Service whose name starts with
+`flockmq` (`FLOCKMQ_SERVICE_HOST`, `FLOCKMQ_PORT_1883_TCP`, …), the build option, and the API key for `ctl`."""
 
 NAME: Final = re.compile(r"(?!.*__)[a-z0-9][a-z0-9_-]{0,30}[a-z0-9]|[a-z0-9]")
-"""How a user may name a listener or a zone, so that the environment can name it, too."""
+"""Valid names of listeners and zones. They can also be written in a name of an environment variable."""
 
 NOT_HERE: Final = "must not stand in this file"
 SECRET_HEADERS: Final = frozenset(
@@ -38,27 +39,27 @@ SECRET_HEADERS: Final = frozenset(
 
 
 class Setting(NamedTuple):
-    """One value of one layer."""
+    """One value from one source."""
 
     path: str
     value: object
     source: str
-    """Where it was said, as the user would look for it: `flockmq.toml: log.level`, `--listen`, `FLOCKMQ_ROLE`."""
+    """Where the user set it, for error texts: `flockmq.toml: log.level`, `--listen`, `FLOCKMQ_ROLE`."""
     is_text: bool = True
-    """Whether the layer knows nothing but text ("32", "true"), as all do but the file."""
+    """True if the source has only texts ("32", "true"). All have, except the file."""
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
 
 
 def named(kind: object) -> Any:
-    """The struct of a section that has a name; None for anything else."""
+    """The struct of a section with user-chosen names, such as `listeners.tcp.NAME`; None for any other type."""
     of = get_args(kind)
     return of[1] if get_origin(kind) is dict and is_struct(of[1]) else None
 
 
 def kind_of(path: str) -> Any:
-    """The type at a dotted path; None where there is no such section or key."""
+    """The type at a dotted path; None if there is no such section or key."""
     kind: Any = Config
     for name in path.split("."):
         below = field_types(kind).get(name) if is_struct(kind) else None
@@ -71,7 +72,7 @@ def is_section(kind: object) -> bool:
 
 
 def every_key(kind: Any = Config, prefix: str = "") -> Iterator[str]:
-    """Every key; NAME stands for what a user may name."""
+    """Yield every key. NAME stands for a user-chosen name."""
     if is_struct(kind):
         for name, of in field_types(kind).items():
             yield from every_key(of, f"{prefix}.{name}" if prefix else name)
@@ -82,7 +83,7 @@ def every_key(kind: Any = Config, prefix: str = "") -> Iterator[str]:
 
 
 def _unknown(path: str, source: str, shown: Callable[[str], str]) -> ConfigError:
-    """Names the nearest of the names that could stand where the path goes wrong."""
+    """The error for an unknown path. It suggests the most similar known name at the first unknown part."""
     names = path.split(".")
     kind: Any = Config
     for at, name in enumerate(names):
@@ -102,11 +103,11 @@ def _unknown(path: str, source: str, shown: Callable[[str], str]) -> ConfigError
     return ConfigError(f"{source}: is a section, not a value; say one of its keys")
 
 
-# --- layers ---------------------------------------------------------------------------------------------------------
+# --- file and environment -------------------------------------------------------------------------------------------
 
 
 def read_file(file: Path) -> list[Setting]:
-    """The settings of a TOML file, in its order."""
+    """The settings of a TOML file, in the file's order. Raises ConfigError."""
     try:
         with file.open("rb") as opened:
             text = opened.read(CONFIG_MAX_BYTES + 1)
@@ -116,7 +117,7 @@ def read_file(file: Path) -> list[Setting]:
         raise ConfigError(f"{file}: larger than {CONFIG_MAX_BYTES} bytes; is it the right file?")
     try:
         document = tomllib.loads(text.decode())
-    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
+    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
         raise ConfigError(f"{file}: not valid TOML: {error}") from None
     except RecursionError:
         raise ConfigError(f"{file}: nested too deep; is it the right file?") from None
@@ -141,7 +142,7 @@ def _flatten(table: Mapping[str, object], prefix: str, file: str) -> Iterable[Se
 
 
 def refuse_secrets(value: object, setting: Setting) -> None:
-    """A file is shown and copied more widely than secrets may be. Raises ConfigError."""
+    """Refuse a secret in the configuration file, because that file is shown and copied. Raises ConfigError."""
     key = setting.path.rpartition(".")[2]
     environment = f", or say {environment_name(setting.path)}"
     if isinstance(value, Secret):
@@ -153,7 +154,7 @@ def refuse_secrets(value: object, setting: Setting) -> None:
 
 
 def _refuse_within(value: object, where: str, environment: str) -> None:
-    """The structs of a list."""
+    """Check the structs of a list for secrets."""
     if isinstance(value, tuple):
         for at, item in enumerate(value):
             _refuse_within(item, f"{where}[{at}]", environment)
@@ -172,7 +173,7 @@ def _refuse_within(value: object, where: str, environment: str) -> None:
 
 
 def _refuse_headers(headers: Mapping[str, str], where: str, environment: str) -> None:
-    """Refuse headers that hold a secret of the broker; one that takes a value of the client's is none."""
+    """Refuse headers that hold a secret of the broker. A header with a client's value (`${…}`) isn't secret."""
     for name, text in headers.items():
         if name.lower() in SECRET_HEADERS and "${" not in text:
             key = "authorization_file" if name.lower() == "authorization" else "headers_file"
@@ -185,7 +186,7 @@ def _has_password(value: object) -> bool:
 
 
 def read_environment(environment: Mapping[str, str]) -> list[Setting]:
-    """The settings among the variables: `FLOCKMQ_LOG__LEVEL` is `log.level`."""
+    """The settings in the environment: `FLOCKMQ_LOG__LEVEL` is `log.level`. Raises ConfigError."""
     settings = []
     for name in sorted(environment):
         if name.startswith(ENVIRONMENT_PREFIX) and not NOT_SETTINGS.fullmatch(name):

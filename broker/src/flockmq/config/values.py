@@ -1,7 +1,7 @@
-"""The kinds of value that a configuration is made of, and how each is read from what a layer says.
+"""The types of configuration values, and their parsers.
 
-What always holds: a value that was read is within its bounds. Secrets are never shown by `repr`, in a log or in an
-error. A struct that has both `url` and `password` keeps no password in the URL.
+Invariants: a parsed value is within its bounds. Secrets never appear in `repr`, logs or errors. In a struct with `url`
+and `password`, the URL contains no password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from flockmq.redis.url import parse_redis_url
 
 
 class Address(NamedTuple):
-    """Where something listens or is reached. Port 0 on a listener: any free one."""
+    """A host and a port. For a listener, port 0 means any free port."""
 
     host: str
     port: int
@@ -33,7 +33,8 @@ class Address(NamedTuple):
 
 
 class Secret:
-    """A value that is never shown: only `reveal()` gives it. A key `name` of this kind may have a `name_file`."""
+    """A value that is never shown; only `reveal()` returns it. A key `name` of this type may come with a
+    `name_file`."""
 
     __slots__ = ("_value",)
 
@@ -57,7 +58,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Kind(Enum):
-    """What a number or text stands for, where its type alone doesn't say; the value is what a user is told of it."""
+    """The unit or format of a number or text. The value is the description for error texts."""
 
     DURATION = 'in seconds, or for example "15s", "2h"'
     SIZE = 'in bytes, or for example "64KB", "1MB"'
@@ -72,18 +73,18 @@ Bytes = Annotated[int, Meta(ge=1, le=256 * 1024 * 1024), Kind.SIZE]
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
 Seconds = Annotated[float, Meta(ge=0.0, le=86_400.0), Kind.DURATION]
 Rate = Annotated[float, Meta(ge=0.0, le=1e9), Kind.RATE]
-"""Things a second; 0: as many as come."""
+"""Things per second; 0 means no limit."""
 ByteRate = Annotated[float, Meta(ge=0.0, le=1e12), Kind.BYTE_RATE]
 RedisUrl = Annotated[str, Kind.REDIS_URL]
 """One server."""
 AnyRedisUrl = Annotated[str, Kind.ANY_REDIS_URL]
-"""One server, sentinels or a cluster."""
+"""One server, Sentinels, or a Redis Cluster."""
 HttpUrl = Annotated[str, Kind.HTTP_URL]
 Quota = Annotated[int, "quota"]
-"""A number of things, or INFINITE."""
+"""A count, or INFINITE."""
 QuotaBytes = Annotated[int, Kind.SIZE, "quota"]
 
-# --- reading --------------------------------------------------------------------------------------------------------
+# --- parsing --------------------------------------------------------------------------------------------------------
 
 _ADDRESS: Final = re.compile(r"(?:\[([0-9a-fA-F:.%]+)\]|([^:\[\]\s]+)):([0-9]{1,5})")
 _UNITS: Final[Mapping[Kind, Mapping[str, float]]] = {
@@ -105,7 +106,7 @@ def parse_address(text: object) -> Address:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it can be looked up. It can't with a space, an empty label, or a label of more than 63 characters."""
+    """Whether it is a valid host name: no space, no empty label, no label of more than 63 characters."""
     try:
         text.encode("idna")
     except UnicodeError:
@@ -146,7 +147,7 @@ def _network(value: object) -> Network:
 
 
 def amount(value: object, kind: Kind) -> object:
-    """A number as it is; a text by its units ("1h30m", "1MB", "100/s"), or as it is where it has none."""
+    """Convert a text with units ("1h30m", "1MB", "100/s") to a number. Anything else is returned unchanged."""
     if not isinstance(value, str):
         return value
     text, total, at = value.strip().lower(), 0.0, 0
@@ -198,7 +199,7 @@ def _at_most(value: object, example: str) -> int:
 
 
 def http_url_fault(value: object) -> str:
-    """What is wrong with it; "": nothing. The text repeats nothing of the URL, which may hold a secret."""
+    """What is wrong with the URL, or "" if it is valid. The text has no part of the URL, which may hold a secret."""
     if not isinstance(value, str) or not value.lower().startswith(("http://", "https://")):
         return "it doesn't begin with http:// or https://"
     parts = _url_parts(value)
@@ -210,7 +211,7 @@ def http_url_fault(value: object) -> str:
 
 
 def _url_parts(value: object) -> Any:
-    """`urlsplit`'s result, its port checked; None where it is no URL."""
+    """The result of `urlsplit`, with host and port checked; None if it isn't a URL."""
     try:
         parts = urlsplit(value) if isinstance(value, str) else None
         is_whole = parts is None or ((parts.port is None or parts.port >= 0) and _is_host(parts.hostname or ""))
@@ -236,15 +237,15 @@ PARSERS: Final[Mapping[object, Callable[[object], object]]] = {
     Quota | None: _quota,
     QuotaBytes | None: _quota_bytes,
 }
-"""Types that need more than msgspec's own conversion."""
+"""Types with a parser of their own; msgspec converts all others."""
 HIDDEN: Final = frozenset(
     (Secret, Secret | None, RedisUrl, RedisUrl | None, AnyRedisUrl, AnyRedisUrl | None, HttpUrl, HttpUrl | None)
 )
-"""Values that no error shows: secrets, and URLs that may hold one."""
+"""Types whose values aren't shown in errors: secrets, and URLs that may contain one."""
 
 
 def read_secret(file: Path, where: str) -> Secret:
-    """`where`: the key that names the file. Raises ConfigError."""
+    """Read a secret from a file. `where` is the key that names the file. Raises ConfigError."""
     try:
         with file.open("rb") as opened:
             text = opened.read(SECRET_MAX_BYTES + 1).decode().strip()

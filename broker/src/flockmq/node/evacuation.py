@@ -1,9 +1,9 @@
-"""A node that ends, or is to be emptied, has other nodes take its clients: at a pace, so that nobody is stormed.
+"""Evacuation: a node that stops, or that an operator empties, sends its clients to other nodes at a limited rate.
 
-    SIGTERM ─▶ run: CONNECT hears 0x9C, clients are sent away as eviction_pace.py says ─▶ end: all that are left
+    SIGTERM ─▶ run: refuse CONNECTs with 0x9C, disconnect clients at the rate of eviction_pace.py ─▶ end: the rest
 
-What always holds: a client that is sent away while others take clients has its will held back by the owner of its
-client id, for WILL_HELD_S. Who is sent away though nobody takes it goes at once, and has it published.
+Invariants: while another node accepts clients, the owner of an evicted client's id holds back its will for WILL_HELD_S.
+If no other node accepts clients, they are disconnected only at the end, and their wills are published.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOBODY: Final = Others(False, 1.0)
 
 
 class Evacuation(EvacuationView):
-    """One per node. `hurry`: send all away at once. `tell` says how the cluster is."""
+    """One per node. Setting `hurry` disconnects all clients at once. `tell` returns the state of the cluster."""
 
     def __init__(
         self,
@@ -51,15 +51,15 @@ class Evacuation(EvacuationView):
         self._settings = settings
         self._others = _NOBODY
         self._is_known = False
-        """By the last answer."""
+        """Whether the last request for the cluster's state was answered."""
         self._is_ending = False
         self._wanted: asyncio.Task[None] | None = None
-        """By an operator, of a node that goes on."""
+        """The evacuation that an operator started; the node keeps running."""
 
-    # Of a node that ends.
+    # A node that stops.
 
     async def run(self) -> None:
-        """Returns when no client is left, or nobody takes those that are, or the time is over."""
+        """Evict clients until none is left, no other node accepts them, or the drain timeout is over."""
         self.stop()
         self._is_ending = True
         if not self._clients.by_id or not self._settings.timeout_s:
@@ -76,7 +76,7 @@ class Evacuation(EvacuationView):
         self._send_elsewhere()
 
     def end(self) -> None:
-        """Send away who is left, at once."""
+        """Disconnect all remaining clients at once."""
         self._is_ending, to_others = True, self._access.sends_away
         self._reactor.router.counters.evictions += len(self._clients.by_id) if to_others else 0
         for channel in list(self._reactor.channels()):
@@ -85,7 +85,7 @@ class Evacuation(EvacuationView):
         self._reactor.end_turn()
         self.stop()
 
-    # Of one that goes on.
+    # A node that keeps running.
 
     @property
     def is_wanted(self) -> bool:
@@ -111,7 +111,7 @@ class Evacuation(EvacuationView):
             self._send_elsewhere()
 
     async def _go_on(self) -> None:
-        """Whenever others take clients."""
+        """Evict clients whenever other nodes accept them. Runs until cancelled."""
         now = asyncio.get_running_loop().time
         pace = EvictionPace(self._settings._replace(timeout_s=math.inf), now())
         async with self._looking(for_good=True):
@@ -120,7 +120,7 @@ class Evacuation(EvacuationView):
                 self._evict(pace)
                 await asyncio.sleep(EVICTION_TICK_S)
 
-    # The others.
+    # Other nodes.
 
     @contextlib.asynccontextmanager
     async def _looking(self, *, for_good: bool) -> AsyncIterator[asyncio.Task[None]]:
@@ -132,7 +132,8 @@ class Evacuation(EvacuationView):
             await asyncio.wait([looking])
 
     async def _look(self, for_good: bool) -> None:
-        """At the others, until none of them takes clients, or nobody could tell for too long."""
+        """Watch the other nodes. Unless `for_good`, end when none accepts clients, or when their state is unknown for
+        OTHERS_UNKNOWN_MAX_S."""
         now = asyncio.get_running_loop().time
         until_s = now() + OTHERS_UNKNOWN_MAX_S
         while True:
@@ -147,7 +148,7 @@ class Evacuation(EvacuationView):
             await asyncio.sleep(EVICTION_LOOK_S)
 
     async def _ask(self) -> Others | None:
-        """None: this node knows itself alone, for it reaches no core."""
+        """None if this node reaches no core, so that it knows only itself."""
         me, state = self._cluster, await self._tell()
         is_known = me.is_core or state.told_by != me.settings.name
         return others(state.nodes, me.incarnation) if is_known else None
@@ -156,7 +157,7 @@ class Evacuation(EvacuationView):
         return self._others.accept and bool(self._clients.by_id) and not self.hurry.is_set()
 
     def _send_elsewhere(self) -> None:
-        """From now on, or not any more."""
+        """Begin, or stop, to refuse clients and to have their wills held back, if that has changed."""
         accept = self._others.accept
         self._clients.hold_s = WILL_HELD_S if accept and self._cluster.version.at_least(2) else 0.0
         if accept == self._access.sends_away:
@@ -167,13 +168,13 @@ class Evacuation(EvacuationView):
             self._refuse_who_waits()
 
     def _refuse_who_waits(self) -> None:
-        """To be let in."""
+        """Send away the clients that aren't admitted yet."""
         for channel in list(self._reactor.channels()):
             if channel is not None and channel.session is not None and not channel.admitted_once:
                 channel.send_away(True)
         self._reactor.end_turn()
 
-    # Its clients.
+    # Clients.
 
     def _evict(self, pace: EvictionPace) -> None:
         if not self._others.accept or not self._is_known:

@@ -1,7 +1,8 @@
-"""How fast a node that drains sends its clients to the others. Pure: the time is passed in.
+"""The rate at which a draining node sends its clients to other nodes. No I/O: the caller passes the time.
 
-What always holds: all are away when the time is over. Before that no more than the node's share of the cluster's rate
-are sent away, unless the time that is left asks for more; and none in the beginning, while others learn of it.
+Invariants: all clients have been sent away when the time is over. Until then the rate is the node's share of the
+cluster's rate, or higher if the remaining time requires it. At first none are sent, until other nodes know that this
+one drains.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from flockmq.bounds import EVICTION_BEGINS_S, EVICTION_JOINED_MAX_S, EVICTION_TI
 from flockmq.management.view import Member
 
 _BEGINS_PART: Final = 0.25
-"""Of a short time."""
+"""The part of a short drain timeout for which no clients are sent."""
 
 
 class Draining(NamedTuple):
-    """What is configured of it."""
+    """The configuration of draining."""
 
     timeout_s: float = 60.0
     rate: float = 500.0
-    """Clients a second, of all nodes that drain together."""
+    """Clients per second, for all draining nodes together."""
 
 
 class EvictionPace:
-    """From `begun_s` on."""
+    """The pace of one evacuation that begins at `begun_s`."""
 
     def __init__(self, settings: Draining, begun_s: float) -> None:
         timeout_s = settings.timeout_s
@@ -38,7 +39,7 @@ class EvictionPace:
         return now_s >= self._ends_s
 
     def due(self, now_s: float, left: int, share: float) -> int:
-        """How many of `left` clients are to be sent away now. `share`: this node's part of the rate, up to 1."""
+        """How many of the `left` clients to send away now. `share` is this node's part of the rate, at most 1."""
         time_left_s = self._ends_s - now_s - EVICTION_TICK_S
         if time_left_s <= 0:
             return left
@@ -53,16 +54,16 @@ class EvictionPace:
 
 
 class Others(NamedTuple):
-    """What a node that drains must know of the cluster."""
+    """What a draining node must know about the other nodes."""
 
     accept: bool
-    """Another node takes clients."""
+    """Whether another node accepts clients."""
     share: float
     """This node's part of the rate."""
 
 
 def others(members: Iterable[Member], me: str) -> Others:
-    """`me`: this node's incarnation."""
+    """Summarize the members. `me` is this node's incarnation."""
     known = [member for member in members if member.incarnation != me and member.heard]
     draining = sum(member.draining and member.connections > 0 for member in known)
     return Others(any(_accepts(member) for member in known), 1 / (1 + draining))

@@ -1,7 +1,7 @@
-"""What a plugin imports. docs/plugins.md has a whole example.
+"""The API for plugins. docs/plugins.md has a complete example.
 
-A plugin is a class that an entry point of the group `flockmq.plugins` names. Its instance has a `name`, and
-`start(context)`, which hooks its handlers to points. If it has `stop()`, that is called when the node stops.
+A plugin is a class that an entry point of the group `flockmq.plugins` names. An instance has a `name` and a method
+`start(context)`, which registers handlers at hook points. If it has a method `stop()`, the node calls it when it stops.
 """
 
 from flockmq.plugins.points import (

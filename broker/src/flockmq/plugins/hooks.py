@@ -1,15 +1,16 @@
-"""The handlers of all plugins by point, and the fence around them.
+"""Calls the handlers of all plugins, and disables (fences) plugins that fail too often.
 
-What always holds:
-- A point that nobody is hooked to costs one look into a dict.
-- A handler has failed if it raises, gives an answer that its point doesn't take, or works or waits for longer than
-  `PLUGIN_CALL_MAX_S`. Time in which the kernel ran something else doesn't count, so a busy machine fences nobody off.
-- `PLUGIN_FAILURES_MAX` failures within `PLUGIN_FAILURES_WINDOW_S` fence the plugin off until somebody enables it again.
-- Of a plugin that is fenced off only *required* handlers stay in place, and they say no: clients that a plugin was to
-  keep out stay out.
+Invariants:
+- A point without handlers costs one dict look-up.
+- A handler fails if it raises, returns an invalid answer, or takes longer than `PLUGIN_CALL_MAX_S`. Time in which the
+  kernel ran other threads doesn't count, so a busy machine doesn't make handlers fail.
+- After `PLUGIN_FAILURES_MAX` failures within `PLUGIN_FAILURES_WINDOW_S` the plugin is fenced until somebody enables it
+  again.
+- The handlers of a fenced plugin aren't called. Its *required* handlers then count as `Deny`, so clients that the
+  plugin would refuse stay refused.
 
-Handlers run on the node's event loop, at once, in the order of their priorities, the highest first. Handlers of equal
-priority run in the order in which they were hooked.
+Handlers run on the node's event loop, synchronously. Those of the highest priority run first; those of equal priority
+in the order of registration.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _DENIED: Final = Deny()
 
 
 class Record:
-    """One enabled plugin, and how it behaved; `seconds` is what its handlers took in all."""
+    """A configured plugin with its statistics. `seconds` is the total time of its handlers."""
 
     def __init__(self, name: str, version: str) -> None:
         self.name = name
@@ -47,7 +48,7 @@ class Record:
 
 
 class Handler:
-    """One function of one plugin at one point. `filters`: the topics it is for, where its point goes by topic."""
+    """One handler of one plugin at one point. `filters` are its topics, at message.publish."""
 
     __slots__ = ("call", "filters", "order", "plugin", "point", "required")
 
@@ -69,10 +70,9 @@ class Handler:
 
 
 class Hooks:
-    """`placed` has the handlers in place by point, and only points that have some. `on_change` is called when other
-    handlers are in place than before. `clock` gives seconds; `usage` the seconds that this thread worked, and how often
-    it gave the processor away to wait for something.
-    """
+    """`placed` maps points to their active handlers; points without any are missing. `on_change` is called when the
+    active handlers change. `usage` returns the CPU seconds of this thread and the number of its voluntary context
+    switches."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Hooks:
         self.placed: dict[object, tuple[Handler, ...]] = {}
 
     def at(self, point: Point[E, A]) -> tuple[Handler, ...]:
-        """The handlers in place, in their order."""
+        """The active handlers of a point, in order."""
         return self.placed.get(point, ())
 
     def add(
@@ -103,16 +103,16 @@ class Hooks:
         self._place()
 
     def tell(self, point: Point[E, A], event: E) -> None:
-        """Tell of what happened."""
+        """Notify the handlers of an event."""
         for handler in self.at(point):
             self._call(handler, event)
 
     def ask(self, point: Point[E, A], event: E) -> E | Allow | Deny:
-        """What the handlers answer: `Allow`, `Deny`, or the event, which they may have changed."""
+        """Ask the handlers. Returns `Allow`, `Deny`, or the event, which they may have changed."""
         return self.ask_all(self.at(point), event)
 
     def ask_all(self, handlers: Iterable[Handler], event: E) -> E | Allow | Deny:
-        """The same, but only these handlers of a point are asked, in the order given."""
+        """Like `ask`, but asks only these handlers, in this order."""
         for handler in handlers:
             answer = self._call(handler, event)
             if answer is None:
@@ -124,11 +124,11 @@ class Hooks:
         return event
 
     def points_of(self, plugin: Record) -> list[str]:
-        """The points where the plugin is hooked, fenced off or not."""
+        """The points at which the plugin has handlers, active or not."""
         return list(dict.fromkeys(handler.point.name for handler in self._all if handler.plugin is plugin))
 
     def enable(self, name: str) -> bool:
-        """Take the fence away; False: there is no such plugin."""
+        """Enable a fenced plugin again. Returns False if there is no such plugin."""
         plugin = self.plugins.get(name)
         if plugin is None:
             return False
@@ -191,7 +191,7 @@ class Hooks:
 
 
 def _check(point: Point[msgspec.Struct, object], event: msgspec.Struct, answer: object) -> None:
-    """Raises for an answer that can't be used."""
+    """Raises an exception for an invalid answer."""
     if answer is None or answer is event:
         return
     if not isinstance(answer, point.answers):
@@ -206,4 +206,4 @@ def _usage() -> tuple[float, int]:
 
 
 def _nothing() -> None:
-    """Nobody wants to know yet."""
+    """The default of `on_change`."""

@@ -1,12 +1,16 @@
-"""Where a plugin may hook in, what its handlers are told there, and what they may answer.
+"""The hook points of plugins: their events, and the answers that handlers may return.
 
-Two kinds of points. A *notice* tells what happened; its answer is None. A *question* comes before something is done:
-None leaves it to the next handler and at last to the node; a changed event takes the event's place; `Allow` and `Deny`
-end the questioning. `POINTS` is the whole list.
+There are two kinds of points. A *notification* tells what happened; its handlers return None. A *request* comes before
+the node does something. Its handlers return:
+- None to leave the decision to the next handler, and finally to the node,
+- a changed event, which replaces the event, or
+- `Allow` or `Deny`, which end the request.
 
-There is no point for messages that were delivered to a subscriber, acknowledged by one, or dropped. A run of messages
-reaches all its subscribers as one chunk: at no moment the node handles one message for one subscriber. And messages are
-dropped because a client or a link is overloaded, which is no time for more work; they are counted, by cause.
+`POINTS` has all of them.
+
+There is no point for messages that were delivered to a subscriber, acknowledged by one, or dropped. The node sends a
+run of messages to all subscribers as one chunk, so it never handles one message for one subscriber. And it drops
+messages because a client or a link is overloaded, when more work would do harm; it counts them, by cause.
 """
 
 from __future__ import annotations
@@ -26,12 +30,12 @@ E = TypeVar("E", bound=msgspec.Struct)
 A = TypeVar("A")
 
 _HEADER_MAX_BYTES: Final = 9
-"""Of a PUBLISH beside topic, properties and payload: its head, the topic's length and the packet id."""
+"""The size of a PUBLISH without topic, properties and payload: fixed header, topic length and packet id."""
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True):
-    """A connection. `protocol` is 4 for MQTT 3.1 and 3.1.1, 5 for 5.0; `listener` is as in the configuration:
-    `tcp:default`. `username` is "" for none, and before authentication what the client says."""
+    """A connection. `protocol` is 4 for MQTT 3.1 and 3.1.1, and 5 for 5.0. `listener` is named as in the configuration,
+    for example `tcp:default`. `username` is "" if there is none; before authentication it is what the client sent."""
 
     client_id: str
     username: str
@@ -42,7 +46,7 @@ class Client(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Credentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says to prove who it is."""
+    """The credentials in a CONNECT."""
 
     client: Client
     password: bytes | None
@@ -52,8 +56,8 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """`topic` is a filter if the action is to subscribe. `prefix`: what the client said before it, such as
-    `$share/GROUP/`, `$exclusive/` or `$delayed/SECONDS/`. It is the same in the events below."""
+    """A request to publish or subscribe. For a subscribe, `topic` is a filter. `prefix` is what the client sent before
+    the topic, such as `$share/GROUP/`, `$exclusive/` or `$delayed/SECONDS/`; this is so in the events below too."""
 
     client: Client
     action: Literal["publish", "subscribe"]
@@ -64,21 +68,21 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Connack(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to CONNECT: a reason code, 0 for success."""
+    """The node's answer to CONNECT. `reason` is a reason code, 0 for success."""
 
     client: Client
     reason: int
 
 
 class Disconnected(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of an admitted connection: a reason code, 0 when the client said DISCONNECT."""
+    """An admitted connection has ended. `reason` is a reason code, 0 if the client sent DISCONNECT."""
 
     client: Client
     reason: int
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """Only the filter can be changed; the prefix stays."""
+    """A subscription. Handlers may change only the filter."""
 
     client: Client
     filter: str
@@ -93,16 +97,16 @@ class Unsubscription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session begins, is taken up, or ends; it may have no connection then."""
+    """A session begins, is resumed, is taken over, or ends. It may have no connection then."""
 
     client_id: str
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A PUBLISH. Topic, payload, retain and properties can be changed; QoS and prefix are the publisher's. One with a
-    prefix is delayed: it is seen when it is taken, and not again when it is due.
+    """A PUBLISH. Handlers may change topic, payload, retain and properties, but not QoS and prefix. A message with a
+    prefix is delayed: handlers get it when it is accepted, and not again when it is due.
 
-    `properties` are a copy; to change them change it and hand it back with the message.
+    `properties` is a copy. To change properties, change the copy and return it in a changed message.
     """
 
     client: Client
@@ -115,15 +119,16 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allow(msgspec.Struct, frozen=True, kw_only=True):
-    """Yes, and nobody else is asked. The rest counts for client.authenticate: whom the client is from now on."""
+    """Allow it, without asking other handlers or the node. The fields are for client.authenticate only."""
 
     username: str | None = None
-    """None: what the client says."""
+    """The client's user name from now on. None: the user name that the client sent."""
     superuser: bool = False
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """No. `reason` is an MQTT 5.0 reason code from 0x80 on: what a 5.0 client is told, as far as its packet allows."""
+    """Refuse it. `reason` is an MQTT 5.0 reason code of at least 0x80. A 5.0 client gets it if the answering packet
+    allows this code."""
 
     reason: int = Reason.NOT_AUTHORIZED
 
@@ -133,10 +138,9 @@ class Deny(msgspec.Struct, frozen=True):
 
 
 class Point(Generic[E, A]):
-    """`answers`: what a handler may answer besides None. `required`: what a handler that fails counts for, unless it
-    was hooked otherwise: True: no; False: as if it had said nothing. `check` raises for an event that must not take
-    another's place: (the event told, the one answered).
-    """
+    """A hook point. `answers` are the types that a handler may return besides None. `required` is the default for its
+    handlers: if True, a handler that fails counts as `Deny`, else as None. `check(event, answer)` raises an exception
+    if the answer may not replace the event."""
 
     __slots__ = ("answers", "check", "name", "required")
 
@@ -172,18 +176,18 @@ def _check_message(told: Message, answered: Message) -> None:
 
 
 CLIENT_CONNECT: Final = Point[Client, Deny | None]("client.connect", Deny, required=True)
-"""CONNECT came: before authentication."""
+"""A CONNECT came. Called before authentication."""
 CLIENT_AUTHENTICATE: Final = Point[Credentials, Allow | Deny | None]("client.authenticate", Allow, Deny, required=True)
-"""Before the authenticators of the configuration; without an answer these are asked."""
+"""Called before the configured authenticators. If no handler answers, these are asked."""
 CLIENT_AUTHORIZE: Final = Point[Access, Allow | Deny | None]("client.authorize", Allow, Deny, required=True)
-"""Before the rules of the configuration. A topic that was allowed for publishing isn't asked about for a while."""
+"""Called before the configured rules. A topic that was allowed for publishing isn't asked about again for a while."""
 CLIENT_CONNACK: Final = Point[Connack, None]("client.connack")
 CLIENT_CONNECTED: Final = Point[Client, None]("client.connected")
 CLIENT_DISCONNECTED: Final = Point[Disconnected, None]("client.disconnected")
 CLIENT_SUBSCRIBE: Final = Point[Subscription, Subscription | Deny | None](
     "client.subscribe", Subscription, Deny, check=_check_filter
 )
-"""For each filter of a SUBSCRIBE, authorized and rewritten."""
+"""Called for each filter of a SUBSCRIBE, after authorization and rewriting."""
 CLIENT_UNSUBSCRIBE: Final = Point[Unsubscription, Unsubscription | None](
     "client.unsubscribe", Unsubscription, check=_check_filter
 )
@@ -194,7 +198,7 @@ SESSION_TAKENOVER: Final = Point[Session, None]("session.takenover")
 SESSION_SUBSCRIBED: Final = Point[Subscription, None]("session.subscribed")
 SESSION_UNSUBSCRIBED: Final = Point[Unsubscription, None]("session.unsubscribed")
 MESSAGE_PUBLISH: Final = Point[Message, Message | Deny | None]("message.publish", Message, Deny, check=_check_message)
-"""For messages to the topics that the handler's `filters` name: only these leave the fast road."""
+"""Called for messages to the topics that the handler's `filters` match. Only these messages leave the fast path."""
 
 POINTS: Final = (
     CLIENT_CONNECT,

@@ -1,7 +1,7 @@
-"""Plugins from their entry points to their end: found, started with a context, stopped.
+"""Loads, starts and stops plugins.
 
-What always holds: a node whose plugin can't be found or started doesn't start, because that plugin might be the one
-that keeps somebody out.
+Invariants: if a plugin can't be loaded or started, the node doesn't start, because this plugin may be the one that
+refuses clients.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ log: Final = logging.getLogger(__name__)
 GROUP: Final = "flockmq.plugins"
 
 Publish = Callable[[bytes, bytes, int, bool], None]
-"""(topic, payload, QoS, retain) of a message that a plugin sends."""
+"""Publishes a plugin's message: (topic, payload, QoS, retain)."""
 
 
 class Context:
-    """What a plugin gets when it starts. To be used on the node's event loop; from a thread of its own, a plugin
-    goes through `loop.call_soon_threadsafe`."""
+    """The node's services for one plugin. Use it on the node's event loop only; other threads must call
+    `loop.call_soon_threadsafe`."""
 
     def __init__(
         self, record: Record, hooks: Hooks, node: str, settings: Mapping[str, object], publish: Publish
@@ -38,7 +38,7 @@ class Context:
         self.name: Final = record.name
         self.node: Final = node
         self.settings: Final = settings
-        """The table `[plugins.settings.NAME]` of the configuration; empty when there is none."""
+        """The table `[plugins.settings.NAME]` of the configuration; empty if there is none."""
         self.log: Final = logging.getLogger(f"{GROUP}.{record.name}")
         self._record = record
         self._hooks = hooks
@@ -53,10 +53,11 @@ class Context:
         required: bool | None = None,
         filters: Sequence[str] = (),
     ) -> None:
-        """Have `handler` called at `point`; higher priorities come first. `required`: whether the answer is no when
-        it fails or is fenced off (default: the point's own way). `filters`: the topics, at message.publish only.
+        """Register `handler` at `point`. Handlers with a higher priority run first. `required`: whether a failure of
+        the handler, or a fenced plugin, counts as `Deny`; the default is the point's. `filters` are the topics of a
+        message.publish handler.
 
-        Raises ValueError for what can't be hooked.
+        Raises ValueError for invalid arguments.
         """
         if point not in POINTS:
             raise ValueError(f"{point!r} is none of flockmq.plugins.POINTS")
@@ -76,7 +77,7 @@ class Context:
         )
 
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, retain: bool = False) -> None:
-        """Send a message; handlers of message.publish don't see it. Raises ValueError for what isn't a topic."""
+        """Publish a message. message.publish handlers don't get it. Raises ValueError for an invalid topic or QoS."""
         if qos not in (0, 1, 2):
             raise ValueError(f"QoS {qos}")
         name = topic.encode()
@@ -88,26 +89,26 @@ class Context:
 
 
 class Plugin(Protocol):
-    """What an entry point's class makes. `name` is the entry point's."""
+    """The interface of a plugin. `name` must be that of its entry point."""
 
     name: str
 
     def start(self, context: Context) -> None:
-        """Hook in. What it raises stops the node from starting."""
+        """Register the handlers. If it raises, the node doesn't start."""
 
 
 @runtime_checkable
 class Stops(Protocol):
-    """A plugin that wants to know when the node stops."""
+    """A plugin with a `stop` method."""
 
     def stop(self) -> None: ...
 
 
 class Plugins:
-    """The enabled plugins of a node, in the order in which the configuration names them."""
+    """The enabled plugins of a node, in the order of the configuration."""
 
     def __init__(self, enabled: Sequence[str], clock: Clock = SYSTEM) -> None:
-        """Load what is enabled. Raises ConfigError for what isn't installed, UserError for what can't be loaded."""
+        """Load the plugins. Raises ConfigError if one isn't installed, UserError if one can't be loaded."""
         self.hooks = Hooks(clock.monotonic)
         self._loaded: list[tuple[Plugin, Record]] = []
         self._started: list[Plugin] = []
@@ -124,7 +125,7 @@ class Plugins:
         return record
 
     def start(self, node: str, settings: Mapping[str, Mapping[str, object]], publish: Publish) -> None:
-        """Start the plugins, which hook in. Raises UserError."""
+        """Start the plugins, which register their handlers. Raises UserError."""
         for name in sorted(settings.keys() - self.hooks.plugins.keys()):
             log.warning("plugins.settings.%s is for nobody: no plugin of this name is enabled", name)
         for plugin, record in self._loaded:
@@ -138,7 +139,7 @@ class Plugins:
             log.info("plugin %s %s started", record.name, record.version)
 
     def stop(self) -> None:
-        """Stop the plugins in the reverse order, all of them, even if one raises."""
+        """Stop all plugins, in reverse order, even if one raises."""
         while self._started:
             plugin = self._started.pop()
             if isinstance(plugin, Stops):
