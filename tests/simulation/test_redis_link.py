@@ -28,7 +28,7 @@ class Redis:
         return self.loop.run(self._ask(command), Process("client", "10.0.0.2"))
 
     async def _ask(self, command: tuple[Argument, ...]) -> Reply | Exception:
-        connection = await self._config.open(self._config.place.servers[0])
+        connection = await self._config.open(self._config.parsed_url.servers[0])
         return (await connection.exchange([command]))[0]
 
 

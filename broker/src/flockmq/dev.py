@@ -172,7 +172,7 @@ async def _wait_ready(nodes: Iterable[DevNode]) -> None:
         async with asyncio.timeout(START_TIMEOUT_S):
             for line, node in waiting.items():
                 if not (told := await line):
-                    raise NodeFailed(await _obituary(node), await node.process.wait())
+                    raise NodeFailed(await _exit_report(node), await node.process.wait())
                 node.ports = msgspec.json.decode(told, type=NodePorts)
     except TimeoutError:
         late = next(node for node in waiting.values() if node.ports is None)
@@ -185,7 +185,7 @@ async def _wait_ready(nodes: Iterable[DevNode]) -> None:
             line.cancel()
 
 
-async def _obituary(node: DevNode) -> str:
+async def _exit_report(node: DevNode) -> str:
     """Why a node ended: its own error line, or else the end of its log."""
     code = await node.process.wait()
     lines = node.last_lines()
@@ -214,7 +214,7 @@ async def _stop(nodes: Sequence[DevNode]) -> None:
     await asyncio.wait(ends)
     for node in running:
         if _failed_to_stop(node):
-            _say(await _obituary(node))
+            _say(await _exit_report(node))
 
 
 def _failed_to_stop(node: DevNode) -> bool:
@@ -261,7 +261,7 @@ async def _watch(nodes: Sequence[DevNode]) -> int:
         for end in ended:
             node = alive.pop(end)
             rest = f"{len(alive)} of {len(nodes)} nodes go on." if alive else "None is left."
-            _say("", await _obituary(node), rest)
+            _say("", await _exit_report(node), rest)
     return 1
 
 

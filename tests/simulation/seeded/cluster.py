@@ -15,7 +15,7 @@ from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.committer import Committer, _answer
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.tables import Shard
-from flockmq.routes.filter_registration import OwnFilters
+from flockmq.routes.filter_registration import FilterRegistration
 from flockmq.session.limits import Limits
 from judges import judge
 from simulation.seeded.bug import Function, seeded
@@ -35,8 +35,8 @@ def apply_too_little(right: Function, shard: Shard, runs: Sequence[Any]) -> None
     right(shard, runs[:-1] if next(_entries) % EVERY == 0 else runs)
 
 
-@seeded(judge.ROUTES_LEFT, "base", OwnFilters.unrouted)
-def keep_routes(right: Function, filters: OwnFilters, gone: list[bytes]) -> None:
+@seeded(judge.ROUTES_LEFT, "base", FilterRegistration.unrouted)
+def keep_routes(right: Function, filters: FilterRegistration, gone: list[bytes]) -> None:
     """A route stays when its last client here went."""
 
 

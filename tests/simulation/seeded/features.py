@@ -22,8 +22,8 @@ from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.retained_authors import is_overtaken
 from flockmq.rlog.schema import RetainedMessage
-from flockmq.routes.durable_exclusive_claims import DurableClaims
-from flockmq.routes.exclusive_claim_table import Claims
+from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
+from flockmq.routes.exclusive_claim_table import ExclusiveClaimTable
 from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.routing.shared_frames import SHARED
 from flockmq.session_rpc import messages
@@ -57,14 +57,16 @@ def keep_from_others(right: Function, ends: CleanSessionEndHandler, session: Any
 # --- exclusive --------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.TWO_HOLDERS, "exclusive", Claims.is_contested)
-def trust_everybody(right: Function, claims: Claims, filter: bytes, client_id: bytes) -> bool:
+@seeded(judge.TWO_HOLDERS, "exclusive", ExclusiveClaimTable.is_contested)
+def trust_everybody(right: Function, claims: ExclusiveClaimTable, filter: bytes, client_id: bytes) -> bool:
     """Whether another client has claimed a filter isn't looked at."""
     return False
 
 
-@seeded(judge.REFUSED_ITS_OWN, "exclusive", DurableClaims.claim)
-def refuse_its_own(right: Function, claims: DurableClaims, filter: bytes, client_id: bytes, done: Function) -> None:
+@seeded(judge.REFUSED_ITS_OWN, "exclusive", DurableExclusiveClaims.claim)
+def refuse_its_own(
+    right: Function, claims: DurableExclusiveClaims, filter: bytes, client_id: bytes, done: Function
+) -> None:
     """A client that has a filter, and asks for it again, is taken for another one."""
     if claims._sessions.has_exclusively(client_id, filter):
         done(Reason.QUOTA_EXCEEDED)
@@ -72,8 +74,8 @@ def refuse_its_own(right: Function, claims: DurableClaims, filter: bytes, client
         right(claims, filter, client_id, done)
 
 
-@seeded(judge.NOT_GRANTED, "exclusive", Claims.delete)
-def count_for_ever(right: Function, claims: Claims, key: Any, old: bytes) -> None:
+@seeded(judge.NOT_GRANTED, "exclusive", ExclusiveClaimTable.delete)
+def count_for_ever(right: Function, claims: ExclusiveClaimTable, key: Any, old: bytes) -> None:
     """A claim counts on when it was deleted."""
 
 

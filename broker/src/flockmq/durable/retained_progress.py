@@ -20,17 +20,17 @@ class RetainedProgress(RetainedGiving):
         super().__init__(router)
         self._may_note = may_note
 
-    def given(self, subscription: Subscription) -> bytes:
+    def last_topic(self, subscription: Subscription) -> bytes:
         return _durable(subscription.session).record.retained_up_to(subscription.filter)
 
-    def give(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
+    def send(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
         session = _durable(subscription.session)
         if qos and self._may_note():
             session.record.begin_retained(subscription.filter, topic, session.usage)
-        super().give(subscription, topic, message, qos)
+        super().send(subscription, topic, message, qos)
         session.record.end_retained()
 
-    def gave_all(self, subscription: Subscription) -> None:
+    def finished(self, subscription: Subscription) -> None:
         _durable(subscription.session).retained_sent(subscription)
 
 

@@ -26,12 +26,12 @@ from flockmq.protocol.channel import Channel
 from flockmq.protocol.clean_session_end import LocalSessions, LocalSessionsPort
 from flockmq.protocol.pending_publish import Inbound
 from flockmq.protocol.ports import NodePort
-from flockmq.publishing.retained_feed import Feeds
+from flockmq.publishing.retained_feed import RetainedSender
 from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
 from flockmq.rlog.retained_authors import author_of
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import RETAINED, ROUTE
-from flockmq.routes.filter_registration import OwnFilters
+from flockmq.routes.filter_registration import FilterRegistration
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import ClientSession
@@ -43,7 +43,9 @@ from flockmq.telemetry.metrics import Reasons
 class CleanSessionEndHandler(LocalSessionsPort):
     """Ends clean sessions: publishes the will, removes routes, and dispatches unacknowledged shared messages again."""
 
-    def __init__(self, router: Router, plugin_hooks: PluginHooks, filters: OwnFilters, left: LeftMessages) -> None:
+    def __init__(
+        self, router: Router, plugin_hooks: PluginHooks, filters: FilterRegistration, left: LeftMessages
+    ) -> None:
         self._router = router
         self._plugin_hooks = plugin_hooks
         self._filters = filters
@@ -102,11 +104,11 @@ class ConnectionServices(NodePort):
         access: AccessControl,
         judging: JudgingQueue,
         plugin_hooks: PluginHooks,
-        filters: OwnFilters,
+        filters: FilterRegistration,
         left: LeftMessages,
         rlog: Rlog,
         retaining: RetainedLog,
-        feeds: Feeds,
+        feeds: RetainedSender,
         sys_topics: SysTopics,
         refusals: Reasons,
         spawn: Callable[[Awaitable[None]], None],
@@ -170,7 +172,7 @@ class ConnectionServices(NodePort):
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self._sys_topics.give(subscriptions)
-        self._feeds.owe(subscriptions, saw_all)
+        self._feeds.start(subscriptions, saw_all)
 
     def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
         return unsubscribe(self._sessions, self._plugin_hooks, channel, session, filters)

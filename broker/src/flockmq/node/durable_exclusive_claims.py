@@ -14,7 +14,7 @@ from flockmq.mqtt.topics import exclusively, is_exclusive, matching
 from flockmq.node.access_control import AccessControl
 from flockmq.node.offline_exclusive_subscriptions import OfflineExclusiveSubscriptions
 from flockmq.rlog.rlog import ReasonOf
-from flockmq.routes.durable_exclusive_claims import DurableClaims
+from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
 from flockmq.routes.exclusive_claim_table import Submit
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 from flockmq.routes.filter_registration import claim_all
@@ -39,7 +39,7 @@ class DurableSessionClaims:
         self._of_node = of_node
         self._by_slot = by_slot
         self._spawn = spawn
-        self._durable = DurableClaims(of_node.bids, submit, reason_of, self._sessions)
+        self._durable = DurableExclusiveClaims(of_node.pending, submit, reason_of, self._sessions)
         self.offline = OfflineExclusiveSubscriptions(session_service, access, self._durable.claimants)
         self._unclaimed: dict[tuple[bytes, bytes], None] = {}
         """(client id, exclusive filter) of sessions whose claim couldn't be written yet."""
@@ -80,7 +80,7 @@ class DurableSessionClaims:
     def has_by_node(self, client_id: bytes, filter: bytes) -> bool:
         """Whether a session here has `$exclusive/FILTER` without a claim of its slot, so that it needs one of the
         node."""
-        return self._sessions.has_exclusively(client_id, filter) and not self._durable.stands(filter, client_id)
+        return self._sessions.has_exclusively(client_id, filter) and not self._durable.exists(filter, client_id)
 
     def is_owner_of(self, client_id: bytes) -> bool:
         """Whether this node owns the slot of the client id."""

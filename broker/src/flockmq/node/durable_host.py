@@ -27,13 +27,13 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.slot_alarms import SlotAlarms
 from flockmq.node.sys_topics import SysTopics
 from flockmq.node.user_quotas import UserQuotas
-from flockmq.publishing.retained_feed import Feeds, RetainedFeed
+from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import ReasonOf, Rlog
 from flockmq.rlog.schema import ROUTE
-from flockmq.routes.filter_registration import OwnFilters
+from flockmq.routes.filter_registration import FilterRegistration
 from flockmq.routes.remote_routes import RemoteRoutes
-from flockmq.routes.shared_members import RemoteShares
+from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routes.slot_routes import SlotRoutes
 from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers
@@ -60,9 +60,9 @@ class DurableHost:
         session_rpc: SessionRpcServer,
         router: Router,
         slot_peers: SlotPeers,
-        filters: OwnFilters,
+        filters: FilterRegistration,
         remote: RemoteRoutes,
-        shares: RemoteShares,
+        shares: RemoteSharedMembers,
         access: AccessControl,
         plugin_hooks: PluginHooks,
         quotas: UserQuotas,
@@ -108,7 +108,7 @@ class DurableHost:
         self._alarms = SlotAlarms(rlog, runs_here)
         self.alarm = self._alarms.say
         giving = RetainedProgress(self.router, has_authors)
-        self._feeds = Feeds(retained, giving, retaining.caught_up, flush, clock)
+        self._feeds = RetainedSender(retained, giving, retaining.caught_up, flush, clock)
         self.intake = SlotReceiver(self.session_service.intake, cluster.nodes_table.__contains__, self.soon, loop.time)
         delivery.slots.receiver = self.intake
         session_rpc.sessions = self.session_service
@@ -171,4 +171,4 @@ class DurableHost:
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self._sys_topics.give(subscriptions)
-        self._feeds.owe(subscriptions, saw_all)
+        self._feeds.start(subscriptions, saw_all)

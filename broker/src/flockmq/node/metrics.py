@@ -18,7 +18,7 @@ from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import SHARDS
-from flockmq.routes.filter_registration import OwnFilters
+from flockmq.routes.filter_registration import FilterRegistration
 from flockmq.routing.router import Router
 from flockmq.session_rpc.rpc import SessionRpc
 from flockmq.telemetry.counters import Counters
@@ -43,7 +43,7 @@ def client_samples(reactor: Reactor, counters: Counters) -> Iterator[Sample]:
     yield Sample("flockmq_queue_length", reactor.unauthenticated_bytes(), ("unauthenticated_bytes",))
 
 
-def subscription_samples(router: Router, filters: OwnFilters, host: DurableHost | None) -> Iterator[Sample]:
+def subscription_samples(router: Router, filters: FilterRegistration, host: DurableHost | None) -> Iterator[Sample]:
     shared, exclusive = router.shared, len(filters.exclusive)
     groups, members = set(shared.groups), shared.members()
     yield Sample("flockmq_filter_shapes", router.local.shapes, ("connected",))

@@ -45,14 +45,14 @@ from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
 from flockmq.node.user_quotas import DelayedBytes, UserQuotas
 from flockmq.protocol.clean_session_end import LocalSessions
-from flockmq.publishing.retained_feed import Feeds, RetainedFeed
+from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
 from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, ROUTE, ROUTES, SHARDS, SHARES
-from flockmq.routes.filter_registration import OwnFilters, WriteReasons
+from flockmq.routes.filter_registration import FilterRegistration, WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner
-from flockmq.routes.shared_members import RemoteShares
+from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.targets import NodeTarget
@@ -146,7 +146,9 @@ class Node:
             self.shortage.refuses,
             self.quotas,
         )
-        self._feeds = Feeds(self.retained, RetainedGiving(router), self.retaining.caught_up, soon, cluster_clock)
+        self._feeds = RetainedSender(
+            self.retained, RetainedGiving(router), self.retaining.caught_up, soon, cluster_clock
+        )
         self.left = LeftMessages(
             cluster,
             rlog,
@@ -168,7 +170,7 @@ class Node:
         """Who else wants what is published here, and what this node's clients want."""
         cluster, router, lanes = self.cluster, self.router, self.delivery.slots.sender
         self.remote = RemoteRoutes(router, cluster.incarnation, self.delivery.nodes.peer)
-        self.filters = OwnFilters(
+        self.filters = FilterRegistration(
             cluster.incarnation,
             partial(self.rlog.submit, ROUTE),
             self._holders,
@@ -177,7 +179,7 @@ class Node:
             self._is_here,
             self._reason_of,
         )
-        self.remote_shares = RemoteShares(router, cluster.incarnation)
+        self.remote_shares = RemoteSharedMembers(router, cluster.incarnation)
         self._slot_peers = SlotPeers(router.turn, lanes)
         router.shared.find_peer = self._find_target
         router.dispatcher = lanes

@@ -62,7 +62,9 @@ class LeftMessages:
         self._dropped = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self.refuses = shortage.refuses
         self.delayed = Delayed(self, reason_of, cluster.time.clock, token_bytes, cluster.version.gate(2))
-        self.unattended = Unattended(router, retaining.retain_left, self._delay_left, spawn, flush, clock.monotonic)
+        self.unattended = Unattended(
+            router, retaining.retain_unattended, self._delay_left, spawn, flush, clock.monotonic
+        )
         self.publish = self.unattended.publish_due
 
     def publish_left(self, left: PendingWill, accepted: Callable[[], None]) -> None:

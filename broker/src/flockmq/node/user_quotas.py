@@ -25,7 +25,7 @@ from flockmq.durable.session_store import SessionStore
 from flockmq.management.view import QuotaRow, QuotasShown
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.reachability import CORE_ROLES
-from flockmq.publishing.storage_quota import PendingStorage
+from flockmq.publishing.storage_quota import StorageQuota
 from flockmq.quotas import (
     INFINITE,
     KINDS,
@@ -109,7 +109,7 @@ class UserQuotas:
         self.quotas = Quotas(self._limits())
         self.quotas.on_growth = self._grew
         self.quotas.tells = self._tells
-        self._on_its_way = PendingStorage(self.quotas)
+        self._on_its_way = StorageQuota(self.quotas)
         cluster.on_link_lost.append(self._link_lost)
         for method in (HELD, ELSEWHERE):
             cluster.on_note(method, partial(self._hear, method))

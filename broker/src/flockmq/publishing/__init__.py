@@ -1,1 +1,1 @@
-"""What is published without a connection that waits: retained and delayed messages, wills."""
+"""Messages for which no connection waits: retained and delayed messages, wills."""

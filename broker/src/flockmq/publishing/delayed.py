@@ -1,16 +1,19 @@
-"""Delayed messages, `$delayed/N/topic`: in the log until they are due, then published by the leader, unless their
-client may not publish them any more.
+"""Delayed messages, `$delayed/N/topic`: kept in the log until they are due. Then the leader publishes them, unless
+their client may not publish them any more.
 
-`N` is a number of seconds, 1 to DELAYED_MAX_S, or, above that, a Unix time no further away (EMQX's rules). When a
-message is due it is as if its client published it now: it is matched, retained if it says so, and its Message Expiry
-Interval begins. The node that takes it says when it is due, the leader when that is: both in the cluster's time.
+`N` is a number of seconds, 1 to DELAYED_MAX_S, or else a Unix time no further away (EMQX's rules). When a message is
+due, it is treated as if its client published it now: it is matched, retained if it has the retain flag, and its Message
+Expiry Interval begins. The node that accepts it computes when it is due; the leader decides when that is. Both use the
+cluster's time.
 
-What always holds: it is acknowledged when the log has it, and survives every node; it leaves the log when it was
-published, and every other node that wants it has it, or its link's resend buffer. So it is published once, or again by
-the next leader if the one before ended in between. Of those that are due in the same millisecond, and that one node
-took, the first taken goes first. One that has an origin may be here twice, when its client had to
-send it again: whenever it is published it has one and the same origin, so nobody takes it twice but the members of a
-shared subscription.
+Invariants:
+
+- A message is acknowledged when the log has it, and survives every node.
+- It leaves the log after it was published: every other node that wants it has it, or has it in its link's resend
+  buffer. So it is published once, or again by the next leader if the leader ended in between.
+- Of messages that are due in the same millisecond and were accepted by one node, the first accepted goes first.
+- If the client resends a delayed QoS 2 message, the log may hold it twice, with the same id. Subscribers drop the
+  second copy; a shared subscription may get both.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
 
 
 def check_publishable(topic: bytes, now_s: float, refuses: Callable[[bytes], bool]) -> None:
-    """Raise ValueError, with a reason for the client, if no message to the topic is ever published."""
+    """Raise ValueError, with a reason for the client, if a message to this topic is never published."""
     if is_delayed(topic):
         parse(topic, now_s)
     elif refuses(topic):
@@ -83,12 +86,12 @@ def authorization_of(row: DelayedMessage) -> StoredAuthorization:
 
 
 class Schedule:
-    """Listens to `delayed`: its keys, in the order in which they are due."""
+    """Listens to `delayed`: its keys, ordered by when they are due."""
 
     def __init__(self) -> None:
         self._keys: SortedSet[bytes] = SortedSet()
         self.sooner = asyncio.Event()
-        """Set when something is due before all that was known."""
+        """Set when a new message is due before all others."""
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -97,7 +100,7 @@ class Schedule:
         return int.from_bytes(self._keys[0][:8], "big") if self._keys else None
 
     def due(self, now_ms: int, limit: int, after: bytes = b"") -> list[bytes]:
-        """The keys of what is due, at most so many behind `after`, the oldest first."""
+        """The keys of due messages after the key `after`, at most `limit`, the oldest first."""
         end = now_ms.to_bytes(8, "big") + b"\xff" * 9
         return list(islice(self._keys.irange(after, end, (False, True)), limit))
 
@@ -124,15 +127,15 @@ class DelayedPort(Protocol):
     def row(self, key: bytes) -> DelayedMessage | None: ...
     def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]: ...
     def refuses(self) -> bool:
-        """There is no room for more."""
+        """There is no room for more messages."""
         ...
 
     def caught_up(self) -> Awaitable[bool]:
-        """Whether this node's table has all that was written before."""
+        """True if this node's table has all that was written before the call."""
         ...
 
     def drops(self, row: DelayedMessage) -> bool:
-        """Its client may not publish it any more, and that is counted."""
+        """True if its client may not publish it any more; this is counted."""
         ...
 
     def publish(self, message: Publish) -> Awaitable[bool]:
@@ -141,9 +144,8 @@ class DelayedPort(Protocol):
 
 
 class Delayed:
-    """One per node; `run` it for as long as the node lives. `has_publishers`: all nodes know that it says whose a
-    message is.
-    """
+    """One per node. Keep `run` running as long as the node lives. `has_publishers`: all nodes understand rows that name
+    their publisher."""
 
     def __init__(
         self,
@@ -161,15 +163,16 @@ class Delayed:
         self._clock = clock
         self._token_bytes = token_bytes
         self._taken_us = 0
-        """When the latest was taken, by the wall clock; later than the one before, in any case."""
+        """When the latest message was accepted, by the wall clock, but always later than the one before."""
         self._after = b""
-        """Up to here it was tried to publish what is due; then from the first again."""
+        """Due messages up to this key were tried; after the last one it starts from the first again."""
         self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
         self._leaving: set[bytes] = set()
-        """Published, but perhaps not out of the log yet."""
+        """Published, but perhaps still in the log."""
 
     async def take(self, message: Publish, authorization: StoredAuthorization | None = None) -> int:
-        """Have the log keep a message; the reason code for its publisher. None: nobody knows any more whose it is."""
+        """Write a message to the log. Returns the reason code for its publisher. `authorization` None: its publisher is
+        unknown."""
         try:
             due_ms, topic = parse(message.topic, self._clock.wall())
         except ValueError as error:
@@ -205,7 +208,7 @@ class Delayed:
                     led = False
                     self._leaving = {key for key in self._leaving if self._host.row(key) is not None}
                     await asyncio.sleep(DELAYED_LOOK_S)
-                elif not led:  # what the leader before published is out of the log, once this node has read it
+                elif not led:  # read the log first: it shows what the former leader has published
                     led = await self._host.caught_up()
                     if not led:
                         await asyncio.sleep(DELAYED_LOOK_S)
@@ -221,7 +224,7 @@ class Delayed:
                 await asyncio.sleep(DELAYED_LOOK_S)
 
     async def _wait(self) -> None:
-        """Until something is due, or it is time to look who leads."""
+        """Wait until a message is due, or until it is time to check whether this node is the leader."""
         self.schedule.sooner.clear()
         first_ms = self.schedule.first_ms()
         seconds = DELAYED_LOOK_S if first_ms is None else first_ms / 1000 - self._clock.wall()

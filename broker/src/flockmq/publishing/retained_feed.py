@@ -1,8 +1,8 @@
-"""Retained messages: the `messages` table by topic, and how a new subscription gets what matches [MQTT-3.3.1-9].
+"""Retained messages: the `messages` table by topic, and how a new subscription gets the matching ones [MQTT-3.3.1-9].
 
-What always holds: a client gets its retained messages no faster than it reads them, and none for a subscription that
-is gone; a slice of them never holds the event loop; one task at most works for one session. What changes after the
-node saw all that is owed is left out: it is delivered live, by the route that was written before.
+Invariants: a client gets retained messages no faster than it reads them, and none for a subscription that was removed.
+No slice of the work blocks the event loop, and at most one task works for a session. A message that changes after the
+node has the complete table is left out: it is delivered live, by the route that was written before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from flockmq.routing.subscriber import Subscriber, Subscription
 
 _ROOM_MIN_S: Final = 0.005
 _ROOM_MAX_S: Final = 0.25
-"""How often a client that reads slowly is looked at again: less and less."""
+"""How often a slow client is checked again: less and less often."""
 
 
 def _size(row: object) -> int:
@@ -39,21 +39,21 @@ def _size(row: object) -> int:
 
 
 def stored_bytes(topic: bytes, row: RetainedMessage) -> int:
-    """Of its user's quota."""
+    """The bytes that count for the user's quota."""
     return RETAINED_MESSAGE_BYTES + len(topic) + len(row.payload) + len(row.properties)
 
 
 class RetainedFeed:
-    """Listens to `messages`. `expiring`: topics whose messages expire, and when, in ms of the cluster's time."""
+    """Listens to `messages`. `expiring`: topic → when its message expires, in ms of the cluster's time."""
 
     def __init__(self, stored: StoredBytes | None = None) -> None:
-        """`stored`: what users have of it."""
+        """`stored`: how much users have stored."""
         self.stored = StoredBytes() if stored is None else stored
         self.index = RetainedIndex(_size)
         self.expiring: dict[bytes, int] = {}
-        self.owed: set[Owed] = set()
+        self.pending: set[PendingRetained] = set()
         self._changed: OrderedDict[bytes, int] = OrderedDict()
-        """The last topics that changed while somebody was owed something, and the number of each change."""
+        """The last topics that changed while any subscription was pending, with the number of each change."""
         self._changes = 0
 
     def put(self, key: bytes, value: RetainedMessage, old: RetainedMessage | None) -> None:
@@ -67,7 +67,7 @@ class RetainedFeed:
             self.expiring[key] = value.expires_ms
         elif self.expiring:
             self.expiring.pop(key, None)
-        if self.owed:
+        if self.pending:
             self._changes += 1
             self._changed[key] = self._changes
             self._changed.move_to_end(key)
@@ -83,25 +83,26 @@ class RetainedFeed:
         if row is not None and row.user is not None:
             self.stored.change(row.user, times * stored_bytes(topic, row))
 
-    def owe(self, subscription: Subscription, saw_all: bool) -> Owed:
-        """What the subscription is owed from now on, until it is `settled`."""
-        owed = Owed(subscription, saw_all, self._changes)
-        self.owed.add(owed)
-        return owed
+    def add_pending(self, subscription: Subscription, saw_all: bool) -> PendingRetained:
+        """Register that the subscription still has to get retained messages, until it is `settled`."""
+        pending = PendingRetained(subscription, saw_all, self._changes)
+        self.pending.add(pending)
+        return pending
 
     @property
     def noted(self) -> int:
-        """Topics known to have changed while somebody was owed something."""
+        """How many topics are known to have changed while any subscription was pending."""
         return len(self._changed)
 
-    def settled(self, owed: Iterable[Owed]) -> None:
-        self.owed.difference_update(owed)
-        if not self.owed:
+    def settled(self, pending: Iterable[PendingRetained]) -> None:
+        self.pending.difference_update(pending)
+        if not self.pending:
             self._changed.clear()
 
-    def is_live(self, owed: Owed, topic: bytes) -> bool:
-        """It came, or comes, by the route. Beyond the bound a message may come twice, live and retained."""
-        return owed.saw_all and self._changed.get(topic, 0) > owed.since
+    def is_live(self, pending: PendingRetained, topic: bytes) -> bool:
+        """True if the subscription gets this change live. If too many topics change, a message may arrive both live and
+        retained."""
+        return pending.saw_all and self._changed.get(topic, 0) > pending.since
 
     def fresh(self) -> Self:
         fresh = type(self)()
@@ -142,8 +143,9 @@ def of_row(topic: bytes, row: RetainedMessage, qos: int, now_ms: int) -> Publish
     return Publish(packet, 5, qos, True, topic, message.packet_id, properties, message.payload_at, left_s)
 
 
-class Owed:
-    """What one subscription is owed: all that is retained. `saw_all`: but not what has changed `since` that change."""
+class PendingRetained:
+    """One subscription that still has to get retained messages. If `saw_all`, topics that changed after change number
+    `since` are left out: they are delivered live."""
 
     __slots__ = ("saw_all", "since", "subscription")
 
@@ -153,10 +155,9 @@ class Owed:
         self.since = since
 
 
-class Feeds:
-    """`catch_up` returns when the table has all that was retained before, or False: it can't be told, ask again.
-    `flush` has what was put written.
-    """
+class RetainedSender:
+    """Sends retained messages to new subscriptions. `catch_up` returns when the table has all that was retained before,
+    or False if that isn't known: ask again. `flush` writes to the clients what was sent."""
 
     def __init__(
         self,
@@ -171,61 +172,61 @@ class Feeds:
         self._catch_up = catch_up
         self._flush = flush
         self._clock = clock
-        self._owed: dict[Subscriber, dict[bytes, Owed]] = {}
+        self._pending: dict[Subscriber, dict[bytes, PendingRetained]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        """Sessions that are owed something."""
-        return len(self._owed)
+        """Sessions that still have to get retained messages."""
+        return len(self._pending)
 
-    def owe(self, subscriptions: list[Subscription], saw_all: bool) -> None:
-        """Give new subscriptions of one session what is retained for them. `saw_all`: the table has it all now."""
+    def start(self, subscriptions: list[Subscription], saw_all: bool) -> None:
+        """Send retained messages for new subscriptions of one session. `saw_all`: the table is complete now."""
         session = subscriptions[0].session
-        queue = self._owed.get(session)
+        queue = self._pending.get(session)
         if queue is None:
-            queue = self._owed[session] = {}
+            queue = self._pending[session] = {}
             task = asyncio.ensure_future(self._feed(session))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         for subscription in subscriptions:
             older = queue.pop(subscription.filter, None)
-            queue[subscription.filter] = self._retained.owe(subscription, saw_all)
+            queue[subscription.filter] = self._retained.add_pending(subscription, saw_all)
             if older is not None:
                 self._retained.settled((older,))
 
     async def _feed(self, session: Subscriber) -> None:
-        queue = self._owed[session]
+        queue = self._pending[session]
         try:
             while queue:
-                owed = queue[next(iter(queue))]
-                if not owed.saw_all:
-                    await self._see_all(session, owed)
-                await self._send(session, owed)
-                self._retained.settled((owed,))
-                if queue.get(owed.subscription.filter) is owed:
-                    del queue[owed.subscription.filter]
-                    if session.subscriptions.find(owed.subscription.filter) is owed.subscription:
-                        self._giving.gave_all(owed.subscription)
+                pending = queue[next(iter(queue))]
+                if not pending.saw_all:
+                    await self._see_all(session, pending)
+                await self._send(session, pending)
+                self._retained.settled((pending,))
+                if queue.get(pending.subscription.filter) is pending:
+                    del queue[pending.subscription.filter]
+                    if session.subscriptions.find(pending.subscription.filter) is pending.subscription:
+                        self._giving.finished(pending.subscription)
         finally:
             self._retained.settled(queue.values())
-            del self._owed[session]
+            del self._pending[session]
 
-    async def _see_all(self, session: Subscriber, owed: Owed) -> None:
-        """However long the log is away."""
+    async def _see_all(self, session: Subscriber, pending: PendingRetained) -> None:
+        """Wait for the log as long as it takes."""
         while not await self._catch_up():
-            if session.subscriptions.find(owed.subscription.filter) is not owed.subscription:
+            if session.subscriptions.find(pending.subscription.filter) is not pending.subscription:
                 return
             await asyncio.sleep(RETAINED_BACK_S)
 
-    async def _send(self, session: Subscriber, owed: Owed) -> None:
-        subscription = owed.subscription
+    async def _send(self, session: Subscriber, pending: PendingRetained) -> None:
+        subscription = pending.subscription
         filter = subscription.filter
-        given = self._giving.given(subscription)
-        for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS, given):
+        last_topic = self._giving.last_topic(subscription)
+        for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS, last_topic):
             for topic, _ in found:
                 row = self._retained.index.get(topic)
-                if row is None or self._retained.is_live(owed, topic):
-                    continue  # deleted while the client had no room for it, or on its way to it
+                if row is None or self._retained.is_live(pending, topic):
+                    continue  # deleted meanwhile, or delivered live
                 assert isinstance(row, RetainedMessage)
                 qos = min(row.qos, subscription.qos)
                 message = of_row(topic, row, qos, self._clock.wall_ms())
@@ -235,7 +236,7 @@ class Feeds:
                     await self._room(session, qos, len(message.packet))
                 if session.subscriptions.find(filter) is not subscription:
                     return
-                self._giving.give(subscription, topic, message, qos)
+                self._giving.send(subscription, topic, message, qos)
             self._flush()
             await asyncio.sleep(0)
 

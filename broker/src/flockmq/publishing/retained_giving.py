@@ -1,7 +1,7 @@
-"""How a session is given what is retained for its new subscriptions, and what is noted of that.
+"""How retained messages are sent to a session's new subscriptions, and what is stored about that.
 
-What a session that ends with its connection is owed ends with it. Of one that lasts it is noted, with each message of
-QoS 1 and 2, up to which topic all was put. So its next owner goes on from there, and gives nothing twice.
+For a clean session nothing is stored. For a durable session (durable/retained_progress.py) the last topic sent is
+stored with each message of QoS 1 and 2. So its next owner continues there, and sends nothing twice.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from flockmq.routing.subscriber import Subscription
 
 
 class RetainedGiving:
-    """To sessions that end with their connections."""
+    """Sends them to clean sessions."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    def given(self, subscription: Subscription) -> bytes:
-        """The last topic of which it has the message, or b""."""
+    def last_topic(self, subscription: Subscription) -> bytes:
+        """The last topic that it got, or b""."""
         return b""
 
-    def give(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
-        """The message that is retained for the topic."""
+    def send(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
+        """Send the message retained at the topic."""
         self._router.delivery.send(subscription.session, message, qos, True, subscription.identifiers)
 
-    def gave_all(self, subscription: Subscription) -> None:
-        """It isn't owed anything any more."""
+    def finished(self, subscription: Subscription) -> None:
+        """All retained messages were sent."""

@@ -1,7 +1,7 @@
-"""Retained messages and the log: written, seen, and taken out when they expired.
+"""Retained messages and the log: writes them, reads them back, and deletes expired ones.
 
-What always holds: a retained message is in the log, and this node has seen every route that was written before it, when
-its publisher is answered and it is matched.
+Invariant: when a publisher gets its answer and its message is matched, the message is retained in the log, and this
+node has read every route that was written before it.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ log: Final = logging.getLogger(__name__)
 
 
 OVER_QUOTA: Final = -1
-"""Its user has as much in the log as one may have."""
+"""Its user has reached the quota of stored bytes."""
 
 
 class RetainedQuotas(Protocol):
-    """What users may have in the log."""
+    """How much users may store in the log."""
 
     def whose(self, user: bytes | None) -> bytes | None:
-        """None: nobody is asked who it is."""
+        """The user whose quota counts; None: no quota applies."""
         ...
 
     def storing(self, user: bytes | None, more_bytes: int) -> AbstractAsyncContextManager[bool]: ...
 
 
 class RetainedLog:
-    """`is_leader`: this node takes out what expired; `reason_of`: what a write came to; `has_authors`: all nodes
-    understand whom a message is of; `refuses`: nothing more is to be kept."""
+    """`is_leader`: this node deletes expired messages. `reason_of` gives the reason code of a write. `has_authors`: all
+    nodes understand rows with an author. `refuses`: Redis is short of memory, so nothing more is retained."""
 
     def __init__(
         self,
@@ -74,17 +74,19 @@ class RetainedLog:
         self._reading = {shard: Retrying(log, clock.monotonic) for shard in (RETAINED, ROUTE)}
 
     async def retain(self, message: Publish) -> int:
-        """Write, then see every route that was written before: the reason code for the publisher."""
+        """Write the message, then read every route that was written before. Returns the reason code for the
+        publisher."""
         reason = await self._retained_as(message)
         return Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason
 
     def is_overtaken(self, message: Publish) -> bool:
-        """Its client has written to its topic at another node since: whoever was sent it now would hear it last."""
+        """True if its client has since written to its topic through another node: a subscriber that got this message
+        now would see the older message last."""
         row = self._rlog.tables.messages.get(message.topic)
         return row is not None and is_overtaken(message.author, row.author)
 
-    async def retain_left(self, message: Publish) -> int:
-        """Of a client that is gone: what is beyond its user's quota isn't retained, and not tried again."""
+    async def retain_unattended(self, message: Publish) -> int:
+        """For a client that is gone: a message beyond its user's quota isn't retained and not retried."""
         reason = await self._retained_as(message)
         return Reason.SUCCESS if reason == OVER_QUOTA else reason
 
@@ -98,14 +100,14 @@ class RetainedLog:
         else:
             reason = await self._clear(message)
         if reason == Reason.SUCCESS and not self._rlog.has_all(ROUTE, when=RETAINED):
-            # it is retained: to refuse it now would be too late
+            # it is retained already, so it is too late to refuse it
             while not await self.caught_up(ROUTE):  # noqa: ASYNC110 - Redis tells nobody that it is back
                 await asyncio.sleep(RETAINED_BACK_S)
         return reason
 
     async def _clear(self, message: Publish) -> int:
-        """[MQTT-3.3.1-6]. A row says that it was cleared, and by whom; if there is no room for one the topic is cleared
-        all the same."""
+        """Clear the topic [MQTT-3.3.1-6]. The row then tells that it was cleared, and by whom. If there is no room for
+        such a row, it is deleted instead."""
         if message.author and self._has_authors():
             expires_ms = self._clock.wall_ms() + int(RETAINED_CLEARED_KEPT_S * 1000)
             reason = await self._keep(message, b"", b"", expires_ms)
@@ -129,7 +131,7 @@ class RetainedLog:
         return self._reason_of(written)
 
     async def caught_up(self, shard: str = RETAINED) -> bool:
-        """Returns when this node has all that any node wrote to the shard before; False: it can't be told."""
+        """Return when this node has all that any node wrote to the shard before. False: that can't be known now."""
         try:
             await self._rlog.catch_up(shard)
         except Exception as error:
@@ -139,21 +141,21 @@ class RetainedLog:
         return True
 
     async def seen(self) -> bool:
-        """While the log is away SUBACK waits for a moment only; the retained messages then come when it is back."""
+        """If the log is unavailable, SUBACK waits only for a moment; the retained messages are sent when it is back."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RETAINED_SEEN_MAX_S):
                 return await self.caught_up()
         return False
 
     async def watch_expired(self) -> None:
-        """The leader takes retained messages that expired out of the log, for as long as the node lives; nobody is
-        given them meanwhile."""
+        """On the leader, delete expired retained messages from the log. Expired messages are not sent, even before
+        that."""
         while True:
             if not await self._delete_expired():
                 await asyncio.sleep(RETAINED_EXPIRED_LOOK_S)
 
     async def _delete_expired(self) -> bool:
-        """Slice by slice, each when the one before is written: whether there may be more now."""
+        """Delete slice by slice, each after the previous one is written. Returns whether there may be more."""
         if not self._is_leader():
             return False
         topics = self._retained.expired(self._clock.wall_ms(), RETAINED_EXPIRED_MAX)

@@ -1,8 +1,8 @@
-"""What users have on its way into the log, to be retained or delayed.
+"""Limits the bytes of one user's retained and delayed messages in writes that the log hasn't confirmed yet.
 
-What always holds: of a user's no more than a share of its quota is on its way from this node, as long as others write,
-too, who don't know of it; the rest waits, in its order, until the log has that. So by what nodes don't know of one
-another a user is over its quota by a few shares.
+Other nodes write for the same user without knowing of these. So this node has at most one share of the quota
+unconfirmed, as long as other nodes write, too; the rest waits in order. A user can exceed the quota by a few shares at
+most.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from flockmq.bounds import LOG_WRITE_DEADLINE_S
 from flockmq.quotas import Quotas, may_grant
 
 
-class _OnItsWay:
-    """Of one user. `line`: who is to go first, as it is fair."""
+class _Unconfirmed:
+    """The unconfirmed writes of one user. `line`: a fair lock that keeps the order."""
 
     __slots__ = ("count", "line", "size_bytes", "went")
 
@@ -28,16 +28,16 @@ class _OnItsWay:
         self.went: Final = asyncio.Event()
 
 
-class PendingStorage:
+class StorageQuota:
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
-        self._of: dict[bytes, _OnItsWay] = {}
+        self._of: dict[bytes, _Unconfirmed] = {}
 
     @contextlib.asynccontextmanager
     async def take(self, user: bytes, more_bytes: int) -> AsyncIterator[bool]:
-        """Whether the log may keep so much more of this user; it counts until the log has it. What takes no more than
-        before waits, too, behind what was to be kept earlier."""
-        own = self._of.setdefault(user, _OnItsWay())
+        """Wait for the user's turn. True if the log may store `more_bytes` more; they count until the log has confirmed
+        the write. A write that needs no more bytes than before waits for earlier ones, too."""
+        own = self._of.setdefault(user, _Unconfirmed())
         own.count += 1
         try:
             if not await self._is_its_turn(user, own, more_bytes):
@@ -53,7 +53,7 @@ class PendingStorage:
             if not own.count:
                 del self._of[user]
 
-    async def _is_its_turn(self, user: bytes, own: _OnItsWay, more_bytes: int) -> bool:
+    async def _is_its_turn(self, user: bytes, own: _Unconfirmed, more_bytes: int) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOG_WRITE_DEADLINE_S), own.line:
                 while more_bytes <= 0 or self._quotas.may_store(user, own.size_bytes + more_bytes):
@@ -64,5 +64,5 @@ class PendingStorage:
                     await own.went.wait()
         return False
 
-    def _must_wait(self, own: _OnItsWay, more_bytes: int) -> bool:
+    def _must_wait(self, own: _Unconfirmed, more_bytes: int) -> bool:
         return self._quotas.tells() and not may_grant(own.size_bytes, more_bytes, self._quotas.limits.retained_bytes)

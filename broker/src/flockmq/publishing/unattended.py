@@ -1,11 +1,12 @@
-"""Messages that no connection waits for: wills, delayed ones that are due, what plugins publish, what a member of a
-shared subscription left to the others.
+"""Publishes messages for which no connection waits: wills, due delayed messages, messages of plugins, and messages that
+a member of a shared subscription left to the other members.
 
-Nobody sends them again. So what finds no room (a link, a lane, a shared group, the log), or tables that may be old, is
-tried again until it does, at longer and longer intervals.
+No client sends these again. So if there is no room (on a link, in a queue, in a shared group, in the log), or if the
+routing tables may be stale, the message is retried, at longer and longer intervals.
 
-What always holds: `accepted` is called once, when everybody who is to have the message has it, or nobody will (it
-may not be, it expired, it has a topic that can't be, or too much waits here); nobody is given it twice by this node.
+Invariants: `accepted` is called once: when all receivers have the message, or when it is certain that nobody will get
+it (it isn't allowed, it expired, its topic is invalid, or too many messages wait here). This node gives it to no
+receiver twice.
 """
 
 from __future__ import annotations
@@ -34,17 +35,16 @@ from flockmq.routing.router import Router
 log: Final = logging.getLogger(__name__)
 
 Write = Callable[[Publish], Awaitable[int]]
-"""Have the log take a message: the reason code."""
+"""Write a message to the log; returns the reason code."""
 Delay = Callable[[Publish, StoredAuthorization | None], Awaitable[int]]
-"""The same of one for later, and of whom it is."""
+"""The same for a delayed message, with the authorization of its publisher."""
 May = Callable[[], Awaitable[bool]]
-"""Whether it is published at all."""
+"""Whether it may be published."""
 
 
 class _Offer:
-    """`groups`: shared subscriptions that are to have it yet, once the others were given it; `waits`: who was given it
-    and hasn't accepted it; `authorization`: of whom it is, if anybody knows.
-    """
+    """One message to publish. `groups`: shared subscriptions that still have to get it, after the other receivers.
+    `waits`: receivers that haven't accepted it yet. `authorization`: its publisher's, if known."""
 
     __slots__ = ("accepted", "authorization", "groups", "is_given", "is_retained", "message", "since_s", "waits")
 
@@ -68,7 +68,7 @@ class _Offer:
         return OFFERED_BYTES + len(self.message.packet)
 
     def one(self) -> None:
-        """Some do so amid the call that asks them."""
+        """One receiver has accepted it, perhaps within the call that sends it."""
         self.waits -= 1
         if self.waits == 0 and self.is_given:
             self.accepted()
@@ -80,7 +80,7 @@ class _Offer:
 
 
 class Unattended:
-    """`retain` and `delay` have the log take a message; `spawn` runs what takes time; `now_s` only grows."""
+    """`retain` and `delay` write a message to the log. `spawn` runs a task. `now_s` is monotonic."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class Unattended:
         self._refused: deque[_Offer] = deque()
         self._is_trying = False
         self.waiting_bytes = 0
-        """Of messages that are tried again."""
+        """The bytes of messages that are retried."""
 
     def __len__(self) -> int:
-        """Messages that are tried again."""
+        """How many messages are retried."""
         return len(self._refused)
 
     def publish(
@@ -113,11 +113,13 @@ class Unattended:
         authorization: StoredAuthorization | None = None,
         may: May | None = None,
     ) -> None:
-        """Not at once, for it may be asked for amid another message's delivery. `may`: asked first, if it is there."""
+        """Publish in a task of its own, because the caller may be within another delivery. `may`, if given, is asked
+        first."""
         self._spawn(self._first(_Offer(message, accepted, self._now_s(), authorization), may))
 
     def share(self, group: Group, message: Publish, accepted: Callable[[], None]) -> None:
-        """One message for a member of a shared subscription, which can't be refused any more; nobody had room."""
+        """Send a message to any member of a shared subscription. It can't be refused any more, but no member had
+        room."""
         self._router.counters.dropped_no_room -= 1  # it isn't dropped yet
         offer = _Offer(message, accepted, self._now_s())
         offer.is_retained = True
@@ -125,7 +127,7 @@ class Unattended:
         self._later(offer)
 
     async def publish_due(self, message: Publish) -> bool:
-        """It returns when the message was accepted; False: nobody was given it, there was no room for it."""
+        """Return True when all receivers have accepted the message. False: nobody got it, because there was no room."""
         accepted = asyncio.Event()
         offer = _Offer(message, accepted.set, self._now_s())
         if not await self._try(offer):
@@ -170,7 +172,7 @@ class Unattended:
             self._is_trying = False
 
     async def _try_some(self, offers: list[_Offer]) -> None:
-        """The first of those that wait; who isn't through waits behind the others."""
+        """Try the first waiting messages. Those that still fail go to the end of the queue."""
         went = await asyncio.gather(*(self._try(offer) for offer in offers))
         for offer, is_through in zip(offers, went, strict=True):
             self._refused.popleft()
@@ -180,10 +182,10 @@ class Unattended:
                 self._refused.append(offer)
 
     async def _try(self, offer: _Offer) -> bool:
-        """Whether nothing more is to be done here, though others may still have to accept it."""
+        """True if nothing more must be sent, although receivers may still have to accept it."""
         try:
             return await self._tried(offer)
-        except Exception:  # it would fail again and again
+        except Exception:  # a retry would fail in the same way
             log.exception("a message to %r can't be published", offer.message.topic)
             offer.accepted()
             return True
@@ -219,7 +221,7 @@ class Unattended:
             if not router.has_room(fan, message):
                 return False
             offer.groups = list(fan.groups)
-            asked = router.forward_to_all(fan, message, offer.one)  # amid which some accept it
+            asked = router.forward_to_all(fan, message, offer.one)  # some receivers accept it within this call
             offer.waits += max(0, asked)
             router.delivery.deliver(fan, message, None)
         offer.groups = [group for group in offer.groups if not self._give_to(group, offer, message)]

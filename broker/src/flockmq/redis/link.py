@@ -1,8 +1,8 @@
-"""Links to Redis, whatever kind of Redis it is: one server, a primary behind sentinels, a cluster.
+"""Links to Redis of any kind: one server, a primary with sentinels, a cluster.
 
-A link is one connection to the server that counts. It asks which one that is at each connect (topology.py), so a
-failover is a lost connection like any other. The connection also ends when the server turns out to be the wrong one (a
-demoted primary, a node that gave a hash slot away) or can't serve now (loading, cluster down).
+A link is one connection to the current server. It looks up which server that is at each connect (topology.py), so a
+failover is just a lost connection. The connection is also closed if the server turns out to be the wrong one (a demoted
+primary, a node that gave a hash slot away) or can't serve now (it is loading, or its cluster is down).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from flockmq.redis.url import RedisServer
 __all__ = ["Argument", "RedisConfig", "RedisLink", "RedisLinks", "Reply"]
 
 _WRONG_SERVER: Final = (AskError, TryAgainError, ClusterDownError, ReadOnlyError, NoPermissionError)
-"""To redis-py MOVED is a kind of ASK, and MASTERDOWN of CLUSTERDOWN."""
+"""In redis-py MOVED is a subclass of ASK, and MASTERDOWN of CLUSTERDOWN."""
 _SET_BARRIER: Final = "#!lua flags=allow-oom\nredis.call('SET', KEYS[1], '')"
-"""It may write when Redis is full, so that what a full Redis accepted can be acknowledged."""
+"""It may write when Redis is full, so that writes which a full Redis accepted can be acknowledged."""
 
 
 class RedisLink:
-    """A connection that one caller at a time uses. After any error it is closed, and the next command opens it again.
+    """A connection for one caller at a time. After any error it is closed, and the next command opens it again.
     `by_hand`: only `connect` opens it, for owners that must prepare a new connection first.
 
-    `key` is any key with the hash tag that the link is for. In a cluster it leads to the master that has it.
+    `key` is any key with the hash tag that the link is for. In a cluster it selects the master.
     """
 
     def __init__(self, config: RedisConfig, key: str = "", *, by_hand: bool = False) -> None:
@@ -62,12 +62,13 @@ class RedisLink:
         return str(self._server or self.config.address)
 
     async def connect(self, server: RedisServer | None = None) -> None:
-        """Connect to that server, or else to the one that counts now. Raises RedisUnreachable."""
+        """Connect to `server`, or else to the current one. Raises RedisUnreachable."""
         await self.close()
         self._server, self._connection = await self._open(server)
 
     async def call(self, *command: Argument, timeout_s: float = bounds.LOG_REPLY_MAX_S) -> Reply:
-        """Send one command, connecting first if need be. Raises RedisUnreachable; ResponseError if it is refused."""
+        """Send one command; connect first if necessary. Raises RedisUnreachable, or ResponseError if the command is
+        refused."""
         reply = (await self.pipeline([command], timeout_s))[0]
         if isinstance(reply, ResponseError):
             raise reply
@@ -76,7 +77,7 @@ class RedisLink:
     async def pipeline(
         self, commands: Sequence[Sequence[Argument]], timeout_s: float = bounds.LOG_REPLY_MAX_S
     ) -> list[Reply | ResponseError]:
-        """Send all commands in one round trip. Raises RedisUnreachable; then nobody knows which were executed."""
+        """Send all commands in one round trip. Raises RedisUnreachable; then it is unknown which were executed."""
         async with self._lock:
             if self._connection is None:
                 if self._by_hand:
@@ -108,15 +109,15 @@ class RedisLink:
         *,
         repeats_write: bool = False,
     ) -> list[Reply | ResponseError]:
-        """`pipeline`, for what is acknowledged to somebody. It returns when `min_replicas` have these writes, and all
-        that were written before: so the answer to a repeat that wrote nothing counts as well. `repeats_write`: each of
-        the commands writes something if it is accepted, as a repeat, too; then nothing else is written.
-        Raises StorageUnavailable if too few have it in time: the commands were executed, and may be sent again."""
+        """`pipeline` for writes that are acknowledged to a client or node. It returns when `min_replicas` replicas have
+        these writes and all earlier ones. So the answer to a repeat that wrote nothing counts as well. `repeats_write`:
+        each accepted command writes something, even as a repeat, so no extra write is needed. Raises StorageUnavailable
+        if too few replicas have the writes in time: the commands were executed, and may be sent again."""
         wanted = self.config.min_replicas
         if not wanted:
             return await self.pipeline(commands, timeout_s)
         wait_s = self.config.wait_timeout_s
-        # WAIT is about what this connection wrote last, and a repeat may write nothing. So something is always written.
+        # WAIT is about the last write of this connection, and a repeat may write nothing. So always write something.
         barrier: list[Sequence[Argument]] = [("WAIT", wanted, int(wait_s * 1000))]
         if not repeats_write:
             barrier.insert(0, ("EVAL", _SET_BARRIER, 1, _barrier_key(self.key)))
@@ -127,7 +128,7 @@ class RedisLink:
         replicas = replies[-1]
         assert isinstance(replicas, int)
         if replicas < wanted:
-            if self.config.place.kind == "sentinel":  # it may have been replaced and not know: ask sentinels again
+            if self.config.parsed_url.kind == "sentinel":  # it may be a former primary: ask the sentinels again
                 await self.close()
             raise StorageUnavailable(
                 f"Redis at {self._server}: {replicas} of the {wanted} replicas that redis.min_replicas asks for had "
@@ -136,7 +137,7 @@ class RedisLink:
         return replies[: len(commands)]
 
     async def replicated(self) -> None:
-        """Returns when `min_replicas` have all that this server was given before. Raises StorageUnavailable."""
+        """Return when `min_replicas` replicas have all earlier writes of this server. Raises StorageUnavailable."""
         await self.write([])
 
     async def close(self) -> None:
@@ -145,33 +146,34 @@ class RedisLink:
             await connection.close()
 
     async def _open(self, server: RedisServer | None) -> tuple[RedisServer, RedisConnection]:
-        place = self.config.place
+        parsed_url = self.config.parsed_url
         moved_to, self._moved_to = self._moved_to, None
-        if server is None and place.kind == "sentinel":
+        if server is None and parsed_url.kind == "sentinel":
             return await open_primary(self.config)
-        if server is None and place.kind == "cluster":
+        if server is None and parsed_url.kind == "cluster":
             server = moved_to or (await slot_map(self.config)).master_of(self.key)
-        server = server or place.servers[0]
+        server = server or parsed_url.servers[0]
         return server, await self.config.open(server)
 
 
 class RedisLinks:
     """Links by hash tag: one in all, or one to each master of a cluster. Several callers may share them.
 
-    What always holds: a master that is away holds up only who asks for its own keys.
+    Invariant: an unreachable master delays only callers that ask for its own keys.
     """
 
     def __init__(self, config: RedisConfig, prepare: Callable[[RedisLink], Awaitable[None]] | None = None) -> None:
         self._config = config
-        self._is_cluster = config.place.kind == "cluster"
+        self._is_cluster = config.parsed_url.kind == "cluster"
         self._prepare = prepare
         self._slots = SlotMap(())
         self._links: dict[RedisServer | None, RedisLink] = {}
         self._connecting: dict[RedisLink, tuple[RedisServer | None, asyncio.Lock]] = {}
 
     async def of(self, key: str) -> RedisLink:
-        """The link to the server that has the key now, connected and prepared. Ask anew for each pipeline: a failover
-        or a hash slot that moved shows as RedisUnreachable on the link, and then here. Raises RedisUnreachable."""
+        """The link to the server that has the key now, connected and prepared. Call it again for each pipeline: after a
+        failover or a moved hash slot the old link raises RedisUnreachable, and this returns the new one. Raises
+        RedisUnreachable."""
         link = self.find(key)
         if not link.connected:
             await self.look_up()
@@ -185,8 +187,8 @@ class RedisLinks:
             self._slots = await slot_map(self._config)
 
     def find(self, key: str) -> RedisLink:
-        """The link to the server that had the key when that was looked up, connected or not. If no master has the key,
-        the link can't be connected."""
+        """The link to the server that had the key at the last lookup, connected or not. If no master has the key, the
+        link can't be connected."""
         server = self._slots.find(key) if self._is_cluster else None
         link = self._links.get(server)
         if link is None:
@@ -195,7 +197,7 @@ class RedisLinks:
         return link
 
     async def connect(self, link: RedisLink, key: str) -> None:
-        """Connect and prepare a link that was found for the key. Raises RedisUnreachable."""
+        """Connect and prepare a link that `find` returned for the key. Raises RedisUnreachable."""
         server, turn = self._connecting[link]
         async with turn:
             if link.connected:
@@ -217,8 +219,8 @@ class RedisLinks:
 
 
 def _is_over(error: ResponseError) -> bool:
-    """Whether the connection can't be used any more: another server counts now, this one can't serve, or it needs our
-    functions again, because they are of another version or it was full when the connection was made."""
+    """True if the connection must be made anew: another server is the right one now, this one can't serve, or our Lua
+    functions are missing or old there."""
     text = str(error)
     return isinstance(error, _WRONG_SERVER) or text.startswith("UNBLOCKED") or text.endswith("Function not found")
 

@@ -1,8 +1,8 @@
-"""Which server counts now: the primary that sentinels name, the master of a hash slot of a cluster.
+"""Finds the current server: the primary that the sentinels name, or the master of a hash slot of a cluster.
 
-All that can be asked are asked at once, and what most of them say counts: so one that is dead, slow or cut off from the
-rest neither delays nor misleads. Who connects checks the answer: a primary says itself whether it is one, and a node of
-a cluster refuses keys that it doesn't have, and names the node that has them.
+It asks all sentinels or cluster nodes at once, and the answer of the majority counts. So one that is dead, slow or cut
+off neither delays nor misleads. The caller checks the result: a primary is asked whether it is one, and a cluster node
+refuses keys that it doesn't have and names the node that has them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from redis.exceptions import RedisError, ResponseError
 from flockmq import bounds
 from flockmq.redis.connection import Argument, RedisConfig, RedisConnection, Reply, ask, unreachable
 from flockmq.redis.errors import RedisRefused, RedisUnreachable
-from flockmq.redis.url import RedisPlace, RedisServer
+from flockmq.redis.url import RedisServer, RedisUrl
 
 Said = TypeVar("Said", bound=Hashable)
 
 
 class SlotRange(NamedTuple):
-    """Hash slots of a cluster, both ends included, and their master."""
+    """Redis hash slots of a cluster, both ends included, and their master."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class SlotRange(NamedTuple):
 
 
 class SlotMap(NamedTuple):
-    """Who has which hash slots."""
+    """Which master has which hash slots."""
 
     ranges: tuple[SlotRange, ...]
 
@@ -49,7 +49,7 @@ class SlotMap(NamedTuple):
 
 
 async def open_primary(config: RedisConfig) -> tuple[RedisServer, RedisConnection]:
-    """The primary that the sentinels name, and that says itself that it is one. Raises RedisUnreachable."""
+    """Connect to the primary that the sentinels name, if it confirms that it is one. Raises RedisUnreachable."""
     loop = asyncio.get_running_loop()
     named, said_at = await _named(config), loop.time()
     errors = []
@@ -71,21 +71,21 @@ async def open_primary(config: RedisConfig) -> tuple[RedisServer, RedisConnectio
             raise
         else:
             return server, connection
-    raise _all_failed(config.place, "has no primary that can be used", errors)
+    raise _all_failed(config.parsed_url, "has no primary that can be used", errors)
 
 
 async def slot_map(config: RedisConfig) -> SlotMap:
-    """The slots as most of those nodes see them that the URL names. Raises RedisUnreachable."""
+    """The hash slots as most of the nodes in the URL see them. Raises RedisUnreachable."""
     return (await _most_said(config, ("CLUSTER", "SLOTS"), _slots))[0]
 
 
 async def _named(config: RedisConfig) -> list[RedisServer]:
-    """The primaries that sentinels name; the one that most of them name is first."""
-    return await _most_said(config, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", config.place.primary), _named_primary)
+    """The primaries that the sentinels name; the one that most of them name is first."""
+    return await _most_said(config, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", config.parsed_url.primary), _named_primary)
 
 
 async def _check_named(config: RedisConfig, server: RedisServer) -> None:
-    """Ask again: a primary that couldn't be reached may have been replaced meanwhile, and not know when it is back."""
+    """Ask the sentinels again: a primary that was unreachable for a while may have been replaced without knowing it."""
     if (await _named(config))[0] != server:
         raise RedisUnreachable(f"Redis at {server}: the sentinels name another primary by now")
 
@@ -105,16 +105,16 @@ async def _check_primary(connection: RedisConnection, server: RedisServer) -> No
 async def _most_said(
     config: RedisConfig, command: Sequence[Argument], parse: Callable[[RedisServer, Reply], Said]
 ) -> list[Said]:
-    """What the URL's servers answer; what most of them say comes first. Returns as soon as more than half of them
-    agree, or all were heard. Raises RedisUnreachable if none answers."""
-    place = config.place
+    """What the URL's servers answer, the most frequent answer first. Returns as soon as more than half of them agree,
+    or all have answered. Raises RedisUnreachable if none answers."""
+    parsed_url = config.parsed_url
 
     async def one(server: RedisServer) -> Said:
-        return parse(server, await ask(config, server, *command, to_sentinel=place.kind == "sentinel"))
+        return parse(server, await ask(config, server, *command, to_sentinel=parsed_url.kind == "sentinel"))
 
     said: Counter[Said] = Counter()
     errors: list[RedisUnreachable] = []
-    asked = [asyncio.ensure_future(one(server)) for server in place.servers]
+    asked = [asyncio.ensure_future(one(server)) for server in parsed_url.servers]
     waiting = set(asked)
     try:
         while waiting and max(said.values(), default=0) * 2 <= len(asked):
@@ -128,14 +128,14 @@ async def _most_said(
         for each in asked:
             each.cancel()
     if not said:
-        raise _all_failed(place, "nobody can be asked where it is", errors)
+        raise _all_failed(parsed_url, "nobody can be asked where it is", errors)
     return [answer for answer, _ in said.most_common()]
 
 
-def _all_failed(place: RedisPlace, what: str, errors: Sequence[RedisUnreachable]) -> RedisUnreachable:
+def _all_failed(parsed_url: RedisUrl, what: str, errors: Sequence[RedisUnreachable]) -> RedisUnreachable:
     refused = [error for error in errors if isinstance(error, RedisRefused)]
     kind = RedisRefused if refused and len(refused) == len(errors) else RedisUnreachable
-    return kind(f"Redis at {place}: {what}: {'; '.join(dict.fromkeys(map(str, errors)))}")
+    return kind(f"Redis at {parsed_url}: {what}: {'; '.join(dict.fromkeys(map(str, errors)))}")
 
 
 def _named_primary(sentinel: RedisServer, reply: Reply) -> RedisServer:

@@ -1,10 +1,10 @@
-"""The URL of a Redis: one server, or the servers to ask which one counts now. Pure.
+"""The URL of a Redis: one server, or the servers that know the current one. No I/O.
 
     redis://HOST:PORT/DB    unix:///PATH            one server
     redis+sentinel://HOST:PORT,HOST:PORT/NAME       sentinels, which know the primary of that name
     redis+cluster://HOST:PORT,HOST:PORT             nodes of a cluster, which know the master of each hash slot
 
-`rediss` in place of `redis` means TLS, to the sentinels as well.
+`rediss` instead of `redis` means TLS, also to the sentinels.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 SERVERS_MAX: Final = 64
-"""Addresses in one URL: all of them are asked at once."""
+"""The maximum number of addresses in one URL: all of them are asked at once."""
 
 _DEFAULT_PORTS: Final = {"server": 6379, "sentinel": 26379, "cluster": 6379}
 _SCHEME: Final = re.compile(r"redis(?P<tls>s?)(?:\+(?P<kind>sentinel|cluster))?")
@@ -24,7 +24,7 @@ _DATABASE: Final = re.compile(r"/?|/[0-9]{1,5}")
 
 
 class RedisServer(NamedTuple):
-    """Where one server listens; port 0: `host` is the path of a Unix socket."""
+    """The address of one server. Port 0: `host` is the path of a Unix socket."""
 
     host: str
     port: int
@@ -35,31 +35,31 @@ class RedisServer(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class RedisPlace(NamedTuple):
-    """What a URL says, without the password. `str()` names it, for messages."""
+class RedisUrl(NamedTuple):
+    """A parsed URL, without the password. `str()` gives a name for messages."""
 
     kind: Literal["server", "sentinel", "cluster"]
     servers: tuple[RedisServer, ...]
-    """The server itself; the sentinels; some nodes of the cluster."""
+    """The server itself, or the sentinels, or some nodes of the cluster."""
     tls: bool = False
     username: str | None = None
     database: int = 0
     primary: str = ""
-    """The name that the sentinels know it by."""
+    """The name by which the sentinels know it."""
 
     def __str__(self) -> str:
         servers = ",".join(map(str, self.servers))
         return f"{servers}/{self.primary}" if self.primary else servers
 
 
-def parse_redis_url(text: str) -> RedisPlace:
-    """Raises ValueError, whose text says what a URL looks like."""
+def parse_redis_url(text: str) -> RedisUrl:
+    """Raises ValueError, whose text shows what a URL looks like."""
     try:
         parts = urlsplit(text)
-    except ValueError:  # of a bracket without the other
+    except ValueError:  # an unbalanced bracket
         raise _malformed() from None
     if parts.scheme == "unix" and parts.path and not (parts.query or parts.fragment):
-        return RedisPlace("server", (RedisServer(unquote(parts.path), 0),), username=_username(parts.netloc))
+        return RedisUrl("server", (RedisServer(unquote(parts.path), 0),), username=_username(parts.netloc))
     scheme = _SCHEME.fullmatch(parts.scheme)
     if scheme is None or parts.query or parts.fragment:
         raise _malformed()
@@ -77,7 +77,7 @@ def parse_redis_url(text: str) -> RedisPlace:
     if len(servers) > (1 if kind == "server" else SERVERS_MAX):
         raise _malformed()
     name = parts.path.strip("/")
-    return RedisPlace(
+    return RedisUrl(
         kind,
         servers,
         tls=bool(scheme["tls"]),

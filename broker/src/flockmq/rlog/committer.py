@@ -65,7 +65,7 @@ class Committer:
         self._run_ids: dict[RedisLink, str] = {}
         self._settled: dict[str, tuple[RedisLink, Life]] = {}
         self._queues: dict[str, deque[_Append]] = {shard: deque() for shard in SHARDS}
-        self._groups = config.apart(SHARDS)
+        self._groups = config.by_server(SHARDS)
         self._arrived: dict[str, asyncio.Event] = {}
         for group in self._groups:
             self._arrived |= dict.fromkeys(group, asyncio.Event())

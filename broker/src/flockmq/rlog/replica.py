@@ -61,7 +61,7 @@ class Replica:
         self._on_applied = on_applied
         self._log_end = log_end
         self._tail_links = [
-            (RedisLink(config, log_key(group[0]), by_hand=True), group) for group in config.apart(SHARDS)
+            (RedisLink(config, log_key(group[0]), by_hand=True), group) for group in config.by_server(SHARDS)
         ]
         self._side_links = RedisLinks(config)
         self._bootstrapping: dict[str, asyncio.Task[None]] = {}

@@ -250,7 +250,7 @@ CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
     buckets=256, max_rows=bounds.EXCLUSIVE_MAX,
 )  # fmt: skip
 """(filter of an exclusive subscription, incarnation) → client id that claims it there. Owned by that incarnation. For
-durable sessions, since cluster version 2: the key is `routes.exclusive_claim_table.lasting_key`, owned by `#slot`, and
+durable sessions, since cluster version 2: the key is `routes.exclusive_claim_table.durable_key`, owned by `#slot`, and
 the row outlives nodes."""
 
 MESSAGES: Final[TableSpec[bytes, RetainedMessage]] = TableSpec(

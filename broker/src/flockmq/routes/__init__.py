@@ -1,1 +1,1 @@
-"""What a node writes into the log of its clients' filters, and what it reads there of others'."""
+"""What a node writes to the log about its clients' filters, and what it reads there about other nodes' filters."""

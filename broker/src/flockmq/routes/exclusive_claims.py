@@ -1,11 +1,11 @@
-"""Exclusive subscriptions, `$exclusive/filter`, of the clients of this node whose sessions end with their connections.
+"""Exclusive subscriptions, `$exclusive/filter`, of this node's clean sessions.
 
-The node's claims go with it: a purge takes them away. Sessions that last have claims of their own (`durable_claims`).
-While a node of version 1 is a member their owners claim here, too.
+The node's claims are deleted when it is purged. Durable sessions have claims of their own (`durable_exclusive_claims`);
+while a node of version 1 is a member, their owners use claims of this kind for them, too.
 
-What always holds: at most one client of this node has a claim of a filter here; the same client may have one on two
-nodes. A claim that no session here uses is given back, though nobody said so. If the session moved, that is when it has
-claimed the filter at its new owner; else when two looks in a row found the claim unused.
+Invariants: at most one client of this node has a claim of a filter here; the same client may have one on two nodes. A
+claim that no session here uses is deleted, even if nobody released it. If the session moved, that happens when its new
+owner has a claim of the filter; otherwise when two checks in a row found the claim unused.
 """
 
 from __future__ import annotations
@@ -19,66 +19,67 @@ from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.rlog.schema import CLAIMS
-from flockmq.routes.exclusive_claim_table import Bids, Done, Key, Submit, filter_of
+from flockmq.routes.exclusive_claim_table import Done, Key, PendingClaims, Submit, filter_of
 
 InUse = Callable[[bytes, bytes], bool]
-"""The client (its id) has a session here that has the filter by a claim of this node."""
+"""True if the client (its id) has a session here that has the filter by a claim of this node."""
 IsHere = Callable[[bytes], bool]
-"""The client (its id) has a session here, or this core owns the slot of one that lasts."""
+"""True if the client (its id) has a session here, or this core owns the slot of its durable session."""
 
 
 class ExclusiveClaims:
-    """This node's claims. `reason` says what a write came to."""
+    """This node's claims. `reason` gives the reason code of a write."""
 
     def __init__(self, me: str, submit: Submit, reason: ReasonOf, in_use: InUse, is_here: IsHere) -> None:
-        self.bids = Bids(submit, reason, self._heard)
-        self.claims = self.bids.claims
+        self.pending = PendingClaims(submit, reason, self._heard)
+        self.claims = self.pending.claims
         self._me = me
         self._submit = submit
         self._reason = reason
         self._in_use = in_use
         self._is_here = is_here
         self._own: dict[bytes, bytes] = {}
-        """Filter → client id, of what was granted, or asked for."""
+        """Filter → client id, of granted and of pending claims."""
         self._in_doubt: dict[bytes, None] = {}
         self._unused: set[bytes] = set()
-        """At the latest look."""
+        """Filters that were unused at the latest check."""
 
     def __len__(self) -> int:
         return len(self._own)
 
     def held(self) -> list[tuple[bytes, bytes]]:
-        """(filter, client id) of what was granted."""
+        """(filter, client id) of granted claims."""
         return [(filter, client_id) for filter, client_id in self._own.items() if not self._is_asked(filter)]
 
     def rename(self, me: str) -> list[tuple[bytes, bytes]]:
-        """This node is another incarnation, without claims: what (filter, client id) must be claimed again."""
+        """This node is another incarnation, without claims. Return the (filter, client id) that must be claimed
+        again."""
         held = self.held()
         self._me = me
         self._own.clear()
         self._in_doubt.clear()
-        self.bids.void()
+        self.pending.invalidate()
         return held
 
     def claim(self, filter: bytes, client_id: bytes, done: Done) -> None:
         owner, key = self._own.get(filter), (filter, self._me)
         if owner == client_id:
-            if not self.bids.join(key, done):
+            if not self.pending.join(key, done):
                 done(Reason.SUCCESS)
         elif owner is not None or self.claims.is_contested(filter, client_id):
             done(Reason.QUOTA_EXCEEDED)
         else:
             self._own[filter] = client_id
-            self.bids.make(key, filter, client_id, done, partial(self._claimed, key))
+            self.pending.make(key, filter, client_id, done, partial(self._claimed, key))
 
     def release(self, filter: bytes) -> None:
-        """A client gave it back, or its session ended; another one may have the filter by now."""
+        """A client unsubscribed, or its session ended. Another client may have the filter by now."""
         client_id = self._own.get(filter)
         if client_id is not None and not self._in_use(client_id, filter):
             self._give_back(filter)
 
     async def look(self) -> None:
-        """Give back what nobody here uses."""
+        """Delete claims that no session here uses."""
         unused: list[bytes] = []
         for count, (filter, client_id) in enumerate(self.held(), start=1):
             if not self._in_use(client_id, filter):
@@ -91,22 +92,22 @@ class ExclusiveClaims:
             self.release(filter)
 
     def release_again(self) -> None:
-        """What may still stand in the log though nobody has it."""
+        """Delete rows again whose deletion may have failed."""
         for filter in [filter for filter in self._in_doubt if filter not in self._own]:
             self._delete(filter)
 
     def _is_asked(self, filter: bytes) -> bool:
-        return (filter, self._me) in self.bids
+        return (filter, self._me) in self.pending
 
     def _heard(self, key: Key, client_id: bytes) -> None:
-        """Amid an entry, of each claim of the cluster."""
+        """Called within an entry, for each claim of the cluster."""
         filter, owner = filter_of(key), key[1]
         if owner != self._me and self._own.get(filter) == client_id:
             asyncio.get_running_loop().call_soon(self._leave, filter, client_id)
 
     def _leave(self, filter: bytes, client_id: bytes) -> None:
-        """To the node that has a claim for the same client, if its session went on there."""
-        stands = self.claims.stands_elsewhere(filter, client_id, self._me)
+        """If the client's session moved to the node that now has a claim for it, delete the claim here."""
+        stands = self.claims.exists_elsewhere(filter, client_id, self._me)
         is_ours = self._own.get(filter) == client_id and not self._is_asked(filter)
         if is_ours and stands and not self._is_here(client_id):
             self._give_back(filter)
@@ -114,14 +115,14 @@ class ExclusiveClaims:
     def _claimed(self, key: Key, reason: int, is_released: bool) -> None:
         filter, me = key
         if me != self._me:
-            return  # the claim went with the former incarnation
+            return  # the claim is deleted with the former incarnation
         if reason >= 0x80:
             self._give_back(filter)
         elif is_released:
             self.release(filter)
 
     def _give_back(self, filter: bytes) -> None:
-        if not self.bids.release((filter, self._me)) and self._own.pop(filter, None) is not None:
+        if not self.pending.release((filter, self._me)) and self._own.pop(filter, None) is not None:
             self._delete(filter)
 
     def _delete(self, filter: bytes) -> None:

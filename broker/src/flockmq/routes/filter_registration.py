@@ -1,7 +1,7 @@
-"""What this node has the log say of its clients' filters: routes, members of shared subscriptions, exclusive claims.
+"""What this node writes to the log for its clients' filters: routes, members of shared subscriptions, exclusive claims.
 
-What always holds: `is_routed` is True only while this node's own tables route by the filter; a write that takes two
-tables has one answer, the worse of theirs.
+Invariants: `is_routed` is True only while this node's own tables route by the filter. A write to two tables has one
+result, the worse of the two.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.routes.exclusive_claim_table import Done, Submit
 from flockmq.routes.exclusive_claims import ExclusiveClaims, InUse, IsHere
-from flockmq.routes.own_routes import OwnRoutes, Worst
-from flockmq.routes.shared_members import OwnShares
+from flockmq.routes.own_routes import OwnRoutes, WorstReason
+from flockmq.routes.shared_members import OwnSharedMembers
 from flockmq.routing.router import Router
 
 log: Final = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ log: Final = logging.getLogger(__name__)
 Holders = Callable[[bytes], Collection[str]]
 
 
-class OwnFilters(FiltersPort):
-    """`submit` writes to the shard of routes; `holders` gives the owners that its table has a filter for."""
+class FilterRegistration(FiltersPort):
+    """`submit` writes to the shard of routes. `holders` returns the owners of a filter's rows."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class OwnFilters(FiltersPort):
         reason_of: ReasonOf,
     ) -> None:
         self.routes = OwnRoutes(me, submit, holders, router.has_local, reason_of)
-        self.shares = OwnShares(me, submit, router.shared.count, reason_of)
+        self.shares = OwnSharedMembers(me, submit, router.shared.count, reason_of)
         self.exclusive = ExclusiveClaims(me, submit, reason_of, in_use, is_here)
         self._router = router
         router.shared.me = me
@@ -56,15 +56,15 @@ class OwnFilters(FiltersPort):
         return self.shares.has(filter) if is_shared(filter) else self.routes.has(matching(filter))
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """Have the cluster say whether the client may have these exclusive filters, alone: `done` gets the refused."""
+        """Ask the cluster to grant the client these exclusive filters. `done` gets the refused ones."""
         claim_all(filters, lambda filter, claimed: self.exclusive.claim(matching(filter), client_id, claimed), done)
 
     def route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Have the log route filters of any kind to this node; `done` gets the worst reason code."""
+        """Write rows that route filters of any kind to this node. `done` gets the worst reason code."""
         shared = [filter for filter in filters if is_shared(filter)]
         others = [matching(filter) for filter in filters if not is_shared(filter)]
         if shared and others:
-            both = Worst(2, done)
+            both = WorstReason(2, done)
             self.shares.put(shared, both.done)
             self.routes.put(others, both.done)
         elif shared:
@@ -75,7 +75,7 @@ class OwnFilters(FiltersPort):
             done(Reason.SUCCESS)
 
     def unrouted(self, filters: list[bytes]) -> None:
-        """No client of this node subscribes to these any more."""
+        """No client of this node subscribes to these filters any more."""
         gone: list[bytes] = []
         for filter in filters:
             if is_exclusive(filter):
@@ -86,7 +86,7 @@ class OwnFilters(FiltersPort):
             self.routes.delete(gone)
 
     def try_again(self) -> None:
-        """What was in doubt when the log was away."""
+        """Retry deletions that may have failed while the log was unavailable."""
         self.routes.delete_again()
         self.exclusive.release_again()
 
@@ -94,7 +94,7 @@ class OwnFilters(FiltersPort):
 def claim_all(
     filters: list[bytes], claim: Callable[[bytes, Done], None], done: Callable[[dict[bytes, int]], None]
 ) -> None:
-    """`done` gets those that are refused, with their reasons, when all are decided."""
+    """`done` gets the refused filters with their reasons, when all are decided."""
     answers: dict[bytes, int] = {}
     distinct = dict.fromkeys(filters)
     for filter in distinct:
@@ -102,13 +102,13 @@ def claim_all(
 
 
 class WriteReasons:
-    """Says why writes failed, a few lines a second."""
+    """Logs why writes failed, a few lines a second."""
 
     def __init__(self, clock: Clock) -> None:
         self._failures = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
 
     def of(self, done: Future[StreamId]) -> int:
-        """What a write came to, as a reason code."""
+        """The result of a write as a reason code."""
         error = None if done.cancelled() else done.exception()
         if error is None:
             return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS

@@ -1,8 +1,8 @@
-"""Routes of this core's slots that no session wants: a former owner crashed before it deleted them.
+"""Routes of this core's slots that no session wants, because a former owner crashed before it deleted them.
 
-What always holds: a route is deleted only while its slot runs here, all of its sessions are known, and none of them
-wants it. A slot is suspected by its number of rows, at two looks in a row, since what is being written shows as well;
-only then is the table walked, in slices.
+Invariant: a route is deleted only while its slot runs here, all its sessions are loaded, and none of them wants the
+route. A slot is suspected if its number of rows is too high at two checks in a row, because a single check also sees
+writes under way. Only then is the table walked, in slices.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ log: Final = logging.getLogger(__name__)
 
 
 class WantedRoutes(Protocol):
-    """What `DurableRouter` knows."""
+    """What this module needs of `DurableRouter`."""
 
     wanted: dict[tuple[int, bytes], int]
     filters: dict[int, int]
 
 
-class StaleRoutes:
-    """`routes` gives the table, which a bootstrap replaces; `runs_here`: the slot does, and is loaded."""
+class OrphanedSlotRoutes:
+    """`routes` returns the current table, which a bootstrap replaces. `runs_here`: the slot runs here and is loaded."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class StaleRoutes:
                 turn_ends = loop.time() + LOG_TURN_MAX_S
 
     def _free(self, slot: int, filters: list[bytes]) -> None:
-        strays = [filter for filter in filters if (slot, filter) not in self._router.wanted]
-        if strays and self._runs_here(slot):
-            log.info("%d routes of slot %d that nobody wants are deleted", len(strays), slot)
-            self._delete(slot, strays)
+        orphans = [filter for filter in filters if (slot, filter) not in self._router.wanted]
+        if orphans and self._runs_here(slot):
+            log.info("%d routes of slot %d that nobody wants are deleted", len(orphans), slot)
+            self._delete(slot, orphans)

@@ -1,9 +1,9 @@
-"""This node's own rows of `routes`: written for its clients' filters, deleted when the last client left.
+"""This node's own rows of `routes`: written for its clients' filters, deleted when the last client unsubscribed.
 
-What always holds: a filter counts as routed only while the table has the row and no delete of it may still come. A
-delete whose outcome isn't known (the log was away for too long) stays in doubt until a later write of the filter is
-through, which the log orders behind it. However many filters a client leaves, what finds no room in the log is tried
-again, and gets less: they are written in pieces.
+Invariants: a filter counts as routed only while the table has its row and no delete of the row is under way. If the
+result of a delete is unknown (the log was unavailable too long), the filter stays in doubt until a later write of it is
+done, which the log orders after the delete. However many filters a client leaves: the writes are split into pieces, and
+what doesn't fit into the log is retried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
 
 
 def in_pieces(filters: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Of no more than a transaction takes, but for a filter that is longer."""
+    """Split into pieces of at most one transaction's size, except for a single longer filter."""
     piece: list[bytes] = []
     size_bytes = 0
     for filter in filters:
@@ -35,8 +35,8 @@ def in_pieces(filters: Sequence[bytes]) -> Iterator[list[bytes]]:
         yield piece
 
 
-class Worst:
-    """`parts` writes that have one answer: the worst of theirs."""
+class WorstReason:
+    """Joins the results of `parts` writes: calls `done` with the worst reason code."""
 
     def __init__(self, parts: int, done: Callable[[int], None]) -> None:
         self._left = parts
@@ -51,7 +51,7 @@ class Worst:
 
 
 class OwnRoutes:
-    """`holders` gives the incarnations that the table has a filter for; `is_wanted`: a client here subscribes to it."""
+    """`holders` returns the incarnations that have a row for a filter. `is_wanted`: a client here subscribes to it."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class OwnRoutes:
         return filter not in self._deleting and filter not in self.in_doubt and self._me in self._holders(filter)
 
     def put(self, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """`done` gets the reason code for SUBACK once this node's table has the rows, or won't."""
+        """`done` gets the reason code for SUBACK, once it is known whether this node's table has the rows."""
         pieces = list(in_pieces(filters))
-        worst = Worst(len(pieces), done)
+        worst = WorstReason(len(pieces), done)
         for piece in pieces:
             written = self._submit([ROUTES.put((filter, self._me), None) for filter in piece])
             written.add_done_callback(partial(self._put, piece, worst.done))
@@ -93,7 +93,7 @@ class OwnRoutes:
             written.add_done_callback(partial(self._deleted, piece))
 
     def delete_again(self) -> None:
-        """What is in doubt and wanted by nobody: else its messages would be forwarded here for ever."""
+        """Delete filters in doubt that no client wants. Otherwise their messages would be forwarded here forever."""
         unwanted = (f for f in self.in_doubt if f not in self._deleting and not self._is_wanted(f))
         self.delete(list(islice(unwanted, ROUTES_TRIED_AGAIN_MAX)))
 

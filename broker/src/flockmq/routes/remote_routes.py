@@ -1,9 +1,9 @@
-"""Other nodes' routes, and those of sessions that last: the `routes` table, kept as an index of filters.
+"""Routes of other nodes and of durable sessions: the `routes` table, kept as an index of filters.
 
-Its values are peers and slots: a row is owned by an incarnation, or by `#N`, slot N, a target whoever owns that, so
-that a slot that moves changes nothing here. What always holds: the index has a filter under a peer exactly while the
-table has the row and the node is a member, and under a slot while the table has the row; rows that come before their
-node's own row wait for it.
+The values of the index are nodes and slots. A row is owned by an incarnation, or by `#N`: slot N, whichever core owns
+that. So a slot that moves changes nothing here. Invariants: the index has a filter for a node exactly while the table
+has the row and the node is a member, and for a slot while the table has the row. Rows that arrive before their node's
+own row wait for it.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from flockmq.routing.targets import NodeTarget, SlotTarget
 FindPeer = Callable[[str], NodeTarget | None]
 
 
-SLOT_MARK: Final = "#"
+SLOT_PREFIX: Final = "#"
 
 
 def slot_owner(slot: int) -> str:
-    """The owner of the routes of a slot's sessions; no incarnation is one, for each has an @."""
-    return f"{SLOT_MARK}{slot}"
+    """The owner of the routes of a slot's sessions. It can't be an incarnation, because these contain an @."""
+    return f"{SLOT_PREFIX}{slot}"
 
 
 def slot_of_owner(owner: str) -> int:
-    """-1: an incarnation."""
-    return int(owner[1:]) if owner.startswith(SLOT_MARK) and "@" not in owner else -1
+    """The slot; -1 if the owner is an incarnation."""
+    return int(owner[1:]) if owner.startswith(SLOT_PREFIX) and "@" not in owner else -1
 
 
-class _Placed:
-    """A node or slot with so many routes."""
+class _RouteTarget:
+    """A node or slot with the number of its routes."""
 
     __slots__ = ("rows", "target")
 
@@ -43,10 +43,9 @@ class _Placed:
 
 
 class RemoteRoutes:
-    """Listens to `routes`; `members` listens to `nodes`. `find_peer` gives None for a node that isn't a member: it must
-    know of a node before `members` hears of it. `on_slot_delete` is told of each route (slot, filter) that goes;
-    `on_swap` that all of them are others, of which it isn't.
-    """
+    """Listens to `routes`; `members` listens to `nodes`. `find_peer` returns None for a node that isn't a member; it
+    must know a node before `members` is told of it. `on_slot_delete(slot, filter)` is called for each deleted route of
+    a slot. `on_swap` is called when a bootstrap replaced all routes, without calls of `on_slot_delete`."""
 
     def __init__(
         self,
@@ -62,8 +61,8 @@ class RemoteRoutes:
         self.on_slot_delete = on_slot_delete
         self.on_swap = on_swap
         self._index = FilterIndex()
-        self._placed: dict[str, _Placed] = {}
-        self._unplaced: dict[str, dict[bytes, None]] = {}
+        self._targets: dict[str, _RouteTarget] = {}
+        self._early_rows: dict[str, dict[bytes, None]] = {}
         self._live = False
         self.members = RouteMembers(self)
 
@@ -72,10 +71,10 @@ class RemoteRoutes:
         self._me = me
 
     def nodes_with_rows(self) -> int:
-        return len(self._placed) + len(self._unplaced)
+        return len(self._targets) + len(self._early_rows)
 
     def go_live(self) -> None:
-        """From now on the router matches by this index."""
+        """From now on the router uses this index."""
         self._live = True
         self._router.replace_remote(self._index)
 
@@ -83,59 +82,60 @@ class RemoteRoutes:
         filter, incarnation = key
         if incarnation == self._me:
             return
-        placed = self._placed.get(incarnation)
-        if placed is None:
+        known = self._targets.get(incarnation)
+        if known is None:
             target = self._find(incarnation)
             if target is None:
-                self._unplaced.setdefault(incarnation, {})[filter] = None
+                self._early_rows.setdefault(incarnation, {})[filter] = None
                 return
-            placed = self._placed[incarnation] = _Placed(target)
-        placed.rows += 1
-        self._index.add(filter, placed.target)
+            known = self._targets[incarnation] = _RouteTarget(target)
+        known.rows += 1
+        self._index.add(filter, known.target)
         self._changed(filter)
 
     def delete(self, key: tuple[bytes, str], old: None) -> None:
         filter, incarnation = key
-        placed = self._placed.get(incarnation)
-        if placed is not None:
-            self._take(filter, placed)
-            if placed.rows == 0:
-                del self._placed[incarnation]
-            if self.on_slot_delete is not None and isinstance(placed.target, SlotTarget):
-                self.on_slot_delete(placed.target.number, filter)
-        elif (waiting := self._unplaced.get(incarnation)) is not None:
+        known = self._targets.get(incarnation)
+        if known is not None:
+            self._take(filter, known)
+            if known.rows == 0:
+                del self._targets[incarnation]
+            if self.on_slot_delete is not None and isinstance(known.target, SlotTarget):
+                self.on_slot_delete(known.target.number, filter)
+        elif (waiting := self._early_rows.get(incarnation)) is not None:
             waiting.pop(filter, None)
             if not waiting:
-                del self._unplaced[incarnation]
+                del self._early_rows[incarnation]
 
     def fresh(self) -> Self:
         return type(self)(self._router, self._me, self._find_peer)
 
     def swap(self, fresh: Self) -> None:
-        self._index, self._placed, self._unplaced = fresh._index, fresh._placed, fresh._unplaced
+        self._index, self._targets, self._early_rows = fresh._index, fresh._targets, fresh._early_rows
         self.go_live()
-        for incarnation in list(self._unplaced):  # those who joined while the fresh one was filled
+        for incarnation in list(self._early_rows):  # nodes that joined while the fresh one was filled
             self.joined(incarnation)
         if self.on_swap is not None:
             self.on_swap()
 
     def joined(self, incarnation: str) -> None:
-        """The node is a member now: place the rows that came before."""
-        if incarnation in self._unplaced and self._find_peer(incarnation) is not None:
-            for filter in self._unplaced.pop(incarnation):
+        """The node is a member now: add its rows that arrived before."""
+        if incarnation in self._early_rows and self._find_peer(incarnation) is not None:
+            for filter in self._early_rows.pop(incarnation):
                 self.put((filter, incarnation), None, None)
 
     def gone(self, incarnation: str) -> None:
-        """The node was purged. Its rows go as the table sweeps them; until then its peer takes and forgets."""
-        self._unplaced.pop(incarnation, None)
+        """The node was purged. Its rows disappear as the table sweeps them; until then its sender accepts and drops
+        messages."""
+        self._early_rows.pop(incarnation, None)
 
     def _find(self, owner: str) -> NodeTarget | SlotTarget | None:
         slot = slot_of_owner(owner)
         return self._find_peer(owner) if slot < 0 else SlotTarget(slot)
 
-    def _take(self, filter: bytes, placed: _Placed) -> None:
-        placed.rows -= 1
-        self._index.remove(filter, placed.target)
+    def _take(self, filter: bytes, known: _RouteTarget) -> None:
+        known.rows -= 1
+        self._index.remove(filter, known.target)
         self._changed(filter)
 
     def _changed(self, filter: bytes) -> None:
@@ -144,7 +144,7 @@ class RemoteRoutes:
 
 
 class RouteMembers:
-    """Tells the routes which nodes there are."""
+    """Tells the routes which nodes are members."""
 
     def __init__(self, routes: RemoteRoutes | None) -> None:
         self._routes = routes
@@ -161,7 +161,7 @@ class RouteMembers:
             self._routes.gone(key)
 
     def fresh(self) -> Self:
-        """Nobody reads it before it is swapped in."""
+        """Without routes: it isn't used before it is swapped in."""
         return type(self)(None)
 
     def swap(self, fresh: Self) -> None:

@@ -1,8 +1,8 @@
-"""Shared subscriptions in the log: how many members each node and each slot has, and the counts of those here.
+"""Shared subscriptions in the log: how many members each node and each slot has, and the rows of this node.
 
-A row is owned by an incarnation, or by `#N`: slot N, whoever owns that. So a slot that moves changes nothing here.
-What always holds: `RemoteShares` has what the `shares` table has of others; a group counts as routed only while the
-table has the owner's row and no delete of it may still come; counts follow within SHARED_COUNTS_S and a write.
+A row is owned by an incarnation, or by `#N`: slot N, whichever core owns that. So a slot that moves changes nothing
+here. Invariants: `RemoteSharedMembers` has the rows of other owners. A group counts as routed only while the table has
+the owner's row and no delete of it is under way. Changed counts are written within SHARED_COUNTS_S.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S
 from flockmq.mqtt.topics import matching
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.schema import SHARES, SharedMembers
-from flockmq.routes.own_routes import Worst, in_pieces
+from flockmq.routes.own_routes import WorstReason, in_pieces
 from flockmq.routes.remote_routes import slot_of_owner
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import MembersElsewhere
@@ -26,10 +26,9 @@ Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
 Reason = Callable[["asyncio.Future[StreamId]"], int]
 
 
-class RemoteShares:
-    """Listens to `shares`. `on_slot_row` is told which slot's row of a filter says something new, or went; but for a
-    bootstrap, when all of them may.
-    """
+class RemoteSharedMembers:
+    """Listens to `shares`. `on_slot_row(slot, filter)` is called when a slot's row changes or is deleted, but not at a
+    bootstrap, when all rows may change."""
 
     def __init__(self, router: Router, me: str, on_slot_row: Callable[[int, bytes], None] | None = None) -> None:
         self._router = router
@@ -44,7 +43,7 @@ class RemoteShares:
         self._me = me
 
     def go_live(self) -> None:
-        """From now on the router picks by these rows."""
+        """From now on the router selects members by these rows."""
         self._live = True
         self._router.replace_shared(self._index, self._elsewhere)
 
@@ -72,7 +71,7 @@ class RemoteShares:
         self._counted(share_filter, incarnation)
 
     def count(self, share_filter: bytes, owner: str) -> tuple[int, int]:
-        """What the table says of an owner that isn't this node: (connected, away)."""
+        """What the table says of another owner: (connected, offline)."""
         others = self._elsewhere.get(share_filter)
         return (0, 0) if others is None else others.nodes.get(owner, (0, 0))
 
@@ -94,10 +93,9 @@ class RemoteShares:
             self._router.changed(matching(share_filter))
 
 
-class OwnShares:
-    """The rows of one owner, a node or a slot. `count` gives (connected, away) of a group here; `reason` what a write
-    came to.
-    """
+class OwnSharedMembers:
+    """The rows of one owner: this node, or a slot. `count` returns (connected, offline) of a group here. `reason` gives
+    the reason code of a write."""
 
     def __init__(self, me: str, submit: Submit, count: Callable[[bytes], tuple[int, int]], reason: Reason) -> None:
         self._me = me
@@ -106,7 +104,7 @@ class OwnShares:
         self._reason = reason
         self._loop = asyncio.get_running_loop()
         self._routed: set[bytes] = set()
-        self._written: dict[bytes, tuple[int, int] | None] = {}  # None: nobody knows
+        self._written: dict[bytes, tuple[int, int] | None] = {}  # None: unknown
         self._latest: dict[bytes, int] = {}
         self._serial = 0
         self._dirty: dict[bytes, None] = {}
@@ -121,7 +119,7 @@ class OwnShares:
         self._latest.clear()
 
     def stop(self) -> None:
-        """The rows are written by another from now on."""
+        """From now on another core writes these rows."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -129,18 +127,18 @@ class OwnShares:
     def has(self, share_filter: bytes) -> bool:
         return share_filter in self._routed
 
-    def doubt(self, share_filter: bytes) -> None:
-        """The table may have another count, written by whoever wrote these rows before."""
+    def mark_unknown(self, share_filter: bytes) -> None:
+        """The table may have another count, written by a former owner of these rows: write the row again."""
         self._routed.discard(share_filter)
         self._written[share_filter] = None
         self.changed(share_filter)
 
     def put(self, share_filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Write the counts now; `done` gets the reason code once this node's table has them, or won't."""
+        """Write the counts now. `done` gets the reason code once it is known whether this node's table has them."""
         self._write(share_filters, done)
 
     def changed(self, share_filter: bytes) -> None:
-        """Members came, went or left for a while: it is written soon, together with what else changes until then."""
+        """Members came, left, or went offline: the count is written soon, together with other changes."""
         self._dirty[share_filter] = None
         self._write_in(SHARED_COUNTS_S)
 
@@ -157,7 +155,7 @@ class OwnShares:
 
     def _write(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
         pieces = list(in_pieces(share_filters))
-        worst = None if done is None else Worst(len(pieces), done)
+        worst = None if done is None else WorstReason(len(pieces), done)
         for piece in pieces:
             self._write_piece(piece, None if worst is None else worst.done)
 
@@ -185,7 +183,7 @@ class OwnShares:
         reason = self._reason(written)
         for name in share_filters:
             if self._latest.get(name) != serial:
-                continue  # a later write says what holds
+                continue  # a later write decides
             if reason >= 0x80:
                 self._routed.discard(name)
                 self._written[name] = None

@@ -1,8 +1,8 @@
-"""Routes, and counts of members of shared subscriptions, of the slots that run here. Only cores have some.
+"""Routes and member counts of shared subscriptions for the slots that run here. Only on cores.
 
-What always holds: a route of a slot is in the log while a session of the slot that runs here wants it. It is deleted
-when it is durable that none wants it any more. It is written again if a former owner of the slot deletes it late, or if
-it couldn't be written. How many members of shared subscriptions a slot has is in the log likewise.
+Invariants: a slot's route is in the log while a session of the slot wants it. It is deleted when it is durable that no
+session wants it any more. It is written again if a former owner of the slot deletes it late, or if a write failed. The
+same holds for a slot's member counts of shared subscriptions.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from flockmq.mqtt.topics import is_shared, matching
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.rlog.route_table import RouteTable
 from flockmq.routes.exclusive_claim_table import Submit
-from flockmq.routes.orphaned_slot_routes import StaleRoutes, WantedRoutes
-from flockmq.routes.own_routes import OwnRoutes, Worst
+from flockmq.routes.orphaned_slot_routes import OrphanedSlotRoutes, WantedRoutes
+from flockmq.routes.own_routes import OwnRoutes, WorstReason
 from flockmq.routes.remote_routes import slot_owner
-from flockmq.routes.shared_members import OwnShares
+from flockmq.routes.shared_members import OwnSharedMembers
 from flockmq.routing.group import Group
 
 
 class SlotFilters(WantedRoutes, Protocol):
-    """What `DurableRouter` knows."""
+    """What this module needs of `DurableRouter`."""
 
     groups: dict[int, dict[bytes, Group]]
 
@@ -34,12 +34,12 @@ class SlotFilters(WantedRoutes, Protocol):
 
 
 Members = Callable[[bytes, str], tuple[int, int]]
-"""How many members of a shared subscription the log says that another owner has: (connected, away)."""
+"""How many members of a shared subscription the log has for another owner: (connected, offline)."""
 
 
 class SlotRoutes:
-    """`runs_here`: the slot does, and is loaded. `table` gives the log's routes, which a bootstrap replaces. `spawn`
-    runs what takes turns."""
+    """`runs_here`: the slot runs here and is loaded. `table` returns the log's current routes, which a bootstrap
+    replaces. `spawn` runs long work in the background."""
 
     def __init__(
         self,
@@ -60,19 +60,19 @@ class SlotRoutes:
         self._spawn = spawn
         self._soon = asyncio.get_running_loop().call_soon
         self._routes: dict[int, OwnRoutes] = {}
-        self._shares: dict[int, OwnShares] = {}
-        self._misses = False
-        """A route that is wanted couldn't be written."""
-        self._stale = StaleRoutes(table, router, runs_here, self._delete_stale)
+        self._shares: dict[int, OwnSharedMembers] = {}
+        self._has_failed = False
+        """A wanted route couldn't be written."""
+        self._orphaned = OrphanedSlotRoutes(table, router, runs_here, self._delete_orphans)
 
-    # What the sessions of a slot ask.
+    # --- requests of a slot's sessions ---
 
     def put(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Have the log route what isn't routed to the slot yet: `done` gets the worst reason code."""
+        """Write routes for filters that aren't routed to the slot yet. `done` gets the worst reason code."""
         routes, shares = self._routes_of(slot), self._shares_of(slot)
         shared = [filter for filter in filters if is_shared(filter) and not shares.has(filter)]
         others = [matching(f) for f in filters if not is_shared(f) and not routes.has(matching(f))]
-        both = Worst(2, done)
+        both = WorstReason(2, done)
         if shared:
             shares.put(shared, both.done)
         else:
@@ -83,15 +83,15 @@ class SlotRoutes:
             both.done(Reason.SUCCESS)
 
     def keep(self, slot: int, filters: list[bytes]) -> None:
-        """`put`, for nobody who waits, and so would ask again."""
+        """`put` without a caller that waits and would retry."""
         self.put(slot, filters, self._kept)
 
     def _kept(self, reason: int) -> None:
         if reason >= 0x80:
-            self._misses = True
+            self._has_failed = True
 
     def delete(self, slot: int, filters: list[bytes]) -> None:
-        """Those of them that no session of the slot wants."""
+        """Delete the routes that no session of the slot wants."""
         routes = self._routes.get(slot)
         ordinary = [matching(filter) for filter in filters if not is_shared(filter)]
         gone = [filter for filter in ordinary if not self._is_wanted(slot, filter)]
@@ -108,36 +108,36 @@ class SlotRoutes:
             self._shares[slot].changed(share_filter)
 
     def members_missing(self, slot: int, share_filter: bytes) -> None:
-        """Somebody thinks that there are some. Of a slot whose sessions aren't all here that may be true."""
+        """The log has members that this slot may not have. Correct that if all its sessions are loaded here."""
         if self._runs_here(slot):
-            self._shares_of(slot).doubt(share_filter)
+            self._shares_of(slot).mark_unknown(share_filter)
 
-    # What the log says. Amid an entry.
+    # --- changes in the log, called within an entry ---
 
     def route_deleted(self, slot: int, filter: bytes) -> None:
         if self._is_wanted(slot, filter) and slot in self._routes:
             self._soon(self._route_anew, slot, filter)
 
     def share_written(self, slot: int, share_filter: bytes) -> None:
-        """The log has another number of members than before."""
+        """The log has a new member count."""
         counts = self._members(share_filter, slot_owner(slot))
         if slot in self._shares and counts != self._router.count(slot, share_filter):
-            self._shares[slot].doubt(share_filter)
+            self._shares[slot].mark_unknown(share_filter)
 
     def swapped(self) -> None:
-        """After a bootstrap nobody says which routes went: look for all that are wanted."""
-        self._misses = False
+        """A bootstrap doesn't tell which routes were deleted: check all that are wanted."""
+        self._has_failed = False
         self._soon(self._look_soon)
 
     def try_again(self) -> None:
-        """What was in doubt, or couldn't be written, when the log was away; and what a former owner left."""
+        """Retry what failed while the log was unavailable, and look for leftovers of former owners."""
         for routes in self._routes.values():
             routes.delete_again()
-        if self._misses:
+        if self._has_failed:
             self.swapped()
-        self._spawn(self._stale.look())
+        self._spawn(self._orphaned.look())
 
-    # Inside.
+    # --- inside ---
 
     def _look_soon(self) -> None:
         self._spawn(self._look())
@@ -159,7 +159,7 @@ class SlotRoutes:
         if self._is_wanted(slot, filter) and slot in self._routes:
             self._routes[slot].put([filter], self._kept)
 
-    def _delete_stale(self, slot: int, filters: list[bytes]) -> None:
+    def _delete_orphans(self, slot: int, filters: list[bytes]) -> None:
         self._routes_of(slot).delete(filters)
 
     def _routes_of(self, slot: int) -> OwnRoutes:
@@ -170,11 +170,11 @@ class SlotRoutes:
             self._routes[slot] = routes
         return routes
 
-    def _shares_of(self, slot: int) -> OwnShares:
+    def _shares_of(self, slot: int) -> OwnSharedMembers:
         shares = self._shares.get(slot)
         if shares is None:
             count = partial(self._router.count, slot)
-            shares = self._shares[slot] = OwnShares(slot_owner(slot), self._submit, count, self._reason_of)
+            shares = self._shares[slot] = OwnSharedMembers(slot_owner(slot), self._submit, count, self._reason_of)
         return shares
 
     def _holders(self, filter: bytes) -> Collection[str]:

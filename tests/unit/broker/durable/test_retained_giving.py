@@ -10,7 +10,7 @@ import pytest
 from flockmq.clock import SYSTEM
 from flockmq.durable.retained_progress import RetainedProgress
 from flockmq.durable.session import DurableSession
-from flockmq.publishing.retained_feed import Feeds, RetainedFeed
+from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
@@ -25,8 +25,8 @@ class Told(RetainedProgress):
         super().__init__(router, may_note)
         self.all_given = asyncio.Event()
 
-    def gave_all(self, subscription: Subscription) -> None:
-        super().gave_all(subscription)
+    def finished(self, subscription: Subscription) -> None:
+        super().finished(subscription)
         self.all_given.set()
 
 
@@ -47,7 +47,7 @@ async def given(home: Home, subscription: Subscription, *, may_note: bool = True
         return True
 
     giving = Told(home.router, lambda: may_note)
-    Feeds(retained, giving, caught_up, lambda: None, SYSTEM).owe([subscription], True)
+    RetainedSender(retained, giving, caught_up, lambda: None, SYSTEM).start([subscription], True)
     async with asyncio.timeout(PATIENCE_S):
         await giving.all_given.wait()
 

@@ -14,7 +14,7 @@ from flockmq.protocol.channel import CLOSED
 from flockmq.protocol.pending_publish import Inbound
 from flockmq.protocol.verdicts import ASKED
 from flockmq.rlog.schema import SharedMembers
-from flockmq.routes.shared_members import RemoteShares
+from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.message_id import origin_of, session_source
 from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget
@@ -312,7 +312,7 @@ def group_of(node: Node, *peers: OtherNode) -> None:
     """A shared subscription of the topic with a member on each of these nodes."""
     names = {f"{number}@0": peer for number, peer in enumerate(peers)}
     node.router.shared.find_peer = names.get
-    shares = RemoteShares(node.router, "me@0")
+    shares = RemoteSharedMembers(node.router, "me@0")
     shares.go_live()
     for name in names:
         shares.put((b"$share/g/a", name), SharedMembers(1, 0), None)

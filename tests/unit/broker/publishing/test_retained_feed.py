@@ -10,7 +10,7 @@ from flockmq.bounds import SINK_CONGESTED_BYTES
 from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.protocol.channel import CONNECTED
-from flockmq.publishing.retained_feed import Feeds, RetainedFeed, of_row
+from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender, of_row
 from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.router import Router
@@ -28,7 +28,7 @@ class Told(RetainedGiving):
         super().__init__(router)
         self._through = through
 
-    def gave_all(self, subscription: Subscription) -> None:
+    def finished(self, subscription: Subscription) -> None:
         self._through.append(subscription.filter)
 
 
@@ -45,10 +45,12 @@ class Fed(Port):
         self.caught_up.set()
         self.through: list[bytes] = []
         self.in_vain = 0
-        self.feeds = Feeds(self.table, Told(self.node.router, self.through), self.catch_up, self.node.turn, SYSTEM)
+        self.feeds = RetainedSender(
+            self.table, Told(self.node.router, self.through), self.catch_up, self.node.turn, SYSTEM
+        )
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
-        self.feeds.owe(subscriptions, self.saw_all)
+        self.feeds.start(subscriptions, self.saw_all)
 
     async def catch_up(self) -> bool:
         await self.caught_up.wait()

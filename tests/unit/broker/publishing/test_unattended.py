@@ -13,7 +13,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.publishing import unattended
 from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.schema import SharedMembers
-from flockmq.routes.shared_members import RemoteShares
+from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.shared_frames import wrap
 from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet, SlotTarget
@@ -180,7 +180,7 @@ async def test_a_shared_group_without_room_gets_it_later_and_alone(published: Pu
     router = published.router
     full = OtherNode(router.turn)
     router.shared.find_peer = {"other@0": full}.get
-    shares = RemoteShares(router, "me@0")
+    shares = RemoteSharedMembers(router, "me@0")
     shares.go_live()
     shares.put((b"$share/g/t", "other@0"), SharedMembers(1, 0), None)
     full.has_room = False
@@ -199,7 +199,7 @@ async def test_what_a_purged_node_never_accepted_is_tried_until_another_member_h
     full = OtherNode(router.turn)
     router.shared.find_peer = {"other@0": full}.get
     router.shared.on_refused = published.publishing.share
-    shares = RemoteShares(router, "me@0")
+    shares = RemoteSharedMembers(router, "me@0")
     shares.go_live()
     shares.put((b"$share/g/t", "other@0"), SharedMembers(1, 0), None)
     full.has_room = False

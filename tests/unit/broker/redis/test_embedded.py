@@ -12,7 +12,7 @@ from flockmq.bounds import (
     EMBEDDED_STEADY_S,
     UNFIT_AFTER_S,
 )
-from flockmq.redis.embedded import SAYS, obituary, wait_s
+from flockmq.redis.embedded import SAYS, exit_report, wait_s
 
 FOLDER = Path("/data/valkey")
 PLENTY = EMBEDDED_ROOM_MIN_BYTES
@@ -30,19 +30,19 @@ def test_one_that_comes_back_at_once_is_never_why_a_node_is_not_ready() -> None:
 
 
 def test_how_it_ended_is_said_with_its_last_words() -> None:
-    assert obituary(1, "Bad file format", FOLDER, PLENTY) == "it ended with exit code 1, saying 'Bad file format'"
-    assert obituary(-6, "", FOLDER, PLENTY) == "it was killed by signal 6"
+    assert exit_report(1, "Bad file format", FOLDER, PLENTY) == "it ended with exit code 1, saying 'Bad file format'"
+    assert exit_report(-6, "", FOLDER, PLENTY) == "it was killed by signal 6"
 
 
 def test_who_was_killed_may_have_been_so_for_memory() -> None:
-    assert obituary(-9, "", FOLDER, PLENTY) == "it was killed by signal 9: by hand, or because memory was short"
+    assert exit_report(-9, "", FOLDER, PLENTY) == "it was killed by signal 9: by hand, or because memory was short"
 
 
 def test_a_full_disk_is_said_whether_it_had_room_to_say_so_or_not() -> None:
     mend = "free room at /data/valkey"
-    assert obituary(1, "", FOLDER, 0) == f"it ended with exit code 1: {mend}"
+    assert exit_report(1, "", FOLDER, 0) == f"it ended with exit code 1: {mend}"
     words = "Error writing to the AOF file: No space left on device"
-    assert obituary(1, words, FOLDER, PLENTY) == f"it ended with exit code 1, saying {words!r}: {mend}"
+    assert exit_report(1, words, FOLDER, PLENTY) == f"it ended with exit code 1, saying {words!r}: {mend}"
 
 
 def test_its_words_are_without_who_says_them_and_when() -> None:

@@ -51,8 +51,8 @@ async def test_a_url_of_another_scheme_is_refused() -> None:
 
 def test_only_a_cluster_puts_keys_apart() -> None:
     keys = ["flockmq:{a}:log", "flockmq:{b}:log"]
-    assert RedisConfig("redis+sentinel://a/main").apart(keys) == [keys]
-    assert RedisConfig("redis+cluster://a").apart(keys) == [keys[:1], keys[1:]]
+    assert RedisConfig("redis+sentinel://a/main").by_server(keys) == [keys]
+    assert RedisConfig("redis+cluster://a").by_server(keys) == [keys[:1], keys[1:]]
 
 
 def test_errors_cross_a_link_as_what_they_are() -> None:

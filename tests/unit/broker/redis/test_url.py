@@ -2,19 +2,19 @@
 
 import pytest
 
-from flockmq.redis.url import RedisPlace, RedisServer, parse_redis_url
+from flockmq.redis.url import RedisServer, RedisUrl, parse_redis_url
 
 
 @pytest.mark.parametrize(
-    ("url", "place"),
+    ("url", "parsed_url"),
     [
-        ("redis://redis", RedisPlace("server", (RedisServer("redis", 6379),))),
-        ("redis://redis:7000/3", RedisPlace("server", (RedisServer("redis", 7000),), database=3)),
-        ("rediss://user:pw@[::1]/", RedisPlace("server", (RedisServer("::1", 6379),), tls=True, username="user")),
-        ("unix:///run/r%20s.sock", RedisPlace("server", (RedisServer("/run/r s.sock", 0),))),
+        ("redis://redis", RedisUrl("server", (RedisServer("redis", 6379),))),
+        ("redis://redis:7000/3", RedisUrl("server", (RedisServer("redis", 7000),), database=3)),
+        ("rediss://user:pw@[::1]/", RedisUrl("server", (RedisServer("::1", 6379),), tls=True, username="user")),
+        ("unix:///run/r%20s.sock", RedisUrl("server", (RedisServer("/run/r s.sock", 0),))),
         (
             "redis+sentinel://:pw@s1,s2:1,[fe80::1]:2/my-master",
-            RedisPlace(
+            RedisUrl(
                 "sentinel",
                 (RedisServer("s1", 26379), RedisServer("s2", 1), RedisServer("fe80::1", 2)),
                 primary="my-master",
@@ -22,12 +22,12 @@ from flockmq.redis.url import RedisPlace, RedisServer, parse_redis_url
         ),
         (
             "rediss+cluster://user%40home@r1,r2:7/",
-            RedisPlace("cluster", (RedisServer("r1", 6379), RedisServer("r2", 7)), tls=True, username="user@home"),
+            RedisUrl("cluster", (RedisServer("r1", 6379), RedisServer("r2", 7)), tls=True, username="user@home"),
         ),
     ],
 )
-def test_what_a_url_says(url: str, place: RedisPlace) -> None:
-    assert parse_redis_url(url) == place
+def test_what_a_url_says(url: str, parsed_url: RedisUrl) -> None:
+    assert parse_redis_url(url) == parsed_url
 
 
 @pytest.mark.parametrize(

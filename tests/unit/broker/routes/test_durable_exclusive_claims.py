@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
-from flockmq.routes.durable_exclusive_claims import DurableClaims
-from flockmq.routes.exclusive_claim_table import Bids, epoch_of, filter_of, lasting_key
+from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
+from flockmq.routes.exclusive_claim_table import PendingClaims, durable_key, epoch_of, filter_of
 from flockmq.routing.slots import slot_of
 
 T = b"t"
@@ -51,8 +51,8 @@ class Home:
         self.answers: list[tuple[bytes, int]] = []
         self.on_its_way: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
         self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
-        self.bids = Bids(self._submit, _reason, lambda key, client_id: None)
-        self.claims = DurableClaims(self.bids, self._submit, _reason, self)
+        self.pending = PendingClaims(self._submit, _reason, lambda key, client_id: None)
+        self.claims = DurableExclusiveClaims(self.pending, self._submit, _reason, self)
 
     # what claims ask
 
@@ -127,9 +127,9 @@ class Home:
         if self.read < len(self.log.entries):
             for _, kind, owner, raw, value in self.log.entries[self.read]:
                 if kind == PUT:
-                    self.bids.claims.put((raw, owner), value, None)
+                    self.pending.claims.put((raw, owner), value, None)
                 else:
-                    self.bids.claims.delete((raw, owner), value)
+                    self.pending.claims.delete((raw, owner), value)
             self.read += 1
             while self.waiting and self.waiting[0][0] <= self.read:
                 self.waiting.pop(0)[1].set_result(StreamId(1, self.read))
@@ -183,7 +183,7 @@ def test_the_clients_are_of_the_slots_that_these_tests_need() -> None:
 
 
 def test_a_key_tells_of_its_claim() -> None:
-    key = lasting_key(T, C, 7)
+    key = durable_key(T, C, 7)
     assert (filter_of(key), epoch_of(key), key[1]) == (T, 7, f"#{slot_of(C)}")
     assert filter_of((T, "core-1@0")) == T
 
@@ -236,7 +236,7 @@ async def test_a_claim_that_does_not_stand_is_written_by_the_home_that_has_the_s
     home.is_away = False
     home.claims.keep(T, C, _tried_again)
     await cluster.settle()
-    assert cluster.log.rows() == {lasting_key(T, C, home.gained_at(slot_of(C)))}
+    assert cluster.log.rows() == {durable_key(T, C, home.gained_at(slot_of(C)))}
 
 
 async def test_what_a_home_left_when_it_crashed_is_deleted(cluster: Cluster) -> None:
@@ -272,7 +272,7 @@ async def test_what_a_deposed_home_writes_late_takes_nothing_from_the_next_one(c
     assert later.answers == [(C, Reason.SUCCESS)]
     former.on_its_way = late
     await cluster.settle()
-    assert cluster.log.rows() == {lasting_key(T, C, later.gained_at(slot_of(C)))}
+    assert cluster.log.rows() == {durable_key(T, C, later.gained_at(slot_of(C)))}
 
 
 async def test_a_claim_that_a_deposed_home_writes_late_is_deleted(cluster: Cluster) -> None:
@@ -296,7 +296,7 @@ async def test_what_is_on_its_way_is_no_stray(cluster: Cluster) -> None:
     home.write()
     for _, kind, owner, raw, value in cluster.log.entries[0]:
         assert kind == PUT
-        home.bids.claims.put((raw, owner), value, None)
+        home.pending.claims.put((raw, owner), value, None)
     await home.claims.look()
     assert home.on_its_way == []
 

@@ -15,7 +15,7 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import DELETE, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.schema import CLAIMS, ROUTES, SHARES
-from flockmq.routes.filter_registration import OwnFilters, WriteReasons, claim_all
+from flockmq.routes.filter_registration import FilterRegistration, WriteReasons, claim_all
 from flockmq.routing.router import Router
 from flockmq.telemetry.counters import Counters
 
@@ -43,7 +43,7 @@ class Written:
         self.log = Log()
         self.router = Router(Counters(), 1 << 20)
         self.reason_of = WriteReasons(SYSTEM).of
-        self.filters = OwnFilters(
+        self.filters = FilterRegistration(
             ME,
             self.log.submit,
             self.log.holders,

@@ -7,7 +7,7 @@ import pytest
 from flockmq.rlog.entry import PUT
 from flockmq.rlog.route_table import RouteTable
 from flockmq.rlog.schema import ROUTES
-from flockmq.routes.orphaned_slot_routes import StaleRoutes
+from flockmq.routes.orphaned_slot_routes import OrphanedSlotRoutes
 from flockmq.routes.remote_routes import slot_owner
 
 
@@ -20,7 +20,7 @@ class Here:
         self.filters: dict[int, int] = {}
         self.slots = {1, 2}
         self.deleted: list[tuple[int, bytes]] = []
-        self.strays = StaleRoutes(lambda: self.table, self, lambda slot: slot in self.slots, self._delete)
+        self.orphans = OrphanedSlotRoutes(lambda: self.table, self, lambda slot: slot in self.slots, self._delete)
 
     def route(self, owner: int | str, *filters: bytes) -> None:
         name = owner if isinstance(owner, str) else slot_owner(owner)
@@ -33,7 +33,7 @@ class Here:
 
     async def look(self, times: int = 2) -> list[tuple[int, bytes]]:
         for _ in range(times):
-            await self.strays.look()
+            await self.orphans.look()
         deleted, self.deleted = sorted(self.deleted), []
         return deleted
 

@@ -12,7 +12,7 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.schema import SHARES, SharedMembers
 from flockmq.routes import shared_members
-from flockmq.routes.shared_members import OwnShares, RemoteShares
+from flockmq.routes.shared_members import OwnSharedMembers, RemoteSharedMembers
 from flockmq.routing.router import Router
 from flockmq.routing.targets import NodeTarget
 from flockmq.telemetry.counters import Counters
@@ -31,7 +31,7 @@ class Written:
         self.waiting: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
         self.answers: list[int] = []
         self.submitted = asyncio.Event()
-        self.shares = OwnShares(ME, self._submit, lambda name: self.counts.get(name, (0, 0)), self._reason)
+        self.shares = OwnSharedMembers(ME, self._submit, lambda name: self.counts.get(name, (0, 0)), self._reason)
 
     def set(self, name: bytes, *counts: int) -> None:
         self.counts[name] = (counts[0], counts[1])
@@ -145,7 +145,7 @@ class Cluster:
         self.peers = {name: NodeTarget(self.router.turn, 5) for name in ("a@1", "b@1")}
         self.router.shared.me = ME
         self.router.shared.find_peer = self.peers.get
-        self.shares = RemoteShares(self.router, ME)
+        self.shares = RemoteSharedMembers(self.router, ME)
         self.shares.go_live()
 
     def total(self, topic: bytes) -> list[int]:
@@ -197,7 +197,7 @@ def test_a_bootstrap_replaces_them_all() -> None:
 def test_members_in_slots_are_counted_and_told() -> None:
     cluster = Cluster()
     told: list[tuple[int, bytes]] = []
-    shares = RemoteShares(cluster.router, ME, lambda *where: told.append(where))
+    shares = RemoteSharedMembers(cluster.router, ME, lambda *where: told.append(where))
     shares.go_live()
     shares.put((G, "a@1"), SharedMembers(2, 0), None)
     shares.put((G, "#7"), SharedMembers(3, 1), None)

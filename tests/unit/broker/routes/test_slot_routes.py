@@ -23,7 +23,7 @@ from flockmq.rlog.schema import ROUTES, SHARES, SharedMembers
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_owner
-from flockmq.routes.shared_members import RemoteShares
+from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.router import Router
 from flockmq.routing.shared_frames import SHARED, wrap
 from flockmq.routing.slots import SlotPeers
@@ -50,7 +50,7 @@ class Hosted:
         submit, reason_of = self.log.submit, WriteReasons(SYSTEM).of
         claims = ExclusiveClaims("me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True)
         router = Router(Counters(), 1 << 20)
-        self.shares = RemoteShares(router, "me@0")
+        self.shares = RemoteSharedMembers(router, "me@0")
         self.routes = RemoteRoutes(router, "me@0", lambda _: None)
         table = RouteTable(ROUTES)
         parts: dict[str, Any] = {

@@ -18,7 +18,7 @@ from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.properties import Properties, subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.schema import SharedMembers
-from flockmq.routes.shared_members import RemoteShares
+from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing import forwarded
 from flockmq.routing.message_id import ORIGIN, origin_of, session_source
 from flockmq.routing.shared_deals import find
@@ -70,7 +70,7 @@ class Cluster:
         self.links = {
             (here, there): Link(self.nodes[there]) for here in self.nodes for there in self.nodes if here != there
         }
-        self.shares = {name: RemoteShares(node.router, name) for name, node in self.nodes.items()}
+        self.shares = {name: RemoteSharedMembers(node.router, name) for name, node in self.nodes.items()}
         self.dead: set[str] = set()
         self.told: dict[str, tuple[int, int]] = {}
         for name, node in self.nodes.items():
