@@ -176,6 +176,10 @@ class Faults:
         """Those that kept it from hearing others, or being heard, though it ran."""
         return self._of_paths.get(node, self._none)
 
+    def kept_apart(self, node: str, since: float, until: float) -> bool:
+        """Whether what it had for others waited at these times: they didn't hear it, or hadn't a link again yet."""
+        return self.of_paths(node).overlap(since - LINKED_MAX_S, until)
+
     def over_for(self, at: float, nodes: Iterable[str]) -> float:
         """From when on, at or after `at`, none kept one of the nodes from hearing."""
         while (later := max(self.of(node).over(at) for node in nodes)) > at:

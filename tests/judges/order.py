@@ -6,10 +6,10 @@ and what was sent on both may come by either. To one that lasts it goes as far a
 lasts too.
 
 Lawful: what was sent before the subscription, and again after it, comes late; so does what was sent again and of which
-one copy may be gone, because it expired, or was the oldest of too many; and, while packets are lost or a node stands
-still, what was sent at QoS 0 to one node, behind what its publisher sent to the next one. Not promised, and not judged:
-which comes first of what is retained and what is published meanwhile; the order of wills, of what is shared out, and of
-delayed messages among the others.
+one copy may be gone, because it expired, or was the oldest of too many; and, while packets are lost, a node stands
+still or is cut off from others, what was sent at QoS 0 to it, behind what its publisher sent to the next one. Not
+promised, and not judged: which comes first of what is retained and what is published meanwhile; the order of wills, of
+what is shared out, and of delayed messages among the others.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _judge(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
             continue
         if len(sent.connections) > 1 and not _is_bound(story, rules, life, sent, delivered.at):
             continue
-        is_late = delivered.qos == 0 and story.faults.of_lateness.overlap(sent.first_sent_at, delivered.at)
+        is_late = delivered.qos == 0 and _may_be_late(story, sent, delivered.at)
         is_whole = life.lasts and delivered.publisher in story.lasting and not is_late
         parts = list(dict.fromkeys(connection.life if is_whole else connection for connection in sent.connections))
         stream = (delivered.publisher, delivered.topic, delivered.qos)
@@ -51,6 +51,12 @@ def _judge(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
             yield Finding(REORDERED, delivered.at, f"{text} after {max(last[*stream, part] for part in parts)}")
         elif len(parts) == 1:
             last[*stream, parts[0]] = delivered.number
+
+
+def _may_be_late(story: Story, sent: Sent, at: float) -> bool:
+    """What came at QoS 0 waits at a node that can't reach its receiver's, and its publisher goes on at another node."""
+    faults, node = story.faults, sent.connections[0].asked.node
+    return faults.of_lateness.overlap(sent.first_sent_at, at) or faults.kept_apart(node, sent.first_sent_at, at)
 
 
 def _is_bound(story: Story, rules: Rules, life: Life, sent: Sent, at: float) -> bool:
