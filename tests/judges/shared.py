@@ -55,8 +55,9 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
             for sent in story.by_topic[topic]:
                 came = [came for came in story.came.get(sent.message, ()) if group in came.life.ways(came.delivered)]
                 came_surely = [each for each in came if _is_sure(each)]
-                if len(came_surely) > 1 and not _may_be_dealt_anew(story, rules, members, came_surely):
-                    yield from _judge_repeats(story, rules, group, came_surely)
+                if len(came_surely) > 1:
+                    is_anew = _may_be_dealt_anew(story, rules, members, came_surely)
+                    yield from _judge_repeats(story, rules, group, came_surely, is_anew)
                 if not came and losses.is_lost(sent):
                     text = f"{sent.message.publisher} {sent.message.number} on {topic} (QoS {sent.qos})"
                     yield Finding(SHARED_LOST, sent.acknowledged_at, f"{text} came to nobody of {group}")
@@ -80,14 +81,23 @@ def _may_be_dealt_anew(story: Story, rules: Rules, members: list[tuple[Life, Win
     return moved and any(faults.of(node).overlap(since - rules.purged_max_s, until) for node in nodes)
 
 
-def _judge_repeats(story: Story, rules: Rules, group: str, came: list[Came]) -> Iterator[Finding]:
+def _judge_repeats(story: Story, rules: Rules, group: str, came: list[Came], is_anew: bool) -> Iterator[Finding]:
     for place, again in enumerate(came[1:], 1):
-        if not any(_may_come_again(story, rules, before, again) for before in came[:place]):
+        earlier = came[:place]
+        if is_anew:
+            earlier = [before for before in earlier if _is_taken_once(rules, before, again)]
+        if earlier and not any(_may_come_again(story, rules, before, again) for before in earlier):
             delivered = again.delivered
             text = (
                 f"{delivered.publisher} {delivered.number} on {delivered.topic} (QoS {delivered.qos}) came to {group}"
             )
             yield Finding(SHARED_TWICE, delivered.at, f"{text} again: {came[0].life.client}, {again.life.client}")
+
+
+def _is_taken_once(rules: Rules, before: Came, again: Came) -> bool:
+    """Also where several nodes dealt it out anew: by one session that ends with its connection."""
+    is_same = before.life is again.life and not again.life.lasts
+    return is_same and again.delivered.qos == 2 and _is_known_again(rules, again.sent)
 
 
 def _may_come_again(story: Story, rules: Rules, before: Came, again: Came) -> bool:

@@ -57,5 +57,11 @@ def origin_in(origin: bytes, share_filter: bytes) -> bytes:
     return session_source(digest) + origin[SOURCE_BYTES : 2 * SOURCE_BYTES]
 
 
+def anew(origin: bytes) -> bytes:
+    """The id of a message that had this one in its group, where it is dealt out anew, because whoever had it is gone.
+    Several nodes may do so, and the members of one node take it from one of them."""
+    return origin_in(origin, b"anew")
+
+
 def _hash(share_filter: bytes) -> bytes:
     return blake2b(share_filter, digest_size=_HASH_BYTES).digest()

@@ -9,7 +9,8 @@ at most SHARED_HOPS_MAX times (while the log accepts nothing, no node learns tha
 A QoS 2 message of a durable session is assigned to a member before it is published (`propose`). The owner of the
 publisher's session stores that, so a resend goes to the same member, from whatever node, and is recognized there by its
 id (`routing.shared_deals`). Only if that node is gone, or nothing was stored, is the message assigned anew: once by
-each node, and without an id, because a slot with a later number would drop it as a duplicate.
+each node, under another id, so that the members of one node take it once. A slot gets it without an id, because a slot
+with a later number would drop it as a duplicate.
 
 Invariants: a message is given to one member, or counted as dropped. An acknowledged message is with a member, committed
 if its session is durable, or in the resend buffer of the link to its node.
@@ -143,10 +144,16 @@ class SharedDelivery(SharedGroups):
         self._delivery.emit_to(sink, run, count, publisher)
 
     def dispatch(
-        self, group: Group, message: Publish, publisher: PausablePublisher | None, on_accepted: Callable[[], None]
+        self,
+        group: Group,
+        message: Publish,
+        publisher: PausablePublisher | None,
+        on_accepted: Callable[[], None],
+        anew: bytes = b"",
     ) -> int:
         """Give one message to one member. Returns 1 if it is on another node, which will call `on_accepted` (QoS 1 and
-        2), 0 if it is here; -1: there was no room. If one node or member has no room, another is tried.
+        2), 0 if it is here; -1: there was no room. If one node or member has no room, another is tried. `anew`: the id
+        under which the members of one node take it once, though several nodes assign it.
         """
         if message.deals:
             deal = shared_deals.find(message.deals, group.filter)
@@ -156,7 +163,7 @@ class SharedDelivery(SharedGroups):
             self._counters.dropped_no_member += 1
             return 0
         target = self.pick(group, b"" if publisher is None else publisher.client_id(), message.topic)
-        return self._dispatch_to(target, group, message, publisher, on_accepted)
+        return self._dispatch_to(target, group, message, publisher, on_accepted, anew)
 
     def _dispatch_to(
         self,
@@ -165,15 +172,20 @@ class SharedDelivery(SharedGroups):
         message: Publish,
         publisher: PausablePublisher | None,
         on_accepted: Callable[[], None],
+        anew: bytes = b"",
     ) -> int:
         full: list[NodeTarget] = []
+        is_here = False
         for _ in range(_TRIES_MAX):
             peer = target.peer
             if peer is None:
                 assert target.subscription is not None
+                if anew and not is_here and not self._delivery.origins.is_new(anew):
+                    return 0  # another node dealt it to a member here
+                is_here = True
                 if self._put(group, target.subscription, message, publisher):
                     return 0
-            elif self._send(peer, group, target.number, 0, message, on_accepted):
+            elif self._send(peer, group, target.number, 0, message, on_accepted, anew):
                 self._pause_for(peer, publisher)
                 return 0 if message.qos == 0 else 1
             else:
@@ -239,7 +251,7 @@ class SharedDelivery(SharedGroups):
         elif not self._delivery.origins.is_new(name):  # This node has assigned it before.
             return 0
         else:
-            asked = self._deal_here(group, deal, message, publisher, on_accepted)
+            asked = self._deal_here(group, deal, name, message, publisher, on_accepted)
         if asked < 0:
             self.on_refused(group, _without_id(message), on_accepted)
             return 1
@@ -249,6 +261,7 @@ class SharedDelivery(SharedGroups):
         self,
         group: Group,
         deal: shared_deals.Deal,
+        name: bytes,
         message: Publish,
         publisher: PausablePublisher | None,
         on_accepted: Callable[[], None],
@@ -258,7 +271,7 @@ class SharedDelivery(SharedGroups):
             here = self.dealt_here(group, deal.number, b"" if publisher is None else publisher.client_id())
             if here is not None:
                 return self._dispatch_to(here, group, message, publisher, on_accepted)
-        return self.dispatch(group, _without_id(message), publisher, on_accepted)
+        return self.dispatch(group, _without_id(message), publisher, on_accepted, shared_deals.anew(name))
 
     def make_room(self, groups: list[Group], message: Publish) -> bool:
         """Make sure that each group has a member that accepts this message now, or no member. If no other member has
@@ -291,11 +304,21 @@ class SharedDelivery(SharedGroups):
         return False
 
     def _send(
-        self, peer: NodeTarget, group: Group, number: int, flags: int, message: Publish, on_accepted: Callable[[], None]
+        self,
+        peer: NodeTarget,
+        group: Group,
+        number: int,
+        flags: int,
+        message: Publish,
+        on_accepted: Callable[[], None],
+        anew: bytes = b"",
     ) -> bool:
         item = wrap(group.filter, number, flags, message.packet)
         if message.qos == 0:
             peer.put_run(message.version | SHARED, item)
+        elif anew:
+            if not peer.put_anew(message.version | SHARED, anew, item, on_accepted):
+                return False
         elif not peer.put_acknowledged(message.version | SHARED, item, on_accepted):
             return False
         self._counters.messages_forwarded += 1
@@ -367,9 +390,9 @@ class SharedDelivery(SharedGroups):
         for place, item in enumerate(unwrap_named(version, chunk, names)):
             if names and not self._delivery.origins.is_new(names[place]):
                 continue
-            group = self.group(item.filter)
+            group, anew = self.group(item.filter), shared_deals.anew(names[place]) if names else b""
             for packet in packets_of(item.run):
-                self._again(group, message_of(packet, version & ~ORIGIN))
+                self._again(group, message_of(packet, version & ~ORIGIN), anew)
 
     def redispatch(self, left: list[StoredMessage]) -> None:
         """Give messages of an ended session, which has left the groups, to other members."""
@@ -396,10 +419,10 @@ class SharedDelivery(SharedGroups):
             message.expiry_s = int(stored.expires_s - now_s) + 1
         self._again(self.group(stored.share), message)
 
-    def _again(self, group: Group | None, message: Publish) -> None:
+    def _again(self, group: Group | None, message: Publish, anew: bytes = b"") -> None:
         if group is None:
             self._counters.dropped_no_member += 1
-        elif self.dispatch(group, message, None, _nobody_waits) >= 0:
+        elif self.dispatch(group, message, None, _nobody_waits, anew) >= 0:
             self._counters.shared_redispatched += 1
         else:
             self.on_refused(group, message, _nobody_waits)

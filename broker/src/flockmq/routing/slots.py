@@ -59,6 +59,10 @@ class SlotPeer(NodeTarget):
     def put_once(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         return self.dispatcher.put_shared(self.slot, version, self._addressed(packet), on_accepted, origin)
 
+    def put_anew(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        """Without its id: a slot takes ids in their order, and takes one behind a later one for a repeat."""
+        return self.put_acknowledged(version, packet, on_accepted)
+
     def _addressed(self, chunk: bytes) -> bytes:
         return self.slot.to_bytes(_SLOT_BYTES, "big") + chunk
 

@@ -42,6 +42,10 @@ class NodeTarget(Sink):
         """The same for a shared delivery with a message id, which its receiver takes only once."""
         return self.put_acknowledged(version | ORIGIN, origin + packet, on_accepted)
 
+    def put_anew(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
+        """As `put_once`, of one that several nodes may deal out, in any order."""
+        return self.put_once(version, origin, packet, on_accepted)
+
     def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         """The same for a message without a waiting publisher: waits until the node accepts it or is gone."""
         return self.put_acknowledged(version, packet, on_accepted)

@@ -431,6 +431,31 @@ def test_what_a_purged_node_never_accepted_is_dealt_anew_once_however_often_it_w
     assert got(*others) == ["1"]
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("staying", [(2,), (0, 2), (0, 2, 3), (3,)])
+def test_what_several_nodes_deal_anew_is_with_a_member_and_with_none_twice(
+    staying: tuple[int, ...], strategy: str
+) -> None:
+    cluster = Cluster(4, strategy=strategy)
+    members_at(cluster, 1)
+    deals = proposed(cluster[0])
+    for node in (0, 2):
+        publish_at(cluster[node], deals)
+    members = members_at(cluster, *staying)
+    cluster.dead.add("n1@0")
+    for node in (0, 2):
+        link = cluster.links[f"n{node}@0", "n1@0"]
+        waiting, link.waiting = link.waiting, []
+        cluster[node].router.shared.others_changed()
+        for version, chunk, _ in waiting:
+            cluster[node].router.shared.returned(version & ~SHARED, chunk)
+    publish_at(cluster[3], deals)
+    cluster.settle()
+    taken = [got(member) for member in members]
+    assert any(taken)
+    assert max(map(len, taken)) == 1
+
+
 def test_who_is_named_has_room_or_nobody_gets_it() -> None:
     cluster = Cluster(3)
     first, _ = members_at(cluster, 1, 2)
