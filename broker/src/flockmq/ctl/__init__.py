@@ -1,5 +1,5 @@
-"""`flockmq ctl`: a running cluster, seen and managed by the REST API of any of its nodes.
+"""`flockmq ctl`: shows and manages a running cluster through the REST API of any of its nodes.
 
-`command` is what a user types, a file a noun has its verbs, `api` asks the node, `credentials` reads what is no
-argument.
+`command` parses the arguments. Each noun has a file with its verbs. `api` calls the REST API. `credentials` reads
+secrets, which aren't arguments.
 """

@@ -1,4 +1,4 @@
-"""`flockmq ctl alarms`: what somebody should look at."""
+"""`flockmq ctl alarms`: the cluster's alarms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The REST API of one node, as `flockmq ctl` asks it."""
+"""The REST client of `flockmq ctl`."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from flockmq.errors import ConfigError, UserError
 DEFAULT_URL: Final = "http://127.0.0.1:18083"
 PATIENCE_S: Final = 30.0
 PATH_MAX_BYTES: Final = MANAGEMENT_REQUEST_LINE_MAX_BYTES - 128
-"""The rest of the line is the method's, the API's and HTTP's."""
+"""The rest of the request line is for the method, the API's prefix and the HTTP version."""
 
 Row = Mapping[str, Any]
 
 
 class CtlError(UserError):
-    """The node can't be reached, or says no."""
+    """The node can't be reached, or refuses the request."""
 
 
 class Api:
-    """The REST API of one node; `key` None: only what needs none."""
+    """The REST API of one node. Without a `key` only requests that need none can be sent."""
 
     def __init__(self, url: str, key: Secret | None, cacert: Path | None = None) -> None:
         if fault := http_url_fault(url):
@@ -44,17 +44,18 @@ class Api:
         self._key = key
 
     def ask(self, method: str, path: str, body: object = None, version: str = "v1") -> Row:
-        """The answer; {} where there is none. Raises CtlError with what the node says."""
+        """Send a request. Returns the answer, {} if it is empty. Raises CtlError with the node's error."""
         answer: Row = self._exchange(method, path, body, version, dict)
         return answer
 
     def delete(self, path: str, version: str = "v1") -> Iterator[Row]:
-        """No rows. Raises CtlError."""
+        """Send a DELETE. Yields no rows. Raises CtlError."""
         self.ask("DELETE", path, version=version)
         return iter(())
 
     def end(self, noun: str, client_id: str, verb: str) -> Iterator[Row]:
-        """What a client has; its id may be too long for a path. No rows. Raises CtlError."""
+        """Delete a client's connection or session. Uses a POST if the client id is too long for a path. Yields no rows.
+        Raises CtlError."""
         whose = path(noun, client_id)
         if len(whose) <= PATH_MAX_BYTES:
             return self.delete(whose)
@@ -62,7 +63,7 @@ class Api:
         return iter(())
 
     def rows(self, path: str, version: str) -> list[Row]:
-        """A list that isn't paged. Raises CtlError."""
+        """Get a list that isn't paged. Raises CtlError."""
         answer: list[Row] = self._exchange("GET", path, None, version, list)
         return answer
 
@@ -98,7 +99,7 @@ class Api:
         return http.client.HTTPSConnection(self._host, self._port, timeout=PATIENCE_S, context=self._tls)
 
     def pages(self, path: str, wanted: Mapping[str, str] = {}) -> Iterator[Row]:
-        """Every row of a list. What isn't in it is said on standard error."""
+        """Yield all rows of a paged list. Prints to standard error what is missing in it. Raises CtlError."""
         after: str | None = None
         said: set[str] = set()
         while True:

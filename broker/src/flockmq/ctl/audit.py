@@ -1,4 +1,4 @@
-"""`flockmq ctl audit`: who changed what by the REST API."""
+"""`flockmq ctl audit`: changes made through the REST API."""
 
 from __future__ import annotations
 

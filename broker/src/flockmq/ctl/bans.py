@@ -1,4 +1,4 @@
-"""`flockmq ctl bans`: who may not connect."""
+"""`flockmq ctl bans`: banned clients."""
 
 from __future__ import annotations
 

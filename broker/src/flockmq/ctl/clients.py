@@ -1,4 +1,4 @@
-"""`flockmq ctl clients`: who is connected."""
+"""`flockmq ctl clients`: connected clients."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ FIRST: Final = (
     *("role", "version", "state", "leads", "connections", "slots"),
     *("replicants", "writes_through", "unreachable"),
 )
-"""Columns behind the name. What else a node says of itself comes behind these."""
+"""The first columns, after the name. Other fields come after these."""
 _FOLDED: Final = frozenset(("heard", "ready", "draining", "stale", "hears_redis"))
-"""Into `state`."""
+"""Fields that are summarized in the column `state`."""
 _LEFT_OUT: Final = frozenset(("name", "incarnation", "host", "lag_entries", "takes_clients"))
 
 
@@ -24,7 +24,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    """A row a node, then one of the whole."""
+    """Yield a row per node, then one for the cluster."""
     whole = api.ask("GET", "/cluster", version="v5")
     for node in whole["nodes"]:
         known = {**node, "state": state(node)}

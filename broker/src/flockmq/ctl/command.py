@@ -1,4 +1,4 @@
-"""The command `flockmq ctl`: its arguments, and how what it finds is shown."""
+"""The command `flockmq ctl`: its arguments and its output."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOUNS: Final[tuple[tuple[str, str, Callable[[Verbs], None]], ...]] = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`parser` is the one of `flockmq ctl`."""
+    """Add the arguments to `parser`, which is that of `flockmq ctl`."""
     parser.add_argument("--url", default=DEFAULT_URL, help=f"a node's management address (default: {DEFAULT_URL})")
     parser.add_argument("--api-key-file", type=Path, metavar="FILE", help=f"holds the key (default: ${KEY_VARIABLE})")
     parser.add_argument(
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """What `options` ask for. Raises UserError."""
+    """Run the command in `options`. Raises UserError."""
     for name, value in vars(options).items():
         if isinstance(value, str):
             check_text(value, f"{name}: {value!r}")
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
             lines = _tables(rows) if "in_columns" in options else map(_line, rows)
         for line in lines:
             print(line)
-    except BrokenPipeError:  # of `| head`
+    except BrokenPipeError:  # as with `| head`
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  # nothing more is flushed there
     return 0
 
@@ -73,7 +73,7 @@ def _line(row: Row) -> str:
 
 
 def _tables(rows: Iterator[Row]) -> Iterator[str]:
-    """Rows in columns; where the names of the columns change another table begins."""
+    """Format rows as tables. A new table begins where the columns change."""
     for number, (names, alike) in enumerate(groupby(rows, tuple)):
         if number:
             yield ""

@@ -1,6 +1,6 @@
-"""What a user of `flockmq ctl` doesn't say in an argument, which everybody on the machine can read.
+"""Reads the secrets of `flockmq ctl`. They aren't arguments, because all users of the machine can see these.
 
-A password comes from a prompt, or from standard input where that is no terminal; the key from a file, or from
+A password comes from a prompt, or from standard input if that isn't a terminal. The API key comes from a file or from
 FLOCKMQ_API_KEY.
 """
 
@@ -20,7 +20,8 @@ KEY_VARIABLE: Final = "FLOCKMQ_API_KEY"
 
 
 def password(source: TextIO | None = None) -> str:
-    """Asked for twice at a terminal; else the first line of standard input. Raises ConfigError."""
+    """Read a password: at a terminal ask for it twice, else take the first line of standard input. Raises
+    ConfigError."""
     source = sys.stdin if source is None else source
     try:
         if not source.isatty():
@@ -40,7 +41,7 @@ def password(source: TextIO | None = None) -> str:
 
 
 def check_text(text: str, what: str) -> None:
-    """Raise ConfigError for bytes of an argument or of standard input that are no text."""
+    """Raise ConfigError if a text from an argument or standard input isn't UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""`flockmq ctl evacuate`: a node's clients are sent to the others, and it goes on; of the node at `--url`."""
+"""`flockmq ctl evacuate`: sends the clients of the node at `--url` to other nodes, while it keeps running."""
 
 from __future__ import annotations
 

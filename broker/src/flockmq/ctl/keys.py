@@ -1,4 +1,4 @@
-"""`flockmq ctl keys`: who may use the REST API."""
+"""`flockmq ctl keys`: API keys."""
 
 from __future__ import annotations
 

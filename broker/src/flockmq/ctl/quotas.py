@@ -1,4 +1,4 @@
-"""`flockmq ctl quotas`: what users have of theirs."""
+"""`flockmq ctl quotas`: limits and usage of users."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _list(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    """A row of what one user may have, then one a user."""
+    """Yield a row with the limits, then one per user."""
     shown = api.ask("GET", "/quotas")
     limits = {kind: "infinity" if limit is None else limit for kind, limit in shown["limits"].items()}
     yield {"quota_of_each": limits}

@@ -1,4 +1,4 @@
-"""`flockmq ctl rlog`: the replicated log, by node and shard."""
+"""`flockmq ctl rlog`: the state of the log, by node and shard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS: Final = {
     "written": "last_intercepted_trans",
     "to_write": "server_mql",
 }
-"""Of `/api/v5/rlog/nodes`: what it is called in a table."""
+"""Column → field of `/api/v5/rlog/nodes`."""
 
 
 def add(verbs: Verbs) -> None:
@@ -28,7 +28,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    """A row a node and shard. The sum of a shard's digests is shown, or with --json all there is."""
+    """Yield a row per node and shard. A table shows only the sum of the digests, --json all fields."""
     for node in api.ask("GET", "/rlog/nodes", version="v5")["data"]:
         for shard, log in (node["shards"] or {"-": None}).items():
             row = _row(log) if not options.json else log or {}
@@ -36,7 +36,7 @@ def _status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _row(log: Row | None) -> Row:
-    """None: the node didn't answer."""
+    """`log` is None if the node didn't answer."""
     if log is None:
         return dict.fromkeys(("applied", *COLUMNS, "digest"))
     digest = sum(int(digest, 16) for digest in log["digests"].values()) % 2**64

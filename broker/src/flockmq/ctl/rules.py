@@ -1,4 +1,4 @@
-"""`flockmq ctl rules`: who may do what."""
+"""`flockmq ctl rules`: access rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flockmq ctl sessions`: what is kept for clients."""
+"""`flockmq ctl sessions`: sessions of clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _list(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _show(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    """A row of the session, then one a subscription."""
+    """Yield a row for the session, then one per subscription."""
     session, after = path("sessions", options.client_id), 0
     while True:
         shown = dict(api.ask("GET", f"{session}?{urlencode({'limit': AUTH_PAGE_MAX, 'after': after})}"))

@@ -1,4 +1,4 @@
-"""`flockmq ctl users`: who may connect with a password."""
+"""`flockmq ctl users`: users in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a noun of `flockmq ctl` gets its verbs."""
+"""Helpers to add verbs and their options to a noun of `flockmq ctl`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _DURATION: Final = Annotated[float, Meta(ge=1.0, le=3.2e9), Kind.DURATION]
 
 
 def add_verb(verbs: Verbs, name: str, what: str, do: Do, **more: object) -> argparse.ArgumentParser:
-    """`flockmq ctl NOUN name`: `do` does it, and is told `more` by the options."""
+    """Add the verb `flockmq ctl NOUN name`, which calls `do`. `more` are extra values for its options."""
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=what)
     parser.set_defaults(do=do, **more)
     return parser
 
 
 def add_list(verbs: Verbs, what: str, do: Do) -> argparse.ArgumentParser:
-    """Of what there may be many."""
+    """Add the verb `list` with the option --limit."""
     parser = add_verb(verbs, "list", what, do)
     parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N (default: all)")
     return parser
@@ -43,12 +43,12 @@ def _positive(text: str) -> int:
 
 
 def said(options: argparse.Namespace, *names: str) -> dict[str, str]:
-    """What the user said of these options."""
+    """The options among these names that the user gave."""
     return {name: said for name in names if (said := getattr(options, name)) is not None}
 
 
 def seconds(options: argparse.Namespace) -> dict[str, object]:
-    """What `--for` says, if the user said it. Raises ConfigError."""
+    """The value of `--for` in seconds, if the user gave it. Raises ConfigError."""
     if options.duration is None:
         return {}
     return {"seconds": read(options.duration, _DURATION, "--for", is_text=True)}

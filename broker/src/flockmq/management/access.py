@@ -1,16 +1,12 @@
-"""Users, rules and bans over HTTP; all of it needs the API key (see `guard`).
+"""REST API: users, rules and bans. All requests need an API key (see `guard`).
 
-| path | GET | POST | PUT | DELETE |
-|---|---|---|---|---|
-| /api/v1/users | a page | makes one | | |
-| /api/v1/users/ID | it | | changes it | removes it |
-| /api/v1/rules | a page | | | |
-| /api/v1/rules/all, /api/v1/rules/username/NAME, /api/v1/rules/clientid/ID | them | | replaces them | removes them |
-| /api/v1/bans | a page | makes or replaces one | | |
-| /api/v1/bans/KIND/WHO | | | | lifts it |
+| path | GET | POST | PUT | DELETE | |---|---|---|---|---| | /api/v1/users | a page | creates a user | | | |
+/api/v1/users/ID | the user | | changes it | deletes it | | /api/v1/rules | a page | | | | | /api/v1/rules/all,
+/api/v1/rules/username/NAME, /api/v1/rules/clientid/ID | the rules | | replaces them | deletes them | | /api/v1/bans | a
+page | creates or replaces a ban | | | | /api/v1/bans/KIND/WHO | | | | deletes the ban |
 
-Lists are paged: `?limit=100&after=NEXT`, where NEXT is what the page before said. A change is answered when this node
-has it. Every other node has it when it has read the log.
+Lists are paged: `?limit=100&after=NEXT`, where NEXT is `next` of the previous page. A change is answered when this node
+has applied it. Other nodes apply it when they read the log.
 """
 
 from __future__ import annotations
@@ -121,7 +117,7 @@ async def delete_ban(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-# --- what is asked for ----------------------------------------------------------------------------------------------
+# --- reading requests -----------------------------------------------------------------------------------------------
 
 
 def _changed(change: UserChange) -> Iterator[str]:

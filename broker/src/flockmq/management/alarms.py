@@ -1,9 +1,9 @@
-"""The cluster's alarms over HTTP.
+"""REST API: the cluster's alarms.
 
 | path | answers |
 |---|---|
-| GET /api/v5/alarms | JSON: what somebody should look at, the oldest first |
-| DELETE /api/v5/alarms/NAME | ends one; needs the API key (see `guard`) |
+| GET /api/v5/alarms | JSON: all alarms, the oldest first |
+| DELETE /api/v5/alarms/NAME | ends an alarm; needs an API key (see `guard`) |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the REST API's handlers have in common: how they answer, and how what is asked for is read."""
+"""Helpers of the REST API's handlers: reading requests and making responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class RequestRefused(Exception):
-    """Answered with this status; the text names what is wrong, and the mend."""
+    """The request is answered with this status. The message says what is wrong and what to change."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -30,12 +30,12 @@ ABOUT: Final = web.RequestKey("about", str)
 
 
 def about(request: web.Request, what: str) -> None:
-    """What the audit log is to say of it, beside its path."""
+    """Set the text that the audit log shows for this request besides its path."""
     request[ABOUT] = what
 
 
 async def body_of(request: web.Request, kind: type[T]) -> T:
-    """Raises RequestRefused."""
+    """Read and decode the body. Raises RequestRefused."""
     try:
         async with asyncio.timeout(MANAGEMENT_REQUEST_MAX_S):
             raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
@@ -54,7 +54,7 @@ class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def client_id_said(request: web.Request) -> str:
-    """A client id that may be too long for a path. Raises RequestRefused."""
+    """The client id in the body, for client ids that are too long for a path. Raises RequestRefused."""
     client_id = (await body_of(request, _Said)).clientid
     about(request, client_id)
     return client_id
@@ -65,7 +65,7 @@ def shown(json: bytes) -> web.Response:
 
 
 def limit_of(request: web.Request) -> int:
-    """Raises RequestRefused."""
+    """The parameter `limit`. Raises RequestRefused."""
     text = request.query.get("limit", str(PAGE_DEFAULT))
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= AUTH_PAGE_MAX:
         raise RequestRefused(400, f"limit: {text!r} must be a number from 1 to {AUTH_PAGE_MAX}")
@@ -73,7 +73,7 @@ def limit_of(request: web.Request) -> int:
 
 
 def check_place(after: str | None) -> None:
-    """Check a place in a list of the whole cluster. Raises RequestRefused."""
+    """Check the parameter `after` of a list of the whole cluster. Raises RequestRefused."""
     try:
         bytes.fromhex(after or "")
     except ValueError:
@@ -81,7 +81,8 @@ def check_place(after: str | None) -> None:
 
 
 def check_query(request: web.Request, *known: str) -> None:
-    """Refuse unknown parameters: a misspelt filter would be none, and show more. Raises RequestRefused."""
+    """Refuse unknown parameters, because a misspelt filter would be ignored and show too much. Raises
+    RequestRefused."""
     for name in request.query:
         if name not in known:
             raise RequestRefused(400, f"{name}: is no parameter of {request.path}; known are {', '.join(known)}")

@@ -1,12 +1,12 @@
-"""Keys of the REST API: who has one may ask for what its role allows.
+"""API keys of the REST API. The role of a key determines what its holder may do.
 
-    viewer     sees                        (GET)
-    operator   and ends what is there      (clients, sessions, bans, alarms, plugins)
-    admin      and says who may what       (users, rules, keys)
+    viewer     reads                                  (GET)
+    operator   also manages what runs                 (clients, sessions, bans, alarms, plugins)
+    admin      also manages access                    (users, rules, keys)
 
-One key may be configured: an admin's, which makes the others. The server draws the others itself, and the log has their
-SHA-256. A key holds 32 random bytes, which can't be found by trying. So it needs no slow hash, as passwords do, and a
-request costs a look-up.
+One admin key may be configured. It is used to create the others. The server generates these, and the log has their
+SHA-256. A key has 32 random bytes, which nobody can guess. So, unlike passwords, it needs no slow hash, and a check is
+one look-up.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ log: Final = logging.getLogger(__name__)
 
 Role = Literal["viewer", "operator", "admin"]
 ROLES: Final[tuple[Role, ...]] = ("viewer", "operator", "admin")
-"""Each may do what those before it may."""
+"""Each role includes the rights of those before it."""
 CONFIGURED: Final = "management.api_key"
-"""The name under which the configured key acts."""
+"""The name of the configured key, for example in the audit log."""
 _FILE: Final = "management.api_key_file"
 PREFIX: Final = "flockmq_"
-"""What our keys begin with, so that scanners for published secrets find them."""
+"""All generated keys begin with this, so that secret scanners find them."""
 
 
 class Holder(NamedTuple):
@@ -50,7 +50,7 @@ class Holder(NamedTuple):
 
 
 class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """For `seconds` from now, `until` a time (RFC 3339), or for good."""
+    """A key that is valid for `seconds` from now, `until` a time (RFC 3339), or for ever."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$")]
     role: Role
@@ -64,18 +64,18 @@ class ShownKey(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     until: datetime | None
     by: str
-    """The name of the key that made it."""
+    """The name of the key that created this one."""
 
 
 class MadeKey(ShownKey, frozen=True, kw_only=True):
-    """`key` is shown this once."""
+    """A new key. Only this response contains the key itself."""
 
     key: str
 
 
-class Keys:
-    """`configured`: an admin's; `file`: where it was read, and is again. `may_write`: all nodes know of keys. Raises
-    ConfigError."""
+class ApiKeys:
+    """`configured` is the admin key of the configuration, and `file` the file that it was read from and is reloaded
+    from. `may_write` tells whether all nodes know this table. The constructor raises ConfigError."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Keys:
         return len(self._rlog.tables.api_keys) + (self._configured is not None)
 
     def refresh(self) -> None:
-        """Read the file again. If it can't be used, that is reported once, and the former key stays."""
+        """Reload the file. If it is invalid, log that once, and keep the former key."""
         if self._file is None:
             return
         try:
@@ -114,7 +114,7 @@ class Keys:
             log.info("%s: the key was read again, the one from before opens nothing any more", _FILE)
 
     def holder(self, given: bytes) -> Holder | None:
-        """None: it is no key, or it ran out."""
+        """The holder of a key; None if the key is unknown or expired."""
         hashed = _hash(given)
         if self._configured is not None and compare_digest(hashed, self._configured):
             return Holder(CONFIGURED, "admin")
@@ -124,12 +124,12 @@ class Keys:
         return Holder(key.name, key.role)
 
     def shown(self) -> list[ShownKey]:
-        """By name; those that ran out, too."""
+        """All keys by name, including expired ones."""
         rows = sorted(self._rlog.tables.api_keys.items(), key=lambda row: (row[1].name, row[0]))
         return [ShownKey(**_fields(key)) for _, key in rows]
 
     async def make(self, new: NewKey, by: str) -> MadeKey:
-        """Raises RequestRefused, Invalid, and what the log raises."""
+        """Create a key. Raises RequestRefused, Invalid, StorageError."""
         self._check_version()
         if new.name == CONFIGURED:
             raise Invalid("name", f"{CONFIGURED} is how the configured key is called; take another")
@@ -144,7 +144,7 @@ class Keys:
         return MadeKey(**_fields(key), key=drawn)
 
     async def remove(self, name: str) -> None:
-        """Raises RequestRefused, Missing, and what the log raises."""
+        """Delete a key. Raises RequestRefused, Missing, StorageError."""
         self._check_version()
         hashes = [hashed for hashed, key in self._rlog.tables.api_keys.items() if key.name == name]
         if not hashes:
@@ -172,7 +172,7 @@ class Keys:
 
 
 def _hash_of_configured(key: Secret) -> str:
-    """Raises ConfigError."""
+    """Raises ConfigError if the key is too short."""
     said = key.reveal().encode()
     if len(said) < API_KEY_MIN_BYTES:
         raise ConfigError(

@@ -1,7 +1,10 @@
-"""Who changed what, and when, by the REST API: rows of the log, on every node, the last AUDIT_MAX of them.
+"""The audit log: who changed what and when through the REST API. It is a table of the cluster's log, with the last
+AUDIT_MAX changes.
 
-What always holds: before a change is done, its node writes a line to its own log. Before it is answered, it is a row,
-or a warning says why not. A refused request changed nothing and is no row, so strangers can't push others out.
+Invariants:
+- Before a change is done, the node writes a line to its own log file.
+- Before a change is answered, its row is written, or a warning tells why it isn't.
+- A refused request has no row, so unauthenticated clients can't push out other rows.
 """
 
 from __future__ import annotations
@@ -37,15 +40,16 @@ class ShownChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True):
-    """The last ones first; `next`: what to ask for as `after` to go on; None: there are no more."""
+    """A page of changes, the latest first. `next` is the value of `after` for the next page, or None on the last
+    one."""
 
     data: list[ShownChange]
     count: int
     next: str | None
 
 
-class Audit:
-    """Before the log is read. `may_write`: all nodes know of these rows."""
+class AuditLog:
+    """Create it before the log is read. `may_write` tells whether all nodes know this table."""
 
     def __init__(
         self, node: str, rlog: Rlog, may_write: Callable[[], bool], clock: Clock, token_bytes: Callable[[int], bytes]
@@ -59,7 +63,7 @@ class Audit:
         rlog.on_change(AUDIT.name, self._keys)
 
     async def note(self, holder: Holder, peer: str, method: str, path: str, about: str, status: int) -> None:
-        """The change is done. Returns when the log has it, or can't have it."""
+        """Write a row for a change that was done. Returns when the log has it, or when that failed."""
         if not self._may_write():
             return
         now_s, about = self._clock.wall(), about[:AUDIT_ABOUT_MAX_CHARS]

@@ -1,12 +1,13 @@
-"""The connections of the cluster over HTTP; all of it needs the API key (see `guard`).
+"""REST API: the connected clients of the cluster. All requests need an API key (see `guard`).
 
 | path | GET | DELETE | POST |
 |---|---|---|---|
-| /api/v1/clients | a page: `?limit=100&after=NEXT`, and what they are to be like | | |
-| /api/v1/clients/CLIENTID | it | ends its connection (0x98); its session goes on, if it lasts | |
-| /api/v1/clients/kick | | | the same, of `{"clientid": …}`, which may be too long for a path |
+| /api/v1/clients | a page: `?limit=100&after=NEXT`, and filters | | |
+| /api/v1/clients/CLIENTID | the client | disconnects it (0x98); a durable session stays | |
+| /api/v1/clients/kick | | | the same for `{"clientid": …}`, which may be too long for a path |
 
-`clientid`, `username` and `listener` may hold `*` and `?`; `node` is a name; `peerhost` an address or a network.
+The filters `clientid`, `username` and `listener` may contain `*` and `?`; `node` is a name; `peerhost` is an address or
+a network.
 """
 
 from __future__ import annotations

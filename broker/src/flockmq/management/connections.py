@@ -1,10 +1,10 @@
-"""The management port's connections. There is always room for one more, so that probes and scrapes get in.
+"""The connections of the management port. A new connection is always accepted, so that probes and scrapes get through.
 
-A connection beyond MANAGEMENT_CONNECTIONS_MAX ends the one that was accepted, or answered, the longest ago. So
-strangers who never finish a request push out one another. A connection also ends
-- when no whole request comes for MANAGEMENT_REQUEST_MAX_S,
-- when an answer stays unread for MANAGEMENT_ANSWER_MAX_S,
-- when a body that nobody reads goes on for MANAGEMENT_UNWANTED_MAX_BYTES behind its answer.
+Beyond MANAGEMENT_CONNECTIONS_MAX a new connection closes the one that was accepted, or answered, longest ago. So
+clients that never finish a request push out each other. The server also closes a connection
+- if no complete request comes for MANAGEMENT_REQUEST_MAX_S,
+- if the client doesn't read an answer for MANAGEMENT_ANSWER_MAX_S,
+- if more than MANAGEMENT_UNWANTED_MAX_BYTES of an unread body come after the answer.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class ManagementConnections:
         self._listening = listening
         self._tls = tls
         self._open: dict[web.RequestHandler, _Connection] = {}
-        """Who was accepted, or answered, the longest ago comes first."""
+        """In order of the time at which they were accepted or last answered."""
         self._again: asyncio.TimerHandle | None = None
         self._sparing = Sparing(log, 1, SYSTEM.monotonic)
 
     @contextlib.contextmanager
     def accepting(self, make_handler: Callable[[], web.RequestHandler]) -> Iterator[None]:
-        """While the block runs; `make_handler` makes what speaks HTTP on one connection."""
+        """Accept connections inside the block. `make_handler` makes the HTTP protocol of one connection."""
         self._listening.listen(LISTEN_BACKLOG_MAX)
         self._accept_from_now_on(make_handler)
         try:
@@ -62,7 +62,7 @@ class ManagementConnections:
 
     @web.middleware
     async def noting(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Note that a connection has asked, and that it is answered."""
+        """A middleware that notes when a request came and when it was answered."""
         connection = self._open.get(request.protocol)
         if connection is None:
             return await handler(request)
@@ -111,7 +111,7 @@ class ManagementConnections:
 
 
 class _Connection(asyncio.Protocol):
-    """One socket from its acceptance to its end, its TLS handshake included; `handler` hears what comes behind it."""
+    """One accepted socket, including its TLS handshake. `handler` gets the bytes after that."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class _Connection(asyncio.Protocol):
         self._too_late = asyncio.get_running_loop().call_later(MANAGEMENT_REQUEST_MAX_S, self.end)
         self._unread: asyncio.TimerHandle | None = None
         self._unwanted_bytes: int | None = None
-        """How many bytes came behind an answer; None: there is none yet, or the next request is there."""
+        """Bytes that came after the last answer; None before the first answer, and while a request is handled."""
         self._beginning = asyncio.create_task(self._begin(accepted, tls))
 
     async def _begin(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
@@ -161,7 +161,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
-        self._transport.set_write_buffer_limits(0)  # writing stops with the first byte that the socket doesn't take
+        self._transport.set_write_buffer_limits(0)  # pause_writing is called as soon as the socket is full
         self._handler.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

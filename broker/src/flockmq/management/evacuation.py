@@ -1,10 +1,11 @@
-"""A node is emptied, and goes on: its clients are sent to other nodes. Over HTTP; it needs a key (see `guard`).
+"""REST API: evacuation, which sends all clients of this node to other nodes while it keeps running. All requests need
+an API key (see `guard`).
 
 | path | answers |
 |---|---|
-| GET /api/v1/evacuation | JSON: whether this node is emptied, how many clients are left, how fast they go |
-| POST /api/v1/evacuation | begin, and answer the same; it goes on until it is ended, or the node ends |
-| DELETE /api/v1/evacuation | take clients again |
+| GET /api/v1/evacuation | JSON: whether an evacuation is on, how many clients are left, and the rate |
+| POST /api/v1/evacuation | begins one, and answers the same; it runs until it is ended, or the node stops |
+| DELETE /api/v1/evacuation | ends it: the node accepts clients again |
 """
 
 from __future__ import annotations

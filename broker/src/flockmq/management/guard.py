@@ -1,12 +1,14 @@
-"""What stands around every request of the management server: who may, who did, and words for failures.
+"""The middlewares of the management server: errors, authentication, authorization and audit of every request.
 
-    in_words ─▶ as_it_is ─▶ with_key (who is it, and may it?) ─▶ audited (what it changed) ─▶ the handler
+    errors_as_json ─▶ refuse_compressed ─▶ with_key (checks key and role) ─▶ audited (logs changes) ─▶ the handler
 
-A request that can't be done is answered with `{"error": …}`, which names the field and the mend. What always holds:
-- A path that isn't KEYLESS needs a key.
-- What isn't a GET, and isn't for operators, is for admins.
-- The answer to a wrong key takes its time.
-- Nothing compressed is read, because what it unpacks to has no bound.
+A failed request is answered with `{"error": …}`, which names the field and what to change.
+
+Invariants:
+- Every path except those in KEYLESS needs a key.
+- Only admins may change anything, except for the paths of operators.
+- The answer to a wrong key is delayed.
+- Compressed bodies are refused, because their unpacked size is unbounded.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 from flockmq.logs import AUDIT, Sparing
 from flockmq.management.answers import ABOUT, RequestRefused
-from flockmq.management.api_keys import ROLES, Holder, Keys, Role
-from flockmq.management.audit_log import Audit
+from flockmq.management.api_keys import ROLES, ApiKeys, Holder, Role
+from flockmq.management.audit_log import AuditLog
 from flockmq.management.view import Unavailable
-from flockmq.management.wrong_key_delay import Failures
+from flockmq.management.wrong_key_delay import WrongKeyDelay
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.errors import LogFull
 
@@ -57,9 +59,9 @@ KEYLESS: Final = (
     "/api/v5/rlog",
     "/api/v5/rlog/nodes",
 )
-"""What is seen without a key."""
+"""Paths that can be read without a key."""
 OF_ADMINS: Final = ("/api/v1/keys",)
-"""What, and what is below it, is seen by admins only."""
+"""Paths that only admins can read, with all paths below them."""
 OF_OPERATORS: Final = (
     "/api/v1/clients",
     "/api/v1/sessions",
@@ -68,13 +70,13 @@ OF_OPERATORS: Final = (
     "/api/v1/plugins",
     "/api/v5/alarms",
 )
-"""What operators may change; anything else is changed by admins only."""
+"""Paths that operators may change. Only admins may change others."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def role_for(method: str, path: str) -> Role | None:
-    """The role that a request needs at least; None: it needs no key."""
+    """The lowest role that may send this request; None if it needs no key."""
     if method in SEEN:
         if path in KEYLESS:
             return None
@@ -87,8 +89,8 @@ def _is_at(path: str, places: tuple[str, ...]) -> bool:
 
 
 @web.middleware
-async def in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """One sentence of what went wrong."""
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Convert exceptions to a JSON response with one sentence."""
     try:
         return await handler(request)
     except RequestRefused as error:
@@ -116,8 +118,8 @@ async def in_words(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 @web.middleware
-async def as_it_is(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse a body that says it is compressed, before any of it is read."""
+async def refuse_compressed(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse a body with a Content-Encoding, before reading it."""
     coding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         raise RequestRefused(
@@ -129,15 +131,15 @@ async def as_it_is(request: web.Request, handler: Handler) -> web.StreamResponse
 class Guard:
     """One per server."""
 
-    def __init__(self, keys: Keys, audit: Audit) -> None:
+    def __init__(self, keys: ApiKeys, audit: AuditLog) -> None:
         self._keys = keys
         self._audit = audit
-        self._failures = Failures()
+        self._failures = WrongKeyDelay()
         self._waiting = 0
         self._sparing = Sparing(log, REFUSALS_LOGGED_PER_S, SYSTEM.monotonic)
 
     def middlewares(self) -> list[Middleware]:
-        return [in_words, as_it_is, self._with_key, self._audited]
+        return [errors_as_json, refuse_compressed, self._with_key, self._audited]
 
     @web.middleware
     async def _with_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -197,7 +199,7 @@ def holder_of(request: web.Request) -> Holder:
 
 
 def _rank(role: str) -> int:
-    """A role of a later release is none here."""
+    """The index of a role; -1 for a role that only a later release knows."""
     return ROLES.index(role) if role in ROLES else -1
 
 

@@ -1,10 +1,10 @@
-"""Keys of the REST API, and what was done with them, over HTTP (see `guard` for who may).
+"""REST API: API keys and the audit log (`guard` tells which roles may use them).
 
 | path | GET | POST | DELETE |
 |---|---|---|---|
-| /api/v1/keys | all of them, without what they are | makes one, and shows it this once | |
-| /api/v1/keys/NAME | | | it opens nothing any more |
-| /api/v1/audit | a page of changes, the last ones first: `?limit=100&after=NEXT` | | |
+| /api/v1/keys | all keys, without their secrets | creates a key; only this response shows it | |
+| /api/v1/keys/NAME | | | deletes the key |
+| /api/v1/audit | a page of changes, the latest first: `?limit=100&after=NEXT` | | |
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from aiohttp import web
 
 from flockmq.management.answers import about, answer, body_of, check_query, limit_of
-from flockmq.management.api_keys import Keys, NewKey
-from flockmq.management.audit_log import Audit
+from flockmq.management.api_keys import ApiKeys, NewKey
+from flockmq.management.audit_log import AuditLog
 from flockmq.management.guard import holder_of
 
-KEYS: Final = web.AppKey("keys", Keys)
-AUDIT: Final = web.AppKey("audit", Audit)
+KEYS: Final = web.AppKey("keys", ApiKeys)
+AUDIT: Final = web.AppKey("audit", AuditLog)
 
 routes = web.RouteTableDef()
 

@@ -1,9 +1,8 @@
-"""The whole cluster over HTTP, whichever node is asked: it asks the others over their links.
+"""REST API: the whole cluster. Any node can answer; it asks the others over links.
 
-| path | answers |
-|---|---|
-| GET /api/v5/cluster | JSON: every node, and who leads, who owns how many slots, who writes through whom |
-| GET /api/v5/rlog/nodes | JSON: by node and shard, where its tables are in the log and how they keep up |
+| path | answers | |---|---| | GET /api/v5/cluster | JSON: every node, the leader, how many slots each core owns, which
+core a replicant writes through | | GET /api/v5/rlog/nodes | JSON: by node and shard, the position of its tables in the
+log, and their lag |
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The plugins of this node over HTTP.
+"""REST API: the plugins of this node.
 
 | path | answers |
 |---|---|
-| GET /api/v1/plugins | JSON: the enabled plugins, and how they behave |
-| POST /api/v1/plugins/NAME/enable | takes the fence away from one that failed; needs the API key (see `guard`) |
+| GET /api/v1/plugins | JSON: the enabled plugins with their statistics |
+| POST /api/v1/plugins/NAME/enable | enables a fenced plugin again; needs an API key (see `guard`) |
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What users have of their quotas, over HTTP; it needs a key (see `guard`).
+"""REST API: quotas. The request needs an API key (see `guard`).
 
 | path | answers |
 |---|---|
-| GET /api/v1/quotas | JSON: what one user may have, and who has most, in the whole cluster |
+| GET /api/v1/quotas | JSON: the limits per user, and the users with the highest usage, in the whole cluster |
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Clients and sessions as the REST API shows them, and which of them are asked for.
+"""Clients and sessions as the REST API shows them, and the filters of their lists.
 
-Nodes ask one another for these, whatever their releases: a field is only ever added, with a default.
+Nodes of different releases exchange these structs. So fields may only be added, with a default.
 """
 
 from __future__ import annotations
@@ -12,51 +12,52 @@ import msgspec
 
 
 class ClientRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One connection. Unless its node is `heard`, nothing more is known of it."""
+    """One connection. If `heard` is False, its node didn't answer, and the other fields are empty."""
 
     client_id: str
     node: str
     heard: bool = True
     username: str = ""
-    """Empty: it is anonymous."""
+    """Empty for an anonymous client."""
     is_superuser: bool = False
     peerhost: str = ""
-    """Empty: it came by a Unix socket."""
+    """Empty for a Unix socket."""
     port: int = 0
     listener: str = ""
     zone: str = ""
     protocol: str = ""
     """`3.1`, `3.1.1` or `5.0`."""
     keepalive_s: float = 0.0
-    """Of silence, after which it is sent away; 0: never."""
+    """The keep-alive interval; 0 means none."""
     connected_at: datetime | None = None
     session_lasts: bool = False
-    """It outlives the connection, and runs at the client id's home."""
+    """Whether the session is durable."""
 
 
 class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One session. An `unreadable` one is kept as Redis has it, and nothing more is known of it."""
+    """One session."""
 
     client_id: str
     home: str
-    """The node where it runs."""
+    """The node that runs the session: the owner of a durable session."""
     node: str | None = None
-    """Of its connection; None: its client is away."""
+    """The node of its connection; None if the client is offline."""
     username: str | None = None
-    """Whose it is; None: nobody's in particular."""
+    """The user that the client id is bound to, if it is bound."""
     unreadable: str = ""
+    """Why the owner can't read the session in Redis; then the fields below are empty."""
     expiry_s: int | None = None
-    """How long it outlives its connection; None: for ever."""
+    """The session expiry interval; None means for ever."""
     left_at: datetime | None = None
-    """When its client left."""
+    """When the client disconnected."""
     subscriptions: int = 0
     queued: int = 0
-    """Messages that wait for a place in the client's window, or for the client."""
+    """Messages that wait for the client, or for room in its receive window."""
     queued_bytes: int = 0
     inflight: int = 0
-    """Messages to the client that aren't acknowledged to their end."""
+    """Messages sent to the client whose acknowledgement isn't complete."""
     awaiting_rel: int = 0
-    """QoS 2 messages of the client whose PUBREL hasn't come."""
+    """QoS 2 messages from the client whose PUBREL hasn't come."""
 
 
 class SubscriptionRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,20 +69,20 @@ class SubscriptionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class ShownSession(SessionRow, frozen=True, kw_only=True):
     filters: Sequence[SubscriptionRow] = ()
-    """A page of its subscriptions, in the order in which they were made."""
+    """A page of its subscriptions, the oldest first."""
     next: int | None = None
-    """What to ask for as `after` to go on; None: there are no more."""
+    """The value of `after` for the next page; None on the last one."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """At most `limit` rows of a list, after what the page before said as `next`."""
+    """At most `limit` rows of a list. `after` is `next` of the previous page."""
 
     after: str | None = None
     limit: int = 100
 
 
 class ClientsWanted(Place, frozen=True, kw_only=True):
-    """Texts may hold `*` and `?`; None: anything."""
+    """The filters of a list of clients. Texts may contain `*` and `?`; None matches all."""
 
     clientid: str | None = None
     username: str | None = None
@@ -97,11 +98,11 @@ class SessionsWanted(Place, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the whole cluster's rows. With a filter it may have fewer rows than `limit`, and still a `next`."""
+    """A page of a list of the whole cluster. With filters it may have fewer rows than `limit` and still a `next`."""
 
     data: Sequence[msgspec.Raw]
     count: int
-    """How many the cluster has, whichever are asked for."""
+    """How many there are in the cluster, whether they match the filters or not."""
     next: str | None
     missing: Sequence[str]
-    """What the page lacks at the moment, in words."""
+    """Sentences that say which nodes or slots are missing in the page."""

@@ -1,7 +1,7 @@
-"""The text of /metrics, which costs milliseconds of the event loop and is everybody's to ask for.
+"""Makes the text of /metrics, which takes milliseconds of the event loop and needs no key.
 
-What always holds: the text is made at most every METRICS_MADE_EVERY_S, for all that have asked by then. So it is never
-older than the question, and however many ask, it takes a small share of the event loop.
+Invariants: the text is made at most every METRICS_MADE_EVERY_S, for all requests that wait by then. So it is never
+older than the request, and many requests take only a small share of the event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flockmq.telemetry.sample import Sample, Samples
 
 
 class Scrapes:
-    """One per server. `make` gives the text."""
+    """One per server. `make` returns the text."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make: Final = make
@@ -24,7 +24,7 @@ class Scrapes:
         self._may_be_made_at = 0.0
 
     async def text(self) -> bytes:
-        """Raises what `make` raises."""
+        """The text, made after this call. Raises what `make` raises."""
         if self._next is None:
             loop = asyncio.get_running_loop()
             self._next = loop.create_future()
@@ -41,7 +41,7 @@ class Scrapes:
 
 
 def samples_of(node: NodeView, samples: Samples) -> Iterator[Sample]:
-    """All that /metrics shows of a node."""
+    """All samples that /metrics shows."""
     status = node.status()
     yield Sample("flockmq_info", 1, (status.version, status.build, status.role, status.name))
     yield Sample("flockmq_ready", node.ready()[0])

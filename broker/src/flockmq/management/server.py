@@ -1,14 +1,14 @@
-"""The management HTTP server: health, metrics, what the node knows of the cluster, and, with a key, its administration.
+"""The management HTTP server: health checks, metrics, cluster status, and, with an API key, administration.
 
 | path | answers |
 |---|---|
-| /livez | 200 while the process' loop turns; nothing else is looked at |
-| /readyz | 200 when bootstrapped, listening and able to serve, also while draining; else 503 with the reason |
-| /availz | for load balancers: as /readyz, and 503 while draining |
+| /livez | 200 while the event loop runs |
+| /readyz | 200 if bootstrapped, listening and able to serve, also while draining; else 503 with the reason |
+| /availz | for load balancers: as /readyz, but 503 while draining |
 | /metrics | Prometheus' text format |
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
-| /api/v5/rlog | JSON: by shard, where this node's tables are in the log, how they keep up, and their digests |
+| /api/v5/rlog | JSON: by shard, the position of this node's tables in the log, their lag, and their digests |
 | /api/v1/plugins… | see `plugins` |
 | /api/v5/cluster, /api/v5/rlog/nodes | see `overview` |
 | /api/v1/clients…, /api/v1/sessions… | see `clients`, `sessions` |
@@ -49,8 +49,8 @@ from flockmq.logs import Sparing
 from flockmq.management import access, alarms, clients, evacuation, overview, plugins, quotas, sessions
 from flockmq.management import keys as key_paths
 from flockmq.management.answers import answer
-from flockmq.management.api_keys import Keys
-from flockmq.management.audit_log import Audit
+from flockmq.management.api_keys import ApiKeys
+from flockmq.management.audit_log import AuditLog
 from flockmq.management.connections import ManagementConnections
 from flockmq.management.guard import Guard
 from flockmq.management.scrapes import Scrapes, samples_of
@@ -108,12 +108,12 @@ def _readiness(request: web.Request) -> web.Response:
 
 
 _UNREADABLE: Final = (HttpProcessingError, web.RequestPayloadError)
-"""Errors that the client's bytes cause, and not our code."""
+"""Errors that are caused by the client's bytes, not by our code."""
 
 
 class _Unparsed(logging.Filter):
-    """Doesn't show bytes that are no request: they may hold a key, and be wrong by one byte. It tells who sent them, in
-    one line. The same goes for a body that is broken or ends too early."""
+    """Replaces aiohttp's log records about unparsable requests and bodies by one line with the sender. The bytes aren't
+    logged, because they may contain an API key."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ http_log.addFilter(_Unparsed())
 
 
 class _Http(web.RequestHandler):
-    """HTTP on one connection. A request that is refused before a path is found hears the same words as any other."""
+    """HTTP on one connection. Errors before routing are answered in the same JSON form as all others."""
 
     __slots__ = ()
 
@@ -143,7 +143,7 @@ class _Http(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        super().handle_error(request, status, exc, message)  # which logs it
+        super().handle_error(request, status, exc, message)  # logs the error
         said = (message or "").partition("\n")[0].rstrip(":").encode(errors="replace").decode()
         why = f"this can't be read as a request: {said}" if status == 400 else "it failed here; see the node's log"
         refused = answer(status, {"error": why})
@@ -168,11 +168,11 @@ async def serve(
     views: Views,
     listen: Address,
     admin: Admin,
-    keys: Keys,
-    audit: Audit,
+    keys: ApiKeys,
+    audit: AuditLog,
     tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
-    """Serve while the block runs; gives the port. Raises AddressInUse when `listen` can't be bound."""
+    """Serve inside the block; yields the port. Raises AddressInUse if `listen` can't be bound."""
     listening = listening_sockets.bound(listen.host, listen.port, "management.listen")
     with contextlib.closing(listening), contextlib.closing(ManagementConnections(listening, tls)) as connections:
         app = _application(views, admin, keys, audit, connections)
@@ -188,7 +188,7 @@ async def serve(
 
 
 def _application(
-    views: Views, admin: Admin, keys: Keys, audit: Audit, connections: ManagementConnections
+    views: Views, admin: Admin, keys: ApiKeys, audit: AuditLog, connections: ManagementConnections
 ) -> web.Application:
     middlewares = [connections.noting, *Guard(keys, audit).middlewares()]
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)

@@ -1,12 +1,13 @@
-"""Sessions over HTTP; all of it needs the API key (see `guard`).
+"""REST API: sessions. All requests need an API key (see `guard`).
 
 | path | GET | DELETE | POST |
 |---|---|---|---|
-| /api/v1/sessions | a page of those that last: `?limit=100&after=NEXT&clientid=a*&connected=no` | | |
-| /api/v1/sessions/CLIENTID | any, with a page of its subscriptions: `?limit=100&after=NEXT` | ends it | |
+| /api/v1/sessions | a page of durable sessions: `?limit=100&after=NEXT&clientid=a*&connected=no` | | |
+| /api/v1/sessions/CLIENTID | a session of any kind, with a page of subscriptions: `?limit=100&after=NEXT` | ends it | |
 | /api/v1/sessions/end | | | ends that of `{"clientid": …}`, which may be too long for a path |
 
-Its connection ends with it. A session that can't be read can be ended, too. The answer comes when the end is durable.
+Ending a session also disconnects its client. Unreadable sessions can be ended too. The answer comes when the end is
+committed.
 """
 
 from __future__ import annotations

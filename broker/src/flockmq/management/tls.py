@@ -1,6 +1,6 @@
-"""TLS of the management port, by files that are read again when they change.
+"""TLS of the management port, with files that are reloaded when they change.
 
-A handshake uses what the files said last: the listening context hands each ClientHello over to that.
+The listening context passes each handshake on to the context of the latest files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flockmq.pem_files import PemFiles, load_chain
 SECTION: Final = "management"
 
 
-class ManagementCertificates:
+class ManagementTls:
     def __init__(self, certfile: Path, keyfile: Path) -> None:
         """Raises ConfigError."""
         self._certfile = certfile
@@ -24,7 +24,7 @@ class ManagementCertificates:
         self.listening.sni_callback = self._greeted
 
     def refresh(self) -> None:
-        """Read the files again if one changed."""
+        """Reload the files if one has changed."""
         self._pem.refresh()
 
     def _context(self) -> ssl.SSLContext:
@@ -34,5 +34,5 @@ class ManagementCertificates:
         return context
 
     def _greeted(self, connection: ssl.SSLObject, host: str | None, listening: ssl.SSLContext) -> None:
-        """Called at each ClientHello, whether it names a host or not."""
+        """Use the latest files for this handshake. OpenSSL calls this at each ClientHello, even without SNI."""
         connection.context = self._pem.made

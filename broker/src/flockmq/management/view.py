@@ -1,6 +1,6 @@
-"""What management asks of a node, part by part. The node hands in its parts as `Views`; nothing here imports them.
+"""The interfaces through which management sees a node. The node passes its parts as `Views`.
 
-The structs are what goes over HTTP and into metrics: plain numbers that the node counts anyway, read at scrape time.
+The structs are the JSON of the REST API. Their values are read from memory on each request.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from flockmq.telemetry.sample import Samples
 
 
 class NodePorts(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a node listens, once it does. None: it has no such listener."""
+    """The ports that a node listens on; None if it has no such listener."""
 
     mqtt: int | None
-    """The listener `tcp:default`'s."""
+    """The port of the listener `tcp:default`."""
     listeners: dict[str, int] = {}
-    """By name, `ssl:default`; a Unix socket's is 0."""
+    """All ports by listener name, for example `ssl:default`; the port of a Unix socket is 0."""
     link: int | None
     management: int
 
@@ -42,36 +42,39 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far this node's tables are in one shard of the rlog."""
+    """The position of this node's tables in one shard of the log."""
 
     shard: str
     applied: str
-    """Stream ID of the last entry applied, `generation-sequence`."""
+    """The Stream id of the last applied entry, `generation-sequence`."""
     lag_entries: int
     lag_ms: float
 
 
 class LogState(msgspec.Struct, frozen=True, kw_only=True):
-    """One shard of the rlog on this node, as `/api/v5/rlog` shows it: equal places must mean equal digests."""
+    """One shard of the log on this node, as `/api/v5/rlog` shows it. Nodes at the same position must have the same
+    digests."""
 
     applied: str
-    """Stream ID, `generation-sequence`."""
+    """The Stream id of the last applied entry, `generation-sequence`."""
     digests: dict[str, str]
     """Table → the sum of its rows' hashes, 16 hexadecimal digits."""
     lag_entries: int = 0
     lag_seconds: float = 0.0
     bootstraps: int = 0
-    """Since the node started; the next two are the last one's."""
+    """Count since the node started."""
     bootstrap_time_seconds: float = 0.0
+    """Duration of the last bootstrap."""
     bootstrap_num_keys: int = 0
+    """Rows of the last bootstrap."""
     message_queue_len: int = 0
-    """Entries that were read from Redis and aren't applied yet."""
+    """Entries read from Redis and not applied yet."""
     replayq_len: int = 0
-    """Entries that a bootstrap under way has still to replay."""
+    """Entries that a running bootstrap must still replay."""
     last_intercepted_trans: int = 0
-    """Transactions that this core wrote since it started."""
+    """Transactions that this core has written since it started."""
     server_mql: int = 0
-    """Appends that wait in this core."""
+    """Appends waiting in this core."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,12 +87,12 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     build: str
     ready: bool
     state: str
-    """`starting`, `ready`, `draining`, or why it isn't ready any more."""
+    """`starting`, `ready`, `draining`, or the reason why the node isn't ready."""
     uptime_s: float
     leader: str | None
     """The incarnation of the cluster's leader, as far as this node knows."""
     cluster_version: int
-    """All nodes understand the formats up to this one (membership/cluster_version.py)."""
+    """All nodes know the formats up to this version (membership/cluster_version.py)."""
     shards: Sequence[ShardStatus]
 
 
@@ -99,31 +102,31 @@ class PluginRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     state: Literal["running", "fenced"]
-    """fenced: it failed too often, and isn't called until it is enabled again."""
+    """`fenced`: it failed too often, so it isn't called until somebody enables it again."""
     points: Sequence[str]
-    """Where its handlers are."""
+    """The hook points at which it has handlers."""
     calls: int
     seconds: float
-    """What its handlers took in all."""
+    """The total time of its handlers."""
     failures: int
     last_failure: str
 
 
 class PluginsView(Protocol):
-    """A node's plugins seen from outside."""
+    """A node's plugins."""
 
     def rows(self) -> Sequence[PluginRow]: ...
 
     def enable(self, name: str) -> PluginRow | None:
-        """Call it again; None: no plugin of this name."""
+        """Enable a fenced plugin again. Returns None if there is no plugin of this name."""
 
 
 REDIS_AWAY: Final = "redis-away"
-"""An alarm that isn't in the log, because that is in Redis: a node shows it while no node reaches Redis."""
+"""The alarm that each node shows while no node reaches Redis. It isn't in the log, because the log is in Redis."""
 
 
 class AlarmRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that somebody should look at, as `/api/v5/alarms` shows it."""
+    """One alarm, as `/api/v5/alarms` shows it."""
 
     name: str
     since_s: float
@@ -137,11 +140,11 @@ class AlarmsView(Protocol):
     def rows(self) -> Sequence[AlarmRow]: ...
 
     async def end(self, name: str) -> bool:
-        """False: there is none of this name. Raises StorageError."""
+        """End an alarm. Returns False if there is none of this name. Raises StorageError."""
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one user has in the cluster, and which quotas it has used up."""
+    """One user's usage in the cluster. `over` names the quotas that it has used up."""
 
     name: str
     sessions: int
@@ -153,7 +156,7 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QuotasShown(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits` of each user, None where there is none. `users` who have a hundredth of a limit at some node, the
+    """`limits` per user, None for no limit. `users` are those with at least a hundredth of a limit on some node, the
     largest first."""
 
     limits: Mapping[str, int | None]
@@ -171,11 +174,12 @@ class NodeLog(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str
     role: str
     shards: Mapping[str, LogState] | None
-    """None: the node didn't answer."""
+    """None if the node didn't answer."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    """One node, as `/api/v5/cluster` shows it; unless it is `heard`, nothing but what the log says of it."""
+    """One node, as `/api/v5/cluster` shows it. If `heard` is False, the core that answers gets no heartbeats of it, and
+    only the fields from the log are set."""
 
     name: str
     incarnation: str
@@ -183,29 +187,29 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     host: str
     slots: int
-    """How many slots of client ids it owns."""
+    """Number of slots that it owns."""
     heard: bool
     leads: bool = False
     ready: bool = False
     draining: bool = False
     takes_clients: bool | None = None
-    """It has listeners for clients. None: it is of a version that doesn't say."""
+    """Whether it has listeners for clients. None: its release doesn't report this."""
     stale: bool = False
-    """Its tables may be old."""
+    """Whether its tables may be stale."""
     hears_redis: bool | None = None
-    """Whether Redis answered it lately. None: it is of a version that doesn't say."""
+    """Whether Redis answered it lately. None: its release doesn't report this."""
     connections: int = 0
     lag_entries: int = 0
     writes_through: str | None = None
-    """A replicant's core."""
+    """The core that a replicant writes through."""
     replicants: int = 0
-    """How many write through this core."""
+    """Number of replicants that write through this core."""
     unreachable: Sequence[str] = ()
-    """Whom this core can't reach."""
+    """Nodes that this core can't reach."""
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """`told_by` a node whose tables may be `stale`."""
+    """The cluster as the node `told_by` sees it. `stale`: that node's tables may be stale."""
 
     told_by: str
     stale: bool
@@ -215,39 +219,39 @@ class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unavailable(Exception):
-    """Something can't be told, or done, now; the text says why."""
+    """The request can't be answered now. The message says why."""
 
 
 class ClientsView(Protocol):
-    """The cluster's connections; what is shown is JSON."""
+    """The cluster's connections. Results are JSON."""
 
     async def clients(self, wanted: ClientsWanted) -> bytes:
-        """A Listing of ClientRows. Raises ValueError for what can't be meant, Unavailable."""
+        """A Listing of ClientRows. Raises ValueError for invalid filters, Unavailable."""
 
     async def client(self, client_id: str) -> bytes:
-        """A ClientRow; empty: it isn't connected. Raises Unavailable."""
+        """A ClientRow; empty if the client isn't connected. Raises Unavailable."""
 
     async def kick(self, client_id: str) -> bool:
-        """End its connection; False: there is none. Raises Unavailable."""
+        """Disconnect the client. Returns False if it isn't connected. Raises Unavailable."""
 
 
 class SessionsView(Protocol):
-    """The cluster's sessions; what is shown is JSON."""
+    """The cluster's sessions. Results are JSON."""
 
     async def sessions(self, wanted: SessionsWanted) -> bytes:
-        """A Listing of SessionRows: those that outlive their connections. Raises Unavailable."""
+        """A Listing of SessionRows: the durable sessions. Raises Unavailable."""
 
     async def session(self, client_id: str, after: int, limit: int) -> bytes:
-        """A ShownSession, whether it lasts or not, with at most `limit` of its subscriptions, behind the first `after`;
-        empty: there is none. Raises Unavailable."""
+        """A ShownSession, durable or clean, with at most `limit` subscriptions after the first `after`; empty if there
+        is no session. Raises Unavailable."""
 
     async def end_session(self, client_id: str) -> bool:
-        """With its connection, wherever they are; returns when that is durable. False: there was neither. Raises
-        Unavailable."""
+        """End the session and its connection on any node. Returns when that is committed; False if there was neither.
+        Raises Unavailable."""
 
 
 class OverviewView(Protocol):
-    """The whole cluster, as a node finds out by asking the others."""
+    """The overview of the whole cluster."""
 
     async def members(self) -> ClusterState: ...
 
@@ -255,34 +259,35 @@ class OverviewView(Protocol):
 
 
 class Evacuated(msgspec.Struct, frozen=True, kw_only=True):
-    """How a node's clients are sent to others, as `/api/v1/evacuation` shows it."""
+    """The state of a node's evacuation, as `/api/v1/evacuation` shows it."""
 
     is_on: bool
-    """An operator wants it."""
+    """Whether an operator has started one."""
     clients: int
-    """That are left."""
+    """How many clients are left."""
     evicted: int
-    """Since the node started."""
+    """How many clients were sent away since the node started."""
     rate: float
-    """Clients a second: this node's part of the cluster's. 0.0: none are sent away; no other node takes any."""
+    """Clients per second: this node's part of the cluster's rate. 0.0 while no other node accepts clients."""
 
 
 class EvacuationView(Protocol):
-    """Of this node."""
+    """The evacuation of this node."""
 
     def status(self) -> Evacuated: ...
 
     def start(self) -> None:
-        """Send its clients to other nodes, and take none, until `stop`. Raises Unavailable."""
+        """Send clients to other nodes, and refuse new ones, until `stop`. Raises Unavailable."""
 
     def stop(self) -> None: ...
 
 
 class NodeView(Protocol):
-    """A node seen from outside. Every call that isn't awaited answers at once, from memory."""
+    """This node's status. All methods answer from memory."""
 
     def ready(self) -> tuple[bool, str]:
-        """Whether this node's tables are bootstrapped and its listeners open, and it can serve; if not, why."""
+        """Whether this node's tables are bootstrapped, its listeners are open, and it can serve; and its state, or the
+        reason why not."""
 
     def draining(self) -> bool:
         """Whether this node is sending its clients away."""
@@ -292,11 +297,11 @@ class NodeView(Protocol):
     def status(self) -> NodeStatus: ...
 
     def rlog(self) -> Mapping[str, LogState]:
-        """By shard."""
+        """This node's log, by shard."""
 
 
 class Views(NamedTuple):
-    """The parts of a node that are seen from outside. `samples`: its counters and gauges, now."""
+    """The parts of a node that management sees. `samples` returns its current metrics."""
 
     node: NodeView
     samples: Samples

@@ -1,7 +1,7 @@
-"""Who gave wrong keys lately, and how long the next answer takes for it. Pure.
+"""The delay of the answer to a wrong API key, per client address. No I/O.
 
-A right key is never slowed: behind one address there may be many clients, and nobody finds 32 random bytes by trying.
-Slowed is who tries all the same, and with it the lines in the log.
+A right key is never delayed: many clients may share one address, and nobody can guess 32 random bytes. The delay only
+slows down clients that try, and so the lines that they cause in the log file.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from flockmq.bounds import (
 )
 
 
-class Failures:
+class WrongKeyDelay:
     def __init__(self) -> None:
         self._by_address: dict[str, tuple[int, float]] = {}
-        """Address → how many in a row, and when the last one was; the one that was quiet for the longest first."""
+        """Address → (count of wrong keys in a row, time of the last one). The longest quiet address is first."""
 
     def failed(self, address: str, now_s: float) -> float:
-        """A wrong key came once more. Returns for how many seconds its answer is to wait."""
+        """Count a wrong key. Returns the delay of its answer in seconds."""
         count, last_s = self._by_address.pop(address, (0, now_s))
         count = 1 if now_s - last_s > API_FAILURES_FORGOTTEN_S else count + 1
         self._by_address[address] = count, now_s

@@ -17,9 +17,9 @@ from typing import Final
 from flockmq.config.schema import Config, ManagementSettings
 from flockmq.entropy import SYSTEM
 from flockmq.management import server
-from flockmq.management.api_keys import Keys
-from flockmq.management.audit_log import Audit
-from flockmq.management.tls import ManagementCertificates
+from flockmq.management.api_keys import ApiKeys
+from flockmq.management.audit_log import AuditLog
+from flockmq.management.tls import ManagementTls
 from flockmq.management.view import NodePorts
 from flockmq.membership.readiness import OwnRedis
 from flockmq.node.assembly import Assembly, Machine, assemble
@@ -69,24 +69,24 @@ async def run_node(
         await made.stay()
 
 
-def _certificates(management: ManagementSettings) -> ManagementCertificates | None:
+def _certificates(management: ManagementSettings) -> ManagementTls | None:
     """Raises ConfigError."""
     if management.certfile is None or management.keyfile is None:
         return None
-    return ManagementCertificates(management.certfile, management.keyfile)
+    return ManagementTls(management.certfile, management.keyfile)
 
 
-def _keys(management: ManagementSettings, made: Assembly) -> Keys:
+def _keys(management: ManagementSettings, made: Assembly) -> ApiKeys:
     """Raises ConfigError."""
     may_write, clock = made.cluster.version.gate(2), made.cluster.time.clock
-    return Keys(made.rlog, management.api_key, may_write, clock, SYSTEM.token_bytes, management.api_key_file)
+    return ApiKeys(made.rlog, management.api_key, may_write, clock, SYSTEM.token_bytes, management.api_key_file)
 
 
 def _management(
-    config: Config, made: Assembly, keys: Keys, tls: ssl.SSLContext | None
+    config: Config, made: Assembly, keys: ApiKeys, tls: ssl.SSLContext | None
 ) -> AbstractAsyncContextManager[int]:
     node, cluster = made.node, made.cluster
-    audit = Audit(config.node.name, made.rlog, cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes)
+    audit = AuditLog(config.node.name, made.rlog, cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes)
     return server.serve(node.views(), config.management.listen, node.access.auth.admin, keys, audit, tls)
 
 

@@ -1,1 +1,1 @@
-"""What a node counts, and how that is shown to whoever scrapes it."""
+"""The metrics of a node."""

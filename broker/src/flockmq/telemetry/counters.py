@@ -1,4 +1,4 @@
-"""What a node has done since it started: plain integers that the hot path adds to and a scrape reads."""
+"""The counters of a node since its start: plain integers that the hot path adds to and a scrape reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 class Counters:
     """Monotonic counters, except `connections`, `sessions_away` and `subscriptions`, which are gauges.
 
-    `packets_received` is by packet type; it counts only those PUBLISHes that don't take the fast road.
+    `packets_received` is by packet type; it counts only those PUBLISHes that don't take the fast path.
     """
 
     __slots__ = (

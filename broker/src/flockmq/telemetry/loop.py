@@ -1,7 +1,9 @@
-"""How late the event loop is: so long each client and each link waits for others.
+"""Measures the lag of the event loop, which delays every client and link.
 
-A timer is due every `LOOP_WATCH_INTERVAL_S`; it is as late as the loop was busy. What always holds: `late_s` only
-grows. `worst_s` is the longest pause of the last one to two windows, so that a scrape every window misses none.
+A timer is due every `LOOP_WATCH_INTERVAL_S`; its delay is the time that the loop was busy.
+
+Invariants: `late_s` only grows. `worst_s` is the longest delay of the last one to two windows, so a scrape in every
+window misses none.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from flockmq.telemetry.sample import Sample
 
 
 class LoopWatch:
-    """`run` watches the loop it runs on."""
+    """Measures the event loop on which `run` is called."""
 
     def __init__(self) -> None:
         self.late_s = 0.0
@@ -27,7 +29,7 @@ class LoopWatch:
         return max(self._worst_s, self._worst_before_s)
 
     async def run(self) -> None:
-        """For as long as the node lives."""
+        """Measure until cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
             due_s = clock() + LOOP_WATCH_INTERVAL_S
@@ -36,7 +38,7 @@ class LoopWatch:
             self.note(now_s - due_s, now_s)
 
     def note(self, late_s: float, now_s: float) -> None:
-        """The timer came so late."""
+        """Record one delay of the timer."""
         if now_s >= self._window_ends_s:
             self._worst_before_s = self._worst_s
             self._worst_s = 0.0

@@ -1,8 +1,8 @@
-"""What /metrics shows: one catalogue of names and meanings, filled at scrape time from plain integers.
+"""The catalogue of all metrics, and their Prometheus exposition.
 
-The hot path only adds to integers (`telemetry/counters.py`); a scrape reads them. A `Sample` names an entry of
-`CATALOGUE`; one that isn't there is a defect and raises KeyError. Every bound of `bounds.py` is exported beside the
-numbers it bounds, so that an alert needs no figure of its own.
+The hot path only adds to integers (`telemetry/counters.py`); a scrape reads them. A `Sample` with a name that isn't in
+`CATALOGUE` is a bug and raises KeyError. All bounds of `bounds.py` are exported too, so that alerts needn't repeat
+their values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONTENT_TYPE: Final = prometheus_client.CONTENT_TYPE_LATEST
 
 
 class Metric(NamedTuple):
-    """One family. Counters get `_total` appended on the wire."""
+    """One metric family. The exposition appends `_total` to the names of counters."""
 
     kind: Literal["counter", "gauge"]
     name: str
@@ -35,46 +35,49 @@ class Metric(NamedTuple):
 
 CATALOGUE: Final = (
     Metric("gauge", "flockmq_info", "What runs here; the value is always 1.", ("version", "build", "role", "node")),
-    Metric("gauge", "flockmq_ready", "1 when the node is bootstrapped, listens, and can serve."),
+    Metric("gauge", "flockmq_ready", "1 if the node is bootstrapped, listens, and can serve."),
     Metric("gauge", "flockmq_draining", "1 while the node is sending its clients away."),
     Metric("gauge", "flockmq_uptime_seconds", "Seconds since the node started."),
-    Metric("gauge", "flockmq_connections", "MQTT clients connected now."),
-    Metric("gauge", "flockmq_sessions", "Sessions whose state this node holds now."),
+    Metric("gauge", "flockmq_connections", "Connected MQTT clients."),
+    Metric("gauge", "flockmq_sessions", "Sessions whose state this node holds."),
     Metric(
         "gauge",
         "flockmq_sessions_crowded",
-        "Sessions of this node that outlive their connections and for which more waits than they take.",
+        "Congested durable sessions of this owner: too many messages wait, so publishers are paused.",
     ),
-    Metric("gauge", "flockmq_sessions_persistent", "Sessions of this node that outlive their connections."),
-    Metric("gauge", "flockmq_sessions_away", "Sessions of this node whose clients are not connected."),
+    Metric("gauge", "flockmq_sessions_persistent", "Durable sessions of this owner."),
+    Metric("gauge", "flockmq_sessions_away", "Durable sessions of this owner whose clients are offline."),
     Metric(
         "counter",
         "flockmq_home_notes_dropped",
-        "What nodes and homes had to say of client ids and found no room; it is asked for again.",
+        "Notifications between nodes and owners of client ids that found no room; they are requested again.",
         ("why",),
     ),
     Metric(
         "counter",
         "flockmq_home_wills_dropped",
-        "Wills that found no room at the homes of their clients, and are lost if the nodes of these die.",
+        "Wills of clean sessions that found no room at the owners of their client ids; they are lost if the clients' "
+        "nodes die.",
     ),
-    Metric("counter", "flockmq_subscriptions_revoked", "Subscriptions that rules no longer allowed, and that ended."),
-    Metric("counter", "flockmq_sessions_expired", "Sessions that ended because their clients stayed away too long."),
-    Metric("counter", "flockmq_sessions_resumed", "Connections that went on with a session that was there."),
+    Metric("counter", "flockmq_subscriptions_revoked", "Subscriptions that ended because rules no longer allow them."),
+    Metric("counter", "flockmq_sessions_expired", "Sessions that expired."),
+    Metric("counter", "flockmq_sessions_resumed", "Connections that resumed an existing session."),
     Metric("gauge", "flockmq_subscriptions", "Subscriptions of the sessions on this node."),
     Metric("gauge", "flockmq_listener_connections", "Open connections of one listener.", ("listener",)),
     Metric("gauge", "flockmq_routes", "Rows of the route table."),
     Metric(
         "gauge",
         "flockmq_filter_shapes",
-        "Different places where wildcards stand: in filters of clients connected here, of sessions at home here,"
-        " and of what is routed elsewhere.",
+        "Different positions of wildcards in filters: of clients connected here, of durable sessions of this owner, "
+        "and of routes to other nodes.",
         ("of",),
     ),
     Metric("gauge", "flockmq_retained_messages", "Rows of the table of retained messages."),
-    Metric("gauge", "flockmq_shared_subscriptions", "Subscriptions of this node's sessions that are shared."),
-    Metric("gauge", "flockmq_shared_groups", "Shared subscriptions that have members on this node."),
-    Metric("counter", "flockmq_shared_redispatched", "Messages that went to another member when theirs ended."),
+    Metric("gauge", "flockmq_shared_subscriptions", "Shared subscriptions of this node's sessions."),
+    Metric("gauge", "flockmq_shared_groups", "Shared groups that have members on this node."),
+    Metric(
+        "counter", "flockmq_shared_redispatched", "Shared messages that went to another member because theirs ended."
+    ),
     Metric("gauge", "flockmq_exclusive_subscriptions", "Exclusive subscriptions of the sessions on this node."),
     Metric("gauge", "flockmq_delayed_messages", "Messages in the log that are not due yet."),
     Metric("gauge", "flockmq_delayed_bytes", "Bytes of messages in the log that are not due yet."),
@@ -83,115 +86,127 @@ CATALOGUE: Final = (
     Metric(
         "counter", "flockmq_connects_refused", "CONNECTs answered with an error, and connections refused.", ("reason",)
     ),
-    Metric("counter", "flockmq_authentications", "Authentications, by how they ended.", ("result",)),
-    Metric("counter", "flockmq_authorizations", "Publishes and subscriptions that were asked about.", ("result",)),
+    Metric("counter", "flockmq_authentications", "Authentications, by result.", ("result",)),
+    Metric("counter", "flockmq_authorizations", "Authorization checks of publishes and subscriptions.", ("result",)),
     Metric("gauge", "flockmq_failed_logins", "Names and addresses of failed logins that this node remembers."),
     Metric("gauge", "flockmq_bans", "Bans in the cluster's log."),
-    Metric("counter", "flockmq_flapping_bans", "Clients that this node banned for coming and going too often."),
-    Metric("counter", "flockmq_disconnects", "Connections ended, by the reason code of the end.", ("reason",)),
-    Metric("counter", "flockmq_takeovers", "Connections ended because their client id connected again."),
-    Metric("counter", "flockmq_evicted_clients", "Clients that this node, draining, sent to other nodes."),
+    Metric("counter", "flockmq_flapping_bans", "Clients that this node banned for flapping."),
+    Metric("counter", "flockmq_disconnects", "Ended connections, by reason code.", ("reason",)),
+    Metric("counter", "flockmq_takeovers", "Connections that ended because their client id connected again."),
+    Metric("counter", "flockmq_evicted_clients", "Clients that this node sent to other nodes while draining."),
     Metric(
         "counter",
         "flockmq_throttled",
-        "Times a client was read later because it, its listener or the node is over a rate.",
+        "Times a client was read later because it, its listener or the node exceeded a rate.",
     ),
     Metric("counter", "flockmq_protocol_errors", "Connections ended because of a malformed or illegal packet."),
     Metric("counter", "flockmq_messages_received", "PUBLISH packets received from clients.", ("qos",)),
-    Metric("counter", "flockmq_messages_sent", "PUBLISH packets sent to clients, or kept for them.", ("qos",)),
-    Metric("counter", "flockmq_packets_received", "Packets received from clients, PUBLISH apart.", ("type",)),
-    Metric("counter", "flockmq_messages_forwarded", "Messages handed to other nodes."),
-    Metric("counter", "flockmq_messages_arrived", "Messages that other nodes handed to this one."),
+    Metric("counter", "flockmq_messages_sent", "PUBLISH packets sent to clients, or queued for them.", ("qos",)),
+    Metric("counter", "flockmq_packets_received", "Packets received from clients, except PUBLISH.", ("type",)),
+    Metric("counter", "flockmq_messages_forwarded", "Messages sent to other nodes."),
+    Metric("counter", "flockmq_messages_arrived", "Messages received from other nodes."),
     Metric("counter", "flockmq_messages_dropped", "Messages not delivered to a subscriber.", ("cause",)),
     Metric("counter", "flockmq_slow_readers", "Times a client read too slowly and was paused."),
     Metric("counter", "flockmq_received_bytes", "Bytes received from clients."),
     Metric("counter", "flockmq_sent_bytes", "Bytes sent to clients."),
     Metric("counter", "flockmq_link_received_bytes", "Bytes received over the link with another node.", ("peer",)),
     Metric("counter", "flockmq_link_sent_bytes", "Bytes sent over the link with another node.", ("peer",)),
-    Metric("gauge", "flockmq_forward_dropped_bytes", "QoS 0 bytes that found no room towards present members."),
+    Metric("gauge", "flockmq_forward_dropped_bytes", "QoS 0 bytes dropped because the link to a member was full."),
     Metric("gauge", "flockmq_link_queue_bytes", "Bytes that wait for another node.", ("peer",)),
-    Metric("counter", "flockmq_link_late_bytes", "Bytes that came by a link which its node had left: dropped."),
+    Metric("counter", "flockmq_link_late_bytes", "Bytes dropped because they came over a link that was replaced."),
     Metric("gauge", "flockmq_tunnelled_links", "Links of this node that go through a core."),
     Metric("gauge", "flockmq_relayed_tunnels", "Links between two other nodes that go through this core."),
-    Metric("counter", "flockmq_relayed_bytes", "Bytes that this core passed on between two other nodes."),
+    Metric("counter", "flockmq_relayed_bytes", "Bytes that this core relayed between two other nodes."),
     Metric("gauge", "flockmq_tunnel_queue_bytes", "Bytes of tunnels that wait to be sent or passed on."),
     Metric(
         "gauge",
         "flockmq_queue_length",
-        "What waits in an inner queue: items, or bytes where its name says so.",
+        "Length of an internal queue: items, or bytes if its name says so.",
         ("queue",),
     ),
     Metric(
         "gauge",
         "flockmq_courier_messages",
-        "QoS 1 and 2 messages on their way to homes of sessions that last, a copy for each home.",
+        "QoS 1 and 2 messages on their way to owners of durable sessions, one copy per owner.",
     ),
-    Metric("gauge", "flockmq_courier_bytes", "Bytes of them."),
-    Metric("gauge", "flockmq_courier_parked_messages", "Those among them whose slots have no home now."),
-    Metric("gauge", "flockmq_courier_stuck_bytes", "Messages whose homes have them, and can't make them durable."),
-    Metric("gauge", "flockmq_courier_congested_lanes", "Homes that are behind: whoever publishes to them is paused."),
+    Metric("gauge", "flockmq_courier_bytes", "Bytes of the messages in flockmq_courier_messages."),
+    Metric("gauge", "flockmq_courier_parked_messages", "Messages on their way to slots that have no owner now."),
+    Metric("gauge", "flockmq_courier_stuck_bytes", "Bytes of messages that owners have received but can't commit."),
+    Metric("gauge", "flockmq_courier_congested_lanes", "Congested owners: publishers to them are paused."),
     Metric(
         "gauge",
         "flockmq_courier_crowded_slots",
-        "Slots in which more waits for a session than that takes: whoever publishes to them is paused.",
+        "Slots with a congested session: publishers to them are paused.",
     ),
-    Metric("counter", "flockmq_courier_dropped_bytes", "QoS 0 bytes that found no way to a home, or a congested one."),
+    Metric(
+        "counter",
+        "flockmq_courier_dropped_bytes",
+        "QoS 0 bytes dropped because an owner was unreachable or congested.",
+    ),
     Metric("gauge", "flockmq_home_slots", "Slots of client ids that this core owns."),
-    Metric("gauge", "flockmq_home_slots_loading", "Those among them whose sessions aren't here yet."),
-    Metric("gauge", "flockmq_home_wills", "Wills that are due here and that not everybody has accepted."),
-    Metric("gauge", "flockmq_home_intake_bytes", "Messages for sessions of this core that aren't durable yet."),
-    Metric("gauge", "flockmq_home_store_queue_bytes", "Changes of this core's sessions that wait for Redis."),
-    Metric("counter", "flockmq_home_store_commits", "Batches of changes that Redis made durable."),
-    Metric("counter", "flockmq_home_store_bytes", "Bytes of them."),
-    Metric("counter", "flockmq_home_store_retries", "Round trips that failed and were tried again."),
-    Metric("gauge", "flockmq_home_store_redis_full", "1 while Redis takes no more changes for want of memory."),
-    Metric("gauge", "flockmq_redis_memory_bytes", "What a Redis that has slots of this core uses.", ("server",)),
-    Metric("gauge", "flockmq_redis_memory_max_bytes", "Its `maxmemory`; 0: none.", ("server",)),
-    Metric("gauge", "flockmq_redis_short", "1 while nothing more is kept, because Redis has little memory left."),
-    Metric("counter", "flockmq_messages_refused_short", "Messages that were refused (0x97) meanwhile."),
-    Metric("counter", "flockmq_quota_refused", "What was too much for its user's quota, by which.", ("quota",)),
+    Metric("gauge", "flockmq_home_slots_loading", "Slots of this core whose sessions aren't loaded yet."),
+    Metric("gauge", "flockmq_home_wills", "Due wills of this core that some receivers haven't accepted yet."),
+    Metric(
+        "gauge", "flockmq_home_intake_bytes", "Bytes of messages for this core's sessions that aren't committed yet."
+    ),
+    Metric("gauge", "flockmq_home_store_queue_bytes", "Bytes of changes of this core's sessions that wait for Redis."),
+    Metric("counter", "flockmq_home_store_commits", "Batches of session changes that Redis committed."),
+    Metric("counter", "flockmq_home_store_bytes", "Bytes of session changes that Redis committed."),
+    Metric("counter", "flockmq_home_store_retries", "Writes of session changes that failed and were tried again."),
+    Metric("gauge", "flockmq_home_store_redis_full", "1 while Redis refuses changes because its memory is full."),
+    Metric("gauge", "flockmq_redis_memory_bytes", "Memory used by a Redis that has slots of this core.", ("server",)),
+    Metric("gauge", "flockmq_redis_memory_max_bytes", "`maxmemory` of this Redis; 0 means none.", ("server",)),
+    Metric("gauge", "flockmq_redis_short", "1 while Redis is short of memory, so that nothing more is stored."),
+    Metric("counter", "flockmq_messages_refused_short", "Messages refused (0x97) because Redis is short of memory."),
+    Metric("counter", "flockmq_quota_refused", "Requests refused because of a user's quota.", ("quota",)),
     Metric("gauge", "flockmq_users_over_quota", "Users who have used up a quota, as far as this node knows."),
-    Metric("gauge", "flockmq_rlog_lag_entries", "Entries between the shard's head and this node's tables.", ("shard",)),
-    Metric("gauge", "flockmq_rlog_lag_seconds", "How long this node's tables have been behind the head.", ("shard",)),
-    Metric("gauge", "flockmq_cluster_version", "The version of the cluster's formats: all nodes understand it."),
-    Metric("gauge", "flockmq_redis_cut_off", "1 while this node doesn't reach Redis, and another node does."),
-    Metric("gauge", "flockmq_stale", "1 while QoS 1 and 2 wait because this node's tables may be old."),
+    Metric("gauge", "flockmq_rlog_lag_entries", "Entries between this node's tables and the log end.", ("shard",)),
+    Metric(
+        "gauge", "flockmq_rlog_lag_seconds", "How long this node's tables have been behind the log end.", ("shard",)
+    ),
+    Metric("gauge", "flockmq_cluster_version", "The cluster version: all nodes know the formats up to it."),
+    Metric("gauge", "flockmq_redis_cut_off", "1 while this node can't reach Redis but another node can."),
+    Metric("gauge", "flockmq_stale", "1 while QoS 1 and 2 messages wait because this node's tables may be stale."),
     Metric(
         "gauge",
         "flockmq_rlog_last_intercepted_trans",
         "Transactions that this core wrote to the shard since it started, for itself and for others.",
         ("shard",),
     ),
-    Metric("gauge", "flockmq_rlog_weight", "Appends that this core took of other nodes since its last heartbeat."),
-    Metric("gauge", "flockmq_rlog_replicants", "Replicants that write through this core, in every shard."),
+    Metric("gauge", "flockmq_rlog_weight", "Appends from other nodes that this core took since its last heartbeat."),
+    Metric("gauge", "flockmq_rlog_replicants", "Replicants that write through this core."),
     Metric(
         "gauge",
         "flockmq_rlog_server_mql",
-        "Appends that wait in this core for Redis. Nothing waits for replicants: they read the log themselves.",
+        "Appends that wait in this core for Redis.",
         ("shard",),
     ),
     Metric("gauge", "flockmq_rlog_bootstrap_time_seconds", "How long the shard's last bootstrap took.", ("shard",)),
-    Metric("gauge", "flockmq_rlog_bootstrap_num_keys", "Rows that the shard's last bootstrap brought.", ("shard",)),
+    Metric("gauge", "flockmq_rlog_bootstrap_num_keys", "Rows of the shard's last bootstrap.", ("shard",)),
     Metric(
         "gauge",
         "flockmq_rlog_message_queue_len",
-        "Entries that this node read from Redis, or knows to be there, and hasn't applied.",
+        "Entries that this node has read from Redis, or knows to be there, but hasn't applied.",
         ("shard",),
     ),
-    Metric("gauge", "flockmq_rlog_replayq_len", "Entries that a bootstrap under way has still to replay.", ("shard",)),
-    Metric("counter", "flockmq_rlog_redis_lost_data", "Times this core began a shard's log anew that Redis had lost."),
-    Metric("counter", "flockmq_rlog_digest_mismatches", "Times this node's tables were not what the cores have."),
-    Metric("counter", "flockmq_events_dropped", "Events for the nightly report that found no room on this node."),
-    Metric("counter", "flockmq_events_lost_bytes", "Bytes of such events that were lost on their way.", ("why",)),
+    Metric("gauge", "flockmq_rlog_replayq_len", "Entries that a running bootstrap must still replay.", ("shard",)),
+    Metric("counter", "flockmq_rlog_redis_lost_data", "Times this core seeded a shard's log that Redis had lost."),
+    Metric("counter", "flockmq_rlog_digest_mismatches", "Times this node's tables differed from those of the cores."),
+    Metric("counter", "flockmq_events_dropped", "Analytics events dropped because this node's buffer was full."),
+    Metric("counter", "flockmq_events_lost_bytes", "Bytes of analytics events lost on their way to Redis.", ("why",)),
     Metric("gauge", "flockmq_clock_off_seconds", "How far this node's clock is ahead of the cluster's time."),
-    Metric("counter", "flockmq_cluster_time_jumps", "Times the cluster's time was set, as most cores' clocks said."),
+    Metric("counter", "flockmq_cluster_time_jumps", "Times the cluster's time was set to what most cores' clocks say."),
     Metric("gauge", "flockmq_alarms", "Alarms, as /api/v5/alarms lists them."),
-    Metric("counter", "flockmq_loop_late_seconds", "By how much a timer of the event loop came late, in all."),
-    Metric("gauge", "flockmq_loop_late_worst_seconds", "The longest such pause of the last one to two minutes."),
-    Metric("gauge", "flockmq_plugin_running", "0 while the plugin is fenced off because it failed.", ("plugin",)),
+    Metric("counter", "flockmq_loop_late_seconds", "Total delay of the event loop's timers."),
+    Metric(
+        "gauge", "flockmq_loop_late_worst_seconds", "The longest delay of the event loop in the last 1 to 2 minutes."
+    ),
+    Metric("gauge", "flockmq_plugin_running", "0 while the plugin is fenced because it failed too often.", ("plugin",)),
     Metric("counter", "flockmq_plugin_calls", "Calls of the plugin's handlers.", ("plugin",)),
-    Metric("counter", "flockmq_plugin_seconds", "What they took in all: nothing else runs meanwhile.", ("plugin",)),
-    Metric("counter", "flockmq_plugin_failures", "Calls that raised, took too long or answered nonsense.", ("plugin",)),
+    Metric(
+        "counter", "flockmq_plugin_seconds", "Total time of the plugin's handlers; it blocks the loop.", ("plugin",)
+    ),
+    Metric("counter", "flockmq_plugin_failures", "Calls that failed, took too long or answered wrongly.", ("plugin",)),
     Metric("gauge", "flockmq_bound", "A named bound; its unit is a label.", ("name", "unit")),
 )
 
@@ -229,11 +244,11 @@ FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "takeovers": ("flockmq_takeovers", ()),
     "throttled": ("flockmq_throttled", ()),
 }
-"""Each of the hot path's counters, and the family and labels under which it is shown."""
+"""Counter of the hot path → the metric and the labels that show it."""
 
 
 BY_QOS: Final = {"messages_received": "flockmq_messages_received", "messages_sent": "flockmq_messages_sent"}
-"""Counters of all messages. The hot path doesn't count QoS 0 apart: it is the rest beside QoS 1 and 2."""
+"""Counters of messages of all QoS. The hot path doesn't count QoS 0: it is the total minus QoS 1 and 2."""
 
 PACKETS: Final = {
     frame.CONNECT: "connect",
@@ -247,20 +262,22 @@ PACKETS: Final = {
     frame.DISCONNECT: "disconnect",
     frame.AUTH: "auth",
 }
-"""What clients send, but for PUBLISH, of which `flockmq_messages_received` tells."""
+"""Packets that clients send, except PUBLISH, which `flockmq_messages_received` counts."""
 
 BY_REASON: Final = {"connects_refused": "flockmq_connects_refused", "disconnects": "flockmq_disconnects"}
-"""Counters whose reasons the node tallies. The rest of each are connections that CONNACK never accepted."""
+"""Counters that the node also counts by reason code. The rest of each are connections without an accepting CONNACK."""
 
 
 class Reasons:
-    """How often something happened, by MQTT reason code. `rest` names what the counter has beyond the tally."""
+    """Counts by MQTT reason code. `rest` is the label for the part of the counter that has no reason code."""
 
     def __init__(self, field: str, rest: str) -> None:
         self._field = field
         self._rest = rest
         self._tally: dict[int, int] = {}
-        self._beyond = 0  # the tally may be ahead of the counter for a moment, and a metric must not fall
+        self._beyond = (
+            0  # kept, because the tally may be ahead of the counter for a moment, and a counter must not fall
+        )
 
     def note(self, reason: int) -> None:
         self._tally[reason] = self._tally.get(reason, 0) + 1
@@ -275,7 +292,7 @@ class Reasons:
 
 
 def reason_name(reason: int) -> str:
-    """`not_authorized`; what isn't in the catalogue is its number."""
+    """The name of a reason code, for example `not_authorized`; its number if it is unknown."""
     return Reason(reason).name.lower() if reason in _REASONS else f"0x{reason:02x}"
 
 
@@ -296,7 +313,7 @@ def _unacknowledged(counters: Counters, field: str) -> int:
 
 
 class NodeCollector(Collector):
-    """Reads a node when Prometheus asks, and keeps nothing. `samples`: all but the bounds."""
+    """Reads a node's samples at each scrape. `samples` returns all but the bounds."""
 
     def __init__(self, samples: Samples) -> None:
         self._samples = samples
@@ -314,7 +331,7 @@ class NodeCollector(Collector):
 
 
 def bound_samples() -> Iterable[Sample]:
-    """Every bound of `bounds.py`: `LINK_FRAME_MAX_BYTES` is {name="link_frame_max_bytes", unit="bytes"}."""
+    """All bounds of `bounds.py`: `LINK_FRAME_MAX_BYTES` is {name="link_frame_max_bytes", unit="bytes"}."""
     for name, value in vars(bounds).items():
         if name.isupper() and isinstance(value, int | float):
             unit = name.lower().removesuffix("_max").rpartition("_")[2]
@@ -322,7 +339,7 @@ def bound_samples() -> Iterable[Sample]:
 
 
 def registry(samples: Samples) -> CollectorRegistry:
-    """The node's numbers, the process' (memory, CPU, descriptors) and the garbage collector's."""
+    """The metrics of the node, of the process (memory, CPU, descriptors) and of the garbage collector."""
     made = CollectorRegistry(auto_describe=False)
     made.register(NodeCollector(samples))
     prometheus_client.ProcessCollector(registry=made)

@@ -1,4 +1,4 @@
-"""One number that /metrics shows, and how a node's parts are asked for theirs."""
+"""One value of a metric."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Sample(NamedTuple):
-    """One number for /metrics: a name out of the telemetry catalogue, its label values, and the number."""
+    """One value: the name of a metric in the catalogue, the value, and the values of its labels."""
 
     name: str
     value: float
@@ -15,4 +15,4 @@ class Sample(NamedTuple):
 
 
 Samples = Callable[[], Iterable[Sample]]
-"""What a node, or a part of one, says when it is asked for its numbers."""
+"""Returns the current samples of a node, or of a part of one."""

@@ -17,8 +17,8 @@ from flockmq.config.auth_settings import Pbkdf2Settings
 from flockmq.config.values import Address, Secret
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.management import guard
-from flockmq.management.api_keys import Keys
-from flockmq.management.audit_log import Audit
+from flockmq.management.api_keys import ApiKeys
+from flockmq.management.audit_log import AuditLog
 from flockmq.management.server import serve
 from flockmq.management.view import Views
 from flockmq.rlog.schema import BANS
@@ -40,9 +40,9 @@ def managed(
     pool, bans = HashPool(), Bans()
     log.on_change(BANS.name, bans)
     admin = Admin(log.as_rlog(), bans, pool, Pbkdf2Settings(iterations=4096), None, SYSTEM)
-    keys = Keys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
+    keys = ApiKeys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
     views = Views(*(node,) * len(Views._fields))._replace(samples=getattr(node, "samples", list))
-    return serve(views, listen, admin, keys, Audit("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes))
+    return serve(views, listen, admin, keys, AuditLog("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes))
 
 
 @asynccontextmanager

@@ -16,8 +16,8 @@ from flockmq.clock import SYSTEM
 from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
 from flockmq.management import api_keys, audit_log, guard
-from flockmq.management.api_keys import CONFIGURED, Keys
-from flockmq.management.wrong_key_delay import Failures
+from flockmq.management.api_keys import CONFIGURED, ApiKeys
+from flockmq.management.wrong_key_delay import WrongKeyDelay
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.schema import API_KEYS, AUDIT, ApiKey
 from unit.broker.auth.harness import FakeLog
@@ -175,13 +175,13 @@ async def test_keys_of_the_log_work_without_a_configured_one() -> None:
 
 def test_a_configured_key_that_is_short_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"management.api_key_file: the key must have at least 32 bytes; make one"):
-        Keys(FakeLog().as_rlog(), Secret("x" * 31), lambda: True, SYSTEM, token_bytes)
+        ApiKeys(FakeLog().as_rlog(), Secret("x" * 31), lambda: True, SYSTEM, token_bytes)
 
 
 def test_a_configured_key_is_read_again_when_its_file_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "key"
     first, second = "1" * 32, "2" * 32
-    keys = Keys(FakeLog().as_rlog(), Secret(first), lambda: True, SYSTEM, token_bytes, file)
+    keys = ApiKeys(FakeLog().as_rlog(), Secret(first), lambda: True, SYSTEM, token_bytes, file)
     for unusable in (None, "short", ""):
         if unusable is not None:
             file.write_text(unusable)
@@ -201,7 +201,7 @@ def test_a_configured_key_is_read_again_when_its_file_changes(tmp_path: Path, ca
 
 
 def test_who_goes_on_trying_waits_longer_and_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    failures = Failures()
+    failures = WrongKeyDelay()
     assert [failures.failed("a", float(at)) for at in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     assert failures.failed("b", 8.0) == 0.1, "another address"
     assert failures.failed("a", 100.0) == 0.1, "a minute without one"
