@@ -697,7 +697,7 @@ async def test_a_lone_core_that_lost_its_snapshot_and_the_log_says_so(nodes, mon
     await trimmed_below(core, ROUTE)
     await core.stop()
     (nodes.data_dir("core") / "route.snapshot").unlink()
-    with pytest.raises(LogLost, match="shard route: the log in Redis does not go on from 0-0"):
+    with pytest.raises(LogLost, match="shard route: the log in Redis does not continue from 0-0"):
         await nodes.core()
 
 

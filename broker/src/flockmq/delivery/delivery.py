@@ -4,10 +4,10 @@
     slots     messages for durable sessions, to the owners of their slots (`slot_links`)
     packets   packets from the owner of a session to its client's node (`client_packets`)
 
-Nodes and slots have different protocols. A node accepts a message in its memory, and publishers are released after 200
-ms at the latest. The sender keeps the message until the node accepts it or is purged. A slot's owner accepts a message
-when it is committed, and no publisher is released before. If slots move, messages that weren't accepted go to the next
-owner.
+Nodes and slots have different protocols. A node accepts a message in its memory. Publishers are released then, or after
+200 ms unless this node is fenced. The sender keeps the message until the node accepts it or is purged. A slot's owner
+accepts a message when it is committed, and no publisher is released before. If slots move, messages that weren't
+accepted go to the next owner.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ class Cluster:
             raise LinkLost(f"there is no link to {incarnation or 'a core'}")
         return await link.request(method, body)
 
-    def tell(self, incarnation: str, method: str, body: bytes) -> bool:
+    def notify(self, incarnation: str, method: str, body: bytes) -> bool:
         """Send a notification. Every node has a link to every core. False: there is no link to this node."""
         link = self.mesh.link_of(incarnation)
         if link is None:
@@ -282,7 +282,7 @@ class Cluster:
 
     def cut(self, incarnation: str) -> None:
         """A notification had to be dropped: close the links, so that both ends start again on a new one."""
-        self._cut(incarnation, "more waits for it than may")
+        self._cut(incarnation, "too many notifications wait for it")
 
     def _cut(self, incarnation: str, reason: str) -> None:
         for link in list(self.mesh.links_of(incarnation)):

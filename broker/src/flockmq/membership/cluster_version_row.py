@@ -14,7 +14,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class ClusterVersionRow:
-    """What always holds: from a raise on there is no link to a node that doesn't speak that version."""
+    """Invariant: after a raise there is no link to a node that doesn't speak the new version."""
 
     def __init__(self, version: ClusterVersion, mesh: Mesh) -> None:
         self.rows: Final = RowDict[str, RaisedVersion](self._raised, lambda _: None)

@@ -147,7 +147,7 @@ class EventExport:
         try:
             went_bytes = await _cut(link, stream_of(kind), self._stream_max_bytes)
         except Exception as error:
-            self._unreachable.failed("nobody knows how much of Redis' memory %s events take: %s", kind, error)
+            self._unreachable.failed("the memory in Redis of %s events can't be measured: %s", kind, error)
             return
         self._unlooked_bytes[kind] = 0
         if went_bytes:

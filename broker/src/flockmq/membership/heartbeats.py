@@ -191,7 +191,9 @@ class Heartbeats:
             elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:
                 link.close(f"nothing was heard on it for {bounds.LINK_SILENT_MAX_S} s")
             elif now - link.answered_at > bounds.LINK_UNANSWERED_MAX_S:
-                link.close(f"it hears nothing of this node for {bounds.LINK_UNANSWERED_MAX_S} s, though it is heard")
+                link.close(
+                    f"it acknowledged no heartbeat for {bounds.LINK_UNANSWERED_MAX_S} s, though it sends its own"
+                )
             elif self._is_unused(link, now):
                 self._mesh.release(link.peer.incarnation)
                 link.close("it was idle")

@@ -141,7 +141,7 @@ class LeaderDuties:
         if self._members.has_left(incarnation):
             log.info("purging %s: it left", incarnation)
         elif is_gone:
-            log.info("purging %s: it was started anew", incarnation)
+            log.info("purging %s: its node was restarted", incarnation)
         else:
             log.warning("purging %s: it can't be reached", incarnation)
 

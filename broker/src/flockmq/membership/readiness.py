@@ -7,7 +7,7 @@ A node is not ready when one of these lasts longer than UNFIT_AFTER_S:
 - It is rejoining after a purge: other nodes don't know yet what its clients subscribe to.
 - It has its own embedded Redis, and that is down.
 
-If no node reaches Redis, all stay ready, because no other node could serve better.
+If the nodes share a Redis and none reaches it, all stay ready, because no other node could serve better.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flockmq.bounds import UNFIT_AFTER_S
 
 CUT_OFF: Final = "it doesn't reach Redis, which other nodes reach"
 STALE: Final = "its tables may be old"
-COMING_BACK: Final = "the cluster took it for dead, and doesn't know yet again what its clients subscribe to"
+COMING_BACK: Final = "it was purged and is rejoining: other nodes don't know yet what its clients subscribe to"
 
 
 OWN_AWAY: Final = "the embedded Valkey is away"

@@ -17,9 +17,9 @@ _WAITS: Final = "what is subscribed to, and what is for sessions that last, wait
 class Alarms:
     """A `management.view.AlarmsView`."""
 
-    def __init__(self, rlog: Rlog, fitness: Readiness, clock: Clock) -> None:
+    def __init__(self, rlog: Rlog, readiness: Readiness, clock: Clock) -> None:
         self._rlog = rlog
-        self._fitness = fitness
+        self._readiness = readiness
         self._clock = clock
 
     def rows(self) -> Sequence[AlarmRow]:
@@ -31,10 +31,10 @@ class Alarms:
         return sorted([*rows, *self._redis_away()], key=lambda row: row.since_s)
 
     def _redis_away(self) -> Iterator[AlarmRow]:
-        if not self._rlog.hears_redis() and not self._fitness.is_cut_off:
+        if not self._rlog.hears_redis() and not self._readiness.is_cut_off:
             since_s = self._clock.wall() - self._rlog.unheard_s()
             text = f"no node reaches Redis, or one of its servers: {_WAITS}; look at Redis"
-            if own_trouble := self._fitness.own_trouble():
+            if own_trouble := self._readiness.own_trouble():
                 text = f"{OWN_AWAY}: {_WAITS}; {own_trouble}"
             yield AlarmRow(name=REDIS_AWAY, since_s=since_s, text=text)
 

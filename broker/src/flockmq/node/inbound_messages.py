@@ -39,10 +39,10 @@ class InboundMessages:
         self._flush = flush
         self._spawn = spawn
         self._is_serving = is_serving
-        self._freshness: Staleness | None = None
+        self._staleness: Staleness | None = None
 
     def listen(self, cluster: Cluster, delivery: Delivery) -> None:
-        self._freshness = cluster.staleness
+        self._staleness = cluster.staleness
         cluster.on_node_gone.append(self._node_gone)
         delivery.nodes.on_returned = self._returned
         delivery.nodes.on_came = self._forwarded
@@ -53,8 +53,8 @@ class InboundMessages:
     def stood_still(self) -> None:
         """The process was suspended. Check whether the tables are stale, before the reactor reads what arrived
         meanwhile."""
-        if self._freshness is not None:
-            self._freshness.look(asyncio.get_running_loop().time())
+        if self._staleness is not None:
+            self._staleness.look(asyncio.get_running_loop().time())
 
     def _forwarded(self, incarnation: str, version: int, chunk: bytes) -> None:
         try:

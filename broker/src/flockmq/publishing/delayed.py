@@ -57,7 +57,7 @@ def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
             raise ValueError("an interval of no seconds")
         return round((now_s + seconds) * 1000), inner
     if not now_s <= seconds <= now_s + DELAYED_MAX_S:
-        raise ValueError(f"neither an interval up to {DELAYED_MAX_S} s nor a time that is so near")
+        raise ValueError(f"neither an interval up to {DELAYED_MAX_S} s nor a time within that")
     return seconds * 1000, inner
 
 

@@ -146,7 +146,10 @@ class Unattended:
     def _later(self, offer: _Offer) -> None:
         size = offer.size()
         if self.waiting_bytes + size > OFFERED_MAX_BYTES:
-            log.error("a message to %r found no room and is lost: as much as may waits already", offer.message.topic)
+            log.error(
+                "a message to %r is lost: there is no room for it, and too many messages wait already",
+                offer.message.topic,
+            )
             self._router.counters.dropped_no_room += 1
             offer.accepted()
             return

@@ -116,7 +116,13 @@ class GenerationChange:
             await link.call("FCALL", f"flockmq_{verb}_1", len(keys), *keys, *arguments)
         except ResponseError as error:
             raise StorageUnavailable(f"shard {shard}: another core changes its generation: {error}") from None
-        log.info("shard %s: generation %d %sed from %s, for Redis started anew", shard, generation, verb, step.base)
+        log.info(
+            "shard %s: generation %d %sed from %s, because Redis restarted or lost data",
+            shard,
+            generation,
+            verb,
+            step.base,
+        )
         await link.replicated()
         if found.life is None and step.base == START:
             self._begun[shard] = None

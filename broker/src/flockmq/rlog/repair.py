@@ -68,7 +68,7 @@ class Repair:
         else:
             at = comparison.position
             text = f"shard {shard}: the cores' tables differ at {at}, and no majority of them has the same"
-            log.error("%s: nobody can say which are right", text)
+            log.error("%s: it is unknown which are right", text)
         self._alarmed.add(shard)
         self._alarm(alarm_of(shard), text)
 
@@ -81,7 +81,7 @@ class Repair:
         try:
             self._replica.bootstrap(shard)
         except LogLost as error:
-            log.error("shard %s can't be mended: %s", shard, error)
+            log.error("shard %s can't be repaired: %s", shard, error)
 
     def _end_alarm(self, shard: str) -> None:
         if shard in self._alarmed:

@@ -159,8 +159,8 @@ class Replica:
         """Bootstrap the shard in the background, and retry until it works. Raises LogLost if there is no source."""
         if self._filler is None:
             raise LogLost(
-                f"shard {shard}: the log in Redis does not go on from {self.tables.shards[shard].applied}, where this "
-                "core's tables are, and no other core can be asked for newer ones"
+                f"shard {shard}: the log in Redis does not continue from {self.tables.shards[shard].applied}, where "
+                "this core's tables are, and no other core can be asked for newer ones"
             )
         if shard not in self._bootstrapping:
             task = asyncio.create_task(self._bootstrap_until_done(shard), name=f"rlog-bootstrap-{shard}")
@@ -265,7 +265,7 @@ class Replica:
             try:
                 apply_entry(state, entry)
             except (NotNext, LogCorrupt) as error:
-                log.warning("shard %s at %s can't go on: %s", shard, state.applied, error)
+                log.warning("shard %s at %s can't continue: %s", shard, state.applied, error)
                 self.bootstrap(shard)
                 break
             except Exception:  # the tables may have half of it
@@ -312,7 +312,7 @@ class Replica:
                 self.bootstrap(shard)
             if not self._is_open(shard) and now - connected_at > bounds.LOG_CLOSED_MAX_S:
                 raise StorageUnavailable(
-                    f"shard {shard}: its log at Redis at {link.address} isn't the one that goes on"
+                    f"shard {shard}: the log in Redis at {link.address} isn't the one that continues"
                 )
 
     async def _look_at_end(self, link: RedisLink, shard: str) -> StreamId:

@@ -229,9 +229,9 @@ class Rlog:
         if log_end > lag.log_end:
             lag.note(log_end, self.applied(shard), asyncio.get_running_loop().time())
 
-    def majority_reached(self, shard: str, place: StreamId) -> None:
-        """A majority of the cores has applied everything up to `place`: it survives whatever happens to Redis."""
-        self._writers[shard].majority_reached(place)
+    def majority_reached(self, shard: str, position: StreamId) -> None:
+        """A majority of the cores has applied everything up to `position`: it survives whatever happens to Redis."""
+        self._writers[shard].majority_reached(position)
 
     def checkpoint(self, shard: str) -> CheckpointDigests | None:
         """The digests of the tables at the latest checkpoint. None: there was no checkpoint, or the tables are

@@ -46,7 +46,7 @@ class Sweeper:
                     await asyncio.sleep(0)
                     turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
         except Exception:
-            log.exception("rows that are gone can't be freed; the next entry of the log tries on")
+            log.exception("deleted rows can't be freed; the next log entry tries again")
         self._task = None
 
     def _step(self) -> bool:

@@ -44,7 +44,7 @@ class Voter:
             kept = {}
         except (OSError, msgspec.DecodeError) as error:
             path = self._disk.path(FILE)
-            log.error("%s is left out: %s; it says which generations of the log this core agreed to", path, error)
+            log.error("%s is ignored: %s; it holds the generations of the log that this core promised", path, error)
             kept = {}
         for shard in SHARDS:
             self._promise(shard, kept.get(shard, 0))

@@ -233,11 +233,11 @@ class Writer:
                     retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
                 elif not self._rewind(gap.expected):
                     lost = LogRefused(f"the log lost transactions of {self.incarnation}")
-                    log.error("shard %s: %s; this node must start anew", self.shard, lost)
+                    log.error("shard %s: %s; this node must rejoin", self.shard, lost)
                     self._refuse(lost)
                     return
             except LogRefused as refused:
-                log.error("shard %s: %s; this node must start anew", self.shard, refused)
+                log.error("shard %s: %s; this node must rejoin", self.shard, refused)
                 self._refuse(refused)
                 return
             except StorageError as error:

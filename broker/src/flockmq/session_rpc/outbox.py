@@ -34,7 +34,7 @@ class OutboxLinks(Protocol):
         """The incarnations of all members."""
         ...
 
-    def tell(self, incarnation: str, method: str, body: bytes) -> bool: ...
+    def notify(self, incarnation: str, method: str, body: bytes) -> bool: ...
     def is_backed_up(self, incarnation: str) -> bool:
         """True if too much waits on the node's link to send more."""
         ...
@@ -131,7 +131,7 @@ class Outbox:
             if self._cluster.is_backed_up(incarnation):
                 del items[:told]
                 return False
-            if not self._cluster.tell(incarnation, method, note):
+            if not self._cluster.notify(incarnation, method, note):
                 break
             told += count
         is_told = told == len(items)

@@ -129,12 +129,12 @@ async def test_what_is_told_takes_the_link_that_is_open(cluster: Cluster) -> Non
     new = new_incarnation("b")
     tunnel, link, other = links_to(new, "core-1@0", "", "")
     cluster.link_up(tunnel)
-    assert cluster.tell(new, "method", b"on the only way")
+    assert cluster.notify(new, "method", b"on the only way")
     cluster.link_up(link)
-    assert cluster.tell(new, "method", b"on the short way")  # the tunnel is closed, and its end not seen yet
+    assert cluster.notify(new, "method", b"on the short way")  # the tunnel is closed, and its end not seen yet
     cluster.link_up(other)
     link.close("nothing was heard on it for 3.0 s")
-    assert cluster.tell(new, "method", b"on the other link")
+    assert cluster.notify(new, "method", b"on the other link")
     notes = [cast(MagicMock, one.note).call_args_list for one in (tunnel, link, other)]
     ways = (b"on the only way", b"on the short way", b"on the other link")
     assert notes == [[call("method", way)] for way in ways]

@@ -47,7 +47,7 @@ class Member:
     def is_linked(self, incarnation: str) -> bool:
         return self._network.is_linked(self.incarnation, incarnation)
 
-    def tell(self, incarnation: str, method: str, body: bytes) -> bool:
+    def notify(self, incarnation: str, method: str, body: bytes) -> bool:
         return self._network.put(self.incarnation, incarnation, method, body)
 
     def cut(self, incarnation: str) -> None:

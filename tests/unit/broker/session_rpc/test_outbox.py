@@ -30,7 +30,7 @@ class Links:
     def cut(self, incarnation: str) -> None:
         self.cuts.append(incarnation)
 
-    def tell(self, incarnation: str, method: str, body: bytes) -> bool:
+    def notify(self, incarnation: str, method: str, body: bytes) -> bool:
         if self.up:
             self.told.append((incarnation, method))
             self.room -= len(body)
