@@ -144,7 +144,7 @@ def wanted_by(path: str) -> ClientsWanted:
 async def main() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     connected = socket.create_connection(listening.getsockname())
-    app = web.Application(middlewares=[guard.in_words])
+    app = web.Application(middlewares=[guard.errors_as_json])
     told = app[clients.CLIENTS] = cores(connected.fileno())[0]
     app.add_routes(clients.routes)
     runner = web.AppRunner(app, access_log=None)

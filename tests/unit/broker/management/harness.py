@@ -48,7 +48,7 @@ def managed(
 @asynccontextmanager
 async def serving(routes: web.RouteTableDef, key: web.AppKey[Node], node: Node) -> AsyncIterator[aiohttp.ClientSession]:
     """`key`: by which the routes find their node. Gives a client of theirs."""
-    app = web.Application(middlewares=[guard.in_words])
+    app = web.Application(middlewares=[guard.errors_as_json])
     app[key] = node
     app.add_routes(routes)
     runner = web.AppRunner(app)
