@@ -113,7 +113,7 @@ class Node:
         self.cluster = Cluster(settings, redis)
         self.delivery = Delivery(self.turn, self.cluster)
         self.cluster.local_status = lambda: LocalStatus(len(self.clients.held), 0, True, False)
-        self.delivery.nodes.on_came = lambda *run: self.received.append(run)
+        self.delivery.nodes.on_received = lambda *run: self.received.append(run)
         is_core = role == "core"
         self.rlog = Rlog(
             self.cluster.incarnation,

@@ -61,7 +61,7 @@ async def test_what_was_sent_on_one_link_arrives_though_the_goodbye_on_the_other
     monkeypatch.setattr(bounds, "LINK_LEAVE_MAX_S", 60.0)
     one, other = pair
     received: list[bytes] = []
-    other.delivery.nodes.on_came = lambda who, version, chunk: received.append(chunk)
+    other.delivery.nodes.on_received = lambda who, version, chunk: received.append(chunk)
     one.cluster.nodes_table[other.cluster.incarnation] = NodeInfo("other", "replicant", "", 0, 0, "1")
     peer = one.delivery.nodes.peer(other.cluster.incarnation)
     assert peer is not None

@@ -22,14 +22,14 @@ class ClientPackets:
     """One per node."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.on_came: Callable[[str, bytes], None] = _ignore
+        self.on_received: Callable[[str, bytes], None] = _ignore
         """(incarnation, body of a frame): packets for clients of this node whose sessions run there. Raises
         ValueError."""
         self.latest = LatestLinks()
         self._sent_by: dict[str, Link] = {}
         """The link on which the last packets went to a node, while it is up."""
         self._mesh = cluster.mesh
-        cluster.handlers.frames[frames.DELIVERY] = self._came
+        cluster.handlers.frames[frames.DELIVERY] = self._received
         cluster.on_link_down += [self.latest.link_down, self._link_down]
 
     def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
@@ -49,12 +49,12 @@ class ClientPackets:
         if self._sent_by.get(link.peer.incarnation) is link:
             del self._sent_by[link.peer.incarnation]
 
-    def _came(self, link: Link, body: bytes) -> None:
+    def _received(self, link: Link, body: bytes) -> None:
         if self.latest.is_late(link, len(body)):
             return
         link.used_at = link.heard_at
         try:
-            self.on_came(link.peer.incarnation, body)
+            self.on_received(link.peer.incarnation, body)
         except ValueError as error:
             link.close(str(error))
 

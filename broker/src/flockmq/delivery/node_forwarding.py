@@ -38,7 +38,7 @@ class NodeForwarding:
     deliveries wait here and aren't accepted, because their sender may have given them to other nodes."""
 
     def __init__(self, turn: list[Sink], cluster: Cluster) -> None:
-        self.on_came: Callable[[str, int, bytes], None] = _ignore
+        self.on_received: Callable[[str, int, bytes], None] = _ignore
         """(incarnation, MQTT version, run of PUBLISH packets) from another node."""
         self.on_drained: Callable[[NodeSender], None] = _ignore
         """A congested peer flows again."""
@@ -55,8 +55,8 @@ class NodeForwarding:
         """By process, the shared deliveries that wait for `look`. A sender keeps only a bounded number until they are
         accepted."""
         self._accepting: dict[Link, int] = {}
-        cluster.handlers.frames[frames.FORWARD] = self._run_came
-        cluster.handlers.frames[frames.NUMBERED] = self._batch_came
+        cluster.handlers.frames[frames.FORWARD] = self._run_received
+        cluster.handlers.frames[frames.NUMBERED] = self._batch_received
         cluster.handlers.controls[Resume] = self._resume
         cluster.handlers.controls[Accepted] = self._accepted
         cluster.on_link_up.append(self._greet)
@@ -192,14 +192,14 @@ class NodeForwarding:
             if batches[-1].link.is_open:  # else the next link's Resume says it
                 self._accept_soon(batches[-1].link)
 
-    def _run_came(self, link: Link, body: bytes) -> None:
+    def _run_received(self, link: Link, body: bytes) -> None:
         version, chunk = frames.parse_forward(body)
         if self.latest.is_late(link, len(chunk)):
             return
         link.used_at = link.heard_at
         self._deliver(link.peer.incarnation, version, chunk)
 
-    def _batch_came(self, link: Link, body: bytes) -> None:
+    def _batch_received(self, link: Link, body: bytes) -> None:
         number, version, chunk = frames.parse_numbered(body)
         if not self.latest.is_late(link, len(chunk)):
             self.take_batch(link, number, version, chunk)
@@ -234,7 +234,7 @@ class NodeForwarding:
         """If delivering a batch raises, the batch is still accepted, and logged as lost. Otherwise the sender would
         send it forever."""
         try:
-            self.on_came(incarnation, version, chunk)
+            self.on_received(incarnation, version, chunk)
         except Exception:
             log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)
 

@@ -33,7 +33,7 @@ class ReceiverPort(Protocol):
 
     @property
     def is_holding(self) -> bool: ...
-    def came(
+    def received(
         self,
         sender: str,
         back: Callable[[int, int, dict[int, int]], None],
@@ -91,8 +91,8 @@ class SlotLinks:
             turn, self._me, cluster.slots, self._find_carrier, self._drained, self._watch, self._loop.time
         )
         self._timer: asyncio.TimerHandle | None = None
-        cluster.handlers.frames[frames.COURIER] = self._unaddressed_came
-        cluster.handlers.frames[frames.ADDRESSED] = self._addressed_came
+        cluster.handlers.frames[frames.COURIER] = self._unaddressed_received
+        cluster.handlers.frames[frames.ADDRESSED] = self._addressed_received
         cluster.handlers.controls[SlotAck] = self._taken
         cluster.on_link_up.append(self.link_up)
         cluster.on_link_down.append(self.link_down)
@@ -140,13 +140,13 @@ class SlotLinks:
         if self.receiver is not None:
             self.receiver.node_gone(incarnation)
 
-    def _unaddressed_came(self, link: Link, body: bytes) -> None:
-        self._came(link, *frames.parse_courier(body), len(body))
+    def _unaddressed_received(self, link: Link, body: bytes) -> None:
+        self._received(link, *frames.parse_courier(body), len(body))
 
-    def _addressed_came(self, link: Link, body: bytes) -> None:
-        self._came(link, *frames.parse_addressed(body), len(body))
+    def _addressed_received(self, link: Link, body: bytes) -> None:
+        self._received(link, *frames.parse_addressed(body), len(body))
 
-    def _came(self, link: Link, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
+    def _received(self, link: Link, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
         """A batch, or QoS 0 runs, from another node."""
         if self.latest.is_late(link, size_bytes):
             return
@@ -157,7 +157,7 @@ class SlotLinks:
         if receiver.held_bytes(sender) > bounds.INTAKE_SENDER_MAX_BYTES:
             link.close(f"it sent {receiver.held_bytes(sender)} bytes of messages that can't be taken yet")
             return
-        receiver.came(sender, partial(_answer, link), number, epoch, messages, size_bytes)
+        receiver.received(sender, partial(_answer, link), number, epoch, messages, size_bytes)
         self._watch()
 
     def _taken(self, link: Link, taken: SlotAck) -> None:
@@ -180,7 +180,7 @@ class SlotLinks:
 
     def _take_here(self, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
         if self.receiver is not None:
-            self.receiver.came(self._me, partial(self._accepted, self._me), number, epoch, messages, size_bytes)
+            self.receiver.received(self._me, partial(self._accepted, self._me), number, epoch, messages, size_bytes)
             self._watch()
 
     def _drained(self, queue: Sink) -> None:

@@ -156,7 +156,7 @@ class SlotReceiver:
         self._senders: dict[str, _Sender] = {}
         self._answering: dict[str, _Sender] = {}
 
-    def came(
+    def received(
         self, sender: str, back: Back, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int
     ) -> None:
         """A batch, or QoS 0 runs if `number` is 0. From now on `back` is the way to acknowledge to this sender."""

@@ -135,9 +135,9 @@ class Cluster:
         self.heartbeats.writes_through = self._writes_through
         self.heartbeats.replicants = self._balance.replicants
         self.handlers.controls[frames.Heartbeat] = self.heartbeats.heard
-        self.handlers.notes[event_export.NOTE] = self.events.came
+        self.handlers.notes[event_export.NOTE] = self.events.received
         self.handlers.notes[staleness.NOTE] = self._log_ends_received
-        self.handlers.notes[replicant_balance.NOTE] = self._move_came
+        self.handlers.notes[replicant_balance.NOTE] = self._move_received
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -345,7 +345,7 @@ class Cluster:
     def _log_ends_received(self, incarnation: str, body: bytes) -> None:
         self.staleness.heard(self._loop.time(), incarnation, body)
 
-    def _move_came(self, incarnation: str, body: bytes) -> None:
+    def _move_received(self, incarnation: str, body: bytes) -> None:
         link = self.mesh.link_of(body.decode(errors="replace"))
         if link is not None and self.core_port.core == incarnation:
             self.core_port.move(link)

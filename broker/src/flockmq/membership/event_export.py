@@ -77,7 +77,7 @@ class EventExport:
         self.redis: RedisLinks | None = None
         self.lost_bytes: Counter[str] = Counter(dict.fromkeys((UNREACHABLE, NO_ROOM, STREAM_FULL), 0))
         self._choose_core = choose_core
-        self._came: deque[tuple[str, bytes]] = deque()
+        self._received: deque[tuple[str, bytes]] = deque()
         self._redis_bytes = 0
         self._unreachable = Retrying(log, now_s)
         self._unlooked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
@@ -105,8 +105,8 @@ class EventExport:
         """Send all waiting events; those that can't be sent are lost."""
         taken = self.buffer.take()
         if self.redis is not None:
-            taken.extend(self._came)
-            self._came.clear()
+            taken.extend(self._received)
+            self._received.clear()
             await self._append_all(self.redis, taken)
         elif (core := self._choose_core()) is not None:
             for note in taken:
@@ -114,13 +114,13 @@ class EventExport:
         else:
             self._lose(UNREACHABLE, taken)
 
-    def came(self, incarnation: str, body: bytes) -> None:
+    def received(self, incarnation: str, body: bytes) -> None:
         """Events of another node for this core. Raises msgspec.MsgspecError."""
         kind, encoded = _note.decode(body)
         if kind in KINDS:
-            self._came.append((kind, encoded))
-            if len(self._came) > bounds.EVENTS_NOTES_MAX:
-                self._lose(NO_ROOM, [self._came.popleft()])
+            self._received.append((kind, encoded))
+            if len(self._received) > bounds.EVENTS_NOTES_MAX:
+                self._lose(NO_ROOM, [self._received.popleft()])
 
     async def _append_all(self, redis: RedisLinks, taken: Sequence[tuple[str, bytes]]) -> None:
         """Append to Redis. If Redis is unreachable, drop the rest, so that a stopping node waits for it only once."""

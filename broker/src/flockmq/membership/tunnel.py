@@ -48,7 +48,7 @@ class Tunnel(asyncio.Transport):
 
     # --- from the carrier -------------------------------------------------------------------------------------------
 
-    def came(self, chunk: bytes) -> None:
+    def received(self, chunk: bytes) -> None:
         if self._closing or self._protocol is None:
             return
         self._protocol.data_received(chunk)

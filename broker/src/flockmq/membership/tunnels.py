@@ -30,7 +30,7 @@ from flockmq.membership.tunnel import Tunnel
 class End(Protocol):
     """What belongs to an id on a link: this node's end of a tunnel, or a core's relay to another node."""
 
-    def came(self, chunk: bytes) -> None: ...
+    def received(self, chunk: bytes) -> None: ...
     def granted(self, size_bytes: int, role: str) -> None: ...
     def ended(self, reason: str) -> None: ...
 
@@ -75,12 +75,12 @@ class Tunnels:
     # --- what comes on a link ---------------------------------------------------------------------------------------
 
     def listen(self, handlers: LinkHandlers) -> None:
-        handlers.frames[frames.TUNNEL] = self._came
+        handlers.frames[frames.TUNNEL] = self._received
         for message in (frames.TunnelOpen, frames.TunnelCredit, frames.TunnelClose):
             handlers.controls[message] = self.take
 
-    def _came(self, link: Link, body: bytes) -> None:
-        self.came(link, *frames.parse_tunnel(body))
+    def _received(self, link: Link, body: bytes) -> None:
+        self.received(link, *frames.parse_tunnel(body))
 
     def take(self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose) -> None:
         """Handle a control message of tunnels. Raises FrameError."""
@@ -98,10 +98,10 @@ class Tunnels:
                 if end is not None:
                     end.ended(reason)
 
-    def came(self, link: Link, tunnel_id: int, chunk: bytes) -> None:
+    def received(self, link: Link, tunnel_id: int, chunk: bytes) -> None:
         """Handle bytes of a tunnel. Bytes that arrive after its end are dropped. Raises FrameError."""
         if (end := self._ends.get(link, {}).get(tunnel_id)) is not None:
-            end.came(chunk)
+            end.received(chunk)
 
     def link_down(self, link: Link) -> None:
         self._last_ids.pop(link, None)
@@ -171,7 +171,7 @@ class _Hop:
         self.opposite: _Hop
         self._tunnels = tunnels
 
-    def came(self, chunk: bytes) -> None:
+    def received(self, chunk: bytes) -> None:
         self.room_bytes -= len(chunk)
         if self.room_bytes < 0:
             raise FrameError("more bytes of a tunnel than it had credit for")

@@ -45,7 +45,7 @@ class InboundMessages:
         self._staleness = cluster.staleness
         cluster.on_node_gone.append(self._node_gone)
         delivery.nodes.on_returned = self._returned
-        delivery.nodes.on_came = self._forwarded
+        delivery.nodes.on_received = self._forwarded
         delivery.nodes.on_drained = delivery.slots.on_drained = self._drained
         cluster.staleness.on_change = self._stale
         self._router.stale = cluster.staleness.is_stale

@@ -39,7 +39,7 @@ class ClusterPort(Protocol):
 class PacketsPort(Protocol):
     """`delivery.client_packets.ClientPackets`: carries packets of durable sessions to clients at other nodes."""
 
-    on_came: Callable[[str, bytes], None]
+    on_received: Callable[[str, bytes], None]
 
     def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
         """Send one DELIVERY frame. Returns False if there is no link, or too much waits on it."""

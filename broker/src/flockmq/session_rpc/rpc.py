@@ -38,7 +38,7 @@ class SessionRpc:
         cluster = self._cluster
         self.client.start()
         self.server.start()
-        self._packets.on_came = self.client.hear_deliveries
+        self._packets.on_received = self.client.hear_deliveries
         cluster.on_node_gone += [self.notes.outbox.forget, self.server.node_gone]
         slots = cluster.slots
         slots.listen(LET_GO, self.server.let_go)

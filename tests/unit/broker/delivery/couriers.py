@@ -238,7 +238,7 @@ class Here:
     def send(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
         assert self.node.intake is not None
         back = partial(self.node.lanes.accepted, self.node.name)
-        self.node.intake.came(self.node.name, back, number, epoch, letters, size_bytes)
+        self.node.intake.received(self.node.name, back, number, epoch, letters, size_bytes)
 
 
 class Node:
@@ -411,7 +411,7 @@ class Cluster:
         if wire.frames and not self.nodes[core].is_dead:
             ((kind, body),) = FrameReader(bounds.LINK_FRAME_MAX_BYTES).feed(wire.frames.popleft())
             parse = parse_courier if kind == COURIER else parse_addressed
-            intake.came(sender, wire.answer, *parse(body), len(body))
+            intake.received(sender, wire.answer, *parse(body), len(body))
 
     def carry_back(self, sender: str, core: str) -> None:
         node = self.nodes[sender]

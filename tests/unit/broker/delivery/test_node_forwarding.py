@@ -59,7 +59,7 @@ class Doubting:
         self.wanted: list[str] = []
         cluster.want_link = self.wanted.append  # type: ignore[method-assign]
         self.forwarding = NodeForwarding([], cluster)
-        self.forwarding.on_came = lambda incarnation, version, chunk: self.delivered.append(chunk)
+        self.forwarding.on_received = lambda incarnation, version, chunk: self.delivered.append(chunk)
         self.wire = Wire()
         self.resumed = cluster.handlers.controls[Resume]
 

@@ -34,7 +34,7 @@ class Home:
         self.batches: list[tuple[str, int, list[bytes]]] = []
         self.gone: list[str] = []
 
-    def came(
+    def received(
         self,
         sender: str,
         back: Callable[[int, int], None],

@@ -72,12 +72,12 @@ class Home:
         self.blocked: dict[int, int] = {}
         self.intake = SlotReceiver(self.residents, self.members.__contains__, self.soon.append, lambda: self.now_s)
 
-    def came(self, number: int, epoch: int = 10, sender: str = "a@1") -> None:
-        self.intake.came(sender, self.answered, number, epoch, [SlotMessage(b"a-source", number, b"", 4, b"")], 100)
+    def received(self, number: int, epoch: int = 10, sender: str = "a@1") -> None:
+        self.intake.received(sender, self.answered, number, epoch, [SlotMessage(b"a-source", number, b"", 4, b"")], 100)
 
     def came_for(self, number: int, *slots: int) -> None:
         letters = [SlotMessage(b"a-source", number, b"", 4, b"", [slot]) for slot in slots]
-        self.intake.came("a@1", self.answered, number, 10, letters, 100)
+        self.intake.received("a@1", self.answered, number, 10, letters, 100)
 
     def answered(self, number: int, view: int, blocked: dict[int, int]) -> None:
         self.blocked = blocked
@@ -100,7 +100,7 @@ def home() -> Home:
 
 def test_the_last_of_all_that_are_durable_is_answered_once_a_turn(home: Home) -> None:
     for number in (1, 2, 4):
-        home.came(number)
+        home.received(number)
     assert home.intake.held_bytes("a@1") == 300
     home.residents.dones[1](True)
     assert home.end_turn() == [], "the first isn't durable"
@@ -111,25 +111,25 @@ def test_the_last_of_all_that_are_durable_is_answered_once_a_turn(home: Home) ->
 
 
 def test_a_repeat_is_not_taken_and_is_answered_on_the_link_it_came_on(home: Home) -> None:
-    home.came(1)
+    home.received(1)
     home.residents.dones[0](True)
     home.end_turn()
     later: list[int] = []
-    home.intake.came("a@1", lambda number, *_: later.append(number), 1, 10, [], 0)
+    home.intake.received("a@1", lambda number, *_: later.append(number), 1, 10, [], 0)
     assert (home.end_turn(), later, home.residents.taken) == ([], [1], [1])
 
 
 def test_a_repeat_of_what_is_not_durable_yet_is_answered_when_it_is(home: Home) -> None:
-    home.came(1)
-    home.came(1)
+    home.received(1)
+    home.received(1)
     assert home.end_turn() == []
     home.residents.dones[0](True)
     assert home.end_turn() == [(1, 5)]
 
 
 def test_it_waits_for_the_log_for_slots_and_for_its_sender_to_be_a_member(home: Home) -> None:
-    home.came(1, epoch=11)
-    home.came(2)
+    home.received(1, epoch=11)
+    home.received(2)
     assert (home.residents.taken, home.intake.is_holding) == ([], True)
     home.residents.at = 11
     home.residents.loading = True
@@ -149,10 +149,10 @@ def test_it_waits_for_the_log_for_slots_and_for_its_sender_to_be_a_member(home: 
 
 def test_a_batch_that_a_slot_lost_is_taken_again_with_all_behind_it_when_that_was_dealt_with(home: Home) -> None:
     for number in (1, 2, 3, 4):
-        home.came(number)
+        home.received(number)
     home.residents.dones[2](True)
     home.residents.dones[1](False)
-    home.came(5)
+    home.received(5)
     assert home.residents.taken == [1, 2, 3, 4], "nothing passes what must be taken again"
     home.residents.loading = True
     home.residents.dones[0](True)
@@ -192,7 +192,7 @@ def test_what_came_behind_is_answered_without_the_slots_that_are_stuck(home: Hom
 
 
 def test_nodes_that_do_not_say_for_which_slots_are_answered_in_order(home: Home) -> None:
-    home.came(1)
+    home.received(1)
     home.came_for(2, 8)
     home.residents.waits[0].one(8, True)
     home.now_s += 2 * bounds.TAKEN_APART_AFTER_S
@@ -206,7 +206,7 @@ def test_what_says_for_which_slots_it_is_waits_for_no_slot(home: Home) -> None:
     home.residents.loading = True
     home.came_for(1, 8)
     assert home.residents.taken == [1]
-    home.came(2)
+    home.received(2)
     home.came_for(3, 8)
     assert home.residents.taken == [1], "but for what came before it"
     home.residents.changing = True
@@ -217,7 +217,7 @@ def test_what_says_for_which_slots_it_is_waits_for_no_slot(home: Home) -> None:
 
 def test_what_is_known_to_be_lost_only_after_the_loss_was_dealt_with_is_taken_again_as_well(home: Home) -> None:
     """The batch had another slot, too, whose answer Redis gave later."""
-    home.came(1)
+    home.received(1)
     home.residents.changed_at = 9
     home.intake.advance()
     home.residents.dones[0](False)
@@ -229,7 +229,7 @@ def test_what_is_known_to_be_lost_only_after_the_loss_was_dealt_with_is_taken_ag
 
 
 def test_what_a_purged_node_sent_is_not_taken_again(home: Home) -> None:
-    home.came(1)
+    home.received(1)
     home.residents.dones[0](False)
     home.intake.node_gone("a@1")
     home.end_turn()
@@ -237,8 +237,8 @@ def test_what_a_purged_node_sent_is_not_taken_again(home: Home) -> None:
 
 
 def test_what_a_purged_node_sent_counts_no_more(home: Home) -> None:
-    home.came(1, epoch=11)
-    home.came(1, sender="b@1")
+    home.received(1, epoch=11)
+    home.received(1, sender="b@1")
     home.intake.node_gone("a@1")
     home.intake.node_gone("b@1")
     home.residents.at = 11
@@ -247,37 +247,37 @@ def test_what_a_purged_node_sent_counts_no_more(home: Home) -> None:
 
 
 def test_an_answer_for_a_node_that_is_gone_is_not_sent(home: Home) -> None:
-    home.came(1)
+    home.received(1)
     home.intake.node_gone("a@1")
     home.residents.dones[0](True)
     assert home.end_turn() == []
 
 
 def test_runs_are_put_at_once_and_not_answered(home: Home) -> None:
-    home.intake.came("a@1", home.answered, 0, 99, [SlotMessage(b"", 0, b"", 4, b"run")], 3)
+    home.intake.received("a@1", home.answered, 0, 99, [SlotMessage(b"", 0, b"", 4, b"run")], 3)
     assert (home.residents.runs, home.end_turn()) == ([b"run"], [])
 
 
 def test_poison_is_logged_and_does_not_come_again(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     home.residents.fails = True
-    home.came(1)
-    home.came(0)
+    home.received(1)
+    home.received(0)
     assert home.end_turn() == [(1, 5)]
     assert len(caplog.records) == 2
 
 
 def test_another_incarnation_of_this_node_counts_everybody_from_one(home: Home) -> None:
-    home.came(1)
-    home.came(2)
+    home.received(1)
+    home.received(2)
     home.intake.reset()
-    home.came(1)
+    home.received(1)
     assert home.residents.taken == [1, 2, 1]
 
 
 def test_the_expiry_of_a_message_runs_while_it_is_held(home: Home) -> None:
     packet = publication(5, 1, False, b"t", b"", b"\x02\0\0\0\x3c", 60).packet
     home.residents.loading = True
-    home.intake.came("a@1", home.answered, 1, 10, [SlotMessage(b"a-source", 1, b"", 5, packet)], 100)
+    home.intake.received("a@1", home.answered, 1, 10, [SlotMessage(b"a-source", 1, b"", 5, packet)], 100)
     home.now_s += 7.9
     home.residents.loading = False
     home.intake.advance()

@@ -79,7 +79,7 @@ async def test_what_is_lost_is_counted(relay: EventExport, monkeypatch: pytest.M
     assert relay.lost_bytes[UNREACHABLE] == 4 * one_bytes, "a replicant without a core"
     monkeypatch.setattr(bounds, "EVENTS_NOTES_MAX", 2)
     for _ in range(3):
-        relay.came("replicant-1@1", msgspec.msgpack.encode(("lag", b"12345")))
+        relay.received("replicant-1@1", msgspec.msgpack.encode(("lag", b"12345")))
     assert relay.lost_bytes[NO_ROOM] == 5
     monkeypatch.setattr(bounds, "EVENTS_MAX", 1)
     relay.buffer.add("lag", [("event",), ("event",)])

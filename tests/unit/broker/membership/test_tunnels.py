@@ -46,7 +46,7 @@ class Talker(asyncio.Protocol):
     """What a link would be: it stops writing where it is told to."""
 
     def __init__(self) -> None:
-        self.came = b""
+        self.received = b""
         self.lost: list[Exception | None] = []
         self.paused = False
         self.transport: Tunnel
@@ -55,7 +55,7 @@ class Talker(asyncio.Protocol):
         self.transport = cast(Tunnel, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.came += data
+        self.received += data
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost.append(exc)
@@ -108,7 +108,7 @@ class Network:
         for kind, body in FrameReader(bounds.LINK_FRAME_MAX_BYTES).feed(half.wire.popleft()[0]):
             link = cast(Link, arrives_on)
             if kind == frames.TUNNEL:
-                node.tunnels.came(link, *frames.parse_tunnel(body))
+                node.tunnels.received(link, *frames.parse_tunnel(body))
             else:
                 message = frames.parse_control(body)
                 assert isinstance(message, frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose)
@@ -144,7 +144,7 @@ async def test_nothing_is_left_when_a_tunnel_was_closed_and_what_was_written_bef
     welcomed.transport.write(bytes(3 * bounds.TUNNEL_WINDOW_BYTES))
     welcomed.transport.close()
     network.carry()
-    assert (welcomed.came, talker.came) == (b"hello", b"wellcome" + bytes(3 * bounds.TUNNEL_WINDOW_BYTES))
+    assert (welcomed.received, talker.received) == (b"hello", b"wellcome" + bytes(3 * bounds.TUNNEL_WINDOW_BYTES))
     await asyncio.sleep(0)
     assert (talker.lost, welcomed.lost) == ([None], [None])
     assert network.core.tunnels.relayed == 0
@@ -169,7 +169,7 @@ async def test_bytes_arrive_in_order_and_the_core_holds_no_more_than_the_windows
         for half in network.core.links.values():
             assert half.waiting_bytes <= bounds.TUNNEL_WINDOW_BYTES
     network.carry()
-    assert [talker.came for talker in talkers] == sent[::-1]
+    assert [talker.received for talker in talkers] == sent[::-1]
     assert not any(talker.paused for talker in talkers)
 
 
@@ -253,9 +253,9 @@ async def test_more_bytes_than_there_was_credit_for_are_not_passed_on(network: N
     network.a.dial(network.b.me.incarnation)
     network.carry()
     link = cast(Link, network.core.links["a"])
-    network.core.tunnels.came(link, 1, bytes(bounds.TUNNEL_WINDOW_BYTES))
+    network.core.tunnels.received(link, 1, bytes(bounds.TUNNEL_WINDOW_BYTES))
     with pytest.raises(FrameError, match="than it had credit for"):
-        network.core.tunnels.came(link, 1, b"1")
+        network.core.tunnels.received(link, 1, b"1")
 
 
 async def test_what_comes_behind_the_end_of_a_tunnel_is_let_go(network: Network) -> None:
@@ -265,7 +265,7 @@ async def test_what_comes_behind_the_end_of_a_tunnel_is_let_go(network: Network)
     network.b.welcomed[0].transport.write(b"too late")
     network.carry()
     await asyncio.sleep(0)
-    assert (talker.came, talker.lost, network.b.welcomed[0].lost) == (b"", [None], [None])
+    assert (talker.received, talker.lost, network.b.welcomed[0].lost) == (b"", [None], [None])
 
 
 def role_of(talker: Talker) -> object:

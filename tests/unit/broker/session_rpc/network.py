@@ -32,7 +32,7 @@ class Member:
         self.slots = SlotTable()
         self.on_core_linked: list[Callable[[str], None]] = []
         self.on_link_lost: list[Callable[[str], None]] = []
-        self.on_came: Callable[[str, bytes], None] = _nobody
+        self.on_received: Callable[[str, bytes], None] = _nobody
         self.handlers: dict[str, Callable[[str, bytes], None]] = {}
         self.choked = False
         self._network = network
@@ -343,7 +343,7 @@ class Network:
     @staticmethod
     def _bring(sender: str, to: Member, method: str, body: bytes) -> None:
         if method == DELIVERY:
-            to.on_came(sender, body)
+            to.on_received(sender, body)
         else:
             to.handlers[method](sender, body)
 
