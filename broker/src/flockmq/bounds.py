@@ -1,4 +1,5 @@
-"""Every named bound of the broker: name, unit last; one section a part. Exported as metrics by telemetry."""
+"""All named bounds of the broker. A name ends with its unit. Telemetry exports each bound as a metric, with its name as
+a label."""
 
 from __future__ import annotations
 
@@ -11,167 +12,176 @@ MANAGEMENT_REQUEST_MAX_BYTES: Final = 1024
 MANAGEMENT_REQUEST_LINE_MAX_BYTES: Final = 2048
 MANAGEMENT_HEADER_MAX_BYTES: Final = 4096
 MANAGEMENT_HEADERS_MAX: Final = 32
-"""How many headers a request may have, each of them up to MANAGEMENT_HEADER_MAX_BYTES."""
+"""Headers of one request, each of at most MANAGEMENT_HEADER_MAX_BYTES."""
 MANAGEMENT_CONNECTIONS_MAX: Final = 256
-"""A further connection ends the one that was accepted, or answered, the longest ago."""
+"""Beyond it, a new connection closes the one that was accepted, or answered, longest ago."""
 MANAGEMENT_REQUEST_MAX_S: Final = 10.0
-"""How long a connection may take to say its first request, its TLS handshake included; and then for a body."""
+"""Time for the first request of a connection, including the TLS handshake; and then for each body."""
 MANAGEMENT_ANSWER_MAX_S: Final = 10.0
-"""How long a client may take to read its answer, except for what its socket holds."""
+"""Time for a client to read an answer."""
 MANAGEMENT_UNWANTED_MAX_BYTES: Final = 512 * 1024
-"""How much may come behind an answer that begins no other request, such as the rest of a body that nobody reads. With
-more the connection ends. A whole request is smaller."""
+"""After an answer, the server ignores this many bytes, such as the rest of an unread body. Beyond it, it closes the
+connection. A whole request is smaller."""
 MANAGEMENT_UNWANTED_MAX_S: Final = 1.0
-"""How long an answered client may go on to send it. One that takes longer has read the answer."""
+"""Time for which an answered client may continue to send such a body."""
 MANAGEMENT_ACCEPT_AGAIN_S: Final = 0.1
-"""How long no connection is accepted after there was no descriptor for one."""
+"""Pause of accepting after the process ran out of file descriptors."""
 MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
 METRICS_MADE_EVERY_S: Final = 0.1
-"""The text of /metrics is made at most so often, for all that ask meanwhile."""
+"""The text of /metrics is made at most this often, for all requests that wait meanwhile."""
 LINK_KEY_MIN_BYTES: Final = 16
 LINK_KEYS_MAX: Final = 2
-"""Two while the cluster's key is replaced."""
+"""There are two while the cluster key is being replaced."""
 API_KEY_MIN_BYTES: Final = 32
-"""A configured key has at least so many; the server draws as many for keys that it makes."""
+"""Minimum length of the configured key, and length of the keys that the server generates."""
 API_KEYS_MAX: Final = 1000
 SECRETS_MAX: Final = 16
-"""Secrets of the cluster itself, in its log."""
+"""Secrets of the cluster itself in its log."""
 AUDIT_MAX: Final = 10_000
-"""Changes that the audit log keeps; the oldest go."""
+"""Changes in the audit log. Beyond it, the oldest are deleted."""
 AUDIT_ABOUT_MAX_CHARS: Final = 256
 AUDIT_DROPPED_TOGETHER_MAX: Final = 100
-"""How many old changes go together, when a new one comes."""
+"""A new change deletes at most this many old ones."""
 API_FAILURES_MAX_ADDRESSES: Final = 10_000
-"""Addresses whose wrong keys are counted; more push out the one that was quiet for the longest."""
+"""Addresses whose wrong keys are counted. Beyond it, the longest quiet one is forgotten."""
 API_FAILURES_FORGOTTEN_S: Final = 60.0
-"""After so long without one, an address starts anew."""
+"""An address without a wrong key for this long starts from zero."""
 API_FAILURE_MIN_S: Final = 0.1
 API_FAILURE_MAX_S: Final = 5.0
-"""How long the answer to a wrong key takes: twice as long each time."""
+"""Delay of the answer to a wrong key. It doubles each time."""
 API_FAILURES_WAITING_MAX: Final = 64
-"""How many answers to wrong keys wait. Further wrong keys hear at once that there are too many."""
+"""Delayed answers to wrong keys. Beyond it, a wrong key gets 429 at once."""
 
 # --- cluster: links, forwarding, membership -------------------------------------------------------------------------
 LINK_GREETING_MAX_BYTES: Final = 512
 LINK_HANDSHAKE_MAX_S: Final = 3.0
 LINK_HANDSHAKES_MAX: Final = 256
-"""Accepted connections that aren't authenticated yet; a further one closes the oldest."""
+"""Accepted unauthenticated connections. Beyond it, a new one closes the oldest."""
 LINK_FRAME_MAX_BYTES: Final = 32 * 1024 * 1024
 LINK_FORWARD_FRAME_BYTES: Final = 256 * 1024
-"""Runs of messages are cut into frames of about this size, so that control frames can overtake them."""
+"""Messages are sent in frames of about this size, so that control frames can overtake them."""
 LINK_TRANSPORT_HIGH_BYTES: Final = 256 * 1024
-"""How much is handed to the transport at once: nothing can overtake it any more."""
+"""A link hands at most about this many bytes to the transport, because control frames can't overtake them there."""
 LINK_CONTROL_MAX_BYTES: Final = 64 * 1024 * 1024
-"""A peer that leaves this much control unread is closed."""
+"""A peer that leaves this many bytes of control frames unread is disconnected."""
 LINK_CONTROL_CHOKED_BYTES: Final = 16 * 1024 * 1024
-"""Beyond it notes of homes wait. The largest note still fits in before the link is closed."""
+"""Beyond this many unread bytes of control frames, notifications of owners wait. The largest one still fits below
+LINK_CONTROL_MAX_BYTES."""
 LINK_REQUESTS_MAX: Final = 4096
 LINK_STREAMS_MAX: Final = 64
 LINK_STREAM_CREDIT_ITEMS: Final = 8
 LINK_HEARTBEAT_S: Final = 0.5
 LINK_LOOK_S: Final = 0.1
-"""How often a node looks for news that can't wait for its next heartbeat."""
+"""How often a node checks for news that can't wait for its next heartbeat."""
 LINK_SILENT_MAX_S: Final = 3.0
 LINK_UNANSWERED_MAX_S: Final = 5.0
-"""How long a heartbeat and its answer may take through a full link. After that only one way of the link is open."""
+"""Time for a heartbeat and its answer over a full link. After that, the link is considered open in one direction
+only."""
 LINK_LEAVE_MAX_S: Final = 1.0
-"""How long a node that stops waits until its peers have read everything and close: first for its tunnels, then as long
-again for the links that may have carried them."""
+"""How long a stopping node waits for its peers to read everything and close: first on its tunnels, then as long again
+on the links that carried these."""
 FORWARDED_MAX_S: Final = 10.0
-"""How long a node that stops waits for nodes and homes that it has messages for: until a link is back, or they are
+"""How long a stopping node waits for nodes and owners that it has messages for: until a link is back, or until they are
 purged."""
 FORWARDED_LOOK_S: Final = 0.05
 LINK_REDIAL_MIN_S: Final = 0.1
 LINK_REDIAL_MAX_S: Final = 2.0
 RETRIED_QUIETLY_MAX_S: Final = 10.0
-"""For so long the log doesn't warn of failures that are tried again, because other nodes may not be there yet."""
+"""Failures that are retried are logged as INFO for this long, then as WARNING, because at first other nodes may not
+have started yet."""
 EMBEDDED_RETRY_MIN_S: Final = 0.05
 EMBEDDED_RETRY_MAX_S: Final = 5.0
-"""How long to wait before an embedded Valkey that ended is started again: twice as long each time."""
+"""Delay before an embedded Valkey that exited is started again. It doubles each time."""
 EMBEDDED_STEADY_S: Final = 2.0
-"""A Valkey that ends again within so long hasn't come back. Shorter than UNFIT_AFTER_S, so that a node stays ready when
-its Valkey does come back at once."""
+"""A Valkey that exits again within this time doesn't count as recovered. It is shorter than UNFIT_AFTER_S, so a node
+stays ready if its Valkey recovers at once."""
 EMBEDDED_ROOM_MIN_BYTES: Final = 1024 * 1024
-"""If less is left on its disk when it ends, the node says that the disk is full."""
+"""If less disk space is left when Valkey exits, the node reports that the disk is full."""
 TASK_AGAIN_S: Final = 1.0
-"""How long after an error a task begins again."""
+"""A failed task starts again after this time."""
 SEED_RESOLVE_S: Final = 2.0
 SEED_ADDRESSES_MAX: Final = 64
 PEER_FORWARD_MAX_BYTES: Final = 32 * 1024 * 1024
-"""QoS 0 messages that wait for one node; further ones are dropped and counted."""
+"""QoS 0 messages waiting for one node. Further ones are dropped and counted."""
 PEER_RESEND_MAX_BYTES: Final = 32 * 1024 * 1024
 PEER_RESEND_MAX_MESSAGES: Final = 100_000
-"""QoS >= 1 messages that one node hasn't accepted; publishers of further ones hear 0x97."""
+"""QoS 1 and 2 messages that one node hasn't accepted yet. Publishers of further ones get 0x97."""
 PEER_BLOCKED_BYTES: Final = 4 * 1024 * 1024
 PEER_DRAINED_BYTES: Final = 1 * 1024 * 1024
 PEER_IDLE_S: Final = 60.0
-"""A link between two replicants that carried no message for so long is closed."""
+"""A link between two replicants without messages for this long is closed."""
 TUNNEL_WINDOW_BYTES: Final = 256 * 1024
-"""How much one tunnel through a core has under way in one direction, wherever it waits."""
+"""Bytes in flight in one direction of a tunnel, including those waiting in the core."""
 TUNNEL_FRAME_BYTES: Final = 64 * 1024
 TUNNELS_MAX: Final = 1024
-"""How many tunnels go through one link. A core holds at most TUNNEL_WINDOW_BYTES for each."""
+"""Tunnels through one link. The core buffers at most TUNNEL_WINDOW_BYTES for each."""
 TUNNEL_AFTER_S: Final = 2.0
-"""A node that couldn't be dialled for so long is reached through a core until it can be dialled."""
+"""A node that couldn't be dialled for this long is reached through a core, until it can be dialled again."""
 PEERS_FORMER_MAX: Final = 1024
-"""How many purged nodes are remembered, with their last numbers, because they may come back."""
+"""Purged nodes whose last sequence numbers are remembered, because they may rejoin."""
 REJOIN_SLICE_FILTERS: Final = 1000
-"""How many routes a node that comes back writes at a time, and how many clients it looks at between two turns."""
+"""Routes that a rejoining node writes at a time, and clients that it checks per event-loop iteration."""
 ROUTES_TRIED_AGAIN_MAX: Final = 100_000
-"""How many routes of a node, or slot, that couldn't be deleted while the log was away are deleted at a time."""
+"""Routes that a node or slot deletes at a time, after they couldn't be deleted while the log was unavailable."""
 FORWARD_WAIT_S: Final = 0.2
 COURIER_LANE_MAX_BYTES: Final = 32 * 1024 * 1024
 COURIER_LANE_MAX_MESSAGES: Final = 100_000
-"""QoS >= 1 messages for sessions of one core that it hasn't accepted; publishers of further ones hear 0x97. From half
-of it on publishers are paused.
-"""
+"""QoS 1 and 2 messages for durable sessions that one owner hasn't accepted yet. Publishers of further ones get 0x97.
+Publishers are paused from half of it on."""
 COURIER_WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""How much of that is under way at once; the rest waits at the sender."""
+"""Bytes of these in flight to one owner. The rest waits at the sender."""
 COURIER_STUCK_BYTES: Final = 1024 * 1024
-"""How much of that may be for slots whose home can't commit it, before publishers to these slots are paused."""
+"""If more bytes are for slots whose owner can't commit them, publishers to these slots are paused."""
 COURIER_STUCK_MAX_BYTES: Final = 8 * 1024 * 1024
-"""How much of that doesn't count for the window: paused publishers may have sent as much before."""
+"""Up to this many bytes for such slots don't count towards COURIER_WINDOW_BYTES. Publishers may have sent them before
+they were paused."""
 TAKEN_APART_AFTER_S: Final = 0.1
-"""A message that isn't committed for so long is stuck: committed ones behind it are accepted without it."""
+"""A message that isn't committed for this long is blocked. The owner then accepts the committed messages behind it
+without it."""
 CROWDED_KEPT_S: Final = 1.0
-"""For so long a slot counts as congested after its home said so; the home says so four times as often."""
+"""A sender treats a slot as congested for this long after the owner's report. The owner repeats the report four times
+as often."""
 TAKERS_KEPT_S: Final = 2.0
-"""While Redis is short of memory: for so long a node believes a home's word on which sessions take messages at once."""
+"""While Redis is short of memory, a node uses an owner's report of which sessions accept messages for this long."""
 TAKERS_LOOKED_AT_MAX: Final = 2_000
-"""How many sessions a home looks at for this every 0.1 s. It says of slots that it didn't get to that all would
-wait."""
+"""An owner checks this many sessions for that report every 0.1 s. For slots that it didn't reach in time it reports
+that all messages would wait."""
 TAKERS_FILTERS_MAX: Final = 64
 TAKERS_FILTERS_MAX_BYTES: Final = 4 * 1024
-"""How many filters a home names of a slot's sessions for which messages would wait; if there are more, all would."""
+"""Filters in such a report of sessions for which messages would wait. If there are more, the report says that all
+messages would wait."""
 COURIER_LOOK_S: Final = 0.02
-"""How often a congested lane, and messages that wait for the log, are looked at."""
+"""How often congested send queues, and messages that wait for the log, are checked."""
 HEADS_NOTES_MAX: Final = 64
-"""How many notes of cores are kept that a node's tables haven't reached. The oldest go first: they tell of less."""
+"""Announced log ends that a node's tables haven't reached yet. Beyond it, the oldest are dropped, because newer ones
+include them."""
 HEADS_CORES_MAX: Final = 64
 """Cores whose clocks a node compares with its own."""
 HEADS_QUICKEST_S: Final = 10.0
-"""The quickest note of a core counts for so long, and at most for twice as long."""
+"""Period for which a core's fastest notification counts as the reference for the delay of others; it is used for up to
+two periods."""
 CLOCKS_AGREE_S: Final = 2.0
-"""Clocks that differ by no more agree. A heartbeat may be so late, too."""
+"""Clocks that differ by at most this much agree. It includes the delay of a heartbeat."""
 CLOCK_JUMP_AFTER_S: Final = 5.0
-"""For so long most cores must say that the cluster's time is wrong before it is set."""
+"""If most cores report for this long that the cluster's time is wrong, it is set at once."""
 CLOCK_SLEW_S: Final = 0.005
-"""By how much, each second, the cluster's time follows the clocks that agree."""
+"""The cluster's time is corrected towards the clocks that agree by this much each second."""
 CLOCK_OFF_MAX_S: Final = 2.0
-"""A node whose clock differs by more from the cluster's time raises an alarm."""
+"""A node whose clock differs more from the cluster's time raises an alarm."""
 MEMBER_UNLINKED_MAX_S: Final = 1.0
 MEMBER_VOTE_MAX_S: Final = 2.0
-"""What a core said longer ago is no vote any more, and doesn't count for a majority."""
+"""A core's heartbeat counts for a majority for this long."""
 MEMBER_FENCE_S: Final = 1.0
-"""A node that hears of no majority for so long acknowledges nothing that needs other nodes. A majority may purge it
-only after that."""
+"""A node that hasn't heard from a majority for this long acknowledges nothing that needs other nodes. Only after that
+may a majority purge it."""
 SLOTS_UNSERVED_MAX_S: Final = 5.0
-"""A core that hears nothing from Redis for so long, while the leader does, loses its slots. It gets some again when it
-has heard Redis for as long."""
+"""A core that hears nothing from Redis for this long, while the leader does, loses its slots. It may get slots again
+after it has heard Redis for as long."""
 SLOTS_WRITTEN_ANEW_S: Final = 10.0
-"""When Redis lost data, homes write it again. For so long no slot leaves a home that can."""
+"""After Redis lost data, slot owners write their sessions again. For this long the leader moves no slot away from an
+owner that can do so."""
 UNFIT_AFTER_S: Final = 5.0
-"""A node isn't ready when its tables were old for so long, or it didn't hear Redis while another node did."""
+"""A node isn't ready if for this long its tables were stale, or it couldn't reach Redis while another node could."""
 LEAVE_MAX_S: Final = 1.0
 MEMBER_VOTES_MAX: Final = 1024
 LEASE_TTL_S: Final = 2.0
@@ -180,23 +190,23 @@ TRIM_EVERY_S: Final = 10.0
 CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05
 CORE_UNABLE_S: Final = 60.0
-"""How long a replicant doesn't move back to a core that was unable to write for it."""
+"""After a core couldn't write for a replicant, the replicant doesn't return to this core for this long."""
 OVERVIEW_WAIT_S: Final = 2.0
-"""How long a node that is asked about the whole cluster waits for another one's answer."""
+"""How long a request about the whole cluster waits for the answer of each node."""
 DIRECTORY_SLICE_ROWS: Final = 100
-"""Rows of clients or sessions that are made between two turns of the event loop."""
+"""Rows of clients or sessions made per event-loop iteration."""
 DIRECTORY_SLICE_IDS: Final = 2000
-"""Client ids of one slot that are put in order between two turns."""
+"""Client ids of one slot that are sorted per event-loop iteration."""
 DIRECTORY_LOOKED_AT_MAX: Final = 5000
-"""Clients or sessions of one core that are looked at for a page. With a filter it may have fewer rows."""
+"""Clients or sessions that one owner checks for a page. So a page with filters may have fewer rows than requested."""
 DIRECTORY_PAGE_MAX_BYTES: Final = 1024 * 1024
-"""Client ids and filters of one page; the last of them may exceed it."""
+"""Client ids and filters of one page. The last row may exceed it."""
 DIRECTORY_NAME_MAX_CHARS: Final = 1024
-"""How much of a user name is shown."""
+"""Characters of a user name that are shown."""
 MOVE_EVERY_S: Final = 5.0
-"""How often, at most, a replicant of a core moves to another core."""
+"""A core asks at most one replicant in this time to move to another core."""
 MOVE_DIFFERENCE: Final = 2
-"""If one core has so many more replicants than another, some move."""
+"""Replicants move if one core has at least this many more than another."""
 MEMBER_UNHEARD_MAX_S: Final = 6.0
 EVENTS_MAX: Final = 20_000
 EVENTS_FLUSH_S: Final = 1.0
@@ -204,88 +214,94 @@ EVENTS_ENTRY_MAX: Final = 1000
 EVENTS_NOTES_MAX: Final = 1000
 EVENTS_STREAM_MAX_BYTES: Final = 64 * 1024 * 1024
 EVENTS_LOOK_BYTES: Final = 8 * 1024 * 1024
-"""How much a core appends to a stream before it looks again how large the stream is."""
+"""A core checks the size of a stream of events after appending this many bytes."""
 
-# --- home: who holds a client id ------------------------------------------------------------------------------------
+# --- owners of client ids: attaches, wills, messages ----------------------------------------------------------------
 SLOTS: Final = 1024
 ATTACH_WAIT_S: Final = 6.0
 KICK_WAIT_S: Final = 5.0
 KICK_UNLINKED_S: Final = 0.25
 ATTACHES_MAX: Final = 100_000
 ATTACHES_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Client ids, with their wills, whose homes haven't answered yet. A CONNECT beyond it hears 0x88."""
+"""Attach requests, with their wills, that owners haven't answered yet. Further CONNECTs get 0x88."""
 HOME_WILLS_MAX: Final = 1_000_000
 HOME_WILLS_MAX_BYTES: Final = 256 * 1024 * 1024
-"""Wills of sessions that end with their nodes, kept by a home. A will beyond it is lost if its node dies."""
+"""Wills of clean sessions that one owner keeps. A will beyond it is lost if the client's node dies."""
 HOME_BATCH_MAX: Final = 4096
 HOME_OUT_MAX: Final = 100_000
-"""Answers, and as many kicks, that wait for one node without a link. Further ones are dropped: when the node is linked
-it asks again, and registers its clients."""
+"""Notifications of one kind that wait for one node without a link. Further ones are dropped: when the node is linked
+again, it repeats its requests and registers its clients."""
 REGISTERS_EARLY_MAX: Final = 100_000
-"""What nodes said of slots whose sessions aren't here yet. If there is more, nodes are asked again later."""
+"""Notifications about slots whose sessions this owner hasn't loaded yet. Beyond it, nodes are asked again later."""
 EARLY_KEPT_S: Final = 10.0
-"""For so long a core keeps what nodes say of a slot that it hasn't heard to be its own."""
+"""A core keeps notifications about a slot for this long if its table doesn't say yet that it owns the slot."""
 SLOT_LOST_MAX_S: Final = 5.0
-"""A core takes a slot again that another core took, if its own table says for so long that the slot is its own."""
+"""If another core took a slot, but for this long the own table still says that the slot is this core's, this core takes
+it again."""
 HOME_RETURN_S: Final = 5.0
-"""How long a home that took over a session waits for its connection, before it takes its client for gone."""
+"""A new owner waits this long for the connection of a session before it treats the client as disconnected."""
 RETURNING_MAX: Final = 100_000
 RETURNING_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Clients that come back meanwhile to sessions with wills, and wait for news of their former connections."""
+"""Attach requests that wait for news of how the session's former connection ended."""
 MARKS_KEPT_S: Final = 3600.0
-"""For so long a purged node may come back, as another incarnation, and repeat what it sent before."""
+"""A purged node may rejoin within this time, and repeat what it sent before."""
 MARKS_STRANGERS_MAX: Final = 256
-"""How many such nodes are remembered; those that went first are forgotten first."""
+"""Such nodes that are remembered. Beyond it, the one that was purged first is forgotten."""
 HOME_TURN_MAX_S: Final = 0.005
-"""Work on all sessions of a node, or of slots that move, gives the event loop back after so long."""
+"""Work on all sessions of a node, or on slots that move, yields to the event loop after this time."""
 HOME_PACE_S: Final = 0.01
-"""How often a link that takes no more notes is looked at."""
+"""How often a link that can't take more notifications is checked."""
 HOME_BEHIND_S: Final = 0.25
-"""How long after their deliveries found no link, or no room, sessions send them again."""
+"""Delay before a session resends deliveries for which there was no link or no room."""
 INTAKE_SENDER_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Messages of one node that the home of sessions can't take yet. A sender that exceeds its window loses its link."""
+"""Messages of one node that an owner holds because it can't take them yet. A sender beyond it ignores its window, so
+its link is closed."""
 MARKS_PER_SLOT_MAX: Final = 4096
-"""How many sessions that publish at QoS 2 a slot knows the last number of. It takes repeats of others for new."""
+"""Sessions publishing at QoS 2 whose last number a slot knows. Duplicates of other sessions are taken for new
+messages."""
 STORE_STOP_MAX_S: Final = 2.0
-"""How long a core that stops waits until its sessions are committed."""
+"""How long a stopping core waits for its sessions to be committed."""
 DELIVERIES_MAX_BYTES: Final = 64 * 1024 * 1024
-"""How much sessions that run here send to clients of another node before its link takes it; then they wait."""
+"""Bytes that durable sessions here have queued on the link to a node with their clients. Beyond it, the deliveries
+wait."""
 
-# --- home: sessions that last, in Redis -----------------------------------------------------------------------------
+# --- owners of client ids: durable sessions in Redis ----------------------------------------------------------------
 STORE_QUEUE_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Changes of sessions that aren't committed yet. Beyond it no messages are taken in, only what ends some."""
+"""Uncommitted changes of sessions. Beyond it, no messages are accepted, only changes that remove some."""
 STORE_CHANGE_BYTES: Final = 100
-"""How much one change counts for, beside its bytes."""
+"""Each change counts this many bytes besides its own."""
 STORE_BATCH_MAX_BYTES: Final = 1024 * 1024
-"""How much one call of a function for one slot takes, up to the end of a message; the rest goes into the next call."""
+"""Size of one function call for one slot, rounded up to a whole message. The rest goes into the next call."""
 STORE_LETTER_MAX_BYTES: Final = 16 * 1024 * 1024
-"""All copies of a message at one slot, and its mark, go by one call, so that none comes twice when the home dies in
-between. Copies beyond this may come twice."""
+"""All copies of a message in one slot, and its last sequence number, are written by one call, so that nothing is
+doubled if the owner dies in between. Copies beyond this size may be doubled."""
 STORE_TURN_MAX_BYTES: Final = 4 * 1024 * 1024
 """Batches of all slots in one round trip."""
 STORE_TAKE_SLOTS: Final = 64
-"""How many slots are read together, when they are taken."""
+"""Slots that a new owner reads together."""
 STORE_SLOT_SMALL_BYTES: Final = 128 * 1024
-"""Slots with less are read first, then those with up to eight times as much, and so on."""
+"""Slots with less data are read first, then those with up to eight times as much, and so on."""
 STORE_READ_MAX_BYTES: Final = 16 * 1024 * 1024
-"""How much a core reads of slots of one server before it takes it over. A larger slot is read by itself."""
+"""Data of new slots that a core reads from one server at a time. A larger slot is read alone."""
 STORE_READ_KEYS: Final = 128
 STORE_READ_FIELDS: Final = 256
-"""How many keys one round trip, and how many fields one reply, bring to a core that takes slots."""
+"""Keys per round trip, and fields per reply, when a core reads slots."""
 STORE_READ_BYTES: Final = 2 * 1024 * 1024
-"""How much one round trip should bring. What former ones brought says how many keys and fields to ask for."""
+"""Target size of one round trip. The numbers of keys and fields are chosen by the size of former ones."""
 SLOT_SPOILT_RETRY_S: Final = 5.0
-"""How often to try a slot again if something of it can't be read in Redis."""
+"""How often a slot with unreadable data in Redis is tried again."""
 STORE_WATCH_EVERY_S: Final = 1.0
 REDIS_SHORT_PART: Final = 0.75
 REDIS_ROOM_PART: Final = 0.70
-"""Parts of its `maxmemory`. From REDIS_SHORT_PART on, nothing more is taken that would wait in sessions that last, be
-retained or be delayed, until Redis uses less than REDIS_ROOM_PART."""
+"""Shares of Redis' `maxmemory`. From REDIS_SHORT_PART on, messages that would be queued in durable sessions, retained
+or delayed are refused, until Redis uses less than REDIS_ROOM_PART."""
 REDIS_RESERVED_PART: Final = 0.85
-"""From here on Redis' memory is the log's. Homes hold back what is under way to their sessions."""
+"""From this share on, the rest of Redis' memory is reserved for the log. Owners hold back messages for their
+sessions."""
 REDIS_STREAMS_PARTS: Final = 32
 REDIS_STREAM_MIN_BYTES: Final = 1024 * 1024
-"""How much of Redis' memory a shard of the log, or a stream of events, takes: one part of so many, at least this."""
+"""A shard of the log, or a stream of events, may use one of REDIS_STREAMS_PARTS parts of Redis' memory, but at least
+this much."""
 
 # --- rlog: the replicated log ---------------------------------------------------------------------------------------
 MAX_ROUTES: Final = 10_000_000
@@ -293,14 +309,14 @@ MAX_RETAINED_BYTES: Final = 1024 * 1024 * 1024
 LOG_TABLE_MAX_ROWS: Final = 10_000_000
 LOG_TABLE_MAX_BYTES: Final = 1024 * 1024 * 1024
 LOG_TRANSACTION_MAX_BYTES: Final = 256 * 1024
-"""Ops of one turn beyond it go into the next transaction. A single op may be as large as a packet."""
+"""Operations beyond it go into the next transaction. A single operation may be as large as a packet."""
 LOG_APPEND_MAX_BYTES: Final = 1024 * 1024
 LOG_APPEND_MAX_TRANSACTIONS: Final = 1000
-"""How much one append takes, which is one entry; the rest goes into the next."""
+"""Size of one append, which makes one entry. The rest goes into the next."""
 LOG_PENDING_MAX_BYTES: Final = 32 * 1024 * 1024
-"""Writes of this node, in one shard, that its own tables haven't reached."""
+"""Writes of this node to one shard that its own tables don't show yet."""
 LOG_COMMIT_QUEUE_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Appends, from all nodes, that wait in one core."""
+"""Appends from all nodes that wait in one core."""
 LOG_WRITE_DEADLINE_S: Final = 10.0
 LOG_READ_MAX_ENTRIES: Final = 64
 LOG_READ_BLOCK_S: Final = 1.0
@@ -309,62 +325,65 @@ LOG_RETRY_MIN_S: Final = 0.02
 LOG_RETRY_MAX_S: Final = 1.0
 LOG_WATCH_EVERY_S: Final = 1.0
 LOG_CLOSED_LOOK_S: Final = 0.05
-"""How often a node looks whether the cores have agreed on a log that it can't go on with yet."""
+"""How often a node checks whether the cores have agreed on a new generation that it can continue with."""
 LOG_CLOSED_MAX_S: Final = 2.0
-"""A server may have been replaced, and not know, if its log hasn't been agreed upon for so long."""
+"""If the cores haven't agreed on a log for this long, its server may be a former primary, so nodes ask again for the
+primary."""
 BALLOT_WAIT_S: Final = 1.0
-"""How long a core may take to report where its tables are."""
+"""Time for a core to answer a vote."""
 BALLOT_TURN_S: Final = 0.25
-"""How much time cores leave one another to begin the next generation."""
+"""The cores start a new generation one after the other, with this delay."""
 BALLOT_PATIENCE_S: Final = 1.0
-"""How long a core waits for a generation that it promised to another."""
+"""A core waits this long for a generation for which it voted for another core."""
 LOG_UNHEARD_MAX_S: Final = 2.0
-"""A node that heard nothing from Redis for so long says so. Such a core gives nobody its tables, because the log may
-have gone on without it."""
+"""A node that heard nothing from Redis for this long reports that. Such a core gives no bootstraps, because its tables
+may be old."""
 LOG_BEHIND_REDIS_MAX_S: Final = 10.0
-"""If the log ends before what a node has applied, for so long, it is another log, and the node bootstraps."""
+"""If the log ends before what a node has applied for this long, it is another log, and the node bootstraps."""
 LOG_TURN_MAX_S: Final = 0.005
-"""Applying, sweeping and exporting give the loop back after so long."""
+"""Applying, sweeping and exporting yield to the event loop after this time."""
 LOG_SLICE_MAX_BYTES: Final = 64 * 1024
 LOG_CHECKPOINT_EVERY_S: Final = 30.0
 LOG_CHECKPOINTS_MAX: Final = 8
-"""How many checkpoints' digests a node remembers, to compare them with what cores say a moment later."""
+"""Checkpoints whose digests a node remembers, to compare them with the digests that cores report later."""
 LOG_MEND_SPREAD_S: Final = 10.0
-"""Nodes with wrong digests bootstrap at random times within it, not all at once."""
+"""Nodes with wrong digests bootstrap at random times within this period, not all at once."""
 ALARMS_MAX: Final = 1000
 LOG_KEPT_MAX_BYTES: Final = 32 * 1024 * 1024
-"""Writes of this node, in one shard, kept until most cores have them. Beyond it the oldest are let go."""
+"""Writes of this node to one shard that it keeps until most cores have them. Beyond it, the oldest are dropped."""
 LOG_PURGED_MAX_INCARNATIONS: Final = 10_000
 LOG_RETENTION_BYTES: Final = 64 * 1024 * 1024
-"""How much of a shard's log trimming leaves below the snapshots: so a node that was away needs no bootstrap."""
+"""Trimming leaves this much of a shard's log before the snapshots, so that a node that was away briefly needs no
+bootstrap."""
 SNAPSHOT_EVERY_S: Final = 60.0
 SNAPSHOT_FRAME_MAX_BYTES: Final = 64 * 1024 * 1024
 REDIS_CONNECT_MAX_S: Final = 2.0
 SENTINELS_WORD_MAX_S: Final = 0.5
-"""Sentinels are asked again for the primary if their word is older."""
+"""Sentinels are asked for the primary again if their answer is older."""
 
 # --- shared, exclusive and delayed ----------------------------------------------------------------------------------
 SHARED_TURNS_MAX: Final = 65_536
-"""Publishers of each group whose turn or sticky member is remembered; the oldest begin again."""
+"""Publishers of each group whose turn or sticky member is remembered. Beyond it, the oldest are forgotten."""
 SHARED_DEALS_MAX: Final = 64
-"""For so many groups it is remembered to whom a QoS 2 message went. In others a repeat may go to another member."""
+"""A QoS 2 message remembers its member for at most this many shared groups. In further groups a resend may go to
+another member."""
 SHARED_COUNTS_S: Final = 0.1
-"""How often, at most, the number of a group's members here is written."""
+"""The number of a group's members on a node is written at most this often."""
 SHARED_RETRY_S: Final = 1.0
 SHARED_HOPS_MAX: Final = 16
-"""How often a shared delivery is passed on to another node, or slot, that had members when last heard of."""
+"""How often a shared message may be passed on to another node or slot, because the former had no members any more."""
 EXCLUSIVE_MAX: Final = 1_000_000
 DELAYED_MAX_MESSAGES: Final = 1_000_000
 DELAYED_MAX_BYTES: Final = 256 * 1024 * 1024
 DELAYED_MAX_S: Final = 4_294_967
 DELAYED_BATCH_MAX: Final = 256
-"""Messages that are due and under way at once."""
+"""Due messages that are being published at once."""
 DELAYED_LOOK_S: Final = 0.5
-"""How often a core looks whether it leads. What couldn't be published isn't tried again sooner."""
+"""How often a core checks whether it is the leader, and retries messages that couldn't be published."""
 
-# --- mqtt: what one packet may hold ---------------------------------------------------------------------------------
+# --- mqtt: one packet -----------------------------------------------------------------------------------------------
 PACKET_MAX_BYTES: Final = 16 * 1024 * 1024
-"""The highest `max_packet_size_bytes`: half a link's frame, so that every message can be forwarded."""
+"""The highest `max_packet_size`: half of a link's frame, so that every message can be forwarded."""
 TOPIC_MAX_LEVELS: Final = 128
 PACKET_MAX_FILTERS: Final = 4096
 """Topic filters in one SUBSCRIBE or UNSUBSCRIBE."""
@@ -372,326 +391,333 @@ PACKET_MAX_USER_PROPERTIES: Final = 1024
 
 # --- routing: filters, the match cache, retained messages -----------------------------------------------------------
 FAST_SHAPES_MAX: Final = 16
-"""For how many shapes, which are places where wildcards stand, an index looks a topic up: a match that isn't cached
-costs one lookup for each. Filters of all other shapes are in a tree."""
+"""An index looks a topic up in at most this many shapes (sets of wildcard positions). A match that isn't cached costs
+one look-up for each. Filters of other shapes are in a tree."""
 FAST_SHAPE_FILTERS: Final = 64
-"""How many filters a shape needs to be looked up in, if there are more shapes."""
+"""If there are more shapes, a shape needs this many filters to be looked up in."""
 SHAPE_MOVES: Final = 16
-"""How many filters of a shape that others outgrew go into the tree with each new filter."""
+"""With each new filter, this many filters of a shape that lost its place move to the tree."""
 MATCH_CACHE_MAX_TOPICS: Final = 65_536
 MATCH_CACHE_ADMITS_EVERY: Final = 16
-"""Once full, the cache remembers one new topic of so many: more topics in turn than fit don't push one another out."""
+"""A full cache adds only one of this many new topics, so that more topics than fit don't evict each other all the
+time."""
 MATCH_CACHE_MAX_TOPIC_BYTES: Final = 512
-"""Longer topics are matched each time, and not cached."""
+"""Matches of longer topics aren't cached."""
 MATCH_CACHE_MAX_TARGETS: Final = 4 * 1024 * 1024
-"""References to targets in all cached results together, 8 bytes each."""
+"""References to targets in all cached results, 8 bytes each."""
 RETAINED_SLICE_MAX_TOPICS: Final = 2048
-"""Retained topics looked at between two turns of the event loop."""
+"""Retained topics checked per event-loop iteration."""
 
-# --- session: what waits for a client or comes from one -------------------------------------------------------------
+# --- session: messages to and from one client -----------------------------------------------------------------------
 CLIENT_FILTERS_MAX_BYTES: Final = 16 * 1024 * 1024
 """Filters of one client, besides `mqtt.max_subscriptions`, because all nodes have them in memory."""
 HEADS_MAX: Final = 262_144
-"""Packet heads that are recognised without a parse, for each protocol version. A full table is emptied."""
+"""Packet prefixes that the fast path recognises without parsing, per protocol version. A full table is cleared."""
 HEADS_PER_TOPIC_MAX: Final = 16
 FANOUTS_MAX: Final = 65_536
-"""How many sets of subscribers are kept, so that topics can share them."""
+"""Distinct sets of subscribers that topics can share."""
 FANOUTS_MAX_TARGETS: Final = 1024 * 1024
-"""References to subscribers in all those sets."""
+"""References to subscribers in all these sets."""
 MQUEUE_MAX_BYTES: Final = 16 * 1024 * 1024
-"""How much waits for a place in one client's window; `max_mqueue_len` bounds the number of messages."""
+"""Messages that wait for one client's receive window. `max_mqueue_len` limits their number."""
 MQUEUE_AHEAD_MAX: Final = 10_000
-"""How many messages more may wait for a session that lasts, while its client reads and publishers are paused."""
+"""Messages that a durable session may queue beyond its limit while its client reads and publishers are being paused."""
 OUTGOING_ALIASES_MAX: Final = 32
-"""How many topic aliases we use towards one client, however many it allows."""
+"""Topic aliases that the broker uses towards one client, however many the client allows."""
 ALLOWED_HEADS_MAX: Final = 1024
-"""Packet heads that one client is known to be allowed to publish. A full set is emptied."""
+"""Packet prefixes that one client was allowed to publish. A full set is cleared."""
 NUMBERS_RESERVED: Final = 4096
-"""How many sequences and numbers a session uses before it stores that again. A crash skips at most so many."""
+"""Sequence numbers that a session reserves at a time. A crash skips at most this many."""
 AWAY_SESSIONS_MAX: Final = 1_000_000
-"""Sessions of one node whose clients are away. Beyond it the one that would expire first ends."""
+"""Durable sessions of one owner whose clients are offline. Beyond it, the one that would expire first ends."""
 SESSIONS_EXPIRED_PER_TICK_MAX: Final = 256
 INBOUND_LINE_MAX: Final = 1024
-"""Messages of one client that wait for the log or for other nodes. Then it isn't read until half of them are done."""
+"""Messages of one client that wait for the log or for other nodes. Beyond it, the client isn't read until half of them
+are done."""
 INBOUND_LINE_MAX_BYTES: Final = 4 * 1024 * 1024
 HELD_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Messages of all clients that wait for newer tables. From half of it on, messages of clients that left go, the oldest
-first, and clients that wait aren't read. A client that sends beyond it is cut off (0x97)."""
+"""Messages of all clients that wait because the tables may be stale. From half of it on, waiting clients aren't read,
+and messages of disconnected clients are dropped, the oldest first. A client that sends beyond it is disconnected
+(0x97)."""
 INBOUND_BYTES: Final = 512
-"""How much one of them counts for, beside its packet."""
+"""Each of these counts this many bytes besides its packet."""
 HELD_LINES_PER_TURN: Final = 8
-"""For how many clients messages that waited for newer tables are matched between two turns of the event loop."""
+"""Clients whose messages are matched per event-loop iteration, when the tables are up to date again."""
 SUBSCRIBES_WAITING_MAX: Final = 64
-"""SUBSCRIBEs of one client that wait for the log. Then it isn't read until one of them is answered."""
+"""SUBSCRIBEs of one client that wait for the log. Beyond it, the client isn't read until one of them is answered."""
 ORIGINS_MAX: Final = 100_000
-"""Sessions that last and publish at QoS 2, whose last numbers a node knows. It takes repeats of others for new."""
+"""Durable sessions publishing at QoS 2 whose last numbers a node knows. Duplicates of other sessions are taken for new
+messages."""
 ORIGINS_WINDOW: Final = 4096
-"""How many numbers of each are known one by one: so many may be under way from a node that the client left."""
+"""The last numbers of each session that are known one by one. At most this many may still come from a node that the
+client has left."""
 PARTIAL_CHUNKS_MAX: Final = 256
-"""How many reads the beginning of a packet is kept as, before they are joined."""
+"""Reads of one incomplete packet that are kept before they are joined."""
 PARTIALS_MAX_BYTES: Final = 512 * 1024 * 1024
-"""Beginnings of packets of all clients, or less: at most the next share of the memory. Beyond it a client that is amid
-a packet of several reads is cut off."""
+"""Incomplete packets of all clients, also limited to one part in PARTIALS_MEMORY_SHARE of the memory. Beyond it, a
+client whose packet needs several reads is disconnected."""
 PARTIALS_MEMORY_SHARE: Final = 8
 SINK_CONGESTED_BYTES: Final = 1024 * 1024
 """Bytes that wait for one client before its publishers are paused."""
 SINK_DRAINED_BYTES: Final = 256 * 1024
 SINK_LIMIT_BYTES: Final = 8 * 1024 * 1024
-"""QoS 0 messages beyond it are dropped for that client and counted."""
+"""Beyond it, QoS 0 messages for that client are dropped and counted."""
 SINK_CONGESTED_MAX_S: Final = 0.5
-"""A client that reads nothing for so long lags, and doesn't hold its publishers any more."""
+"""A client that reads nothing for this long is lagging, and no longer pauses its publishers."""
 SINK_HELD_MAX_S: Final = 5.0
-"""A client whose queue hasn't drained for so long doesn't hold its publishers any more, even if it reads steadily."""
+"""A client whose queue hasn't drained for this long no longer pauses its publishers, even if it reads steadily."""
 GIVEN_UP_WAIT_MAX_S: Final = 1.0
-"""Messages wait behind a QoS 2 message that expired until that is gone from Redis. For so long they are sent even if
-they expire meanwhile."""
+"""After a QoS 2 message expired, the messages behind it wait until it is deleted in Redis. If they expire during that
+wait, they are still sent, for at most this long."""
 
-# --- listeners: descriptors and turns -------------------------------------------------------------------------------
+# --- transport: connections and turns of the reactor ----------------------------------------------------------------
 READ_MAX_BYTES: Final = 64 * 1024
-"""How much one read of one connection brings."""
+"""Size of one read of a connection."""
 READ_MIN_BYTES: Final = 4 * 1024
-"""How much is read at once, at least, from a client whose packets take long to process."""
+"""Minimum size of a read, for a client whose packets take long to process."""
 READ_WORK_MAX_S: Final = 0.004
-"""If what was read at once takes longer, the next read of that connection is half as large."""
+"""If the bytes of one read take longer to process, the next read of that connection is half as large."""
 WRITE_JOIN_MAX_BYTES: Final = 256 * 1024
-"""Up to so much is joined before it is written; more is written chunk by chunk."""
+"""Up to this size chunks are joined for one write. Beyond it, they are written one by one."""
 WRITE_VECTOR_MAX: Final = 512
 TURN_EVENTS_MAX: Final = 512
 TURN_ROUNDS_MAX: Final = 16
 TURN_WORK_MAX_S: Final = 0.02
-"""When a turn has taken so long, no other client has its part in it."""
+"""A turn that has taken this long serves no further client."""
 SPIN_MAX_S: Final = 0.00005
-"""How long a turn that found little waits awake for more, if more came so soon lately."""
+"""A turn that found little work polls for this long, if work came so soon before."""
 ACCEPTS_PER_TURN_MAX: Final = 64
 LISTEN_BACKLOG_MAX: Final = 4096
 SWEEP_INTERVAL_S: Final = 0.1
 STOOD_STILL_S: Final = 3 * SWEEP_INTERVAL_S
-"""A node that didn't sweep for so long stood still. It looks whether its tables are old before it reads on."""
+"""A node without a sweep for this long was suspended. It checks whether its tables are stale before it reads on."""
 SWEEP_TICKS: Final = 10
-"""Keep-alive is checked for a tenth of the connections a tick."""
+"""In each tick the keep-alive of one part in this many of the connections is checked."""
 LAGGING_MAX_S: Final = 30.0
-"""A client that lags and reads nothing for so long is cut off (0x97)."""
+"""A lagging client that reads nothing for this long is disconnected (0x97)."""
 DISCARD_MAX_BYTES: Final = 256 * 1024
-"""How much is thrown away at once of what a client sends that was cut off."""
+"""Bytes of a disconnected client that are read and discarded at a time."""
 LINGER_MAX_S: Final = 1.0
-"""How long a client that was cut off may take to read why."""
+"""Time for a disconnected client to read the reason."""
 PROXY_HEADER_MAX_BYTES: Final = 4096
 TLS_HELLO_MAX_BYTES: Final = 5 + 16 * 1024
-"""One record: so much of a client is kept before anything of TLS is made for it."""
+"""One TLS record. This much is buffered before any TLS state is created."""
 TLS_HANDSHAKE_BYTES: Final = 45 * 1024
 TLS_SESSION_BYTES: Final = 20 * 1024
-"""What a client costs amid its handshake, and after it, until it is let in."""
+"""Memory of an unauthenticated client during its handshake, and after it."""
 UNAUTHENTICATED_MAX_BYTES: Final = 24 * 1024 * 1024
-"""What all clients that aren't let in yet may cost, or less: at most the next share of the memory."""
+"""Memory of all unauthenticated clients, also limited to one part in UNAUTHENTICATED_MEMORY_SHARE of the memory."""
 UNAUTHENTICATED_MEMORY_SHARE: Final = 16
 UNAUTHENTICATED_COUNTED_BYTES: Final = 512
-"""A client that costs less isn't counted: its connection itself costs more."""
+"""A client that takes less isn't counted, because its connection itself takes more."""
 UNAUTHENTICATED_READ_BYTES: Final = 64
-"""How much one read of theirs counts for, beside its bytes."""
+"""Each read of these clients counts this many bytes besides its own."""
 UNAUTHENTICATED_READ_MAX_BYTES: Final = 8 * 1024
-"""How much one read of one of them brings."""
+"""Size of one read of an unauthenticated client."""
 CONNECTION_BYTES: Final = 8 * 1024
-"""What a connection takes, in the kernel, too. One address may have half of what the memory has room for."""
+"""Memory of a connection, including the kernel's. One address may have half of the connections that fit into memory."""
 TLS_GREETINGS_PER_TURN_MAX: Final = 8
-"""ClientHellos answered before other clients have their turn; each takes about a millisecond."""
+"""ClientHellos answered in one turn, because each takes about a millisecond."""
 TLS_REFRESH_S: Final = 5.0
-"""How often the files of certificates are looked at."""
+"""How often certificate files are checked for changes."""
 WS_HEAD_MAX_BYTES: Final = 8 * 1024
 WS_FRAME_MAX_BYTES: Final = PACKET_MAX_BYTES
-"""A frame is passed on as it comes; the zone's `max_packet_size` bounds what is kept."""
+"""A frame is passed on as it arrives. The zone's `max_packet_size` limits what is buffered."""
 FILTER_SLICE_MAX_BYTES: Final = 256 * 1024
-"""How much one connection encrypts and frames at a time; the rest waits until that is written."""
+"""Bytes that one connection encrypts and frames at a time. The rest waits until these are written."""
 FILTER_ANSWERS_MAX_BYTES: Final = 64 * 1024
-"""How much TLS and WebSocket may answer a client that reads nothing, before it is cut off."""
+"""Bytes that TLS and WebSocket may answer a client that reads nothing. Beyond it, the client is disconnected."""
 THROTTLE_TICK_S: Final = 0.01
-"""How often clients over a rate are looked at."""
+"""How often clients over a rate are checked."""
 THROTTLE_CHECK_S: Final = 1.0
-"""A client that must wait is looked at again after so long, however long it must wait: it may be closed."""
+"""A throttled client is checked at least this often, because it may have been closed."""
 
-# --- auth: who may connect, and do what -----------------------------------------------------------------------------
+# --- auth -----------------------------------------------------------------------------------------------------------
 USERS_MAX: Final = 1_000_000
 RULED_MAX: Final = 1_000_000
 """Users, client ids and "all" that have rules in the log."""
 RULES_OF_ONE_MAX: Final = 1000
 RULES_MAX_BYTES: Final = 64 * 1024
-"""The rules of one user or client id in the log, or in a token or an answer of another service."""
+"""Rules of one user or client id in the log, or in a token or an HTTP answer."""
 BANS_MAX: Final = 1_000_000
 BAN_PATTERNS_MAX: Final = 1000
-"""Bans by pattern. Every CONNECT is checked against each."""
+"""Bans by pattern. Every CONNECT is checked against each of them."""
 HASH_THREADS_MAX: Final = 2
 HASHES_WAITING_MAX: Final = 256
-"""Passwords that wait to be hashed. Beyond it a client of the address with the most of them hears 0x89."""
+"""Passwords waiting to be hashed. Beyond it, a client of the address with most of them gets 0x89."""
 HASH_GONE_MAX: Final = 1000
-"""Clients that are gone and would have shared one hash: so many are kept until it is done, and as many as wait."""
+"""The list of clients that wait for one hash is cleared of disconnected ones when it has this many more entries than
+twice the number of those that still waited at the last clearing."""
 HASH_SLICE_LOGINS: Final = 50
-"""How many logins that shared a hash go on in one turn of the event loop."""
+"""Logins with one shared hash that continue per event-loop iteration."""
 ARGON2_MAX_KIB: Final = 262_144
-"""How much one hash may cost, and so one link of the chain for one CONNECT. It is made in a thread."""
+"""Limits of the cost of one hash, and so of one authenticator for one CONNECT. Hashing runs in a thread."""
 ARGON2_MAX_PASSES: Final = 16
 BCRYPT_MAX_ROUNDS: Final = 14
 PBKDF2_MAX_ITERATIONS: Final = 10_000_000
 SCRAM_NAME_MAX_CHARACTERS: Final = 256
-"""A user name as it is said, and as SASLprep makes it, which takes up to 2 µs a character on the event loop."""
+"""Length of a user name before and after SASLprep, which takes up to 2 µs per character on the event loop."""
 SCRAM_NONCE_MAX_CHARACTERS: Final = 256
 VERIFIED_MAX: Final = 100_000
-"""Passwords that were found right, kept as a keyed sum: a client that comes back costs no hash."""
+"""Cached keyed digests of passwords that matched, so that a reconnecting client needs no hash."""
 FAILED_LOGINS_MAX: Final = 100_000
-"""Names and addresses of failed logins that a node remembers. A further one pushes out the oldest."""
+"""Names and addresses of failed logins that a node remembers. Beyond it, the oldest is forgotten."""
 FAILED_LOGINS_KEPT_S: Final = 900.0
-"""After so long without a failure the count begins again."""
+"""After this time without a failure the count starts from zero."""
 FAILED_LOGINS_OF_ADDRESS_MAX: Final = 100
-"""After so many failures at one address each name there waits from its first failure on."""
+"""After this many failures at one address, each name there is delayed after its first failure."""
 LOGINS_OF_NAME_MAX: Final = 64
-"""Passwords of one name at one address that wait for a hash or another service. The client of a further one hears
-0x9F."""
+"""Passwords of one name at one address that are being checked. A client with a further one gets 0x9F."""
 KNOWN_CLIENTS_MAX: Final = 100_000
-"""Clients that were let in, whose failed logins are counted on their own. A further one pushes out the oldest."""
+"""Clients that have logged in, whose failures are counted separately. Beyond it, the oldest is forgotten."""
 PASSWORD_MAX_BYTES: Final = 4096
 JWT_MAX_BYTES: Final = 8192
 JWT_SKEW_MAX_S: Final = 5
-"""How far an issuer's clock may be ahead of ours."""
+"""How far an issuer's clock may be ahead of this machine's."""
 EXPIRES_MAX_S: Final = 253_402_300_800.0
-"""The year 10,000, since the epoch. If a service or a token says that a connection ends later, it doesn't mean
-seconds."""
+"""The year 10,000 in seconds since the epoch. A later expiry time in a token or an answer is refused, because it isn't
+in seconds."""
 JWKS_MAX_BYTES: Final = 256 * 1024
 JWKS_RETRY_S: Final = 5.0
-"""How long after an unknown key, or a failure, the key set is asked for again at the earliest."""
+"""Minimum time between two requests for a key set, after an unknown key or a failure."""
 REFUSALS_LOGGED_PER_S: Final = 10
-"""Lines of the log for each kind of refusal: clients can cause them as often as they like."""
+"""Log lines per second for each kind of refusal, because clients can cause any number of them."""
 ASKED_MAX: Final = 1000
-"""Questions to one service that are under way or wait for a connection. Beyond it a client that connects hears 0x89,
-and questions of connected clients wait."""
+"""Requests to one service that are in flight or wait for a connection. Beyond it, a connecting client gets 0x89, and
+requests of connected clients wait."""
 ASKED_OF_CONNECTION_MAX: Final = 32
-"""How many of them may be of one connection; its others wait."""
+"""Requests in flight of one connection. Its others wait."""
 ASKING_OF_GONE_MAX: Final = ASKED_MAX
-"""Questions that wait, of all connections that are gone. Beyond it what they asked for is refused."""
+"""Waiting requests of all closed connections. Beyond it, they are refused."""
 ASKING_OF_CONNECTION_MAX: Final = 2 * INBOUND_LINE_MAX
-"""Questions of one connection that wait. Beyond it what it asks for is refused (0x83)."""
+"""Waiting requests of one connection. Beyond it, they are refused (0x83)."""
 ANSWER_MAX_BYTES: Final = 64 * 1024
 AUTH_EXCHANGE_MAX_BYTES: Final = 4096
-"""Authentication data of one step of an enhanced authentication."""
+"""Authentication Data of one AUTH or CONNECT packet."""
 AUTHORIZATIONS_MAX_TOPIC_BYTES: Final = 1024
-"""Answers about longer topics are not kept."""
+"""Decisions about longer topics aren't cached."""
 RULES_COMPILED_MAX: Final = 10_000
-"""Clients whose rules are kept compiled. Other rules are compiled again when they are needed."""
+"""Keys whose compiled rules are cached. Other rules are compiled when needed."""
 FLAPPING_MAX_CLIENTS: Final = 100_000
-"""Clients whose disconnects are counted. A further one pushes out the one that was quiet for the longest."""
+"""Clients whose disconnects are counted. Beyond it, the longest quiet one is forgotten."""
 KICK_SLICE_CLIENTS: Final = 1000
-"""Clients that are checked against a new ban between two turns of the event loop."""
+"""Clients checked against a new ban per event-loop iteration."""
 BOOTSTRAP_MAX_BYTES: Final = 64 * 1024 * 1024
 BOOTSTRAP_BATCH_USERS: Final = 500
 AUTH_HOUSEKEEPING_S: Final = 5.0
-"""How often the leader looks for users to take in and for bans that ran out."""
+"""How often the leader imports users and removes expired bans."""
 AUTH_PAGE_MAX: Final = 1000
 AUTH_REQUEST_MAX_BYTES: Final = 128 * 1024
 
-# --- quotas: what one user may have in the whole cluster (less where it is much of Redis' memory) ---------------------
+# --- quotas: per user in the whole cluster (less if Redis has little memory) ----------------------------------------
 QUOTA_SESSIONS: Final = AWAY_SESSIONS_MAX // 2
 QUOTA_QUEUED_BYTES: Final = 16 * 1024 * 1024 * 1024
 QUOTA_SUBSCRIPTIONS: Final = MAX_ROUTES // 4
 QUOTA_SUBSCRIPTION_BYTES: Final = 256 * 1024 * 1024
 QUOTA_RETAINED_BYTES: Final = MAX_RETAINED_BYTES // 4
-"""What a user may have if the configuration says nothing else."""
+"""The default quotas of a user."""
 QUOTA_AWAY_PERCENT: Final = 75
-"""The part of the quota of queued bytes for sessions whose clients are away. The rest is for connected clients."""
+"""The part of the quota of queued bytes that offline clients' sessions may use. The rest is for connected clients."""
 QUEUED_MESSAGE_BYTES: Final = 128
-"""How much a message that waits counts for, beside its packet."""
+"""A queued message counts this many bytes besides its packet."""
 RETAINED_MESSAGE_BYTES: Final = 256
-"""The same for a retained message, or for a topic that was cleared lately."""
+"""The same for a retained message, and for a topic that was cleared recently."""
 SESSION_STORED_BYTES: Final = 512
-"""About how much a session takes in Redis, beside its messages and subscriptions."""
+"""Approximate size of a session in Redis, without its messages and subscriptions."""
 QUOTA_TOLD_EVERY_S: Final = 1.0
 QUOTA_TOLD_PARTS: Final = 100
-"""A node tells others of users who have one of so many parts of a quota there, or more."""
+"""A node reports users that have at least 1/N of a quota on it."""
 QUOTA_SHARES: Final = 64
-"""A user gets one of so many parts of a quota at a node before others are told. They are told once it has half."""
+"""A node may grant a user 1/N of a quota before it reports that to other nodes. It reports when half of that is
+used."""
 QUOTA_TOLD_SOON_S: Final = 0.05
-"""The time between two such notes."""
+"""Minimum time between two such reports."""
 QUOTA_RETAINED_SHOWN_BYTES: Final = 64 * 1024
-"""Users who have stored less, and less than a part of their quota, aren't looked at."""
+"""Users that have stored less than this, and less than 1/QUOTA_TOLD_PARTS of their quota, don't count as large
+users."""
 QUOTA_USERS_TOLD_MAX: Final = 100
-"""How many users a node tells others of: those who have most."""
+"""Users in one report: the largest ones."""
 QUOTA_SLICE_USERS: Final = 1000
-"""Users who are looked at between two turns of the event loop, when quotas changed."""
+"""Users checked per event-loop iteration, after quotas changed."""
 QUOTA_SHRINKS_AFTER_S: Final = 60.0
-"""How long a smaller `maxmemory` of Redis, or the first that is seen, must stand before quotas become smaller."""
+"""A smaller `maxmemory` of Redis, or the first one seen, must last this long before quotas become smaller."""
 QUOTA_ALARMS_MAX: Final = 16
-"""How many users that are over a quota have an alarm."""
+"""Users over a quota that have an alarm."""
 
 # --- node -----------------------------------------------------------------------------------------------------------
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
 AUTHORIZATION_SLICE_CLIENTS: Final = 2000
-"""Clients that are asked about again between two turns of the event loop, when the rules changed."""
+"""Connections marked per event-loop iteration to ask for authorization again, after rules changed."""
 JUDGING_SLICE_RULES: Final = 2000
-"""Rules that are looked at between two turns of the event loop for what clients ask. As many are looked at for what
-they are subscribed to, when rules change."""
+"""Rules checked per event-loop iteration for requests of clients. As many are checked for existing subscriptions, when
+rules change."""
 JUDGING_SHARE_RULES: Final = 200
-"""How many of them may be for one client that waited."""
+"""Of these, rules for one client that waited."""
 JUDGEMENT_RULES: Final = 10
-"""How much a judgement counts for, beside the rules that it looks at."""
+"""A check counts as this many rules, besides the rules that it checks."""
 STANDING_SLICE_CLIENTS: Final = 2000
-"""How many clients that the change isn't about are gone through meanwhile."""
+"""Clients not affected by a change that are skipped per event-loop iteration."""
 STANDING_AT_ONCE: Final = 64
-"""Clients whose subscriptions are judged at the same time."""
+"""Clients whose subscriptions are authorized at the same time."""
 STANDING_WAIT_S: Final = 1.0
-"""How long one client's home, or service, may hold up the others."""
+"""How long one client's owner, or an HTTP service, may delay the checks of other clients."""
 STANDING_AGAIN_S: Final = 0.5
 STANDING_AGAIN_MAX: Final = 20
-"""After how long a client with a SUBSCRIBE under way is judged again, and how often at most."""
+"""A client whose SUBSCRIBE is in progress is checked again after STANDING_AGAIN_S, at most this often."""
 STANDING_READS_MAX: Final = 5
 """How often a session's subscriptions are read again because its client changed them meanwhile."""
 STANDING_PAGE_BYTES: Final = 32 * 1024
-"""How much of a session's subscriptions goes at a time from its home to the node that judges; at least one."""
+"""Subscriptions of a session that its owner sends at a time to the node that authorizes them; at least one."""
 STANDING_ROW_BYTES: Final = 8
 STANDING_LOGGED_PER_S: Final = 10
 SESSIONS_TICK_S: Final = 0.25
-"""How often wills that are due and sessions that expired are looked for."""
+"""How often due wills and expired sessions are looked for."""
 RETAINED_FEED_TOPICS: Final = 512
-"""Retained topics looked at, for one new subscription, between two turns of the event loop."""
+"""Retained topics checked for one new subscription per event-loop iteration."""
 OFFERED_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Wills and other messages that no connection waits for, and that are tried again. Further ones are lost."""
+"""Wills, and other messages without a connection, that are being published and retried. Further ones are lost."""
 OFFERED_BYTES: Final = 512
-"""How much one counts for, beside its packet."""
+"""Each of these counts this many bytes besides its packet."""
 OFFERED_TOGETHER_MAX: Final = 64
-"""How many of them are tried again between two turns of the event loop."""
+"""Of these, messages that are retried per event-loop iteration."""
 OFFER_RETRY_MIN_S: Final = 0.05
 OFFER_RETRY_MAX_S: Final = 5.0
 WILLS_MAX_S: Final = 2.0
-"""How long a node that stops waits until its clients' wills are on their way."""
+"""How long a stopping node waits until its clients' wills are sent."""
 WILL_HELD_S: Final = 30.0
-"""For how long the will of a client that its node sent to others is held back: it isn't published if the client comes
-back meanwhile."""
+"""An owner holds back the will of an evicted client for this long. If the client reconnects meanwhile, the will isn't
+published."""
 WILLS_HELD_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of those, at one core. A further one is published at once."""
+"""Wills held back by one owner. Beyond it, a will is published at once."""
 EVICTION_TICK_S: Final = 0.1
 EVICTION_JOINED_MAX_S: Final = 0.5
-"""A node that sends its clients away, and stood still, makes good no more than this."""
+"""After a pause, a draining node catches up at most this much time of evictions."""
 EVICTION_BEGINS_S: Final = 1.0
-"""How long a node that drains waits before it sends the first client away: others learn that it does, so that they
-share the rate, and balancers send nobody there any more."""
+"""A draining node waits this long before it evicts the first client, so that other nodes share the rate and load
+balancers send no new clients."""
 EVICTION_LOOK_S: Final = 0.5
-"""How often it asks whether others take clients, and how many drain."""
+"""How often a draining node checks which nodes accept clients, and how many drain."""
 OTHERS_UNKNOWN_MAX_S: Final = 3.0
-"""How long it goes on if nobody can tell; then it sends all clients away at once."""
+"""If that is unknown for this long, the node disconnects all clients at once."""
 RETAINED_BACK_S: Final = 2.0
-"""How often a client that went away amid its retained messages is looked for, and a log that didn't answer is asked."""
+"""How often a feed of retained messages checks whether its client is back, or asks a log that didn't answer again."""
 RETAINED_CLEARED_KEPT_S: Final = 300.0
-"""How long the log remembers that a topic was cleared, and by whom: nothing older of that client comes later."""
+"""How long the log remembers who cleared a topic, so that older retained messages of that client are ignored."""
 RETAINED_SEEN_MAX_S: Final = 2.0
-"""How long a SUBACK waits for the log to say what is retained."""
+"""How long a SUBACK waits for the log to show the retained messages."""
 RETAINED_EXPIRED_LOOK_S: Final = 10.0
 RETAINED_EXPIRED_MAX: Final = 100_000
-"""Retained messages that expired, found by one look."""
+"""Expired retained messages found by one search."""
 RETAINED_EXPIRED_SLICE: Final = 1000
-"""Those taken out of the log at a time."""
+"""Of these, messages deleted from the log at a time."""
 RETAINED_LIVE_MAX_TOPICS: Final = 100_000
-"""How many topics are remembered that changed while subscriptions are given what is retained."""
+"""Topics that are remembered because they changed while retained messages are sent to new subscriptions."""
 
 # --- plugins, topic rewrite -----------------------------------------------------------------------------------------
 PLUGIN_CALL_MAX_S: Final = 0.005
-"""A handler that takes longer has failed, because nobody else is served meanwhile."""
+"""A handler that takes longer has failed, because it blocks the event loop."""
 PLUGIN_FAILURES_MAX: Final = 10
-"""After so many failures within the window a plugin is fenced off."""
+"""After this many failures within PLUGIN_FAILURES_WINDOW_S a plugin is fenced."""
 PLUGIN_FAILURES_WINDOW_S: Final = 60.0
 PLUGIN_FILTERS_MAX: Final = 256
 """Topic filters of one handler of message.publish."""
@@ -700,19 +726,19 @@ AUTO_SUBSCRIPTIONS_MAX: Final = 64
 
 # --- logs -----------------------------------------------------------------------------------------------------------
 LOGGED_MAX_CHARACTERS: Final = 128
-"""How much of a client id, a user name or a topic a line of the log shows."""
+"""Characters of a client id, a user name or a topic in a log line."""
 LOG_LINE_MAX_CHARACTERS: Final = 2048
-"""How long a message may be, without its traceback."""
+"""Length of a log message, without its traceback."""
 LOG_LINES_PER_S: Final = 50
-"""Lines of one kind."""
+"""Lines of one kind per second."""
 LOG_KINDS_COUNTED_S: Final = 1.0
-"""How long lines are counted. Then the log says how many more there were of each kind."""
+"""Lines are counted for this long. Then the log says how many more there were of each kind."""
 
 # --- telemetry ------------------------------------------------------------------------------------------------------
 LOOP_WATCH_INTERVAL_S: Final = 0.1
 LOOP_WATCH_WINDOW_S: Final = 60.0
-"""How long the worst pause of the event loop is shown: a common interval of scrapes."""
+"""The longest delay of the event loop is shown for this window, a common scrape interval."""
 
 # --- $SYS -----------------------------------------------------------------------------------------------------------
 SYSTEM_VALUES_MAX_S: Final = 1.0
-"""How old the values may be that a new subscriber gets."""
+"""Maximum age of the values that a new subscriber gets."""
