@@ -25,7 +25,7 @@ def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
 
     async def dial_or_not(mesh: Mesh, way: DialTarget, target: _Target) -> Link | _NoLink:
         cut = (mesh, way[-1]) in blocked
-        return _NoLink("the test cut it", is_away=True) if cut else await dial(mesh, way, target)
+        return _NoLink("the test cut it", is_unreachable=True) if cut else await dial(mesh, way, target)
 
     monkeypatch.setattr(Mesh, "_dial", dial_or_not)
 

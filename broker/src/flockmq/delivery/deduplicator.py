@@ -40,8 +40,8 @@ class Deduplicator:
     def restore(self, fields: Mapping[bytes, bytes]) -> list[bytes]:
         """Load the stored numbers. Returns the sources that are too many."""
         for source, raw in fields.items():
-            marks = self._nodes if is_node_source(source) else self._sessions
-            marks[source] = int.from_bytes(raw, "big")
+            numbers = self._nodes if is_node_source(source) else self._sessions
+            numbers[source] = int.from_bytes(raw, "big")
         surplus = list(self._sessions)[: max(0, len(self._sessions) - self._max_sessions)]
         for source in surplus:
             del self._sessions[source]
@@ -49,8 +49,8 @@ class Deduplicator:
 
     def is_new(self, source: bytes, number: int) -> bool:
         """The slot has not taken this message yet."""
-        marks = self._nodes if is_node_source(source) else self._sessions
-        return number > marks.get(source, -1)
+        numbers = self._nodes if is_node_source(source) else self._sessions
+        return number > numbers.get(source, -1)
 
     def set(self, source: bytes, number: int) -> bytes:
         """The slot takes this message. Returns an evicted source, or b""."""

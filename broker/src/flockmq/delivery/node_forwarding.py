@@ -81,7 +81,7 @@ class NodeForwarding:
         if peer is None:
             if incarnation in self._former:
                 peer = self._former.pop(incarnation)
-                peer.come_back()
+                peer.reinstate()
             else:
                 peer = self._made(incarnation)
             self._peers[incarnation] = peer

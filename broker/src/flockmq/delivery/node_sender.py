@@ -41,9 +41,9 @@ class DataLink(Protocol):
 
 class NodeBatch:
     """QoS ≥ 1 packets of one iteration: one numbered frame. `callbacks` may be called before the peer accepted it,
-    because publishers wait for them. `patient` ones are called only after that."""
+    because publishers wait for them. `on_acceptance` ones are called only after that."""
 
-    __slots__ = ("callbacks", "number", "packets", "patient", "sealed_at", "size_bytes", "version")
+    __slots__ = ("callbacks", "number", "on_acceptance", "packets", "sealed_at", "size_bytes", "version")
 
     def __init__(self, number: int, version: int, sealed_at: float) -> None:
         self.number = number
@@ -52,12 +52,12 @@ class NodeBatch:
         self.size_bytes = 0
         self.sealed_at = sealed_at
         self.callbacks: list[Callable[[], None]] = []
-        self.patient: list[Callable[[], None]] = []
+        self.on_acceptance: list[Callable[[], None]] = []
 
-    def add(self, packet: bytes, on_accepted: Callable[[], None], is_patient: bool) -> None:
+    def add(self, packet: bytes, on_accepted: Callable[[], None], must_be_accepted: bool) -> None:
         self.packets.append(packet)
         self.size_bytes += len(packet)
-        (self.patient if is_patient else self.callbacks).append(on_accepted)
+        (self.on_acceptance if must_be_accepted else self.callbacks).append(on_accepted)
 
     def release(self) -> None:
         """Call back for waiting publishers, once."""
@@ -67,8 +67,8 @@ class NodeBatch:
 
     def accepted(self) -> None:
         self.release()
-        patient, self.patient = self.patient, []
-        for callback in patient:
+        on_acceptance, self.on_acceptance = self.on_acceptance, []
+        for callback in on_acceptance:
             callback()
 
 
@@ -134,12 +134,12 @@ class NodeSender(NodeTarget):
 
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         """Forward one QoS ≥ 1 PUBLISH. False: the buffer is full or the packet too long, and nothing was taken."""
-        return self._put(version, packet, on_accepted, is_patient=False)
+        return self._put(version, packet, on_accepted, must_be_accepted=False)
 
     def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        return self._put(version, packet, on_accepted, is_patient=True)
+        return self._put(version, packet, on_accepted, must_be_accepted=True)
 
-    def _put(self, version: int, packet: bytes, on_accepted: Callable[[], None], *, is_patient: bool) -> bool:
+    def _put(self, version: int, packet: bytes, on_accepted: Callable[[], None], *, must_be_accepted: bool) -> bool:
         if self.purged:
             on_accepted()
             return True
@@ -147,7 +147,7 @@ class NodeSender(NodeTarget):
             return False
         self.resend_bytes += len(packet)
         self.resend_messages += 1
-        self._numbered.append((version, packet, on_accepted, is_patient))
+        self._numbered.append((version, packet, on_accepted, must_be_accepted))
         if not self.dirty:
             self.dirty = True
             self.turn.append(self)
@@ -216,7 +216,7 @@ class NodeSender(NodeTarget):
             self._timer.cancel()
             self._timer = None
 
-    def come_back(self) -> None:
+    def reinstate(self) -> None:
         """The node isn't gone, and is the same incarnation. The batches that it may have missed are sent as empty
         ones."""
         self.purged = False
@@ -260,7 +260,7 @@ class NodeSender(NodeTarget):
         now = self._loop.time()
         taken, self._numbered = self._numbered, []
         sealed: list[NodeBatch] = []
-        for version, packet, on_accepted, is_patient in taken:
+        for version, packet, on_accepted, must_be_accepted in taken:
             batch = sealed[-1] if sealed else None
             if (
                 batch is None
@@ -270,7 +270,7 @@ class NodeSender(NodeTarget):
                 self._last_number += 1
                 batch = NodeBatch(self._last_number, version, now)
                 sealed.append(batch)
-            batch.add(packet, on_accepted, is_patient)
+            batch.add(packet, on_accepted, must_be_accepted)
         self._resend.extend(sealed)
         self._waiting.extend(sealed)
         if self.link is not None:

@@ -82,12 +82,12 @@ class SlotBackPressure:
         """Whether a message may be sent while Redis is short of memory. Without a report the owner may have no memory
         left."""
         for slot in slots:
-            takers = self._reports.get(slot)
-            if takers is None or (can_be_refused and takers.waits.match(topic)):
+            report = self._reports.get(slot)
+            if report is None or (can_be_refused and report.waits.match(topic)):
                 return False
         return True
 
     def members_take(self, slot: int) -> bool:
         """The same for a shared delivery."""
-        takers = self._reports.get(slot)
-        return takers is not None and takers.members_take
+        report = self._reports.get(slot)
+        return report is not None and report.members_take

@@ -84,7 +84,7 @@ class SlotSender(SlotDispatcher):
         self._last_order = 0
         self._last_batch = 0
         """The highest batch number of queues that were removed."""
-        self._gone: dict[str, None] = {}
+        self._purged: dict[str, None] = {}
         self._dropped_bytes = 0
         self._queue(UNASSIGNED)
 
@@ -196,13 +196,13 @@ class SlotSender(SlotDispatcher):
             moved[former] = moved[owner] = None
         moved.update(dict.fromkeys(self._reached()))
         self._renew(moved)
-        self._forget_gone()
+        self._remove_purged()
 
     def look(self) -> None:
         """Renew the queues of cores whose reported view this node has now reached."""
         if reached := self._reached():
             self._renew(reached)
-            self._forget_gone()
+            self._remove_purged()
 
     def _reached(self) -> list[str]:
         epoch: int = self._table.epoch
@@ -210,8 +210,8 @@ class SlotSender(SlotDispatcher):
 
     def gone(self, core: str) -> None:
         """The core was purged. Its queue is removed when it owns no slot any more."""
-        self._gone[core] = None
-        self._forget_gone()
+        self._purged[core] = None
+        self._remove_purged()
 
     def is_behind(self) -> bool:
         """Some core acknowledged with a view that this node hasn't reached."""
@@ -241,9 +241,9 @@ class SlotSender(SlotDispatcher):
                 queue.carrier = self._find_carrier(core)
         return queue
 
-    def _forget_gone(self) -> None:
-        for core in [core for core in self._gone if core not in self._owners]:
-            del self._gone[core]
+    def _remove_purged(self) -> None:
+        for core in [core for core in self._purged if core not in self._owners]:
+            del self._purged[core]
             if (queue := self._queues.pop(core, None)) is not None:
                 self._dropped_bytes += queue.dropped_bytes
                 self._last_batch = max(self._last_batch, queue.last_number)

@@ -134,7 +134,7 @@ class Cluster:
         self.heartbeats.stale = lambda: self.staleness.is_stale
         self.heartbeats.writes_through = self._writes_through
         self.heartbeats.replicants = self._balance.replicants
-        self.handlers.controls[frames.Heartbeat] = self.heartbeats.heard
+        self.handlers.controls[frames.Heartbeat] = self.heartbeats.received
         self.handlers.notes[event_export.NOTE] = self.events.received
         self.handlers.notes[staleness.NOTE] = self._log_ends_received
         self.handlers.notes[replicant_balance.NOTE] = self._move_received
@@ -343,7 +343,7 @@ class Cluster:
             self.mesh.want(incarnation, (info.host, info.link_port))
 
     def _log_ends_received(self, incarnation: str, body: bytes) -> None:
-        self.staleness.heard(self._loop.time(), incarnation, body)
+        self.staleness.received(self._loop.time(), incarnation, body)
 
     def _move_received(self, incarnation: str, body: bytes) -> None:
         link = self.mesh.link_of(body.decode(errors="replace"))

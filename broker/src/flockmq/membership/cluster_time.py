@@ -40,7 +40,7 @@ class ClockReading(msgspec.Struct, array_like=True, frozen=True):
     time_s: float
 
 
-class _Heard(NamedTuple):
+class _Received(NamedTuple):
     """What a core sent, minus the monotonic time of the arrival. `time_s` None: it doesn't know the cluster's time."""
 
     wall_s: float
@@ -58,7 +58,7 @@ class ClusterTime:
         self._is_core = is_core
         self._offset_s: float | None = None
         """The cluster's time minus monotonic time."""
-        self._heard: dict[str, _Heard] = {}
+        self._received: dict[str, _Received] = {}
         self._looked_s = own.monotonic()
         self._off_for_s = 0.0
         """For how long most cores have disagreed with it."""
@@ -75,22 +75,22 @@ class ClusterTime:
     def reading(self) -> ClockReading:
         return ClockReading(self._own.wall(), 0.0 if self._offset_s is None else self.now_s())
 
-    def heard(self, core: str, reading: ClockReading) -> None:
+    def received(self, core: str, reading: ClockReading) -> None:
         """Record a reading of an incarnation. It is late by the time that it was on its way."""
         now_s = self._own.monotonic()
-        self._heard[core] = _Heard(reading.wall_s - now_s, reading.time_s - now_s if reading.time_s else None)
+        self._received[core] = _Received(reading.wall_s - now_s, reading.time_s - now_s if reading.time_s else None)
 
     def lost(self, core: str) -> None:
         """There is no link to it any more."""
-        self._heard.pop(core, None)
+        self._received.pop(core, None)
 
     def look(self, cores: int) -> None:
         """Adjust the time; several times a second. `cores`: the number that majorities are of."""
         now_s = self._own.monotonic()
         passed_s, self._looked_s = min(now_s - self._looked_s, LINK_HEARTBEAT_S), now_s
-        heard = {name_of(core): said for core, said in self._heard.items()}
-        walls = [said.wall_s for said in heard.values()]
-        times = [said.time_s for said in heard.values() if said.time_s is not None]
+        heard = {name_of(core): reading for core, reading in self._received.items()}
+        walls = [reading.wall_s for reading in heard.values()]
+        times = [reading.time_s for reading in heard.values() if reading.time_s is not None]
         if self._is_core:
             walls.append(self._own.wall() - now_s)
             times += [] if self._offset_s is None else [self._offset_s]

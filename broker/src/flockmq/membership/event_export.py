@@ -80,7 +80,7 @@ class EventExport:
         self._received: deque[tuple[str, bytes]] = deque()
         self._redis_bytes = 0
         self._unreachable = Retrying(log, now_s)
-        self._unlooked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
+        self._unchecked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
         """Bytes appended to each stream since its size was checked."""
 
     def limit(self, redis_bytes: int) -> None:
@@ -137,23 +137,23 @@ class EventExport:
                 self._lose(UNREACHABLE, [(kind, encoded)])
                 continue
             self._unreachable.worked()
-            self._unlooked_bytes[kind] += len(encoded)
-            if self._unlooked_bytes[kind] >= min(bounds.EVENTS_LOOK_BYTES, self._stream_max_bytes // 8):
-                await self._look(link, kind)
+            self._unchecked_bytes[kind] += len(encoded)
+            if self._unchecked_bytes[kind] >= min(bounds.EVENTS_LOOK_BYTES, self._stream_max_bytes // 8):
+                await self._check_size(link, kind)
 
-    async def _look(self, link: RedisLink, kind: str) -> None:
+    async def _check_size(self, link: RedisLink, kind: str) -> None:
         """Check a stream's size and trim its oldest entries if it exceeds the bound. A failure is retried at the next
         flush."""
         try:
-            went_bytes = await _cut(link, stream_of(kind), self._stream_max_bytes)
+            trimmed_bytes = await _cut(link, stream_of(kind), self._stream_max_bytes)
         except Exception as error:
             self._unreachable.failed("the memory in Redis of %s events can't be measured: %s", kind, error)
             return
-        self._unlooked_bytes[kind] = 0
-        if went_bytes:
-            self.lost_bytes[STREAM_FULL] += went_bytes
+        self._unchecked_bytes[kind] = 0
+        if trimmed_bytes:
+            self.lost_bytes[STREAM_FULL] += trimmed_bytes
             log.warning(
-                "%s events took more of Redis' memory than they may: the oldest %d bytes went", kind, went_bytes
+                "%s events took more of Redis' memory than they may: the oldest %d bytes went", kind, trimmed_bytes
             )
 
     def _lose(self, why: str, batches: Sequence[tuple[str, bytes]]) -> None:

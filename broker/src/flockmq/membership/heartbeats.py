@@ -67,7 +67,7 @@ class Heartbeats:
         self._local_status = local_status
         self._time = time
         self._is_core = is_core
-        self._said_at: dict[str, float] = {}
+        self._received_at: dict[str, float] = {}
         self._news: object = None
         self._settled_at = 0.0
         self._loop = asyncio.get_running_loop()
@@ -78,12 +78,12 @@ class Heartbeats:
 
     def of(self, incarnation: str) -> Status:
         """Its last status; an empty one if it isn't linked."""
-        return self.statuses.get(incarnation, _NOTHING_SAID)
+        return self.statuses.get(incarnation, _EMPTY_STATUS)
 
     def is_heard(self, incarnation: str, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> bool:
         """True if it sent a heartbeat lately."""
-        said_at = self._said_at.get(incarnation)
-        return said_at is not None and now - said_at <= within_s
+        received_at = self._received_at.get(incarnation)
+        return received_at is not None and now - received_at <= within_s
 
     def is_fenced(self, now: float) -> bool:
         """True if this node may have been purged without knowing: it has not heard from a majority for
@@ -102,15 +102,15 @@ class Heartbeats:
         """A link is up: send the first heartbeat on it."""
         link.control(frames.Heartbeat(self.status()))
 
-    def heard(self, link: Link, heartbeat: frames.Heartbeat) -> None:
+    def received(self, link: Link, heartbeat: frames.Heartbeat) -> None:
         link.control(_HEARTBEAT_ACK)
         status = heartbeat.status
         self.statuses[link.peer.incarnation] = status
-        self._said_at[link.peer.incarnation] = link.heard_at
+        self._received_at[link.peer.incarnation] = link.heard_at
         if status.in_majority and not self._is_core:
             self._settled_at = link.heard_at
         if status.clocks is not None and link.peer.role in CORE_ROLES:
-            self._time.heard(link.peer.incarnation, status.clocks)
+            self._time.received(link.peer.incarnation, status.clocks)
         if self.rlog is not None:
             for shard in SHARDS:
                 if (log_end := status.log_ends.get(shard)) is not None:
@@ -119,7 +119,7 @@ class Heartbeats:
     def lost(self, incarnation: str) -> None:
         """The last link to this node ended."""
         self.statuses.pop(incarnation, None)
-        self._said_at.pop(incarnation, None)
+        self._received_at.pop(incarnation, None)
         self._time.lost(incarnation)
 
     def status(self) -> Status:
@@ -154,16 +154,16 @@ class Heartbeats:
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
-        looked_at = beat_at = self._loop.time()
+        looked_at = sent_at = self._loop.time()
         while True:
             await asyncio.sleep(bounds.LINK_LOOK_S)
             now = self._loop.time()
             stood_still = now - looked_at > 3 * bounds.LINK_HEARTBEAT_S
             looked_at = now
             try:
-                if now - beat_at >= bounds.LINK_HEARTBEAT_S or self._has_news(now):
-                    beat_at = now
-                    self._beat(now, stood_still=stood_still)
+                if now - sent_at >= bounds.LINK_HEARTBEAT_S or self._has_news(now):
+                    sent_at = now
+                    self._send_heartbeats(now, stood_still=stood_still)
                 self._time.look(self.count_cores())
                 self.look(now)
             except Exception:
@@ -177,13 +177,13 @@ class Heartbeats:
         self._news = news
         return True
 
-    def _beat(self, now: float, *, stood_still: bool) -> None:
+    def _send_heartbeats(self, now: float, *, stood_still: bool) -> None:
         """`stood_still`: this process was paused, so the silence of others proves nothing."""
         encoded = frames.control(frames.Heartbeat(self.status()))
         self.appends = 0
         self._note_cores()
         if stood_still:
-            self._members.count_anew(now)
+            self._members.restart_timers(now)
         for link in self._mesh.links():
             link.send(encoded)
             if stood_still:
@@ -229,7 +229,7 @@ def _checkpoints(rlog: Rlog) -> dict[str, CheckpointDigests]:
 
 
 _HEARTBEAT_ACK: Final = frames.HeartbeatAck()
-_NOTHING_SAID: Final = Status()
+_EMPTY_STATUS: Final = Status()
 
 
 def _nobody(now: float) -> Collection[str]:

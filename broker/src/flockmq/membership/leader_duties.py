@@ -119,7 +119,7 @@ class LeaderDuties:
         self._eligibility.look(now, {node: self._hears_redis(node) for node in self._nodes if node not in purged})
         await self._assign_slots(now, purged)
         await self._raise_version(now)
-        await self._tell_who_is_cut_off()
+        await self._update_cut_off_alarms()
         if now - self._trimmed_at > bounds.TRIM_EVERY_S:
             self._trimmed_at = now
             await self._trim(now, fence)
@@ -133,11 +133,11 @@ class LeaderDuties:
         gone = {incarnation for incarnation in mine & self._nodes.keys() if self._members.is_gone(incarnation)}
         purged = nodes_to_purge(mine, gone, self._votes(now), self.reachable_cores(now)[1])
         for incarnation in sorted(purged):
-            self._say(incarnation, incarnation in gone)
+            self._log_purge(incarnation, incarnation in gone)
             await self._core.purge(incarnation, fence)
         return purged
 
-    def _say(self, incarnation: str, is_gone: bool) -> None:
+    def _log_purge(self, incarnation: str, is_gone: bool) -> None:
         if self._members.has_left(incarnation):
             log.info("purging %s: it left", incarnation)
         elif is_gone:
@@ -173,8 +173,8 @@ class LeaderDuties:
         """Write the version row, when every node that may read it speaks the version."""
         spoken = self._spoken()
         cores = [name_of(core) for core in (*self._other_cores(), self._rlog.incarnation)]
-        away = self._nodes.keys() - spoken.keys() - {self._rlog.incarnation}
-        missing = bool(away) or len(set(cores)) < electorate(self._configured, cores)
+        unlinked = self._nodes.keys() - spoken.keys() - {self._rlog.incarnation}
+        missing = bool(unlinked) or len(set(cores)) < electorate(self._configured, cores)
         raised = self._rlog.tables.versions.get("cluster")
         logged = FIRST if raised is None else raised.version  # the row may have been lost with Redis
         is_new = self.is_new() or any(self._heartbeats.of(core).is_new for core in self._other_cores())
@@ -182,7 +182,7 @@ class LeaderDuties:
         if version:
             await self._rlog.write(CLUSTER, [VERSIONS.put("cluster", RaisedVersion(version))])
 
-    async def _tell_who_is_cut_off(self) -> None:
+    async def _update_cut_off_alarms(self) -> None:
         """Keep one alarm per node that can't reach Redis. An alarm of any leader ends when that node hears Redis, or is
         no member."""
         raised = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(_CUT_OFF)]
@@ -200,9 +200,9 @@ class LeaderDuties:
         others = {name_of(core): self._heartbeats.of(core) for core in there_last}
         cores = self.reachable_cores(now)[1]
         for shard in SHARDS:
-            places = [self._core.durable(shard), *(said.durable.get(shard, START) for said in others.values())]
-            sending = [said.sending[shard] for said in others.values() if shard in said.sending]
-            await self._core.trim(shard, min([reached_by_majority(places, cores), *sending]), fence)
+            positions = [self._core.durable(shard), *(status.durable.get(shard, START) for status in others.values())]
+            sending = [status.sending[shard] for status in others.values() if shard in status.sending]
+            await self._core.trim(shard, min([reached_by_majority(positions, cores), *sending]), fence)
 
     def _votes(self, now: float) -> dict[str, tuple[str, ...]]:
         return {

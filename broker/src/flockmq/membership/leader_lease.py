@@ -130,7 +130,7 @@ class LeaderLease:
         waiting = Retrying(log, asyncio.get_running_loop().time)
         while True:
             try:
-                await self._beat()
+                await self._run_round()
                 waiting.worked()
             except (StorageError, ResponseError, TimeoutError) as error:
                 why = str(error) or type(error).__name__
@@ -139,7 +139,7 @@ class LeaderLease:
                 log.exception("the leader's round failed, next one in %s s", bounds.LEASE_RENEW_S)
             await asyncio.sleep(bounds.LEASE_RENEW_S)
 
-    async def _beat(self) -> None:
+    async def _run_round(self) -> None:
         if not self._may_lead():
             if self.lease.fence:
                 log.warning("this node hears too few of the cores: it doesn't lead any more")

@@ -63,10 +63,10 @@ class LinkListener:
         if self._socket is not None:
             self._socket.close()
         for link in list(self.unauthenticated):
-            self._turn_away(link, "this node leaves")
+            self._reject(link, "this node leaves")
         self.is_leaving = True
 
-    def welcome(self, tunnel: Tunnel) -> None:
+    def accept_tunnel(self, tunnel: Tunnel) -> None:
         """Accept a link over a tunnel. It comes through an authenticated node, which bounds the number of tunnels."""
         tunnel.start(self._accepted())
 
@@ -83,12 +83,12 @@ class LinkListener:
                 continue
             if len(self.unauthenticated) >= bounds.LINK_HANDSHAKES_MAX:
                 oldest = next(iter(self.unauthenticated))
-                self._turn_away(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
+                self._reject(oldest, f"more than {bounds.LINK_HANDSHAKES_MAX} handshakes at once")
             link = self._accepted()
             link.address = f"{address[0]}:{address[1]}"
-            self.unauthenticated[link] = asyncio.create_task(self._welcome(link, connection))
+            self.unauthenticated[link] = asyncio.create_task(self._start_link(link, connection))
 
-    async def _welcome(self, link: Link, connection: socket.socket) -> None:
+    async def _start_link(self, link: Link, connection: socket.socket) -> None:
         """Do the TLS handshake first, if links use TLS. An unauthenticated peer costs only one place in the list and
         its time."""
         certificates = self._certificates
@@ -103,7 +103,7 @@ class LinkListener:
     def _accepted(self) -> Link:
         return Link(self._owner, self._handshake(), self._handshake_over)
 
-    def _turn_away(self, link: Link, reason: str) -> None:
+    def _reject(self, link: Link, reason: str) -> None:
         link.close(reason)
         self.unauthenticated[link].cancel()
 

@@ -57,9 +57,9 @@ class LogServer:
         asked = _appending.decode(body)
         if peer.role not in CORE_ROLES:
             check_replicants(asked)
-        place = await self._core.append(asked.shard, asked.incarnation, asked.first, asked.transactions)
-        self._rlog.note_log_end(asked.shard, place)
-        return place
+        position = await self._core.append(asked.shard, asked.incarnation, asked.first, asked.transactions)
+        self._rlog.note_log_end(asked.shard, position)
+        return position
 
     async def _answer(self, work: Awaitable[StreamId]) -> bytes:
         self._heartbeats.appends += 1

@@ -44,7 +44,7 @@ class _NoLink(NamedTuple):
     """Dialling failed."""
 
     reason: str
-    is_away: bool
+    is_unreachable: bool
     """No node is there, or it doesn't answer: it may be about to start or to stop."""
 
 
@@ -88,7 +88,7 @@ class Mesh:
         self.listener = LinkListener(
             owner, lambda: HandshakeListener(keys.all, self._me, version, entropy), certificates, bind
         )
-        self.tunnels = Tunnels(lambda: self._me, self.links, self.listener.welcome, entropy.random)
+        self.tunnels = Tunnels(lambda: self._me, self.links, self.listener.accept_tunnel, entropy.random)
         self.tunnels.listen(owner.handlers)
 
     # --- links ------------------------------------------------------------------------------------------------------
@@ -190,15 +190,15 @@ class Mesh:
     async def _keep_linked(self, way: DialTarget, target: _Target) -> None:
         delay = bounds.LINK_REDIAL_MIN_S
         logged = ""
-        away = Retrying(log, asyncio.get_running_loop().time)
+        unreachable = Retrying(log, asyncio.get_running_loop().time)
         alone_since = asyncio.get_running_loop().time()
         while True:
             link = self._link_there(way, target) or await self._dial(way, target)
             if isinstance(link, _NoLink):
                 if target.incarnation == self._me.incarnation:
                     return
-                if link.is_away:
-                    away.failed("no cluster link to %s, trying on: %s", _named(way), link.reason)
+                if link.is_unreachable:
+                    unreachable.failed("no cluster link to %s, trying on: %s", _named(way), link.reason)
                 elif link.reason != logged:
                     log.warning("no cluster link to %s, trying on: %s", _named(way), link.reason)
                     logged = link.reason
@@ -206,7 +206,7 @@ class Mesh:
                     for incarnation in target.wanted_by:
                         self.want(incarnation, ViaCore(incarnation))
             else:
-                away.worked()
+                unreachable.worked()
                 up_since = asyncio.get_running_loop().time()
                 logged = await asyncio.shield(link.closed)
                 alone_since = asyncio.get_running_loop().time()
@@ -243,16 +243,16 @@ class Mesh:
                     _, link = await loop.create_connection(lambda: Link(self._owner, dialer, finish), *way, **options)
                 await done
         except TimeoutError:
-            return _NoLink(f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s", is_away=True)
+            return _NoLink(f"no answer within {bounds.LINK_HANDSHAKE_MAX_S} s", is_unreachable=True)
         except (OSError, UnicodeError) as error:  # UnicodeError: an invalid host name
-            return _NoLink(because(error), is_away=not isinstance(error, ssl.SSLError))
+            return _NoLink(because(error), is_unreachable=not isinstance(error, ssl.SSLError))
         finally:
             if link is not None and not link.up:
                 link.close("no handshake in time")
         if dialer.itself:
             target.incarnation = self._me.incarnation
         if not link.up:
-            return _NoLink(link.reason, is_away=link.reason == PEER_CLOSED or isinstance(way, ViaCore))
+            return _NoLink(link.reason, is_unreachable=link.reason == PEER_CLOSED or isinstance(way, ViaCore))
         target.incarnation = link.peer.incarnation
         return link
 

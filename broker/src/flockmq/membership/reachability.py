@@ -60,7 +60,7 @@ class Reachability:
     def is_linked(self, incarnation: str) -> bool:
         return incarnation in self._links
 
-    def count_anew(self, now: float) -> None:
+    def restart_timers(self, now: float) -> None:
         """This process was paused, so what it didn't hear until now proves nothing."""
         self._counted_from = now
 
@@ -72,9 +72,9 @@ class Reachability:
 
     def unreachable(self, replicants: Iterable[str], cores: Iterable[str], now: float) -> set[str]:
         """Which of these incarnations this node can't reach. Its own isn't among them."""
-        patient = not self._links
+        waits_longer = not self._links
         return {incarnation for incarnation in cores if self._is_unreachable(incarnation, now, False)} | {
-            incarnation for incarnation in replicants if self._is_unreachable(incarnation, now, patient)
+            incarnation for incarnation in replicants if self._is_unreachable(incarnation, now, waits_longer)
         }
 
     def missing(self, non_members: Collection[str], now: float) -> set[str]:
@@ -82,7 +82,11 @@ class Reachability:
         unlinked = (non_member for non_member in non_members if non_member not in self._links)
         self._non_member_since = {non_member: self._non_member_since.get(non_member, now) for non_member in unlinked}
         horizon = now - bounds.MEMBER_UNHEARD_MAX_S
-        return {who for who, since in self._non_member_since.items() if max(since, self._counted_from) <= horizon}
+        return {
+            incarnation
+            for incarnation, since in self._non_member_since.items()
+            if max(since, self._counted_from) <= horizon
+        }
 
     def is_gone(self, incarnation: str) -> bool:
         """It left, or its name has a newer incarnation: no vote is needed to purge it."""
@@ -90,13 +94,13 @@ class Reachability:
             incarnation not in self._links and name_of(incarnation) in self._linked_names
         )
 
-    def _is_unreachable(self, incarnation: str, now: float, patient: bool) -> bool:
+    def _is_unreachable(self, incarnation: str, now: float, waits_longer: bool) -> bool:
         if self.is_gone(incarnation):
             return True
         if incarnation in self._links:
             return False
         unlinked_at = self._unlinked_at.get(incarnation)
-        if unlinked_at is None or patient:
+        if unlinked_at is None or waits_longer:
             since = self._missed_since.setdefault(incarnation, now) if unlinked_at is None else unlinked_at
             return now - max(since, self._counted_from) >= bounds.MEMBER_UNHEARD_MAX_S
         return now - max(unlinked_at, self._counted_from) >= bounds.MEMBER_UNLINKED_MAX_S

@@ -38,9 +38,9 @@ class SlotEligibility:
             if node in self._unable or now - since >= SLOTS_UNSERVED_MAX_S:
                 self._unable[node] = now
         self._unable = {
-            node: said_at
-            for node, said_at in self._unable.items()
-            if node in hears_redis and now - said_at < SLOTS_UNSERVED_MAX_S
+            node: reported_at
+            for node, reported_at in self._unable.items()
+            if node in hears_redis and now - reported_at < SLOTS_UNSERVED_MAX_S
         }
 
     def gets_no_slots(self, node: str) -> bool:

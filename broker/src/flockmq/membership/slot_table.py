@@ -72,9 +72,9 @@ class SlotTable:
     def swap(self, fresh: Self) -> None:
         self._noted = {slot: fresh._noted.get(slot, "") for slot in range(SLOTS)}
 
-    def entry_applied(self, place: StreamId) -> None:
+    def entry_applied(self, position: StreamId) -> None:
         """A whole entry or a bootstrap was applied, or rows of a purged core were swept."""
-        self.epoch = (place.generation << 48) + place.sequence
+        self.epoch = (position.generation << 48) + position.sequence
         if not self._noted:
             return
         owners = self.owners

@@ -35,7 +35,7 @@ NOTE: Final = "log.heads"
 MATCHED_BY: Final = (ROUTE, CLUSTER)
 BEHIND_ROUND_S: Final = 3 * LINK_LOOK_S
 """The time until a core's next note, until it has heard of another core's, and until this node's next check."""
-SAID_ROUND_S: Final = 2 * LINK_LOOK_S
+SENT_ROUND_S: Final = 2 * LINK_LOOK_S
 """The same without the first of these."""
 
 
@@ -84,12 +84,12 @@ class Staleness:
         """When the latest note was sent that the tables have reached."""
         self._notes: deque[tuple[float, list[tuple[str, StreamId]]]] = deque(maxlen=HEADS_NOTES_MAX)
         """Notes that they haven't reached, with their sending times."""
-        self._said_at = 0.0
+        self._sent_at = 0.0
         """When the latest note of all was sent."""
         self._in_doubt = False
         self._fastest: dict[str, _FastestNote] = {}
 
-    def heard(self, now: float, core: str, body: bytes) -> None:
+    def received(self, now: float, core: str, body: bytes) -> None:
         """Handle a core's note. Raises msgspec.MsgspecError."""
         note = _decode.decode(body)
         self.is_in_doubt(now)  # before this note ends the silence: the tables may lack what it missed
@@ -98,9 +98,9 @@ class Staleness:
             for shard in SHARDS:
                 if (log_end := log_ends.get(shard)) is not None:
                     self.rlog.note_log_end(shard, log_end)
-        said_at = now - self._fastest_of(core, now).late_s(now, now - note.at_s)
-        self._said_at = max(self._said_at, said_at)
-        self._notes.append((said_at, [(shard, log_ends[shard]) for shard in MATCHED_BY if shard in log_ends]))
+        sent_at = now - self._fastest_of(core, now).late_s(now, now - note.at_s)
+        self._sent_at = max(self._sent_at, sent_at)
+        self._notes.append((sent_at, [(shard, log_ends[shard]) for shard in MATCHED_BY if shard in log_ends]))
 
     def _fastest_of(self, core: str, now: float) -> _FastestNote:
         known = self._fastest.get(core)
@@ -118,9 +118,9 @@ class Staleness:
         self.is_in_doubt(now)
         if self._in_majority is None:
             self._look_at_notes(rlog)
-            stale = now - self._reached_at > self._max_stale_s - SAID_ROUND_S
+            stale = now - self._reached_at > self._max_stale_s - SENT_ROUND_S
         elif self._in_majority(now):
-            self._tell(rlog, now)
+            self._send_note(rlog, now)
             behind_s = max(rlog.lag(shard)[1] for shard in MATCHED_BY) / 1000
             stale = behind_s > self._max_stale_s - BEHIND_ROUND_S
         else:
@@ -142,19 +142,19 @@ class Staleness:
         return self._in_majority is None or rlog.lag(CLUSTER)[0] == 0
 
     def _is_out_of_touch(self, now: float) -> bool:
-        return now - self._said_at > self._max_stale_s if self._in_majority is None else not self._in_majority(now)
+        return now - self._sent_at > self._max_stale_s if self._in_majority is None else not self._in_majority(now)
 
     def _look_at_notes(self, rlog: Rlog) -> None:
         """Check each note separately, so that one core's note doesn't wait for another's."""
         waiting = deque[tuple[float, list[tuple[str, StreamId]]]](maxlen=HEADS_NOTES_MAX)
-        for said_at, log_ends in self._notes:
+        for sent_at, log_ends in self._notes:
             if all(rlog.applied(shard) >= log_end for shard, log_end in log_ends):
-                self._reached_at = max(self._reached_at, said_at)
+                self._reached_at = max(self._reached_at, sent_at)
             else:
-                waiting.append((said_at, log_ends))
+                waiting.append((sent_at, log_ends))
         self._notes = waiting
 
-    def _tell(self, rlog: Rlog, now: float) -> None:
+    def _send_note(self, rlog: Rlog, now: float) -> None:
         log_ends = LogEndNote({shard: rlog.log_end(shard) for shard in SHARDS}, now)
         encoded = frames.control(frames.Note(NOTE, _encode(log_ends)))
         for link in self._mesh.one_of_each():

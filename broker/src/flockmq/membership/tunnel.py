@@ -91,11 +91,11 @@ class Tunnel(asyncio.Transport):
         """Close it after all queued bytes are sent."""
         self._closing = True
         if not self._waiting:
-            self._tell_end()
+            self._send_close()
 
     def abort(self) -> None:
         self._closing = True
-        self._tell_end()
+        self._send_close()
 
     def is_closing(self) -> bool:
         return self._closing
@@ -123,7 +123,7 @@ class Tunnel(asyncio.Transport):
             self._carrier.send_tunnelled([frames.tunnel_header(self._id, size), *chunks], size)
         if self._closing:
             if not self._waiting:
-                self._tell_end()
+                self._send_close()
         elif self._paused and self._waiting_bytes <= self._high // 4 and self._protocol is not None:
             self._paused = False
             self._protocol.resume_writing()
@@ -140,7 +140,7 @@ class Tunnel(asyncio.Transport):
             most_bytes -= len(chunk)
         return chunks
 
-    def _tell_end(self) -> None:
+    def _send_close(self) -> None:
         if not self._ended:
             self._carrier.send_tunnelled([frames.control(frames.TunnelClose(self._id, ""))], 0)
             self._end(None)

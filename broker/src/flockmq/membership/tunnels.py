@@ -36,13 +36,13 @@ class End(Protocol):
 
 
 class Tunnels:
-    """`links` are this node's. `me` returns its identity. `welcome` accepts a tunnel that another node dialled."""
+    """`links` are this node's. `me` returns its identity. `accept_tunnel` takes one that another node dialled."""
 
     def __init__(
         self,
         me: Callable[[], Identity],
         links: Callable[[], Iterable[Link]],
-        welcome: Callable[[Tunnel], None],
+        accept_tunnel: Callable[[Tunnel], None],
         random: Random,
     ) -> None:
         self.relayed = 0
@@ -51,7 +51,7 @@ class Tunnels:
         """Bytes relayed so far."""
         self._me = me
         self._links = links
-        self._welcome = welcome
+        self._accept_tunnel = accept_tunnel
         self._random = random
         self._ends: dict[Link, dict[int, End]] = {}
         self._last_ids: dict[Link, int] = {}
@@ -119,7 +119,7 @@ class Tunnels:
             return "the core that was asked has no room for another tunnel"
         if target == me.incarnation:
             of_dialler = role if link.peer.role in CORE_ROLES else link.peer.role
-            self._welcome(self._make_end(link, tunnel_id, of_dialler))
+            self._accept_tunnel(self._make_end(link, tunnel_id, of_dialler))
             return ""
         if me.role not in CORE_ROLES:
             return "what was asked is no core"

@@ -32,7 +32,7 @@ class Alarms:
 
     def _redis_away(self) -> Iterator[AlarmRow]:
         if not self._rlog.hears_redis() and not self._readiness.is_cut_off:
-            since_s = self._clock.wall() - self._rlog.unheard_s()
+            since_s = self._clock.wall() - self._rlog.redis_silent_s()
             text = f"no node reaches Redis, or one of its servers: {_WAITS}; look at Redis"
             if own_trouble := self._readiness.own_trouble():
                 text = f"{OWN_AWAY}: {_WAITS}; {own_trouble}"

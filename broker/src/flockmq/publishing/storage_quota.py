@@ -19,13 +19,13 @@ from flockmq.quotas import Quotas, may_grant
 class _Unconfirmed:
     """The unconfirmed writes of one user. `line`: a fair lock that keeps the order."""
 
-    __slots__ = ("count", "line", "size_bytes", "went")
+    __slots__ = ("count", "finished", "line", "size_bytes")
 
     def __init__(self) -> None:
         self.count = 0
         self.size_bytes = 0
         self.line: Final = asyncio.Lock()
-        self.went: Final = asyncio.Event()
+        self.finished: Final = asyncio.Event()
 
 
 class StorageQuota:
@@ -47,7 +47,7 @@ class StorageQuota:
                 yield True
             finally:
                 own.size_bytes -= max(0, more_bytes)
-                own.went.set()
+                own.finished.set()
         finally:
             own.count -= 1
             if not own.count:
@@ -60,8 +60,8 @@ class StorageQuota:
                     if not self._must_wait(own, more_bytes):
                         own.size_bytes += max(0, more_bytes)
                         return True
-                    own.went.clear()
-                    await own.went.wait()
+                    own.finished.clear()
+                    await own.finished.wait()
         return False
 
     def _must_wait(self, own: _Unconfirmed, more_bytes: int) -> bool:

@@ -46,7 +46,7 @@ class _Offer:
     """One message to publish. `groups`: shared subscriptions that still have to get it, after the other receivers.
     `waits`: receivers that haven't accepted it yet. `authorization`: its publisher's, if known."""
 
-    __slots__ = ("accepted", "authorization", "groups", "is_given", "is_retained", "message", "since_s", "waits")
+    __slots__ = ("accepted", "authorization", "groups", "is_retained", "is_sent", "message", "since_s", "waits")
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class _Offer:
         self.is_retained = False
         self.groups: list[Group] | None = None
         self.waits = 0
-        self.is_given = False
+        self.is_sent = False
 
     def size(self) -> int:
         return OFFERED_BYTES + len(self.message.packet)
@@ -70,11 +70,11 @@ class _Offer:
     def one(self) -> None:
         """One receiver has accepted it, perhaps within the call that sends it."""
         self.waits -= 1
-        if self.waits == 0 and self.is_given:
+        if self.waits == 0 and self.is_sent:
             self.accepted()
 
-    def given(self) -> None:
-        self.is_given = True
+    def all_sent(self) -> None:
+        self.is_sent = True
         if self.waits == 0:
             self.accepted()
 
@@ -205,7 +205,7 @@ class Unattended:
             offer.is_retained = await self._retain(message) < 0x80
             if not offer.is_retained:
                 return False
-        through = self._give(offer, message)
+        through = self._deliver(offer, message)
         self._flush()
         return through
 
@@ -215,7 +215,7 @@ class Unattended:
         offer.accepted()
         return True
 
-    def _give(self, offer: _Offer, message: Publish) -> bool:
+    def _deliver(self, offer: _Offer, message: Publish) -> bool:
         router = self._router
         if router.stale and message.qos:
             return False
@@ -227,13 +227,13 @@ class Unattended:
             asked = router.forward_to_all(fan, message, offer.one)  # some receivers accept it within this call
             offer.waits += max(0, asked)
             router.delivery.deliver(fan, message, None)
-        offer.groups = [group for group in offer.groups if not self._give_to(group, offer, message)]
+        offer.groups = [group for group in offer.groups if not self._deliver_to(group, offer, message)]
         if offer.groups:
             return False
-        offer.given()
+        offer.all_sent()
         return True
 
-    def _give_to(self, group: Group, offer: _Offer, message: Publish) -> bool:
+    def _deliver_to(self, group: Group, offer: _Offer, message: Publish) -> bool:
         asked = self._router.shared.dispatch(group, message, None, offer.one)
         if asked < 0:
             self._router.counters.dropped_no_room -= 1  # it isn't dropped yet

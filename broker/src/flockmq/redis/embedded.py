@@ -43,7 +43,7 @@ PROBE_EVERY_S: Final = 0.01
 LAST_WORDS: Final = 2
 """How many of the last LAST_LINES of its log are shown, if they have any text."""
 LAST_LINES: Final = 8
-SAYS: Final = re.compile(r"^\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ [*#.-] ")
+LOG_PREFIX: Final = re.compile(r"^\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ [*#.-] ")
 """The prefix of a log line, such as `123:M 01 Jan 2026 00:00:00.000 # …`."""
 
 
@@ -66,13 +66,13 @@ def wait_s(tries: int) -> float:
 
 def exit_report(code: int, words: str, folder: Path, room_bytes: int) -> str:
     """How it ended, its last log lines, and what to do."""
-    said = f", saying {words!r}" if words else ""
-    mend = ""
+    quote = f", saying {words!r}" if words else ""
+    advice = ""
     if room_bytes < bounds.EMBEDDED_ROOM_MIN_BYTES or "No space left" in words:
-        mend = f": free room at {folder}"
+        advice = f": free room at {folder}"
     elif code == -signal.SIGKILL:
-        mend = ": by hand, or because memory was short"
-    return f"it {how_it_ended(code)}{said}{mend}"
+        advice = ": by hand, or because memory was short"
+    return f"it {how_it_ended(code)}{quote}{advice}"
 
 
 class EmbeddedValkey:
@@ -85,7 +85,7 @@ class EmbeddedValkey:
         self._socket = socket
         self._binary = server_binary()
         self._log = log_file
-        self._said_from = 0
+        self._log_from = 0
         self._spawning: asyncio.Future[Process] | None = None
 
     @property
@@ -154,7 +154,7 @@ class EmbeddedValkey:
 
     async def _begin(self) -> str:
         """Start it. Returns "" when it answers, or else why it doesn't."""
-        self._said_from = self.log_path.stat().st_size if self.log_path.exists() else 0
+        self._log_from = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._spawning = asyncio.ensure_future(self._spawn())
         try:
             process = await asyncio.shield(
@@ -206,7 +206,7 @@ class EmbeddedValkey:
         return await process.wait()
 
     def _exit_report(self, code: int) -> str:
-        lines = filter(None, map(_words, last_lines(self.log_path, LAST_LINES, self._said_from)))
+        lines = filter(None, map(_words, last_lines(self.log_path, LAST_LINES, self._log_from)))
         return exit_report(code, " / ".join([*lines][-LAST_WORDS:]), self.folder, _room_bytes(self.folder))
 
 
@@ -246,7 +246,7 @@ def _locked_log(folder: Path) -> IO[bytes]:
 
 def _words(line: str) -> str:
     """A log line without the process and the time."""
-    return SAYS.sub("", line).strip()
+    return LOG_PREFIX.sub("", line).strip()
 
 
 def _room_bytes(folder: Path) -> int:

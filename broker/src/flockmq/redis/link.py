@@ -198,8 +198,8 @@ class RedisLinks:
 
     async def connect(self, link: RedisLink, key: str) -> None:
         """Connect and prepare a link that `find` returned for the key. Raises RedisUnreachable."""
-        server, turn = self._connecting[link]
-        async with turn:
+        server, lock = self._connecting[link]
+        async with lock:
             if link.connected:
                 return
             link.key = key

@@ -23,8 +23,8 @@ class RedisMemory(NamedTuple):
 
 def memory_of(info: bytes) -> RedisMemory:
     """Parse INFO memory. Raises KeyError or ValueError."""
-    said = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
-    return RedisMemory(int(said["used_memory"]), int(said["maxmemory"]))
+    fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+    return RedisMemory(int(fields["used_memory"]), int(fields["maxmemory"]))
 
 
 def share_of(limit: int, bound: int) -> int:

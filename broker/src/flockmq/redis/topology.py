@@ -20,7 +20,7 @@ from flockmq.redis.connection import Argument, RedisConfig, RedisConnection, Rep
 from flockmq.redis.errors import RedisRefused, RedisUnreachable
 from flockmq.redis.url import RedisServer, RedisUrl
 
-Said = TypeVar("Said", bound=Hashable)
+Answer = TypeVar("Answer", bound=Hashable)
 
 
 class SlotRange(NamedTuple):
@@ -51,7 +51,7 @@ class SlotMap(NamedTuple):
 async def open_primary(config: RedisConfig) -> tuple[RedisServer, RedisConnection]:
     """Connect to the primary that the sentinels name, if it confirms that it is one. Raises RedisUnreachable."""
     loop = asyncio.get_running_loop()
-    named, said_at = await _named(config), loop.time()
+    named, named_at = await _named(config), loop.time()
     errors = []
     for server in named:
         try:
@@ -61,7 +61,7 @@ async def open_primary(config: RedisConfig) -> tuple[RedisServer, RedisConnectio
             continue
         try:
             await _check_primary(connection, server)
-            if loop.time() - said_at > bounds.SENTINELS_WORD_MAX_S:
+            if loop.time() - named_at > bounds.SENTINELS_WORD_MAX_S:
                 await _check_named(config, server)
         except RedisUnreachable as error:
             errors.append(error)
@@ -76,12 +76,14 @@ async def open_primary(config: RedisConfig) -> tuple[RedisServer, RedisConnectio
 
 async def slot_map(config: RedisConfig) -> SlotMap:
     """The hash slots as most of the nodes in the URL see them. Raises RedisUnreachable."""
-    return (await _most_said(config, ("CLUSTER", "SLOTS"), _slots))[0]
+    return (await _most_frequent(config, ("CLUSTER", "SLOTS"), _slots))[0]
 
 
 async def _named(config: RedisConfig) -> list[RedisServer]:
     """The primaries that the sentinels name; the one that most of them name is first."""
-    return await _most_said(config, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", config.parsed_url.primary), _named_primary)
+    return await _most_frequent(
+        config, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", config.parsed_url.primary), _named_primary
+    )
 
 
 async def _check_named(config: RedisConfig, server: RedisServer) -> None:
@@ -102,34 +104,34 @@ async def _check_primary(connection: RedisConnection, server: RedisServer) -> No
         raise RedisUnreachable(f"Redis at {server}: the sentinels name it, but it is no primary (any more, or yet)")
 
 
-async def _most_said(
-    config: RedisConfig, command: Sequence[Argument], parse: Callable[[RedisServer, Reply], Said]
-) -> list[Said]:
+async def _most_frequent(
+    config: RedisConfig, command: Sequence[Argument], parse: Callable[[RedisServer, Reply], Answer]
+) -> list[Answer]:
     """What the URL's servers answer, the most frequent answer first. Returns as soon as more than half of them agree,
     or all have answered. Raises RedisUnreachable if none answers."""
     parsed_url = config.parsed_url
 
-    async def one(server: RedisServer) -> Said:
+    async def one(server: RedisServer) -> Answer:
         return parse(server, await ask(config, server, *command, to_sentinel=parsed_url.kind == "sentinel"))
 
-    said: Counter[Said] = Counter()
+    answers: Counter[Answer] = Counter()
     errors: list[RedisUnreachable] = []
     asked = [asyncio.ensure_future(one(server)) for server in parsed_url.servers]
     waiting = set(asked)
     try:
-        while waiting and max(said.values(), default=0) * 2 <= len(asked):
+        while waiting and max(answers.values(), default=0) * 2 <= len(asked):
             answered, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for each in [each for each in asked if each in answered]:
                 try:
-                    said[each.result()] += 1
+                    answers[each.result()] += 1
                 except RedisUnreachable as error:
                     errors.append(error)
     finally:
         for each in asked:
             each.cancel()
-    if not said:
+    if not answers:
         raise _all_failed(parsed_url, "nobody can be asked where it is", errors)
-    return [answer for answer, _ in said.most_common()]
+    return [answer for answer, _ in answers.most_common()]
 
 
 def _all_failed(parsed_url: RedisUrl, what: str, errors: Sequence[RedisUnreachable]) -> RedisUnreachable:

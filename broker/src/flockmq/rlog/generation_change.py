@@ -56,10 +56,10 @@ class GenerationChange:
     async def settle(self, link: RedisLink, shard: str, run_id: str) -> Life:
         """Return the life in which the shard's log continues in the Redis behind `link`, whose run id is `run_id`.
         Begin a new generation if needed. Raises StorageUnavailable."""
-        found, settled = await self._look(link, shard, run_id)
+        found, settled = await self._read_redis(link, shard, run_id)
         if settled is not None:
             return settled
-        reports = await self._hear(shard, 0)
+        reports = await self._get_reports(shard, 0)
         generation = next_generation(found, reports)
         step = plan(found, generation, reports)
         before = rank(self._voter.name, step, reports)
@@ -70,12 +70,12 @@ class GenerationChange:
             )
         if before:
             await asyncio.sleep(before * bounds.BALLOT_TURN_S)
-            found, settled = await self._look(link, shard, run_id)
+            found, settled = await self._read_redis(link, shard, run_id)
             if settled is not None:
                 return settled
         return await self._decide(link, shard, found, generation)
 
-    async def _look(self, link: RedisLink, shard: str, run_id: str) -> tuple[StoredLog, Life | None]:
+    async def _read_redis(self, link: RedisLink, shard: str, run_id: str) -> tuple[StoredLog, Life | None]:
         """Read what Redis holds. The second value is its life if no new generation is needed."""
         keys = keys_of(shard)
         last = ("XREVRANGE", keys[0], "+", "-", "COUNT", 1)
@@ -85,23 +85,23 @@ class GenerationChange:
         mine = await self._voter.report(shard, 0)
         return found, found.life if is_settled(found, mine) else None
 
-    async def _hear(self, shard: str, generation: int) -> list[Report]:
+    async def _get_reports(self, shard: str, generation: int) -> list[Report]:
         """Get the reports of a majority, this core's own included. Raises StorageUnavailable."""
         mine = await self._voter.report(shard, generation)
         reports = [mine, *await self._votes.ask(shard, generation)]
         needed = majority(self._votes.cores)
         if len(reports) < needed:
-            heard = ", ".join(sorted(report.core for report in reports))
+            reported = ", ".join(sorted(report.core for report in reports))
             raise StorageUnavailable(
                 f"shard {shard}: waiting for {needed} of {self._votes.cores} cores to say up to where they know the "
-                f"log, so that nothing is lost; heard of {heard} so far"
+                f"log, so that nothing is lost; reported of {reported} so far"
             )
         if generation and sum(report.granted for report in reports) < needed:
             raise StorageUnavailable(f"shard {shard}: another core begins generation {generation} or a later one")
         return reports
 
     async def _decide(self, link: RedisLink, shard: str, found: StoredLog, generation: int) -> Life:
-        reports = await self._hear(shard, generation)
+        reports = await self._get_reports(shard, generation)
         step = plan(found, generation, reports)
         state = self._tables.shards[shard]
         arguments: list[Argument] = [str(found.life or ""), str(step.life), str(step.base)]
@@ -127,10 +127,10 @@ class GenerationChange:
         if found.life is None and step.base == START:
             self._begun[shard] = None
         if isinstance(step, Seed) and step.base != START:
-            self._tell_loss(link, shard, found, step)
+            self._report_loss(link, shard, found, step)
         return step.life
 
-    def _tell_loss(self, link: RedisLink, shard: str, found: StoredLog, step: Seed) -> None:
+    def _report_loss(self, link: RedisLink, shard: str, found: StoredLog, step: Seed) -> None:
         text = (
             f"Redis at {link.config.address} lost entries of shard {shard}: its log ended at {found.last}, the cores "
             f"know it up to {step.base}; {self._voter.name} began a new one from its tables"

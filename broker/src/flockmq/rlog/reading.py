@@ -84,16 +84,16 @@ class LogEnds:
     def note(self, asked_from: Mapping[str, StreamId], came: Mapping[str, list[LogEntry]]) -> None:
         """Record one XREAD: the position it read from in each shard, and the entries that it returned. If a shard
         returned as many entries as the limit, its log may have had more, so nothing is recorded for it."""
-        places = {**asked_from, **{shard: entries[-1].stream_id for shard, entries in came.items()}}
+        positions = {**asked_from, **{shard: entries[-1].stream_id for shard, entries in came.items()}}
         for shard in asked_from:
             if len(came.get(shard, ())) < bounds.LOG_READ_MAX_ENTRIES:
-                self._ends[shard] = places
+                self._ends[shard] = positions
 
     def end(self, shard: str, when: str, written: StreamId) -> StreamId | None:
         """Where the shard's log ended at a moment when the log `when` already held the entry `written`. None:
         unknown."""
-        places = self._ends.get(shard, _NOTHING)
-        return places[shard] if when in places and written <= places[when] else None
+        positions = self._ends.get(shard, _NOTHING)
+        return positions[shard] if when in positions and written <= positions[when] else None
 
     def forget(self) -> None:
         """Forget everything: the connection leads to another server, or to another run of it."""

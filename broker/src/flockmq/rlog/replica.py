@@ -69,7 +69,7 @@ class Replica:
         self._sweeper = Sweeper(self.tables, self._entry_applied)
         self._ends: dict[str, StreamId] = {}
         """The known end of the log on the server behind the reader's connection."""
-        self._heard_at: dict[str, float] = {}
+        self._answered_at: dict[str, float] = {}
         """When Redis last answered the reader of the shard."""
         self._required_generation: dict[str, int] = {}
         self._behind_since: dict[str, float] = {}
@@ -136,13 +136,13 @@ class Replica:
         log."""
         if not self._caught_up.is_set() or shard in self._bootstrapping or shard in self._distrusted:
             return False
-        return asyncio.get_running_loop().time() - self._heard_at[shard] <= bounds.LOG_UNHEARD_MAX_S
+        return asyncio.get_running_loop().time() - self._answered_at[shard] <= bounds.LOG_UNHEARD_MAX_S
 
-    def unheard_s(self) -> float:
+    def redis_silent_s(self) -> float:
         """Seconds since Redis last answered the readers; with several servers, of the one that is silent for
         longest."""
         now = asyncio.get_running_loop().time()
-        return now - min(self._heard_at.values(), default=now)
+        return now - min(self._answered_at.values(), default=now)
 
     def require_generation(self, shard: str, generation: int) -> None:
         """From now on, apply nothing of a log that has not reached this generation."""
@@ -186,7 +186,7 @@ class Replica:
                     self._ends.pop(shard, None)
                 self._log_ends.forget()
                 while True:
-                    await self._look_at_closed(link, shards, connected_at)
+                    await self._check_closed(link, shards, connected_at)
                     self._note_caught_up()
                     await self._read_once(link, shards)
                     retry_s = bounds.LOG_RETRY_MIN_S
@@ -223,8 +223,8 @@ class Replica:
             if bootstrapping := [self._bootstrapping[shard] for shard in of if shard in self._bootstrapping]:
                 await asyncio.wait(bootstrapping, timeout=block_s, return_when=asyncio.FIRST_COMPLETED)
                 if not waiting:
-                    await self._look_at_end(link, of[0])
-                    self._heard_from(of)
+                    await self._read_end(link, of[0])
+                    self._note_answer(of)
             else:
                 await asyncio.sleep(block_s)
             return
@@ -236,7 +236,7 @@ class Replica:
             *map(log_key, asked_from),
             *map(str, asked_from.values()),
         )
-        self._heard_from(of)
+        self._note_answer(of)
         if reply is None:
             if goes_on:
                 raise StorageUnavailable(
@@ -245,18 +245,18 @@ class Replica:
             return
         assert isinstance(reply, list)
         names = {log_key(shard).encode(): shard for shard in shards}
-        came: dict[str, list[LogEntry]] = {}
+        received: dict[str, list[LogEntry]] = {}
         for stream in reply:
             match stream:
                 case [bytes(name), list(entries)]:
-                    came[names[name]] = list(entries_of(entries))
-        self._log_ends.note(asked_from, came)
-        for shard, entries_came in came.items():
-            await self._apply(shard, entries_came)
+                    received[names[name]] = list(entries_of(entries))
+        self._log_ends.note(asked_from, received)
+        for shard, received_entries in received.items():
+            await self._apply(shard, received_entries)
 
     async def _apply(self, shard: str, entries: list[LogEntry]) -> None:
         loop = asyncio.get_running_loop()
-        state, turn_ends = self.tables.shards[shard], loop.time() + bounds.LOG_TURN_MAX_S
+        state, slice_ends = self.tables.shards[shard], loop.time() + bounds.LOG_TURN_MAX_S
         self._ends[shard] = max(self._ends[shard], entries[-1].stream_id)
         size = 0
         for entry in entries:
@@ -274,10 +274,10 @@ class Replica:
                 break
             self._entry_applied(state)
             size += len(entry.value)
-            if loop.time() >= turn_ends:
+            if loop.time() >= slice_ends:
                 self._on_applied(shard, size)
                 await asyncio.sleep(0)
-                size, turn_ends = 0, loop.time() + bounds.LOG_TURN_MAX_S
+                size, slice_ends = 0, loop.time() + bounds.LOG_TURN_MAX_S
         self._on_applied(shard, size)
         self._sweeper.sweep_if_needed()
 
@@ -290,7 +290,7 @@ class Replica:
         ends = self._ends.get(shard, START)
         return ends >= self.tables.shards[shard].applied and ends.generation >= self._required_generation.get(shard, 0)
 
-    async def _look_at_closed(self, link: RedisLink, shards: Sequence[str], connected_at: float) -> None:
+    async def _check_closed(self, link: RedisLink, shards: Sequence[str], connected_at: float) -> None:
         """Check again the logs in Redis that end before what this node has applied. Normally the cores start a new
         generation, and reading continues. If none starts for LOG_BEHIND_REDIS_MAX_S, a replicant bootstraps, which
         drops its newer rows. If the log stays closed for LOG_CLOSED_MAX_S, raise StorageUnavailable: the caller
@@ -300,8 +300,8 @@ class Replica:
             if shard in self._bootstrapping or (shard in self._ends and self._is_open(shard)):
                 self._behind_since.pop(shard, None)
                 continue
-            ends = self._ends[shard] = await self._look_at_end(link, shard)
-            self._heard_from([shard])
+            ends = self._ends[shard] = await self._read_end(link, shard)
+            self._note_answer([shard])
             applied = self.tables.shards[shard].applied
             if ends >= applied:
                 self._behind_since.pop(shard, None)
@@ -315,14 +315,14 @@ class Replica:
                     f"shard {shard}: the log in Redis at {link.address} isn't the one that continues"
                 )
 
-    async def _look_at_end(self, link: RedisLink, shard: str) -> StreamId:
+    async def _read_end(self, link: RedisLink, shard: str) -> StreamId:
         """Ask Redis where the log ends."""
         reply = await self._read_reply(link, "XREVRANGE", log_key(shard), "+", "-", "COUNT", 1)
         return next((entry.stream_id for entry in entries_of(reply)), START)
 
-    def _heard_from(self, shards: Sequence[str]) -> None:
+    def _note_answer(self, shards: Sequence[str]) -> None:
         """The server of these shards answered."""
-        self._heard_at |= dict.fromkeys(shards, asyncio.get_running_loop().time())
+        self._answered_at |= dict.fromkeys(shards, asyncio.get_running_loop().time())
 
     async def _read_reply(self, link: RedisLink, *command: str | int) -> Reply:
         try:

@@ -264,11 +264,11 @@ class Rlog:
 
     def hears_redis(self) -> bool:
         """True if each server that holds a part of the log answered within LOG_UNHEARD_MAX_S."""
-        return self.unheard_s() <= bounds.LOG_UNHEARD_MAX_S
+        return self.redis_silent_s() <= bounds.LOG_UNHEARD_MAX_S
 
-    def unheard_s(self) -> float:
+    def redis_silent_s(self) -> float:
         """Seconds since the last answer of the server that is silent for longest."""
-        return self._replica.unheard_s()
+        return self._replica.redis_silent_s()
 
     def stats(self, shard: str) -> ShardStats:
         """How this node keeps up with the shard."""
@@ -330,18 +330,18 @@ class Rlog:
 
     def _on_applied(self, shard: str, size: int) -> None:
         state = self.tables.shards[shard]
-        _tell(self._writers[shard], state)
+        _update_writer(self._writers[shard], state)
         if self._former:
             for writer in self._former:
                 if writer.shard == shard:
-                    _tell(writer, state)
+                    _update_writer(writer, state)
             self._former = [writer for writer in self._former if writer.is_undecided]
         self._read_barriers[shard].moved()
         if self.core is not None:
             self.core.applied(shard, size)
 
 
-def _tell(writer: Writer, state: Shard) -> None:
+def _update_writer(writer: Writer, state: Shard) -> None:
     """Tell a writer what the tables have of its incarnation."""
     number = state.sequences.get(writer.incarnation)
     if number is not None:

@@ -39,12 +39,12 @@ class Sweeper:
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        slice_ends = loop.time() + bounds.LOG_TURN_MAX_S
         try:
             while self._step():
-                if loop.time() >= turn_ends:
+                if loop.time() >= slice_ends:
                     await asyncio.sleep(0)
-                    turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+                    slice_ends = loop.time() + bounds.LOG_TURN_MAX_S
         except Exception:
             log.exception("deleted rows can't be freed; the next log entry tries again")
         self._task = None

@@ -67,13 +67,13 @@ class TableFiller:
 
     async def _replay(self, fresh: Shard, end: StreamId, bootstrap_stats: BootstrapStats) -> None:
         loop = asyncio.get_running_loop()
-        turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+        slice_ends = loop.time() + bounds.LOG_TURN_MAX_S
         try:
             async for entry in self._read(fresh.name, fresh.applied, end):
                 bootstrap_stats.replaying = entries_between(fresh.applied, end)
                 apply_entry(fresh, entry)
-                if loop.time() >= turn_ends:
+                if loop.time() >= slice_ends:
                     await asyncio.sleep(0)
-                    turn_ends = loop.time() + bounds.LOG_TURN_MAX_S
+                    slice_ends = loop.time() + bounds.LOG_TURN_MAX_S
         finally:
             bootstrap_stats.replaying = 0

@@ -39,15 +39,15 @@ class Voter:
     async def load(self) -> None:
         """Load the promises from before a restart. Call it after the tables are loaded."""
         try:
-            kept = _decoder.decode(await asyncio.to_thread(_read, self._disk))
+            stored = _decoder.decode(await asyncio.to_thread(_read, self._disk))
         except FileNotFoundError:
-            kept = {}
+            stored = {}
         except (OSError, msgspec.DecodeError) as error:
             path = self._disk.path(FILE)
             log.error("%s is ignored: %s; it holds the generations of the log that this core promised", path, error)
-            kept = {}
+            stored = {}
         for shard in SHARDS:
-            self._promise(shard, kept.get(shard, 0))
+            self._promise(shard, stored.get(shard, 0))
         self._loaded = True
 
     def promised(self, shard: str) -> int:

@@ -66,8 +66,8 @@ class Writer:
         self._kept: deque[_Transaction] = deque()
         self._kept_bytes = 0
         self._losses = 0
-        self._turn = Change()
-        self._turn_waiting: list[asyncio.Future[StreamId]] = []
+        self._gathered = Change()
+        self._gathered_waiting: list[asyncio.Future[StreamId]] = []
         self._pending: deque[_Transaction] = deque()
         self._next = 1
         self._waiting = Retrying(log, asyncio.get_running_loop().time)
@@ -118,22 +118,22 @@ class Writer:
         gets the Stream ID at which this node's tables have it, or LogFull, StorageUnavailable, LogRefused."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[StreamId] = loop.create_future()
-        turn = self._turn
+        gathered = self._gathered
         if self.refused is not None:
             done.set_exception(self.refused)
             return done
-        if self.pending_bytes + turn.bytes + change.bytes > bounds.LOG_PENDING_MAX_BYTES:
-            waiting = f"{self.pending_bytes + turn.bytes} of {bounds.LOG_PENDING_MAX_BYTES} bytes of writes wait"
+        if self.pending_bytes + gathered.bytes + change.bytes > bounds.LOG_PENDING_MAX_BYTES:
+            waiting = f"{self.pending_bytes + gathered.bytes} of {bounds.LOG_PENDING_MAX_BYTES} bytes of writes wait"
             done.set_exception(LogFull(f"shard {self.shard}: {waiting} for the log; this one has {change.bytes}"))
             return done
-        if not turn.runs:
+        if not gathered.runs:
             loop.call_soon(self._number)
-        elif turn.bytes + change.bytes > bounds.LOG_TRANSACTION_MAX_BYTES:
+        elif gathered.bytes + change.bytes > bounds.LOG_TRANSACTION_MAX_BYTES:
             self._number()
             loop.call_soon(self._number)
         self.pending.add(change.puts)
-        self._turn.add(change)
-        self._turn_waiting.append(done)
+        self._gathered.add(change)
+        self._gathered_waiting.append(done)
         return done
 
     def applied(self, number: int, stream_id: StreamId, is_final: bool = False) -> None:
@@ -198,17 +198,17 @@ class Writer:
 
     def _number(self) -> None:
         """Make a transaction of the changes of this event-loop iteration."""
-        if not self._turn.runs:
+        if not self._gathered.runs:
             return
-        data = encode_transaction(self.incarnation, self._next, self._turn.runs)
-        transaction = _Transaction(self._next, data, self._turn_waiting, self._turn.puts)
+        data = encode_transaction(self.incarnation, self._next, self._gathered.runs)
+        transaction = _Transaction(self._next, data, self._gathered_waiting, self._gathered.puts)
         transaction.deadline = asyncio.get_running_loop().call_later(
-            bounds.LOG_WRITE_DEADLINE_S, self._give_up, transaction
+            bounds.LOG_WRITE_DEADLINE_S, self._deadline_passed, transaction
         )
         self._pending.append(transaction)
         self.pending_bytes += len(data)
         self._next += 1
-        self._turn, self._turn_waiting = Change(), []
+        self._gathered, self._gathered_waiting = Change(), []
         self._numbered.set()
 
     async def _send(self) -> None:
@@ -290,7 +290,7 @@ class Writer:
             if not done.done():
                 done.set_result(stream_id)
 
-    def _give_up(self, transaction: _Transaction) -> None:
+    def _deadline_passed(self, transaction: _Transaction) -> None:
         if self.refused is None and transaction.number > self._reached:
             self._withdraw(transaction)
         elif self.shard in FAIL_WITHOUT_EFFECT:
@@ -317,9 +317,9 @@ class Writer:
         undecided = 0
         if self.shard in FAIL_WITHOUT_EFFECT and not self._is_final:
             undecided = sum(transaction.number <= self._reached for transaction in self._pending)
-        self._fail(self._turn_waiting, error)
+        self._fail(self._gathered_waiting, error)
         self._kept.clear()
-        self._turn, self._turn_waiting, self._kept_bytes = Change(), [], 0
+        self._gathered, self._gathered_waiting, self._kept_bytes = Change(), [], 0
         self._drop(undecided, error)
 
     def _end(self) -> None:

@@ -92,7 +92,7 @@ class ExclusiveClaimTable:
         _discard(self._of_slots, slot_of_owner(key[1]), key)
 
     def fresh(self) -> Self:
-        return type(self)(_unheard)
+        return type(self)(_ignore)
 
     def swap(self, fresh: Self) -> None:
         self._claims, self._of_slots = fresh._claims, fresh._of_slots
@@ -118,7 +118,7 @@ class PendingClaims:
     """This node's claims that are on their way to its table. `on_put` is called for every claim that arrives there."""
 
     def __init__(self, submit: Submit, reason: ReasonOf, on_put: Callable[[Key, bytes], None]) -> None:
-        self.claims = ExclusiveClaimTable(self._heard)
+        self.claims = ExclusiveClaimTable(self._claim_seen)
         self._on_put = on_put
         self._submit = submit
         self._reason = reason
@@ -153,7 +153,7 @@ class PendingClaims:
         for claim in self._pending.values():
             claim.is_invalid = True
 
-    def _heard(self, key: Key, client_id: bytes) -> None:
+    def _claim_seen(self, key: Key, client_id: bytes) -> None:
         claim = self._pending.get(key)
         if claim is not None:
             claim.is_free = not self.claims.is_contested(claim.filter, claim.client_id)
@@ -176,7 +176,7 @@ class PendingClaims:
             claim.ended(reason, claim.is_released)
 
 
-def _unheard(key: Key, client_id: bytes) -> None: ...
+def _ignore(key: Key, client_id: bytes) -> None: ...
 
 
 def _discard(claims: dict[K, dict[Key, bytes]], by: K, key: Key) -> None:

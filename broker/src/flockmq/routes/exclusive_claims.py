@@ -31,7 +31,7 @@ class ExclusiveClaims:
     """This node's claims. `reason` gives the reason code of a write."""
 
     def __init__(self, me: str, submit: Submit, reason: ReasonOf, in_use: InUse, is_here: IsHere) -> None:
-        self.pending = PendingClaims(submit, reason, self._heard)
+        self.pending = PendingClaims(submit, reason, self._claim_seen)
         self.claims = self.pending.claims
         self._me = me
         self._submit = submit
@@ -76,7 +76,7 @@ class ExclusiveClaims:
         """A client unsubscribed, or its session ended. Another client may have the filter by now."""
         client_id = self._own.get(filter)
         if client_id is not None and not self._in_use(client_id, filter):
-            self._give_back(filter)
+            self._delete_claim(filter)
 
     async def look(self) -> None:
         """Delete claims that no session here uses."""
@@ -99,29 +99,29 @@ class ExclusiveClaims:
     def _is_asked(self, filter: bytes) -> bool:
         return (filter, self._me) in self.pending
 
-    def _heard(self, key: Key, client_id: bytes) -> None:
+    def _claim_seen(self, key: Key, client_id: bytes) -> None:
         """Called within an entry, for each claim of the cluster."""
         filter, owner = filter_of(key), key[1]
         if owner != self._me and self._own.get(filter) == client_id:
-            asyncio.get_running_loop().call_soon(self._leave, filter, client_id)
+            asyncio.get_running_loop().call_soon(self._release_if_moved, filter, client_id)
 
-    def _leave(self, filter: bytes, client_id: bytes) -> None:
+    def _release_if_moved(self, filter: bytes, client_id: bytes) -> None:
         """If the client's session moved to the node that now has a claim for it, delete the claim here."""
-        stands = self.claims.exists_elsewhere(filter, client_id, self._me)
+        exists = self.claims.exists_elsewhere(filter, client_id, self._me)
         is_ours = self._own.get(filter) == client_id and not self._is_asked(filter)
-        if is_ours and stands and not self._is_here(client_id):
-            self._give_back(filter)
+        if is_ours and exists and not self._is_here(client_id):
+            self._delete_claim(filter)
 
     def _claimed(self, key: Key, reason: int, is_released: bool) -> None:
         filter, me = key
         if me != self._me:
             return  # the claim is deleted with the former incarnation
         if reason >= 0x80:
-            self._give_back(filter)
+            self._delete_claim(filter)
         elif is_released:
             self.release(filter)
 
-    def _give_back(self, filter: bytes) -> None:
+    def _delete_claim(self, filter: bytes) -> None:
         if not self.pending.release((filter, self._me)) and self._own.pop(filter, None) is not None:
             self._delete(filter)
 

@@ -112,8 +112,8 @@ class WriteReasons:
         error = None if done.cancelled() else done.exception()
         if error is None:
             return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
-        say = self._failures.info if isinstance(error, LogStopping) else self._failures.warning
-        say("%s", error)
+        log_line = self._failures.info if isinstance(error, LogStopping) else self._failures.warning
+        log_line("%s", error)
         return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
 
 

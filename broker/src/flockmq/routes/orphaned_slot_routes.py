@@ -54,13 +54,13 @@ class OrphanedSlotRoutes:
 
     async def _walk(self, owners: set[str]) -> None:
         loop = asyncio.get_running_loop()
-        turn_ends = loop.time() + LOG_TURN_MAX_S
+        slice_ends = loop.time() + LOG_TURN_MAX_S
         for _, _, owner, filters, _ in self._routes().export():
             if owner in owners:
                 self._free(slot_of_owner(owner), filters)
-            if loop.time() >= turn_ends:
+            if loop.time() >= slice_ends:
                 await asyncio.sleep(0)
-                turn_ends = loop.time() + LOG_TURN_MAX_S
+                slice_ends = loop.time() + LOG_TURN_MAX_S
 
     def _free(self, slot: int, filters: list[bytes]) -> None:
         orphans = [filter for filter in filters if (slot, filter) not in self._router.wanted]

@@ -84,9 +84,9 @@ class SlotRoutes:
 
     def keep(self, slot: int, filters: list[bytes]) -> None:
         """`put` without a caller that waits and would retry."""
-        self.put(slot, filters, self._kept)
+        self.put(slot, filters, self._written)
 
-    def _kept(self, reason: int) -> None:
+    def _written(self, reason: int) -> None:
         if reason >= 0x80:
             self._has_failed = True
 
@@ -116,7 +116,7 @@ class SlotRoutes:
 
     def route_deleted(self, slot: int, filter: bytes) -> None:
         if self._is_wanted(slot, filter) and slot in self._routes:
-            self._soon(self._route_anew, slot, filter)
+            self._soon(self._write_again, slot, filter)
 
     def share_written(self, slot: int, share_filter: bytes) -> None:
         """The log has a new member count."""
@@ -127,7 +127,7 @@ class SlotRoutes:
     def swapped(self) -> None:
         """A bootstrap doesn't tell which routes were deleted: check all that are wanted."""
         self._has_failed = False
-        self._soon(self._look_soon)
+        self._soon(self._check_soon)
 
     def try_again(self) -> None:
         """Retry what failed while the log was unavailable, and look for leftovers of former owners."""
@@ -139,15 +139,15 @@ class SlotRoutes:
 
     # --- inside ---
 
-    def _look_soon(self) -> None:
-        self._spawn(self._look())
+    def _check_soon(self) -> None:
+        self._spawn(self._check_all())
 
-    async def _look(self) -> None:
+    async def _check_all(self) -> None:
         wanted = list(self._router.wanted)
         for first in range(0, len(wanted), REJOIN_SLICE_FILTERS):
             for slot, filter in wanted[first : first + REJOIN_SLICE_FILTERS]:
                 if (routes := self._routes.get(slot)) is not None and not routes.has(filter):
-                    self._route_anew(slot, filter)
+                    self._write_again(slot, filter)
             await asyncio.sleep(0)
         shared = [(slot, share_filter) for slot, by_filter in self._router.groups.items() for share_filter in by_filter]
         for first in range(0, len(shared), REJOIN_SLICE_FILTERS):
@@ -155,9 +155,9 @@ class SlotRoutes:
                 self.share_written(slot, share_filter)
             await asyncio.sleep(0)
 
-    def _route_anew(self, slot: int, filter: bytes) -> None:
+    def _write_again(self, slot: int, filter: bytes) -> None:
         if self._is_wanted(slot, filter) and slot in self._routes:
-            self._routes[slot].put([filter], self._kept)
+            self._routes[slot].put([filter], self._written)
 
     def _delete_orphans(self, slot: int, filters: list[bytes]) -> None:
         self._routes_of(slot).delete(filters)

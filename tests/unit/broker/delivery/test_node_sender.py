@@ -108,7 +108,7 @@ async def test_a_node_whose_row_was_away_for_a_moment_gets_what_comes_then(cut: 
     carry(wire)
     sink.put_acknowledged(5, b"4", lambda: None)
     sink.purge()
-    sink.come_back()
+    sink.reinstate()
     wire = Wire() if cut else wire
     sink.connected(wire, inbox.accepted("a@00000001") if cut else 0)
     sink.put_acknowledged(5, b"5", lambda: None)

@@ -187,9 +187,9 @@ async def test_a_link_is_idle_where_no_other_to_that_node_is_used() -> None:
     for link, used_at in ((unused, 0.0), (used, now - bounds.PEER_IDLE_S / 2)):
         link.heard_at, link.answered_at, link.up_at, link.used_at = now, now, 0.0, used_at
         cluster.link_up(link)
-    cluster.heartbeats._beat(now, stood_still=False)
+    cluster.heartbeats._send_heartbeats(now, stood_still=False)
     assert (unused.is_open, used.is_open) == (True, True)
     used.used_at = 0.0
-    cluster.heartbeats._beat(now, stood_still=False)
+    cluster.heartbeats._send_heartbeats(now, stood_still=False)
     for link in (unused, used):
         closed(link).assert_called_once_with("it was idle")

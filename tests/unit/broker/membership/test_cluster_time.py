@@ -60,7 +60,7 @@ class World:
             for machine in self._up():
                 for core in [other for other in self._up() if other.name in CORES and other is not machine]:
                     if apart not in (machine.name, core.name):
-                        machine.time.heard(f"{core.name}@1", core.time.reading())
+                        machine.time.received(f"{core.name}@1", core.time.reading())
             for machine in self._up():
                 machine.time.look(self.cores)
 
@@ -138,7 +138,7 @@ def test_what_was_said_while_a_node_stood_still_does_not_set_its_time() -> None:
     said = [(core, world[core].time.reading()) for core in ("core-1", "core-3")]
     world.passed_s += 60.0
     for core, reading in said:
-        world["core-2"].time.heard(f"{core}@1", reading)
+        world["core-2"].time.received(f"{core}@1", reading)
     world["core-2"].time.look(world.cores)
     world["core-2"].time.look(world.cores)
     assert abs(world["core-2"].off_s) < 0.01

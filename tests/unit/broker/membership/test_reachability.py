@@ -50,7 +50,7 @@ def test_a_node_never_seen_has_more_time_from_the_start_on() -> None:
 def test_a_loop_that_stood_still_counts_anew() -> None:
     members = linked(A, B)
     members.unlinked(A, 10.0)
-    members.count_anew(50.0)
+    members.restart_timers(50.0)
     assert members.unreachable([A, B], [], 50.0 + MEMBER_UNLINKED_MAX_S - 0.01) == set()
     assert members.unreachable([A, B], [], 50.0 + MEMBER_UNLINKED_MAX_S) == {A}
 

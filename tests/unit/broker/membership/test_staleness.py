@@ -65,7 +65,7 @@ class Fixture:
     def hear(self, now: float, head: int = 7, shard: str = ROUTE, late_s: float = 0.0) -> None:
         """By a core whose clock is far from this node's."""
         heads = LogEndNote({shard: StreamId(1, head)}, now - late_s + 5000.0)
-        self.staleness.heard(now, "core-1@1", msgspec.msgpack.encode(heads))
+        self.staleness.received(now, "core-1@1", msgspec.msgpack.encode(heads))
 
     def looks(self, now: float) -> bool:
         self.staleness.look(now)

@@ -73,10 +73,10 @@ class Node:
         self.links: dict[str, Half] = {}
         self.welcomed: list[Talker] = []
         self.tunnels = Tunnels(
-            lambda: self.me, lambda: cast(list[Link], list(self.links.values())), self.welcome, random.Random(0)
+            lambda: self.me, lambda: cast(list[Link], list(self.links.values())), self.accept_tunnel, random.Random(0)
         )
 
-    def welcome(self, tunnel: Tunnel) -> None:
+    def accept_tunnel(self, tunnel: Tunnel) -> None:
         self.welcomed.append(Talker())
         tunnel.start(self.welcomed[-1])
 

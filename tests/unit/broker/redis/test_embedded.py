@@ -12,7 +12,7 @@ from flockmq.bounds import (
     EMBEDDED_STEADY_S,
     UNFIT_AFTER_S,
 )
-from flockmq.redis.embedded import SAYS, exit_report, wait_s
+from flockmq.redis.embedded import LOG_PREFIX, exit_report, wait_s
 
 FOLDER = Path("/data/valkey")
 PLENTY = EMBEDDED_ROOM_MIN_BYTES
@@ -39,12 +39,12 @@ def test_who_was_killed_may_have_been_so_for_memory() -> None:
 
 
 def test_a_full_disk_is_said_whether_it_had_room_to_say_so_or_not() -> None:
-    mend = "free room at /data/valkey"
-    assert exit_report(1, "", FOLDER, 0) == f"it ended with exit code 1: {mend}"
+    advice = "free room at /data/valkey"
+    assert exit_report(1, "", FOLDER, 0) == f"it ended with exit code 1: {advice}"
     words = "Error writing to the AOF file: No space left on device"
-    assert exit_report(1, words, FOLDER, PLENTY) == f"it ended with exit code 1, saying {words!r}: {mend}"
+    assert exit_report(1, words, FOLDER, PLENTY) == f"it ended with exit code 1, saying {words!r}: {advice}"
 
 
 def test_its_words_are_without_who_says_them_and_when() -> None:
-    assert SAYS.sub("", "71:M 09 Nov 2026 12:00:00.123 # a - b * c") == "a - b * c"
-    assert SAYS.sub("", "*** FATAL CONFIG FILE ERROR ***") == "*** FATAL CONFIG FILE ERROR ***"
+    assert LOG_PREFIX.sub("", "71:M 09 Nov 2026 12:00:00.123 # a - b * c") == "a - b * c"
+    assert LOG_PREFIX.sub("", "*** FATAL CONFIG FILE ERROR ***") == "*** FATAL CONFIG FILE ERROR ***"
