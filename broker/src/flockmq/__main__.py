@@ -1,4 +1,4 @@
-"""`python -m flockmq` is the command `flockmq`."""
+"""`python -m flockmq` runs the command `flockmq`."""
 
 from flockmq.cli import main
 

@@ -1,8 +1,8 @@
-"""The command `flockmq`: its arguments and its exit codes.
+"""The command `flockmq`: its arguments and exit codes.
 
-An error that a user can mend is one line on stderr, `flockmq: error: …`, and an exit code: 2 configuration, 3 Redis
-unreachable, 4 an address that can't be bound, 1 anything else. A traceback means a defect of ours; exit code 70 one
-that a node couldn't go on with.
+An error that a user can fix is one line on stderr, `flockmq: error: …`, with an exit code: 2 for the configuration, 3
+if Redis is unavailable, 4 for an address that can't be bound, 1 for others. A traceback means a bug of ours. Exit code
+70 means that a vital task of the node failed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ RUN_OPTIONS: Final = {
     "log-format": ("log.format", "FORMAT", "text or json, one line each (default: text)"),
     "log-level": ("log.level", "LEVEL", "debug, info, warning or error (default: info)"),
 }
-"""Options of `flockmq run` that set one key: option → (key, shape of its value, help)."""
+"""Options of `flockmq run` that set one key: option → (key, placeholder of the value, help)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -70,7 +70,7 @@ def version_line() -> str:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse that says its refusals in one line, as everything else here does."""
+    """An argparse parser whose errors are one line, like all other errors of the command."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"flockmq: error: {message}; see {self.prog} --help\n")
@@ -193,7 +193,7 @@ async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) ->
             try:
                 os.write(ready_fd, msgspec.json.encode(ports) + b"\n")
                 os.close(ready_fd)
-            except OSError as error:  # whoever wanted to know is gone; the clients are not
+            except OSError as error:  # the reader is gone, but the node serves its clients
                 log.warning("--ready-fd: %d can't be written: %s", ready_fd, error.strerror)
 
     async with contextlib.AsyncExitStack() as stack:
@@ -209,8 +209,8 @@ async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) ->
 
 
 def _until_signalled(main: Callable[[], Coroutine[None, None, int]], hurry: Callable[[], None] = lambda: None) -> int:
-    """Run `main` on uvloop. The first SIGTERM or SIGINT cancels it, so that its `finally`s run, and the exit code is 0;
-    a second one calls `hurry`. The failure of a vital task ends the process at once."""
+    """Run `main` on uvloop. The first SIGTERM or SIGINT cancels it, so that it cleans up, and the exit code is 0. A
+    second signal calls `hurry`. If a vital task fails, the process exits at once."""
 
     async def supervised() -> int:
         tasks.end_process_on_failure(asyncio.get_running_loop())
@@ -227,8 +227,8 @@ def _until_signalled(main: Callable[[], Coroutine[None, None, int]], hurry: Call
 
 
 def _ending_once(task: asyncio.Task[int], hurry: Callable[[], None]) -> Callable[[], None]:
-    """What cancels the task when it is first called, so that a second signal doesn't cut short what the first began.
-    `task.cancelling()` can't tell: it is also true in the turn in which a timeout inside the task runs out."""
+    """A signal handler that cancels the task on the first signal only, so that later ones don't interrupt its clean-up.
+    `task.cancelling()` isn't used, because it is also true while a timeout inside the task expires."""
     is_ending = False
 
     def end() -> None:

@@ -1,7 +1,7 @@
-"""What time it is, for all that a node runs. Who needs the time is handed a `Clock`, so a test can hand in another.
+"""The clock of a node. Code that needs the time gets a `Clock` as an argument, so tests can pass another.
 
-In seconds. `monotonic` is for intervals within the process, `wall` for times that people and outsiders compare. Times
-that nodes compare are of the cluster's time: who needs it is handed `membership.cluster_time.ClusterTime.clock`.
+Values are in seconds. `monotonic` is for intervals within the process, `wall` for times that people or other systems
+compare. For times that nodes compare, code gets the cluster's time: `membership.cluster_time.ClusterTime.clock`.
 """
 
 from __future__ import annotations

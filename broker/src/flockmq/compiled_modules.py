@@ -1,8 +1,8 @@
-"""Which modules are hot, and whether they run compiled.
+"""The list of modules that mypyc compiles, and whether they run compiled.
 
-`HOT_MODULES` is the one list: `setup.py` compiles what it names, `flockmq --version` reports on it, and the tests
-assert on it. The same source runs interpreted; `__init__.py` files are never compiled. Nothing is imported here but
-the standard library, because `setup.py` runs this file before anything is installed.
+`setup.py` compiles `HOT_MODULES`, `flockmq --version` reports their state, and tests check it. The same source also
+runs interpreted. `__init__.py` files are never compiled. This file imports only the standard library, because
+`setup.py` runs it before anything is installed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ HOT_MODULES: Final = (
     "listening_sockets.py",
     "telemetry/counters.py",
 )
-"""Globs below the package's folder: what mypyc compiles, as one group."""
+"""Globs below the package's folder. mypyc compiles these files as one group."""
 
 PACKAGE: Final = Path(__file__).parent
 
 
 def hot_sources(package: Path = PACKAGE) -> list[Path]:
-    """The files that `HOT_MODULES` names, sorted."""
+    """The files that match `HOT_MODULES`, sorted."""
     return sorted(p for glob in HOT_MODULES for p in package.glob(glob) if p.name != "__init__.py")
 
 
@@ -48,13 +48,13 @@ def module_name(source: Path, package: Path = PACKAGE) -> str:
 
 
 def is_compiled(module: str) -> bool:
-    """Whether importing `module` would load machine code."""
+    """Whether `module` is an extension module."""
     spec = find_spec(module)
     return spec is not None and (spec.origin or "").endswith(tuple(EXTENSION_SUFFIXES))
 
 
 def kind() -> str:
-    """`compiled`, `interpreted`, or `partly compiled`: a broken install that `make build` mends."""
+    """`compiled`, `interpreted`, or `partly compiled`, which is a broken installation that `make build` repairs."""
     found = {is_compiled(module_name(source)) for source in hot_sources()}
     if found == {True}:
         return "compiled"

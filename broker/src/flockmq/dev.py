@@ -1,9 +1,10 @@
-"""`flockmq dev`: a whole cluster on this machine, each node a `flockmq run` process of its own, on 127.0.0.1.
+"""`flockmq dev`: a whole cluster on this machine, with a `flockmq run` process for each node, on 127.0.0.1.
 
-The first core starts alone, because the others ask it for the cluster. Then all others start at once. A node says
-through a pipe (`--ready-fd`) that it is ready, and on which ports; if the pipe ends without a line, the node died. What
-always holds: when `run` returns, or this process ends in any way, no node and no Valkey is left. A Valkey that ends
-before is started again (embedded.py), a node is not.
+The first core starts alone, because it is the seed of the others. Then all others start at once. A ready node writes
+its ports to a pipe (`--ready-fd`); if the pipe ends without a line, the node has died. If Valkey exits, it is started
+again (redis/embedded.py); a node isn't.
+
+Invariants: when `run` returns, or this process ends in any way, no node and no Valkey is left.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from flockmq.smoke_test import check_crossing
 LOOPBACK: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 1.5
-"""How long the replicants may take to stop, and then the cores. With Valkey it is less than 5 s in all."""
+"""Time for the replicants to stop, and then for the cores. With Valkey it takes less than 5 s in total."""
 LAST_LINES: Final = 8
 
 OPTIONS: Final = {"--listen HOST:PORT": "--port P", "--management HOST:PORT": "--management-port P"}
-"""A node's option that mends its address, and the option of `flockmq dev` in its place."""
+"""Option in a node's error message → option of `flockmq dev` to show instead."""
 
 
 class NodeFailed(UserError):
-    """A node ended, or didn't get ready. Leaves with the node's own exit code."""
+    """A node exited, or didn't become ready. The command exits with the node's exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -49,7 +50,7 @@ class NodeFailed(UserError):
 
 
 class DevNode(msgspec.Struct, eq=False):
-    """One node's process, and the ports that it told."""
+    """The process of one node, and its ports once it is ready."""
 
     name: str
     role: str
@@ -59,14 +60,14 @@ class DevNode(msgspec.Struct, eq=False):
     ports: NodePorts | None = None
 
     def last_lines(self) -> list[str]:
-        """The end of its log."""
+        """The last lines of its log."""
         return last_lines(self.log, LAST_LINES)
 
 
 async def run(
     *, cores: int, replicants: int, mqtt_port: int, management_port: int, redis_url: str | None, once: bool
 ) -> int:
-    """Run the cluster until cancelled; with `once`, until a message crossed. Gives the exit code."""
+    """Run the cluster until cancelled, or, with `once`, until a message has crossed it. Returns the exit code."""
     nodes: list[DevNode] = []
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flockmq-dev-")))
@@ -91,7 +92,7 @@ async def run(
 
 
 def shared_settings(redis_url: str) -> dict[str, str]:
-    """What all nodes have in common. It is passed by the environment, because everybody can read a command line."""
+    """Settings of all nodes. They are passed in the environment, because other users can read command lines."""
     return {
         "redis.url": redis_url,
         "cluster.key": secrets.token_hex(32),
@@ -111,7 +112,7 @@ async def _cluster(
     management_port: int,
     shared: dict[str, str],
 ) -> AsyncIterator[None]:
-    """Fill `nodes`, and have them all ready while the block runs."""
+    """Start all nodes, and append them to `nodes`. Inside the block all of them are ready."""
 
     async def start(role: str, number: int, mqtt: str) -> DevNode:
         own = {
@@ -158,7 +159,7 @@ async def _start(name: str, role: str, log: Path, settings: dict[str, str]) -> D
                 stderr=output,
                 pass_fds=(tell_fd,),
                 preexec_fn=die_with_parent(),
-                start_new_session=True,  # Ctrl-C at the terminal is for us: we stop the nodes in their order
+                start_new_session=True,  # so that Ctrl-C signals only this process, which stops the nodes in order
             )
     finally:
         os.close(tell_fd)
@@ -166,7 +167,7 @@ async def _start(name: str, role: str, log: Path, settings: dict[str, str]) -> D
 
 
 async def _wait_ready(nodes: Iterable[DevNode]) -> None:
-    """Raises NodeFailed when one dies, or takes too long."""
+    """Wait until all nodes are ready. Raises NodeFailed if one exits, or takes too long."""
     waiting = {asyncio.ensure_future(node.told.readline()): node for node in nodes}
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
@@ -186,7 +187,7 @@ async def _wait_ready(nodes: Iterable[DevNode]) -> None:
 
 
 async def _exit_report(node: DevNode) -> str:
-    """Why a node ended: its own error line, or else the end of its log."""
+    """Why a node exited: its own error line, or else the last lines of its log."""
     code = await node.process.wait()
     lines = node.last_lines()
     if lines and lines[-1].startswith("flockmq: error: "):
@@ -198,7 +199,7 @@ async def _exit_report(node: DevNode) -> str:
 
 
 async def _stop(nodes: Sequence[DevNode]) -> None:
-    """SIGTERM to all, then SIGKILL to whichever takes too long."""
+    """Send SIGTERM to all nodes, then SIGKILL to those that take too long."""
     running = [node for node in nodes if node.process.returncode is None]
     for node in running:
         with contextlib.suppress(ProcessLookupError):
@@ -218,15 +219,15 @@ async def _stop(nodes: Sequence[DevNode]) -> None:
 
 
 def _failed_to_stop(node: DevNode) -> bool:
-    """Whether it ended by an error of its own. If we killed it, because the machine was too busy, that is none."""
+    """Whether the node exited with an error. A node that was killed because it took too long doesn't count."""
     return (node.process.returncode or 0) > 0
 
 
-# --- what the user sees ---------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------------
 
 
 def table(nodes: Sequence[DevNode]) -> list[str]:
-    """Each node's ports, as aligned lines."""
+    """A table of all nodes' ports, as lines."""
     rows = [("node", "MQTT", "management (/readyz /metrics /api/v1/nodes)", "cluster link")]
     for node in nodes:
         assert node.ports is not None
@@ -254,7 +255,7 @@ async def _show_crossing(nodes: Sequence[DevNode]) -> bool:
 
 
 async def _watch(nodes: Sequence[DevNode]) -> int:
-    """Report each node that dies; return 1 when none is left."""
+    """Report each node that exits. Returns 1 when none is left."""
     alive = {asyncio.ensure_future(node.process.wait()): node for node in nodes}
     while alive:
         ended, _ = await asyncio.wait(alive, return_when=asyncio.FIRST_COMPLETED)

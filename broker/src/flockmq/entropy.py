@@ -1,7 +1,7 @@
-"""Chance, for all that a node runs. Who needs it is handed an `Entropy`, so a test can hand in one that a seed gives.
+"""The randomness of a node. Code that needs it gets an `Entropy` as an argument, so tests can pass one with a seed.
 
-`random` spreads what nodes do over time and over one another. `token_bytes` makes bytes that nobody may guess, or make
-twice. Salts of passwords and of SCRAM don't come from here.
+`random` spreads actions over time and over nodes. `token_bytes` makes unique bytes that nobody can guess. Salts of
+passwords and of SCRAM don't come from here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sockets to listen on."""
+"""Makes bound sockets for listeners."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 from flockmq.errors import AddressInUse, cannot_bind
 
 MENDS: Final = {"listeners.tcp.default.bind": "--listen", "management.listen": "--management"}
-"""Which option chooses another address."""
+"""Key → option that sets another address."""
 
 
 def bound(host: str, port: int, key: str) -> socket.socket:
-    """A bound, non-blocking socket, which refuses clients until the reactor listens on it. `key` is
-    where its address is configured. Raises AddressInUse.
+    """Make a bound, non-blocking TCP socket. It refuses clients until somebody calls `listen`. `key` is the setting of
+    its address, for errors. Raises AddressInUse.
 
-    TCP_NODELAY is set here: on Linux the accepted sockets inherit it, which saves a system call for each client.
+    On Linux, accepted sockets inherit TCP_NODELAY from this socket, which saves a system call per client.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -38,9 +38,9 @@ def bound(host: str, port: int, key: str) -> socket.socket:
 
 
 def bound_unix(path: Path, mode: int, key: str) -> socket.socket:
-    """The same for a Unix socket at `path`, which only those may connect to whom `mode` lets write it.
+    """Make a bound Unix socket at `path` with the permissions `mode`.
 
-    A socket that nobody listens on any more is taken away first. Raises AddressInUse.
+    A socket file that no process listens on is deleted first. Raises AddressInUse.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:

@@ -1,8 +1,8 @@
-"""How log lines look: one line each, as text for people or as JSON for machines. Never a secret, never a payload.
+"""The format and the rate limits of log lines. A record is one line, as text or as JSON, without secrets or payloads.
 
-What always holds: texts of clients are shown by `%r`, at most LOGGED_MAX_CHARACTERS of them. There are at most
-LOG_LINES_PER_S lines of one kind a second, and fewer of those that clients cause (`Sparing`). When the second is over,
-the log says how many more there were. So nobody can fill a log from outside, nor hide how often they tried.
+Invariants: texts from clients are shown by `%r`, cut to LOGGED_MAX_CHARACTERS. There are at most LOG_LINES_PER_S lines
+of one kind per second, and fewer of kinds that clients cause (`Sparing`). After the second, the log says how many lines
+were left out. So clients can't fill a log, and can't hide how often they tried something.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 
 AUDIT: Final = "flockmq.audit"
-"""The logger of changes by holders of API keys. None of its lines is cut or left out."""
+"""The logger of changes through the REST API. Its lines are never cut or left out."""
 _MORE: Final = "%d more like this: %s"
 TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 class _Long:
-    """A text that `%r` shows the beginning of."""
+    """A text of which `%r` shows only the beginning."""
 
     def __init__(self, text: str | bytes) -> None:
         self._text = text
@@ -47,7 +47,7 @@ class _Long:
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """The record's message, within its bounds."""
+    """The record's message, with long texts cut."""
     if record.name == AUDIT:
         return record.getMessage()
     args: Any = record.args
@@ -61,7 +61,7 @@ def message_of(record: logging.LogRecord) -> str:
 
 
 class _OneLine(logging.Formatter):
-    """Text; a traceback or a message of several lines is folded, so that a line is always a whole record."""
+    """Formats a record as one line of text. Line breaks in messages and tracebacks are replaced."""
 
     def format(self, record: logging.LogRecord) -> str:
         bounded = copy.copy(record)
@@ -83,9 +83,9 @@ class _Json(logging.Formatter):
 
 
 class _Kinds:
-    """How many lines of each kind there were in the current second, which begins with its first line. When it is over,
-    `tell` hears how many were left out of each kind: by a timer if a loop runs in this thread, else with the next line
-    of any kind."""
+    """Counts the lines of each kind in the current second, which begins with its first line. After it, `tell` is called
+    with the number of lines left out of each kind: by a timer if an event loop runs in this thread, else with the next
+    line of any kind."""
 
     def __init__(self, now_s: Callable[[], float], tell: Callable[[str, str, int], None]) -> None:
         self._now_s = now_s
@@ -95,7 +95,7 @@ class _Kinds:
         self._more: dict[tuple[str, str], int] = {}
 
     def has_room(self, name: str, message: str, lines_max: int) -> bool:
-        """Whether one more line of this kind is to be seen."""
+        """Count a line of this kind. Returns whether it may be shown."""
         now_s = self._now_s()
         if now_s - self._since_s >= LOG_KINDS_COUNTED_S:
             self.tell_how_many_more()
@@ -129,8 +129,8 @@ class _Kinds:
 
 
 class FewOfAKind(logging.StreamHandler[Any]):
-    """Writes to stderr. Lines are of one kind if their messages are the same before values are put in. Debugging has no
-    bound."""
+    """Writes to stderr, with a rate limit per kind. Lines are of one kind if their message formats are the same. DEBUG
+    lines have no limit."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         super().__init__(sys.stderr)
@@ -147,7 +147,7 @@ class FewOfAKind(logging.StreamHandler[Any]):
 
 
 def configure(line_format: str, level: str) -> None:
-    """Log to stderr from now on, errors in OpenSSL's callbacks, too, which can't be raised."""
+    """Log to stderr, including errors in callbacks of OpenSSL, which can't be raised."""
     refused = Sparing(logging.getLogger(__name__), 1, SYSTEM.monotonic)
     sys.unraisablehook = lambda caught: refused.warning("%s: %r", caught.err_msg or "ignored", caught.exc_value)
     handler = FewOfAKind(SYSTEM.monotonic)
@@ -156,8 +156,8 @@ def configure(line_format: str, level: str) -> None:
 
 
 class Sparing:
-    """A logger for lines that a hostile client can cause as often as it likes: so many of each kind a second, and then
-    how many more there were."""
+    """A logger for lines that clients can cause any number of times. It logs `lines_per_s` of each kind per second, and
+    then how many more there were."""
 
     def __init__(self, log: logging.Logger, lines_per_s: int, now_s: Callable[[], float]) -> None:
         self._log = log
@@ -179,9 +179,9 @@ class Sparing:
 
 
 class Retrying:
-    """A logger for something that fails and is tried again. It says INFO at first, because others may only be about to
-    start or to end, and WARNING when the failure has lasted for RETRIED_QUIETLY_MAX_S. It says the same once at each
-    level. A node that leaves warns nobody, because nobody needs to look at what it can't do any more."""
+    """A logger for failures that are retried. It logs INFO at first, because another node may just be starting or
+    stopping, and WARNING when the failure lasts for RETRIED_QUIETLY_MAX_S. The same message is logged once per level.
+    After `leave`, when the node stops, it logs only INFO."""
 
     def __init__(self, log: logging.Logger, now_s: Callable[[], float]) -> None:
         self._log = log

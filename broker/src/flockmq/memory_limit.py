@@ -1,4 +1,4 @@
-"""How much memory this process may take: its container's limit, or the machine's."""
+"""The memory limit of this process: that of its container, or the machine's memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SYSTEM = Path("/")
 
 
 def memory_bytes(root: Path = _SYSTEM) -> int:
-    """The least of the limits of this process' cgroups, and what the machine has."""
+    """The smallest of the machine's memory and the limits of this process's cgroups."""
     return min([_machine(root), *_limits(root)])
 
 
@@ -22,7 +22,7 @@ def _machine(root: Path) -> int:
 
 
 def _limits(root: Path) -> Iterator[int]:
-    """Of each cgroup from this process' own up to the topmost one that is seen here, version 2 or 1."""
+    """The limit of each cgroup from this process's own up to the topmost visible one, version 2 or 1."""
     try:
         own = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -41,5 +41,5 @@ def _limits(root: Path) -> Iterator[int]:
                 said = (top / folder / name).read_text().strip()
             except OSError:
                 continue
-            if said.isdigit():  # else "max"
+            if said.isdigit():  # "max" means no limit
                 yield int(said)

@@ -1,7 +1,7 @@
-"""PEM files that a configuration names. What uses them is made of them, and made again when one of them changes.
+"""Reloads PEM files when they change.
 
-What always holds: `made` works. Files that can't be used are reported, once for each change, and what was made before
-stays. Kubernetes swaps links, so a file is what its link leads to.
+Invariants: `made` is always made from valid files. Invalid files are logged, once for each change, and the former value
+stays. Symbolic links are followed, because Kubernetes replaces links to update files.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _Stamp = tuple[int, int, int, int]
 
 
 class PemFiles(Generic[T]):
-    """`key` is the section that names the files: `listeners.ssl.default`; `files` are its keys with their values."""
+    """`made` is the result of `make`, which reads the files. `key` is the section of the files in the configuration,
+    for example `listeners.ssl.default`; `files` are its keys with their values."""
 
     def __init__(self, key: str, files: Sequence[tuple[str, Path]], make: Callable[[], T]) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for invalid files."""
         self._key = key
         self._files = files
         self._make = make
@@ -36,20 +37,20 @@ class PemFiles(Generic[T]):
         self.made = self._made()
 
     def refresh(self) -> None:
-        """Read the files again if one changed."""
+        """Reload the files if one has changed."""
         stamps = self._look()
         if stamps == self._stamps:
             return
         self._stamps = stamps
         try:
             self.made = self._made()
-        except (ConfigError, OSError) as error:  # which OpenSSL raises for files that are just being replaced
+        except (ConfigError, OSError) as error:  # OpenSSL raises OSError for files that are being replaced
             log.error("%s; the certificate from before stays", error)
         else:
             log.info("%s: certificates were read again", self._key)
 
     def _look(self) -> list[_Stamp | None]:
-        """What tells one state of the files from another."""
+        """The files' stamps, which differ after a change."""
         stamps: list[_Stamp | None] = []
         for _, file in self._files:
             try:
@@ -76,7 +77,7 @@ def unreadable(key: str, file: Path, error: OSError) -> ConfigError:
 
 
 def load_chain(context: ssl.SSLContext, key: str, certfile: Path, keyfile: Path, password: str = "") -> None:
-    """The certificate that we show. Raises ConfigError that begins with `key`, the certfile's."""
+    """Load our certificate and its key. Raises ConfigError, which begins with `key`, the certfile's key."""
     try:
         context.load_cert_chain(certfile, keyfile, password)  # without a password OpenSSL would ask the terminal
     except (ssl.SSLError, ValueError) as error:
@@ -85,7 +86,7 @@ def load_chain(context: ssl.SSLContext, key: str, certfile: Path, keyfile: Path,
 
 
 def load_trust(context: ssl.SSLContext, key: str, file: Path) -> None:
-    """Authorities, or revocation lists. Raises ConfigError that begins with `key`, the file's."""
+    """Load authorities or revocation lists. Raises ConfigError, which begins with `key`, the file's key."""
     try:
         context.load_verify_locations(file)
     except ssl.SSLError as error:
@@ -96,9 +97,8 @@ _LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----",
 
 
 def check_lists(key: str, cacertfile: Path, crlfile: Path) -> None:
-    """Check that each authority has a revocation list: without one OpenSSL would refuse all with it in their chains.
-    Raises ConfigError that begins with `key`, the crlfile's.
-    """
+    """Check that each authority has a revocation list, because otherwise OpenSSL refuses all its certificates. Raises
+    ConfigError, which begins with `key`, the crlfile's key."""
     try:
         lists = [x509.load_pem_x509_crl(pem) for pem in _LIST.findall(crlfile.read_bytes())]
         authorities = x509.load_pem_x509_certificates(cacertfile.read_bytes())
@@ -113,7 +113,7 @@ def check_lists(key: str, cacertfile: Path, crlfile: Path) -> None:
 
 
 def reason(error: Exception) -> str:
-    """OpenSSL's word for it, without the place in its source."""
+    """OpenSSL's reason for an error, without the position in its source."""
     said = getattr(error, "reason", None) or re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error))
     word = str(said).replace("_", " ").lower()
     return _MEANT.get(word, word)

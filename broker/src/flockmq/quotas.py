@@ -1,14 +1,15 @@
-"""What each user has in the cluster, and what one may have at most. Pure.
+"""Quotas: each user's usage in the cluster, and its limits. No I/O.
 
-    sessions and subscriptions here ─▶ Usage, one for each user ─┐
-    what other nodes said (node/user_quotas.py) ─▶ `elsewhere` ──┴─▶ may it have one more?
+    sessions and subscriptions here ─▶ Usage, one per user ─────────┐
+    reports of other nodes (node/user_quotas.py) ─▶ `elsewhere` ────┴─▶ is one more allowed?
 
-What always holds:
-- A change costs the same however much its user has.
-- `Usage` has exactly what is here. `elsewhere` has what others said a moment ago, of users who have at least a part of
-  a quota there (QUOTA_TOLD_PARTS).
-- A user gets a share of a quota here (QUOTA_SHARES) before others are told. More waits until they are told; no answer
-  of theirs is needed. So a user may exceed its quota by a few shares that others don't know of yet.
+Invariants:
+- The cost of a change doesn't depend on the usage.
+- `Usage` is exact for this node. `elsewhere` is from the last reports of other nodes, for users with at least one part
+  of a quota there (QUOTA_TOLD_PARTS).
+- This node grants a user at most one share of a quota (QUOTA_SHARES) before it reports that. Further requests wait
+  until the report is sent; no answer is needed. So a user may exceed its quota by a few shares that other nodes don't
+  know yet.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ INFINITE: Final = 1 << 62
 
 
 class Held(NamedTuple):
-    """Of one user: sessions that last; bytes of their messages, wills and client ids; subscriptions of all its
-    sessions, and bytes of their filters; bytes of the retained and delayed messages that it stored."""
+    """The usage of one user, or its limits."""
 
     sessions: int = 0
+    """Durable sessions."""
     queued_bytes: int = 0
+    """Bytes of their messages, wills and client ids."""
     subscriptions: int = 0
+    """Subscriptions of all sessions."""
     subscription_bytes: int = 0
+    """Bytes of their filters."""
     retained_bytes: int = 0
+    """Bytes of retained and delayed messages."""
 
     def plus(self, other: Held) -> Held:
         return Held(*map(int.__add__, self, other))
@@ -52,8 +57,8 @@ UNLIMITED: Final = Held(*[INFINITE] * len(KINDS))
 
 
 def default_limits(redis_bytes: int) -> Held:
-    """`redis_bytes`: Redis' `maxmemory`, of the smallest of its servers; 0: it has none. What one user has takes at
-    most half of what clients' data may take before everybody is refused (REDIS_SHORT_PART)."""
+    """The default limits. `redis_bytes` is `maxmemory` of the smallest Redis server, or 0 if it has none. One user may
+    use at most half of the memory that all clients may use (REDIS_SHORT_PART)."""
     of_redis = redis_bytes or INFINITE
     return Held(
         min(bounds.QUOTA_SESSIONS, of_redis // 16 // bounds.SESSION_STORED_BYTES),
@@ -65,24 +70,24 @@ def default_limits(redis_bytes: int) -> Held:
 
 
 def may_grant(untold: int, more: int, limit: int) -> bool:
-    """Whether a node may give a user so much more of a quota before others are told, who don't know of `untold` yet.
-    A piece larger than a share is given alone."""
+    """Whether a node may grant `more` of a quota before it reports that. `untold` is what it has granted and not
+    reported yet. An amount larger than a share is granted if nothing is unreported."""
     return more <= 0 or untold <= 0 or untold + more <= limit // bounds.QUOTA_SHARES
 
 
 class MaxMemory:
-    """Redis' `maxmemory`, of the smallest of its servers, as one core sees it: `size_bytes`, INFINITE for none; 0: none
-    has stood yet.
+    """`maxmemory` of the smallest Redis server, as one core sees it. `size_bytes` is INFINITE if there is no limit, and
+    0 at first.
 
-    A larger one counts at once. A smaller one, and the first, count when they have stood for a while: queues are cut to
-    a smaller quota, and an operator may set one for a moment only."""
+    A higher value counts at once. A lower value, and the first one, count after QUOTA_SHRINKS_AFTER_S, because queues
+    are cut to a smaller quota, and an operator may set a lower value only for a moment."""
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self._smaller_since: float | None = None
 
     def look(self, size_bytes: int, now_s: float) -> None:
-        """`size_bytes` 0: it isn't known."""
+        """Record the current value; 0 if it is unknown."""
         if size_bytes == 0:
             return
         if not (size_bytes >= self.size_bytes > 0 or size_bytes == INFINITE):
@@ -95,7 +100,7 @@ class MaxMemory:
 
 
 class Usage:
-    """What one user has here. It lasts as long as a session refers to it."""
+    """One user's usage on this node. It exists as long as a session refers to it."""
 
     __slots__ = (
         "__weakref__", "_quotas", "_waiting", "is_noted", "queued_bytes", "sessions", "subscription_bytes",
@@ -111,7 +116,7 @@ class Usage:
         self.subscription_bytes = 0
         self.is_noted = False
         self.told = NOTHING
-        """What others heard last."""
+        """The usage in the last report."""
         self._waiting: deque[tuple[Held, Callable[[], None]]] = deque()
 
     def here(self) -> Held:
@@ -134,17 +139,18 @@ class Usage:
         self.subscription_bytes -= len(filter)
 
     def queued(self, change_bytes: int) -> None:
-        """More waits for a session of it than before, or less."""
+        """The queued bytes of one of its sessions changed."""
         self.queued_bytes += change_bytes
         if change_bytes > 0 and self.queued_bytes >= self._quotas.told_queued_bytes:
             self.note()
 
     def may_begin(self) -> bool:
-        """One more session that lasts."""
+        """Whether the user may have one more durable session. Counts a refusal."""
         return self._allows(self.sessions + self._elsewhere().sessions + 1, 0, self._quotas.limits.sessions)
 
     def may_queue(self, size_bytes: int, *, is_away: bool) -> bool:
-        """The last part of a quota is for connected clients: they go on when clients that are away used up theirs."""
+        """Whether these bytes may be queued. The last part of the quota is for connected clients, so that they can go
+        on when offline clients have used up theirs."""
         limit = self._quotas.limits.queued_bytes
         if is_away and limit < INFINITE:
             limit = limit * bounds.QUOTA_AWAY_PERCENT // 100
@@ -157,7 +163,8 @@ class Usage:
         return self._allows(number, 2, limits.subscriptions) and self._allows(size_bytes, 3, limits.subscription_bytes)
 
     def must_wait(self, more: Held) -> bool:
-        """Whether others must hear first of what it has here. A user who is refused anyway doesn't wait."""
+        """Whether this request must wait until the usage here is reported. A request that will be refused anyway
+        doesn't wait."""
         if not self._quotas.tells():
             return False
         here, limits = self.here(), self._quotas.limits
@@ -167,7 +174,8 @@ class Usage:
         return not all(map(may_grant, here.minus(self.told), more, limits))
 
     def wait(self, more: Held, then: Callable[[], None]) -> None:
-        """Call `then` when others know enough for so much more here; whether the quota allows it is another matter."""
+        """Call `then` when the usage here is reported. The caller must then check whether the quota allows the
+        request."""
         self._waiting.append((more, then))
         self._quotas.waiting[self.user] = self
         self.is_noted = True
@@ -175,12 +183,12 @@ class Usage:
         self._quotas.on_growth()
 
     def go_on(self) -> bool:
-        """Others were told; False: nobody waits any more."""
+        """The usage was reported: continue waiting requests. Returns whether some still wait."""
         while self._waiting and not self.must_wait(self._waiting[0][0]):
             try:
                 self._waiting.popleft()[1]()
-            except Exception:  # the others have no part in it
-                log.exception("what waited for a quota could not be done")
+            except Exception:  # the other requests must go on
+                log.exception("a request that waited for a quota failed")
         return bool(self._waiting)
 
     def _allows(self, amount: int, kind: int, limit: int) -> bool:
@@ -190,7 +198,7 @@ class Usage:
         return self._quotas.elsewhere.get(self.user, NOTHING)
 
     def note(self) -> None:
-        """Whether others are to hear of it."""
+        """Include the user in reports if it is large, and report at once if its usage has grown much."""
         if not self.is_noted:
             if self._quotas.is_large(self):
                 self.is_noted = True
@@ -200,7 +208,8 @@ class Usage:
 
 
 class FilterRoom:
-    """Count new filters of a user one by one, each when it may. When all are counted, call `then`, which adds them."""
+    """Waits until a user may have these new filters. It counts them one by one, each when it doesn't have to wait. When
+    all are counted, it takes the counts back and calls `then`, which adds the filters."""
 
     def __init__(self, usage: Usage, filters: Sequence[bytes], then: Callable[[], None]) -> None:
         self._usage = usage
@@ -224,12 +233,12 @@ class FilterRoom:
 
 
 class StoredBytes:
-    """Bytes of what each user stored in a table that every node has."""
+    """Bytes of each user in one table of the log."""
 
     def __init__(self) -> None:
         self.by_user: dict[bytes, int] = {}
         self.large: set[bytes] = set()
-        """Who have `shown_bytes` or more."""
+        """Users with at least `shown_bytes`."""
         self.shown_bytes = bounds.QUOTA_RETAINED_SHOWN_BYTES
 
     def change(self, user: bytes, change_bytes: int) -> None:
@@ -248,8 +257,8 @@ class StoredBytes:
 
 
 class Quotas:
-    """One per node, of its clients and of the sessions whose home it is. `noted`: users who have so much that others
-    are to know, until `told` finds that they haven't any more."""
+    """One per node, for its clients and the sessions that it owns. `noted` are the large users, which are reported to
+    other nodes; `largest` removes those that aren't large any more."""
 
     def __init__(self, limits: Held = UNLIMITED) -> None:
         self.elsewhere: dict[bytes, Held] = {}
@@ -257,13 +266,13 @@ class Quotas:
         self.retained = StoredBytes()
         self.delayed = StoredBytes()
         self.waiting: dict[bytes, Usage] = {}
-        """Users for whom something waits until others were told."""
+        """Users with requests that wait for the next report."""
         self.tells: Callable[[], bool] = _tells_nobody
-        """There are other nodes, and they are told."""
+        """Whether there are other nodes to report to."""
         self.refused = dict.fromkeys(KINDS, 0)
-        """How often something was refused, by quota."""
+        """Refusals, by quota."""
         self.on_growth: Callable[[], None] = _nobody_listens
-        """Others should hear soon of a user who has much more than they know."""
+        """Called when the next report should be sent soon, because a user's usage has grown much."""
         self._of: WeakValueDictionary[bytes, Usage] = WeakValueDictionary()
         self.limit(limits)
 
@@ -282,7 +291,7 @@ class Quotas:
         return usage
 
     def may_store(self, user: bytes, more_bytes: int) -> bool:
-        """Of what is retained or delayed."""
+        """Whether the user may store these bytes of retained or delayed messages. Counts a refusal."""
         return self.stored_bytes(user) + more_bytes <= self.limits.retained_bytes or self.refuse(_RETAINED)
 
     def stored_bytes(self, user: bytes) -> int:
@@ -315,7 +324,7 @@ class Quotas:
         )
 
     def largest(self) -> dict[bytes, Held]:
-        """What others are told of users here."""
+        """The usage of the largest users here, for a report."""
         for user, usage in list(self.noted.items()):
             usage.told = usage.here()
             if not self.is_large(usage):
@@ -324,7 +333,7 @@ class Quotas:
         return most({user: usage.here() for user, usage in self.noted.items()}, self.limits)
 
     def were_told(self) -> None:
-        """Others were told what users have here. Who waited for that goes on."""
+        """A report was sent: continue the requests that waited for it."""
         for user, usage in list(self.waiting.items()):
             if not usage.go_on():
                 del self.waiting[user]
@@ -336,7 +345,7 @@ class Quotas:
 
 
 def _nobody_listens() -> None:
-    """Until the node is put together."""
+    """The default of `on_growth`."""
 
 
 def _tells_nobody() -> bool:
@@ -344,19 +353,19 @@ def _tells_nobody() -> bool:
 
 
 def share(held: Held, limits: Held) -> float:
-    """Which part of a quota is used, of the quota that is used most."""
+    """The used part of the quota that is used most."""
     return max(amount / max(1, limit) for amount, limit in zip(held, limits, strict=True))
 
 
 def most(users: dict[bytes, Held], limits: Held) -> dict[bytes, Held]:
-    """Those who use most of a quota, at most QUOTA_USERS_TOLD_MAX."""
+    """The QUOTA_USERS_TOLD_MAX users that use the largest part of a quota."""
     if len(users) <= bounds.QUOTA_USERS_TOLD_MAX:
         return users
     return dict(nlargest(bounds.QUOTA_USERS_TOLD_MAX, users.items(), lambda row: share(row[1], limits)))
 
 
 def over(held: Held, limits: Held, slack_percent: int = 0) -> list[str]:
-    """The quotas that are used up, so that more is refused."""
+    """The quotas that are used up, minus `slack_percent`."""
     rows = zip(KINDS, held, limits, _USED_UP_PERCENT, strict=True)
     return [
         kind
@@ -366,4 +375,4 @@ def over(held: Held, limits: Held, slack_percent: int = 0) -> list[str]:
 
 
 _USED_UP_PERCENT: Final = Held(95, bounds.QUOTA_AWAY_PERCENT - 5, 95, 95, 95)
-"""From how many percent on a quota counts as used up: who sends large pieces is refused before the last."""
+"""A quota counts as used up from this percentage on, because large requests are refused before it is full."""

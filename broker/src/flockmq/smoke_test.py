@@ -1,4 +1,4 @@
-"""The crossing check: one message from a client on one node to a subscriber on another, by real connections."""
+"""A smoke test of a cluster: it sends one message from a client on one node to a subscriber on another."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from flockmq.mqtt.packets import Connect, SubscribeEntry
 
 CHECK_TIMEOUT_S: Final = 10.0
 PUBLISH_EVERY_S: Final = 0.05
-"""A route reaches the other nodes a moment after its SUBACK, so the message is repeated until one arrives."""
+"""A new route reaches other nodes shortly after the SUBACK, so the message is repeated until one arrives."""
 
 
 class Crossing(NamedTuple):
-    """A message that arrived."""
+    """The message that arrived."""
 
     topic: str
     payload: str
@@ -28,7 +28,7 @@ class Crossing(NamedTuple):
 
 
 async def check_crossing(publisher: Address, subscriber: Address) -> Crossing:
-    """Subscribe at one address, publish at the other. Raises OSError or TimeoutError when nothing arrives."""
+    """Subscribe at one address, publish at the other. Raises OSError or TimeoutError if nothing arrives."""
     topic = f"flockmq/dev/{secrets.token_hex(4)}"
     sent_at: dict[str, float] = {}
     async with asyncio.timeout(CHECK_TIMEOUT_S), _connected(subscriber) as inbox, _connected(publisher) as outbox:
@@ -49,7 +49,7 @@ async def check_crossing(publisher: Address, subscriber: Address) -> Crossing:
 
 
 class _Client:
-    """The least of an MQTT 3.1.1 client: writes packets, awaits a packet of one type."""
+    """A minimal MQTT 3.1.1 client: it writes packets, and waits for a packet of one type."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -60,7 +60,7 @@ class _Client:
         self._writer.write(packet)
 
     async def expect(self, packet_type: int) -> bytes:
-        """The body of the next packet, which must be of that type. Raises ConnectionError."""
+        """Read the next packet, which must be of this type, and return its body. Raises ConnectionError."""
         head = await self._reader.readexactly(2)
         self.read_at = time.perf_counter()
         while head[-1] & 0x80:

@@ -1,9 +1,9 @@
-"""Tasks that live as long as their node, and what happens when an error that nobody foresaw ends one.
+"""Tasks that run as long as their node, and the handling of unexpected errors in them.
 
-If the task just ended, the node would stay linked and answer its probes, but not do its part: the worst way to fail. So
-each task is of one of two kinds. A task that may begin again does, after the error is logged. A vital task may not,
-because nobody knows in what state the error left it (it numbers writes, say, or commits them). So it ends the node, as
-a crash would: the cluster is made for that, and who runs the node starts it again.
+If such a task just ended, the node would keep its links and answer probes, but not do its work. That is the worst kind
+of failure. So there are two kinds of tasks. A restartable task is started again, after the error is logged. A vital
+task can't be, because its state after the error is unknown (for example, it numbers or commits writes). Its failure
+ends the process, like a crash: the cluster handles that, and the process's supervisor starts the node again.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ log = logging.getLogger(__name__)
 
 
 class VitalTaskFailed(Exception):
-    """What the event loop's exception handler is given; its cause is the task's error."""
+    """Passed to the event loop's exception handler. Its cause is the task's error."""
 
 
 def begun_anew(work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
-    """Do the work until it returns. After an error, which is logged, it begins again."""
+    """Run `work` until it returns. After an error, log it and start again."""
     return asyncio.create_task(_begin_anew(work, name), name=name)
 
 
 def vital(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """Do work without which the node must not go on. An error in it goes to the loop's exception handler."""
+    """Run a vital task. An error in it goes to the loop's exception handler."""
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_tell_failure)
     return task
 
 
 def end_process_on_failure(loop: asyncio.AbstractEventLoop) -> None:
-    """End this process, without any of its `finally`s, when a vital task fails."""
+    """Make this process exit at once, without clean-up, when a vital task fails."""
     loop.set_exception_handler(_handle)
 
 
 class Spawned:
-    """What takes turns, and is waited for when its owner stops. An error in it is asyncio's to tell."""
+    """Short tasks that their owner waits for when it stops. asyncio logs errors in them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,7 +54,7 @@ class Spawned:
         task.add_done_callback(self._tasks.discard)
 
     async def done(self, within_s: float) -> bool:
-        """Returns when all of it is done, or the time is over. False: there was nothing to wait for."""
+        """Wait until all tasks are done, or the time is over. Returns False if there was no task."""
         if not self._tasks:
             return False
         await asyncio.wait(self._tasks, timeout=within_s)
@@ -78,7 +78,7 @@ def _tell_failure(task: asyncio.Task[None]) -> None:
 
 
 def vital_failed(what: str, error: BaseException) -> None:
-    """The same for vital work that is no task of its own: say it to the loop's exception handler."""
+    """Report the failure of vital work that isn't a task of its own to the loop's exception handler."""
     failed = VitalTaskFailed(what)
     failed.__cause__ = error
     message = f"{what} failed, and the node can't go on without it"
