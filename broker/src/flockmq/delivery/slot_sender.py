@@ -137,7 +137,7 @@ class SlotSender(SlotDispatcher):
         self._last_order += 1
         return self._last_order
 
-    def slow_lanes(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
+    def slow_queues(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
         slow: list[Sink] = [queue for queue in self._queues_of(slots) if queue.flow != FLOWING]
         congested = self.back_pressure.congested
         if congested:

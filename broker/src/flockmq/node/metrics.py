@@ -87,17 +87,17 @@ def delivery_samples(delivery: Delivery) -> Iterator[Sample]:
     yield Sample("flockmq_link_late_bytes", delivery.late_bytes)
 
 
-def slot_message_samples(lanes: SlotSender, shortage: RedisShortage) -> Iterator[Sample]:
+def slot_message_samples(slot_sender: SlotSender, shortage: RedisShortage) -> Iterator[Sample]:
     """Messages on their way to durable sessions."""
-    yield Sample("flockmq_courier_messages", lanes.waiting_messages)
-    yield Sample("flockmq_courier_bytes", lanes.waiting_bytes)
-    yield Sample("flockmq_courier_parked_messages", lanes.unassigned_messages)
-    yield Sample("flockmq_courier_stuck_bytes", lanes.blocked_bytes)
-    yield Sample("flockmq_courier_congested_lanes", lanes.congested - len(lanes.back_pressure.congested))
-    yield Sample("flockmq_courier_crowded_slots", len(lanes.back_pressure.congested))
-    yield Sample("flockmq_courier_dropped_bytes", lanes.dropped_bytes)
+    yield Sample("flockmq_courier_messages", slot_sender.waiting_messages)
+    yield Sample("flockmq_courier_bytes", slot_sender.waiting_bytes)
+    yield Sample("flockmq_courier_parked_messages", slot_sender.unassigned_messages)
+    yield Sample("flockmq_courier_stuck_bytes", slot_sender.blocked_bytes)
+    yield Sample("flockmq_courier_congested_lanes", slot_sender.congested - len(slot_sender.back_pressure.congested))
+    yield Sample("flockmq_courier_crowded_slots", len(slot_sender.back_pressure.congested))
+    yield Sample("flockmq_courier_dropped_bytes", slot_sender.dropped_bytes)
     yield Sample("flockmq_redis_short", shortage.is_on)
-    yield Sample("flockmq_messages_refused_short", shortage.refused + lanes.refused)
+    yield Sample("flockmq_messages_refused_short", shortage.refused + slot_sender.refused)
 
 
 def session_samples(host: DurableHost | None) -> Iterator[Sample]:

@@ -168,7 +168,7 @@ class Node:
 
     def _route(self) -> None:
         """Who else wants what is published here, and what this node's clients want."""
-        cluster, router, lanes = self.cluster, self.router, self.delivery.slots.sender
+        cluster, router, slot_sender = self.cluster, self.router, self.delivery.slots.sender
         self.remote = RemoteRoutes(router, cluster.incarnation, self.delivery.nodes.peer)
         self.filters = FilterRegistration(
             cluster.incarnation,
@@ -180,13 +180,13 @@ class Node:
             self._reason_of,
         )
         self.remote_shares = RemoteSharedMembers(router, cluster.incarnation)
-        self._slot_peers = SlotPeers(router.turn, lanes)
+        self._slot_peers = SlotPeers(router.turn, slot_sender)
         router.shared.find_peer = self._find_target
-        router.dispatcher = lanes
+        router.dispatcher = slot_sender
 
     def _take_clients(self) -> None:
         """Connections, their sessions, and who of the cluster has their client ids."""
-        cluster, soon, lanes = self.cluster, self.reactor.soon, self.delivery.slots.sender
+        cluster, soon, slot_sender = self.cluster, self.reactor.soon, self.delivery.slots.sender
         has_wills = cluster.version.gate(2)
         ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.filters, self.left)
         self.sessions = LocalSessions(self.router, ends)
@@ -201,8 +201,8 @@ class Node:
             self._token_bytes,
         )
         self.session_rpc = SessionRpc(cluster, self.delivery.packets, self.clients, self.remote_sessions)
-        self.session_rpc.client.on_congestion = lanes.back_pressure.congest
-        self.session_rpc.client.on_memory_report = lanes.back_pressure.report_memory_pressure
+        self.session_rpc.client.on_congestion = slot_sender.back_pressure.congest
+        self.session_rpc.client.on_memory_report = slot_sender.back_pressure.report_memory_pressure
         self.session_rpc.server.on_will = partial(self.left.publish_left, accepted=nobody_waits)
         cluster.version.when(2, self.session_rpc.client.register_wills)
         self.access = AccessControl(

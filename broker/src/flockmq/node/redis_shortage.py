@@ -33,11 +33,11 @@ _REFUSED: Final = "nothing more waits for sessions that last, is retained or del
 class RedisShortage:
     """`store` and `pressure_reports` are None if this node isn't a core."""
 
-    def __init__(self, cluster: Cluster, lanes: SlotSender, rlog: Rlog, store: SessionStore | None) -> None:
+    def __init__(self, cluster: Cluster, slot_sender: SlotSender, rlog: Rlog, store: SessionStore | None) -> None:
         self.refused = 0
         """Count of refused retained and delayed messages. `SlotSender.refused` counts the others."""
         self._cluster = cluster
-        self._lanes = lanes
+        self._slot_sender = slot_sender
         self._rlog = rlog
         self._store = store
         self.pressure_reports: MemoryPressureReports | None = None
@@ -52,7 +52,7 @@ class RedisShortage:
     def look(self) -> None:
         """Follow the alarms in the log, as all nodes do. A core also raises and clears them."""
         self.is_on = any(name.startswith(PREFIX) for name, _ in self._rlog.tables.alarms.items())
-        self._lanes.redis_is_short(self.is_on)
+        self._slot_sender.redis_is_short(self.is_on)
         if self.pressure_reports is not None:
             self.pressure_reports.is_asked = self.is_on and self._cluster.version.at_least(2)
         if self._store is not None and (rooms := self._store.rooms()):

@@ -296,7 +296,7 @@ class Router(SinkHost):
         self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: PausablePublisher | None = None
     ) -> int:
         """Forward one message to the other nodes, slot owners and groups of a fan-out. Returns how many times
-        `on_accepted` will be called; -1: some link, lane or group has no room, but the others have the message. A
+        `on_accepted` will be called; -1: some link, queue or group has no room, but the others have the message. A
         message with an id is forwarded only where all have room (`fanout_with_room`).
         """
         waits = self.forward_to_all(fan, message, on_accepted, publisher)
@@ -322,7 +322,7 @@ class Router(SinkHost):
         return message.origin != b"" or (self.dispatcher is not None and self.dispatcher.is_short and message.qos > 0)
 
     def fanout_with_room(self, message: Publish, publisher: PausablePublisher) -> Fanout | None:
-        """The fan-out of such a message; None: some link, lane or group has no room, and nobody may get it. If a group
+        """The fan-out of such a message; None: some link, queue or group has no room, and nobody may get it. If a group
         has no room, its local members with full queues are disconnected, as a delivery would do.
         """
         fan = self.route(message.topic).fanout
@@ -335,7 +335,7 @@ class Router(SinkHost):
         return fan if self.has_room(fan, message, can_be_refused=can_be_refused) else None
 
     def has_room(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
-        """True if all links and lanes of the fan-out would accept this message now. `can_be_refused` as in
+        """True if all links and queues of the fan-out would accept this message now. `can_be_refused` as in
         `SlotDispatcher.takes`.
         """
         if message.qos == 0:
@@ -390,8 +390,8 @@ class Router(SinkHost):
         dispatcher = self.dispatcher
         assert dispatcher is not None
         if dispatcher.congested and publisher is not None:
-            for lane in dispatcher.slow_lanes(slots, publisher.client_id()):
-                self.pauses.pause(lane, publisher)
+            for slow in dispatcher.slow_queues(slots, publisher.client_id()):
+                self.pauses.pause(slow, publisher)
         return dispatcher
 
     def resume_held(self, most: int) -> bool:

@@ -104,7 +104,7 @@ class SlotDispatcher:
         """
         raise NotImplementedError(type(self).__name__)
 
-    def slow_lanes(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
+    def slow_queues(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
         """The congested queues and slots for which this client should pause. Not the client's own slot: that may wait
         for acknowledgements from this client.
         """

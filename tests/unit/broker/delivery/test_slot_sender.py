@@ -231,7 +231,7 @@ def test_a_core_that_goes_while_its_link_is_full_holds_nobody_up(sender: Sender)
     sender.wires["a@1"].data_bytes = bounds.PEER_BLOCKED_BYTES + 1
     slots = sender.put(1, 0)
     sender.end_turn()
-    [paused] = sender.lanes.slow_lanes(slots, b"p")
+    [paused] = sender.lanes.slow_queues(slots, b"p")
     sender.log_says(9, dict.fromkeys(range(3), "b@1"))
     sender.lanes.gone("a@1")
     sender.lanes.update_flow()
@@ -307,10 +307,10 @@ def test_a_full_lane_takes_nothing_and_long_before_it_is_congested(sender: Sende
     both = SlotSet([0, 2])
     assert sender.lanes.put_acknowledged(both, message(1, size), sender.told(1)) == -1
     assert sender.lanes.waiting_messages == 100 - refused, "nothing was put to the other lane"
-    assert (sender.lanes.congested, sender.lanes.slow_lanes(both, b"p")) == (0, [])
+    assert (sender.lanes.congested, sender.lanes.slow_queues(both, b"p")) == (0, [])
     sender.end_turn()
     assert sender.lanes.congested == 1
-    (slow,) = sender.lanes.slow_lanes(both, b"p")
+    (slow,) = sender.lanes.slow_queues(both, b"p")
     while sender.wires["a@1"].batches:
         number = sender.wires["a@1"].batches[-1][0]
         sender.wires["a@1"].batches.clear()
@@ -397,11 +397,11 @@ def test_who_publishes_to_a_crowded_slot_pauses_until_its_home_says_that_it_is_n
     sender.lanes.back_pressure.congest(0, True)
     sender.lanes.back_pressure.congest(0, True)
     assert (sender.lanes.congested, len(sender.lanes.back_pressure.congested)) == (1, 1)
-    [crowd] = sender.lanes.slow_lanes(crowded, b"p")
-    assert sender.lanes.slow_lanes(other, b"p") == [], "of the same home"
+    [crowd] = sender.lanes.slow_queues(crowded, b"p")
+    assert sender.lanes.slow_queues(other, b"p") == [], "of the same home"
     sender.lanes.back_pressure.congest(0, False)
     sender.lanes.back_pressure.congest(0, False)
-    assert (sender.drained, sender.lanes.congested, sender.lanes.slow_lanes(crowded, b"p")) == ([crowd], 0, [])
+    assert (sender.drained, sender.lanes.congested, sender.lanes.slow_queues(crowded, b"p")) == ([crowd], 0, [])
 
 
 def test_what_a_shared_delivery_waits_for_is_its_slot_if_that_is_crowded_and_not_the_publishers_own(
@@ -435,8 +435,8 @@ def test_nobody_pauses_for_its_own_slot_where_its_own_acknowledgements_may_be_wa
     sender.log_says(8, {own: "a@1", own + 1: "a@1"})
     sender.lanes.back_pressure.congest(own, True)
     slots = SlotSet([own])
-    assert sender.lanes.slow_lanes(slots, b"p") == []
-    assert len(sender.lanes.slow_lanes(slots, b"q")) == 1
+    assert sender.lanes.slow_queues(slots, b"p") == []
+    assert len(sender.lanes.slow_queues(slots, b"q")) == 1
 
 
 def test_letters_for_a_slot_that_is_stuck_hold_up_none_for_others(sender: Sender) -> None:
@@ -492,15 +492,15 @@ def test_publishers_to_a_slot_of_which_much_is_stuck_are_paused_and_no_others(se
     other = sender.put(2, 1)
     sender.end_turn()
     sender.lanes.accepted("a@1", 1, 7, {0: 1})
-    assert len(sender.lanes.slow_lanes(slots, b"publisher")) == 1
-    assert sender.lanes.slow_lanes(other, b"publisher") == []
+    assert len(sender.lanes.slow_queues(slots, b"publisher")) == 1
+    assert sender.lanes.slow_queues(other, b"publisher") == []
     sender.now_s += bounds.CROWDED_KEPT_S
     sender.lanes.update_flow()
-    assert len(sender.lanes.slow_lanes(slots, b"publisher")) == 1, "for as long as it is blocked"
+    assert len(sender.lanes.slow_queues(slots, b"publisher")) == 1, "for as long as it is blocked"
     sender.lanes.accepted("a@1", 1, 7, {})
     sender.now_s += bounds.CROWDED_KEPT_S
     sender.lanes.update_flow()
-    assert sender.lanes.slow_lanes(slots, b"publisher") == []
+    assert sender.lanes.slow_queues(slots, b"publisher") == []
 
 
 # While Redis is short of memory.

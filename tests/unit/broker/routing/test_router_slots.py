@@ -54,7 +54,7 @@ class Post(SlotDispatcher):
         self.waiting.append(on_accepted)
         return 1
 
-    def slow_lanes(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
+    def slow_queues(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
         return self.slow
 
 
