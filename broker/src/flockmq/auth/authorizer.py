@@ -33,7 +33,7 @@ Peer = Callable[[], PeerInfo]
 """Returns the client's address and certificate. Called only if no decision is cached."""
 Key = tuple[int, bytes, int, bool]
 """(action, topic, QoS, retain)"""
-Judge = Callable[[], bool | None]
+Check = Callable[[], bool | None]
 Answers = dict[Key, tuple[bool, float]]
 """Key → (is it allowed?, when the cached decision expires)."""
 
@@ -51,7 +51,7 @@ class Authorizer:
     ) -> None:
         self.on_change: Callable[[], None] = _nobody
         self.on_rules: Callable[[tuple[str, str] | None], None] = _nobody_stands
-        self.in_turn: Callable[[bytes, Judge], Awaitable[bool | None]] = _at_once
+        self.in_turn: Callable[[bytes, Check], Awaitable[bool | None]] = _at_once
         self.results: Counter[str] = Counter()
         self.looked_at: int = 0
         """How many rules were checked since the start."""
@@ -121,7 +121,9 @@ class Authorizer:
         return self.fingerprint(client_id, principal, _nowhere) or b""
 
     def is_denied_by_name(self, client_id: bytes, username: bytes, action: int, topic: bytes, qos: int) -> bool:
-        return self.judge(_subject(client_id, Principal(username), _nowhere), action, topic, qos, False) == DENIED
+        return (
+            self.check_offline(_subject(client_id, Principal(username), _nowhere), action, topic, qos, False) == DENIED
+        )
 
     def _about(self, subject: Subject) -> list[Rules]:
         return [
@@ -174,7 +176,7 @@ class Authorizer:
         request = partial(self._ask, subject, principal, key, answers, done)
         self._requests.ask(connection, request, partial(self._not_asked, done))
 
-    def judge(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> int:
+    def check_offline(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> int:
         """Check a client that is gone, without rules of its own. Returns ALLOWED, DENIED, or ASKED. For ASKED call
         `is_still_allowed`."""
         for source in self._sources:
@@ -315,8 +317,8 @@ def _nowhere() -> PeerInfo:
     return PeerInfo("", 0, "")
 
 
-async def _at_once(user: bytes, judge: Judge) -> bool | None:
-    return judge()
+async def _at_once(user: bytes, check: Check) -> bool | None:
+    return check()
 
 
 def _nobody() -> None:

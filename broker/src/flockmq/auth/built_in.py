@@ -139,7 +139,7 @@ class ScramExchange:
             return WRONG, b""
         granted: Verdict = _still_granted(self.attempt, self.attempt.username or b"", self._user, self._lookup)
         if self._client_ids is not None:
-            granted = self._client_ids.judged(self.attempt, granted)
+            granted = self._client_ids.checked(self.attempt, granted)
         return granted, proof
 
     def _begin(self, data: bytes) -> bytes:

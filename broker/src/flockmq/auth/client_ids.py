@@ -29,7 +29,7 @@ class ClientIds:
         if len(self._parts) == 1 and not self._parts[0].names:
             raise ValueError(f"{text!r} would be one client's alone; name what differs, as in ${{username}}-*")
 
-    def judged(self, attempt: Attempt, verdict: Verdict) -> Verdict:
+    def checked(self, attempt: Attempt, verdict: Verdict) -> Verdict:
         """Refuse a client whose client id doesn't match. Assign one that matches to a client that sent none."""
         if not isinstance(verdict, Granted):
             return verdict
@@ -64,10 +64,10 @@ class BoundToClientIds:
         answer = self._link.check(attempt)
         if isinstance(answer, Coroutine):
             return self._awaited(attempt, answer)
-        return self._client_ids.judged(attempt, answer)
+        return self._client_ids.checked(attempt, answer)
 
     async def _awaited(self, attempt: Attempt, asked: Coroutine[None, None, Verdict]) -> Verdict:
-        return self._client_ids.judged(attempt, await asked)
+        return self._client_ids.checked(attempt, await asked)
 
 
 def fits(parts: list[str], text: str) -> bool:

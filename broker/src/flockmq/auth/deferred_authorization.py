@@ -117,7 +117,7 @@ class DeferredAuthorization:
         is_as_said = unwrap(published)[1] == topic
         return msgspec.structs.replace(known, why=why, topic=b"" if is_as_said else topic)
 
-    def judge(self, authorization: StoredAuthorization, said: SentMessage) -> int:
+    def check(self, authorization: StoredAuthorization, said: SentMessage) -> int:
         """Returns ALLOWED, DENIED, or ASKED. For ASKED call `is_still_allowed`."""
         client_id, why = authorization.client_id, authorization.why
         if (client_id or authorization.user) and self._bans.banned(
@@ -134,10 +134,10 @@ class DeferredAuthorization:
             is_superuser = is_superuser and user.is_superuser
         if is_superuser or why & ITS_OWN:
             return ALLOWED
-        return self._authorizer.judge(authorization.subject(), *_action(said))
+        return self._authorizer.check_offline(authorization.subject(), *_action(said))
 
     async def is_still_allowed(self, authorization: StoredAuthorization, said: SentMessage) -> bool:
-        """Like `judge`, but asks HTTP services too."""
+        """Like `check`, but asks HTTP services too."""
         return await self._authorizer.is_still_allowed(authorization.subject(), *_action(said))
 
 

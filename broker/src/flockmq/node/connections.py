@@ -93,7 +93,7 @@ class Connections:
         """Returns the authorization to store with a will (`Will.authorization`)."""
         self.usage: Callable[[bytes], Usage | None] = _nobody_counts
         """Returns the quota usage of a user."""
-        self.on_unjudged: Callable[[Channel], None] = _nobody_judges
+        self.reauthorize: Callable[[Channel], None] = _ignore
         """Authorizes the client's subscriptions again under the current rules."""
         self.registrations = ConnectionRegistrations(token_bytes)
         self.hold_s: float = 0.0
@@ -130,7 +130,7 @@ class Connections:
         verdict = ALLOWED
         if will is not None and channel.must_authorize:
             message = will.message
-            decided = partial(self._will_judged, channel, connect, extra)
+            decided = partial(self._will_authorized, channel, connect, extra)
             verdict = channel.authorize(PUBLISH, message.topic, message.qos, message.retain, decided)
         if verdict == ALLOWED:
             self._attach(channel, connect, extra)
@@ -149,7 +149,7 @@ class Connections:
             return False
         return True
 
-    def _will_judged(self, channel: Channel, connect: Connect, extra: Properties | None, verdict: int) -> None:
+    def _will_authorized(self, channel: Channel, connect: Connect, extra: Properties | None, verdict: int) -> None:
         if channel.state == ADMITTING:
             if verdict == ALLOWED:
                 self._attach(channel, connect, extra)
@@ -333,12 +333,12 @@ class Connections:
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)
         if opening is not None and admission.is_durable and self.registrations.owners_keep_wills():
-            self._have_judged(channel, opening, admission)
+            self._reauthorize(channel, opening, admission)
 
-    def _have_judged(self, channel: Channel, opening: Opening, admission: Admission) -> None:
+    def _reauthorize(self, channel: Channel, opening: Opening, admission: Admission) -> None:
         """Authorize the subscriptions again if the owner waits for that, or rules changed since the attach was sent."""
         if admission.must_reauthorize or opening.rules != self.registrations.rules_of(channel):
-            self.on_unjudged(channel)
+            self.reauthorize(channel)
 
     def _owner(self) -> ConnectionOwners:
         assert self.owners is not None, "clients come after the owners are known"
@@ -358,8 +358,8 @@ def _may_keep(session: LocalSession, will: Will) -> bool:
     return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
 
 
-def _nobody_judges(channel: Channel) -> None:
-    """The default of `on_unjudged`."""
+def _ignore(channel: Channel) -> None:
+    """The default of `reauthorize`."""
 
 
 def _nobody_counts(user: bytes) -> Usage | None:

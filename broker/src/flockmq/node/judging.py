@@ -63,7 +63,7 @@ class Judging:
         authorizer.on_rules = self._rules_changed
         authorizer.in_turn = turns.in_turn
         plugin_hooks.on_change = self._hooks_changed
-        access.on_principal = clients.on_unjudged = self._subscription_reauthorization.judge_now
+        access.on_principal = clients.reauthorize = self._subscription_reauthorization.check_now
         version.when(2, partial(self._subscription_reauthorization.rules_changed, None))
 
     def _rules_changed(self, key: tuple[str, str] | None) -> None:

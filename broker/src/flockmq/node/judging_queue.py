@@ -23,8 +23,8 @@ from flockmq.transport.reactor import Reactor
 class JudgingQueue(JudgePort):
     """One per node."""
 
-    def __init__(self, judging: JudgingTurns, reauthorization: SubscriptionReauthorization, reactor: Reactor) -> None:
-        self._judging = judging
+    def __init__(self, turns: JudgingTurns, reauthorization: SubscriptionReauthorization, reactor: Reactor) -> None:
+        self._turns = turns
         self._reauthorization = reauthorization
         self._reactor = reactor
         self._begun_under: dict[Channel, int] = {}
@@ -33,15 +33,15 @@ class JudgingQueue(JudgePort):
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        verdict = self._judging.authorize(channel, action, topic, qos, retain, done)
+        verdict = self._turns.authorize(channel, action, topic, qos, retain, done)
         if action == PUBLISH and isinstance(channel, Channel) and channel.state == CONNECTED:
             self._have_rest(channel)
         return verdict
 
     def _have_rest(self, publisher: Channel) -> None:
-        if self._judging.is_enough():
+        if self._turns.is_enough():
             publisher.pause()
-            self._judging.wait(publisher, partial(self._go_on, publisher), _user(publisher))
+            self._turns.wait(publisher, partial(self._go_on, publisher), _user(publisher))
 
     def _go_on(self, publisher: Channel) -> None:
         if not publisher.has_ended():
@@ -49,13 +49,13 @@ class JudgingQueue(JudgePort):
             self._reactor.soon()
 
     def rests(self, subscribing: PendingSubscribe) -> bool:
-        if not self._judging.is_enough():
+        if not self._turns.is_enough():
             return False
         self._begun_under.setdefault(subscribing.channel, self._reauthorization.changes)
-        self._judging.wait(subscribing.channel, partial(self._judge, subscribing), _user(subscribing.channel))
+        self._turns.wait(subscribing.channel, partial(self._authorize, subscribing), _user(subscribing.channel))
         return True
 
-    def _judge(self, subscribing: PendingSubscribe) -> None:
+    def _authorize(self, subscribing: PendingSubscribe) -> None:
         channel = subscribing.channel
         try:
             if not channel.has_ended():
@@ -66,8 +66,8 @@ class JudgingQueue(JudgePort):
                 self._reactor.soon()
         except Exception:
             self._reactor.failed(channel)
-        if not self._judging.is_waiting(channel) and self._begun_under.pop(channel) != self._reauthorization.changes:
-            self._reauthorization.judge_now(channel)
+        if not self._turns.is_waiting(channel) and self._begun_under.pop(channel) != self._reauthorization.changes:
+            self._reauthorization.check_now(channel)
 
 
 def _user(channel: Channel) -> bytes:

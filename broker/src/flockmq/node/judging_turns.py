@@ -43,15 +43,15 @@ class JudgingTurns:
         """As `JudgePort.authorize`."""
         return self._count(partial(self._access.authorize, channel, action, topic, qos, retain, done))
 
-    async def in_turn(self, user: bytes, judge: Callable[[], bool | None]) -> bool | None:
-        """Run `judge` when the user has a share left, and return its result."""
+    async def in_turn(self, user: bytes, check: Callable[[], bool | None]) -> bool | None:
+        """Run `check` when the user has a share left, and return its result."""
         await self.rest(user)
-        return self._count(judge)
+        return self._count(check)
 
-    def _count(self, judge: Callable[[], T]) -> T:
+    def _count(self, check: Callable[[], T]) -> T:
         authorizer = self._access.auth.authorizer
         before = authorizer.looked_at
-        said = judge()
+        said = check()
         self._left -= JUDGEMENT_RULES + authorizer.looked_at - before
         self._begin()
         return said

@@ -60,7 +60,7 @@ class SubscriptionReauthorization:
         self._changed[key] = None
         self._go()
 
-    def judge_now(self, channel: Channel) -> None:
+    def check_now(self, channel: Channel) -> None:
         """Check only this client, because its rights may have changed, or its owner waits for the check."""
         self._begin(channel, STANDING_AGAIN_MAX)
 
@@ -101,28 +101,28 @@ class SubscriptionReauthorization:
 
     async def _work(self, channels: Iterator[Channel | None], again: dict[Channel, int]) -> None:
         for place, channel in enumerate(channels, start=1):
-            if channel is not None and channel.state == CONNECTED and self._revocation.must_judge(channel):
-                judging = self._begin(channel, again.get(channel, STANDING_AGAIN_MAX))
-                await asyncio.wait([judging], timeout=STANDING_WAIT_S)
+            if channel is not None and channel.state == CONNECTED and self._revocation.must_check(channel):
+                check = self._begin(channel, again.get(channel, STANDING_AGAIN_MAX))
+                await asyncio.wait([check], timeout=STANDING_WAIT_S)
             elif place % STANDING_SLICE_CLIENTS == 0:
                 await asyncio.sleep(0)
 
     def _begin(self, channel: Channel, looks: int) -> asyncio.Task[None]:
-        judging = asyncio.ensure_future(self._judge(channel, looks))
-        self._slow.add(judging)
-        judging.add_done_callback(self._slow.discard)
-        return judging
+        check = asyncio.ensure_future(self._check(channel, looks))
+        self._slow.add(check)
+        check.add_done_callback(self._slow.discard)
+        return check
 
     def _look_again(self, channel: Channel, looks: int) -> None:
         if looks > 1 and not channel.has_ended():
             self._again[channel] = looks - 1
             self._go()
 
-    async def _judge(self, channel: Channel, looks: int) -> None:
+    async def _check(self, channel: Channel, looks: int) -> None:
         if channel.state != CONNECTED:
             return  # it has disconnected meanwhile
         try:
-            ended = await self._revocation.judge(channel, self)
+            ended = await self._revocation.revoke_denied(channel, self)
         except Exception:  # other clients must still be checked; check this one again, because its owner may wait
             log.exception("the subscriptions of %r could not be authorized", channel.client_id())
             self._look_again(channel, looks)

@@ -15,7 +15,7 @@ from flockmq.protocol.channel import Channel
 from flockmq.routing.router import Router
 from flockmq.session.drop_revoked_messages import drop_waiting
 from flockmq.session.local_session import LocalSession
-from flockmq.session_rpc.ports import Held, Judge
+from flockmq.session_rpc.ports import FilterAuthorizer, Held
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 
 
@@ -26,47 +26,51 @@ class SubscriptionRevocation:
         self,
         router: Router,
         access: AccessControl,
-        judging: JudgingTurns,
+        turns: JudgingTurns,
         connections: Callable[[], Sequence[Channel | None]],
         find: Callable[[bytes], Channel | None],
         unsubscribe: Callable[[Channel, LocalSession, list[bytes]], list[int]],
         remote_sessions: RemoteSessions,
-        owners_judge: Callable[[], bool],
+        owners_can_check: Callable[[], bool],
         rewrites: Callable[[Channel, bytes], bool],
         flush_soon: Callable[[], None],
     ) -> None:
-        """`owners_judge` is True once all nodes know these requests to owners (cluster version 2). `rewrites` tells
+        """`owners_can_check` is True once all nodes know these requests to owners (cluster version 2). `rewrites` tells
         whether rewrite rules change a client's filter."""
         self.connections = connections
         self.find = find
-        self.authorize = judging.authorize
-        self.rest = judging.rest
+        self.authorize = turns.authorize
+        self.rest = turns.rest
         self.flush_soon = flush_soon
         self._router = router
         self._access = access
         self._remote_sessions = remote_sessions
-        self._owners_judge = owners_judge
+        self._owners_can_check = owners_can_check
         self._rewrites = rewrites
         self._unsubscribe = unsubscribe
 
-    def must_judge(self, channel: Channel) -> bool:
+    def must_check(self, channel: Channel) -> bool:
         """Whether the client may have subscriptions and is subject to rules."""
         session = channel.session
         if session is None:
             return False
-        may_have_some = len(session.subscriptions) > 0 if isinstance(session, LocalSession) else self._owners_judge()
+        may_have_some = (
+            len(session.subscriptions) > 0 if isinstance(session, LocalSession) else self._owners_can_check()
+        )
         return may_have_some and self._access.must_authorize(channel.principal)
 
-    async def judge(self, channel: Channel, judge: Judge) -> list[bytes]:
+    async def revoke_denied(self, channel: Channel, authorizer: FilterAuthorizer) -> list[bytes]:
         """Authorize all subscriptions of the client, end those that are denied, and return these."""
         session = channel.session
         if not isinstance(session, LocalSession):
             assert isinstance(channel.token, int)
             rules = partial(self._rules, channel)
-            return await self._remote_sessions.judge(channel, channel.token, _OfKnown(judge, self._rewrites), rules)
+            return await self._remote_sessions.authorize_subscriptions(
+                channel, channel.token, _KnownFilters(authorizer, self._rewrites), rules
+            )
         stand = {held.filter: held for held in session.subscriptions.all()}
         asked = {filter: (session.subscriptions.asked_for(filter), held.qos) for filter, held in stand.items()}
-        denied = await judge.denied(channel, asked)
+        denied = await authorizer.denied(channel, asked)
         ended = [filter for filter in denied if session.subscriptions.find(filter) is stand[filter]]
         if not ended or channel.has_ended():
             return []
@@ -82,14 +86,14 @@ class SubscriptionRevocation:
         return self._access.fingerprint(channel) or b""
 
 
-class _OfKnown(Judge):
+class _KnownFilters(FilterAuthorizer):
     """Skips filters that rewrite rules change and whose original filter is unknown. An older release stored them, or
     they are auto-subscriptions."""
 
-    def __init__(self, judge: Judge, rewrites: Callable[[Channel, bytes], bool]) -> None:
-        self._judge = judge
+    def __init__(self, authorizer: FilterAuthorizer, rewrites: Callable[[Channel, bytes], bool]) -> None:
+        self._authorizer = authorizer
         self._rewrites = rewrites
 
     async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
         known = {f: (asked, qos) for f, (asked, qos) in held.items() if f != asked or not self._rewrites(channel, f)}
-        return await self._judge.denied(channel, known)
+        return await self._authorizer.denied(channel, known)

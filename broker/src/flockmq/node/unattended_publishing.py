@@ -73,7 +73,7 @@ class LeftMessages:
         authorization = decoded(left.will.authorization, left.client_id, left.user)
         message.user = authorization.user if authorization.why & KNOWN else left.user
         said = authorization.sent_message(message.topic, message.qos, message.retain)
-        verdict = self._deferred_authorization.judge(authorization, said)
+        verdict = self._deferred_authorization.check(authorization, said)
         if verdict == DENIED:
             self.drop(authorization.client_id, message.topic)
             accepted()
@@ -130,7 +130,7 @@ class LeftMessages:
         the others that are due don't wait for them."""
         authorization = authorization_of(row)
         said = authorization.sent_message(row.topic, row.qos, row.retain)
-        if self._deferred_authorization.judge(authorization, said) != DENIED:
+        if self._deferred_authorization.check(authorization, said) != DENIED:
             return False
         self.drop(row.client_id, row.topic)
         return True

@@ -237,7 +237,7 @@ Held = tuple[bytes, int]
 """(filter that the client asked for, QoS)"""
 
 
-class Judge(Protocol):
+class FilterAuthorizer(Protocol):
     async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
         """Returns the filters for which the client isn't authorized."""
         ...

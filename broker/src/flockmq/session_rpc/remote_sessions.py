@@ -29,7 +29,7 @@ from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession, RemoteSessionPort, without_qos0
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import Answered
-from flockmq.session_rpc.ports import Judge
+from flockmq.session_rpc.ports import FilterAuthorizer
 
 
 class SessionOwners(Protocol):
@@ -191,7 +191,9 @@ class RemoteSessions(RemoteSessionPort):
 
     # After a change of rules.
 
-    async def judge(self, channel: Channel, token: int, judge: Judge, rules: Callable[[], bytes]) -> list[bytes]:
+    async def authorize_subscriptions(
+        self, channel: Channel, token: int, authorizer: FilterAuthorizer, rules: Callable[[], bytes]
+    ) -> list[bytes]:
         """Check all subscriptions of the session against the current `rules`, and end those that are denied. Returns
         the filters that were ended.
         """
@@ -200,7 +202,7 @@ class RemoteSessions(RemoteSessionPort):
             return []
         for _ in range(STANDING_READS_MAX):
             changes, by = proxied.changes, rules()
-            denied = await self._denied(channel, token, judge)
+            denied = await self._denied(channel, token, authorizer)
             if proxied.changes == changes:
                 break
         answer = b"" if denied is None else await self._ask(channel, token, messages.ReauthorizedQuestion(denied, by))
@@ -214,7 +216,7 @@ class RemoteSessions(RemoteSessionPort):
             self._unsubscribed_from(channel, filter)
         return ended
 
-    async def _denied(self, channel: Channel, token: int, judge: Judge) -> list[bytes] | None:
+    async def _denied(self, channel: Channel, token: int, authorizer: FilterAuthorizer) -> list[bytes] | None:
         denied: list[bytes] = []
         after = 0
         while True:
@@ -222,7 +224,7 @@ class RemoteSessions(RemoteSessionPort):
             if not page:
                 return None
             held, after = messages.decode_page(page)
-            denied += await judge.denied(channel, {filter: (asked, qos) for filter, asked, qos in held})
+            denied += await authorizer.denied(channel, {filter: (asked, qos) for filter, asked, qos in held})
             if not after:
                 return denied
 

@@ -20,7 +20,7 @@ def verdict(
     template: str, client_id: str, username: str = "jo", certificate: ClientCertificate | None = None
 ) -> Verdict:
     tried = attempt(client_id, "what it says", certificate=certificate)
-    return ClientIds(template).judged(tried, Granted(username.encode()))
+    return ClientIds(template).checked(tried, Granted(username.encode()))
 
 
 def is_let_in(template: str, client_id: str, username: str = "jo") -> bool:

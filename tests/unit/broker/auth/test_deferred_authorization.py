@@ -71,7 +71,7 @@ class Node:
     def judge(self, authorization: StoredAuthorization, *ops: Op, said: SentMessage = WILL) -> int:
         """When these changes were made."""
         self.log.put(ops)
-        return self.deferred_authorization.judge(authorization, said)
+        return self.deferred_authorization.check(authorization, said)
 
 
 JO: Final = Principal(b"jo", user_id=b"jo", user=ROW)

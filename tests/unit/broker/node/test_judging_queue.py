@@ -40,7 +40,7 @@ class Judged(Port):
         access = cast(Any, SimpleNamespace(authorize=self._authorize, auth=self))
         self.judging = JudgingTurns(access)
         self.judged_again: list[Channel] = []
-        self.standing = SimpleNamespace(changes=0, judge_now=self.judged_again.append)
+        self.standing = SimpleNamespace(changes=0, check_now=self.judged_again.append)
         reactor = SimpleNamespace(soon=self._soon, failed=self._failed)
         self.judge = JudgingQueue(self.judging, cast(Any, self.standing), cast(Any, reactor))
         self.node: Node

@@ -15,7 +15,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.subscription_reauthorization import Key, SubscriptionReauthorization
 from flockmq.protocol.channel import CLOSED, CONNECTED
 from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
-from flockmq.session_rpc.ports import Judge
+from flockmq.session_rpc.ports import FilterAuthorizer
 
 
 class Connection:
@@ -58,7 +58,7 @@ class Node:
     def find(self, client_id: bytes) -> Any:
         return next((one for one in self.channels if one is not None and one.name == client_id), None)
 
-    def must_judge(self, channel: Any) -> bool:
+    def must_check(self, channel: Any) -> bool:
         return bool(channel.filters)
 
     def authorize(
@@ -72,10 +72,10 @@ class Node:
     async def rest(self) -> None:
         self.rests += 1
 
-    async def judge(self, channel: Any, judge: Judge) -> list[bytes]:
+    async def revoke_denied(self, channel: Any, authorizer: FilterAuthorizer) -> list[bytes]:
         channel.judged += 1
         self.on_judge()
-        ended = await judge.denied(channel, {filter: (filter, 1) for filter in channel.filters})
+        ended = await authorizer.denied(channel, {filter: (filter, 1) for filter in channel.filters})
         channel.filters = [filter for filter in channel.filters if filter not in ended]
         return ended
 
@@ -149,7 +149,7 @@ async def test_one_that_cannot_be_judged_spoils_nothing(caplog: pytest.LogCaptur
 async def test_who_went_before_its_turn_is_not_judged() -> None:
     connection = Connection(b"c", b"no")
     node = Node(connection)
-    node.standing.judge_now(cast(Any, connection))
+    node.standing.check_now(cast(Any, connection))
     connection.state = CLOSED
     await asyncio.sleep(0)
     assert connection.judged == 0

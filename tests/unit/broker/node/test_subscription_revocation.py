@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from flockmq.node.subscription_revocation import SubscriptionRevocation
-from flockmq.session_rpc.ports import Held, Judge
+from flockmq.session_rpc.ports import FilterAuthorizer, Held
 from unit.broker.protocol.harness import Node, remote
 
 
@@ -16,9 +16,11 @@ class Fronts:
     def __init__(self, held: dict[bytes, Held]) -> None:
         self.held = held
 
-    async def judge(self, channel: Any, token: int, judge: Judge, rules: Any) -> list[bytes]:
+    async def authorize_subscriptions(
+        self, channel: Any, token: int, authorizer: FilterAuthorizer, rules: Any
+    ) -> list[bytes]:
         assert rules() == b"rules"
-        return await judge.denied(channel, self.held)
+        return await authorizer.denied(channel, self.held)
 
 
 class Everything:
@@ -43,8 +45,8 @@ async def test_a_filter_that_nobody_can_have_asked_for_stays() -> None:
         lambda channel, filter: filter.startswith(b"own/"),
         _nothing,
     )
-    assert revoking.must_judge(client)
-    assert await revoking.judge(client, Everything()) == [b"own/a", b"c"]
+    assert revoking.must_check(client)
+    assert await revoking.revoke_denied(client, Everything()) == [b"own/a", b"c"]
 
 
 def _nothing() -> None:
