@@ -30,9 +30,8 @@ from flockmq.management import clients, guard
 from flockmq.management.rows import ClientsWanted
 from flockmq.node.client_admin import ClientAdmin
 from flockmq.protocol.channel import CONNECTED, Channel
-from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.client import PeerInfo, Principal
 from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort
-from flockmq.protocol.principal import Principal
 from flockmq.routing.router import Router
 from flockmq.routing.slots import slot_of
 from flockmq.session.limits import Limits

@@ -7,7 +7,7 @@ import pytest
 from faults.watch import BOUNDED, Bounded, bounds_of, bounds_passed, value
 from flockmq import bounds
 from flockmq.rlog.schema import SHARDS
-from flockmq.telemetry.metrics import FAMILIES, bound_samples
+from flockmq.telemetry.metrics import CATALOGUE, bound_samples
 from flockmq.telemetry.sample import Sample
 from load.history import BoundPassed
 
@@ -24,7 +24,7 @@ def passed(*samples: Sample) -> list[BoundPassed]:
 
 @pytest.mark.parametrize("each", BOUNDED)
 def test_one_more_than_a_bound_is_found(each: Bounded) -> None:
-    assert each.name in FAMILIES
+    assert each.name in {metric.name for metric in CATALOGUE}
     many = (NODES if each.by_node else 1) * (len(SHARDS) if each.by_shard else 1)
     at_most = many * bound_of(each)
     assert not passed(Sample(each.name, at_most, each.labels))

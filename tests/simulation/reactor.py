@@ -10,8 +10,8 @@ from typing import Final
 from flockmq.bounds import SINK_CONGESTED_BYTES, SWEEP_INTERVAL_S
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED, Channel
+from flockmq.protocol.client import PeerInfo
 from flockmq.protocol.conversation import Conversation
-from flockmq.protocol.peer import PeerInfo
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import FLOWING, Sink

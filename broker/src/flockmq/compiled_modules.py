@@ -17,9 +17,7 @@ HOT_MODULES: Final = (
     *("rlog/change.py", "rlog/route_table.py", "rlog/table.py", "rlog/table_spec.py"),
     *("delivery/batch_queue.py", "delivery/commit_barriers.py", "delivery/deduplicator.py"),
     *(
-        "delivery/watermarks.py",
         "delivery/slot_back_pressure.py",
-        "delivery/slot_message.py",
         "delivery/slot_sender.py",
     ),
     *("durable/attach_admission.py", "durable/commit_queue.py", "durable/connected_sessions.py"),

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from weakref import ReferenceType, WeakValueDictionary
 
 from flockmq import bounds
+from flockmq.callbacks import ignore
 
 log: Final = logging.getLogger(__name__)
 
@@ -271,7 +272,7 @@ class Quotas:
         """Whether there are other nodes to report to."""
         self.refused = dict.fromkeys(KINDS, 0)
         """Refusals, by quota."""
-        self.on_growth: Callable[[], None] = _nobody_listens
+        self.on_growth: Callable[[], None] = ignore
         """Called when the next report should be sent soon, because a user's usage has grown much."""
         self._of: WeakValueDictionary[bytes, Usage] = WeakValueDictionary()
         self.limit(limits)
@@ -342,10 +343,6 @@ class Quotas:
         usage = self._of.get(user)
         held = self.elsewhere.get(user, NOTHING)._replace(retained_bytes=self.stored_bytes(user))
         return held if usage is None else held.plus(usage.here())
-
-
-def _nobody_listens() -> None:
-    """The default of `on_growth`."""
 
 
 def _tells_nobody() -> bool:

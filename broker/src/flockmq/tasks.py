@@ -37,6 +37,14 @@ def vital(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     return task
 
 
+async def end(*running: asyncio.Task[Any] | None) -> None:
+    """Cancel these tasks, and return when they have ended, whatever became of them."""
+    ending = [task for task in running if task is not None]
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
+
+
 def end_process_on_failure(loop: asyncio.AbstractEventLoop) -> None:
     """Make this process exit at once, without clean-up, when a vital task fails."""
     loop.set_exception_handler(_handle)

@@ -22,9 +22,15 @@ from flockmq.rlog.entry import StreamId
 from flockmq.rlog.schema import ROUTE, ROUTES, SHARDS
 from flockmq.routing.slots import slot_of
 
-from .conftest import KEY, Nodes, until
+from .conftest import KEY, Node, Nodes, until
 
 Purge = Callable[[str, str, StreamId], Awaitable[None]]
+
+
+def leaders(node: Node) -> list[str]:
+    """Of the nodes that are ready."""
+    heard = {incarnation: node.cluster.status_of(incarnation) for incarnation in node.cluster.nodes_table}
+    return [incarnation for incarnation, status in heard.items() if status and status.ready and status.leads]
 
 
 async def test_members_know_each_other_and_one_leads(nodes: Nodes) -> None:
@@ -32,9 +38,9 @@ async def test_members_know_each_other_and_one_leads(nodes: Nodes) -> None:
     started.append(await nodes.start("edge-0", "replicant"))
     await nodes.settled()
     for node in started:
-        await until(lambda node=node: sum(view.leader for view in node.cluster.nodes() if view.ready) == 1)
-    views = started[0].cluster.nodes()
-    assert [(view.name, view.role, view.mqtt_port) for view in views] == [
+        await until(lambda node=node: len(leaders(node)) == 1)
+    members = started[0].cluster.nodes_table.values()
+    assert sorted((info.name, info.role, info.mqtt_port) for info in members) == [
         ("core-0", "core", 1883),
         ("core-1", "core", 1883),
         ("edge-0", "replicant", 1883),

@@ -11,10 +11,10 @@ import pytest
 
 from flockmq.bounds import SLOTS
 from flockmq.delivery.deduplicator import Deduplicator
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.membership.slot_table import TAKE, SlotMove
 from flockmq.mqtt.message import publication
+from flockmq.routing.slots import SlotMessage
 from flockmq.routing.targets import SlotSet
 
 from .conftest import Node, Nodes, until

@@ -197,7 +197,7 @@ async def test_tunnels_and_messages_take_turns(ends: tuple[End, End, Link]) -> N
     for _ in range(64):
         link.send_data([forward_header(5, len(chunk)), chunk], len(chunk))
     for tunnel_id in range(32):
-        link.send_tunnelled([frames.tunnel_header(tunnel_id, len(chunk)), chunk], len(chunk))
+        link.send_tunnelled([frames.id_header(frames.TUNNEL, tunnel_id, len(chunk)), chunk], len(chunk))
     await until(lambda: len(listener.arrived) == 96)
     assert listener.arrived[63] == "tunnel 31"
     assert [what for what in listener.arrived if what != "data"] == [f"tunnel {n}" for n in range(32)]

@@ -13,7 +13,7 @@ from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import AccessControl
 from flockmq.node.connection_services import CleanSessionEndHandler
-from flockmq.node.publish_reauthorization import PublishReauthorization
+from flockmq.node.judging import PublishReauthorization
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.unattended_publishing import LeftMessages
 from flockmq.protocol.pending_publish import Inbound

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from flockmq.auth.rules import Rules
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.peer import PeerInfo
+from flockmq.protocol.client import PeerInfo
 from flockmq.rlog.schema import User
 
 

@@ -16,16 +16,16 @@ from functools import partial
 from itertools import dropwhile
 from typing import Final, Self
 
+from flockmq import tasks
 from flockmq.auth.http_service import Overloaded, Unanswered
 from flockmq.auth.request_queue import RequestQueue
 from flockmq.auth.rule_sources import CLIENTID, HttpRules, LogRules, Source
 from flockmq.auth.rules import Rules, Subject, digest, tells_of_clients
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
+from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings
-from flockmq.protocol.peer import PeerInfo
-from flockmq.protocol.principal import Principal
-from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
+from flockmq.protocol.client import ALLOWED, ASKED, DENIED, UNTOLD, PeerInfo, Principal
 
 log: Final = logging.getLogger(__name__)
 
@@ -49,8 +49,8 @@ class Authorizer:
         sources: Sequence[Source | HttpRules],
         now_s: Callable[[], float] = SYSTEM.monotonic,
     ) -> None:
-        self.on_change: Callable[[], None] = _nobody
-        self.on_rules: Callable[[tuple[str, str] | None], None] = _nobody_stands
+        self.on_change: Callable[[], None] = ignore
+        self.on_rules: Callable[[tuple[str, str] | None], None] = ignore
         self.in_turn: Callable[[bytes, Check], Awaitable[bool | None]] = _at_once
         self.results: Counter[str] = Counter()
         self.looked_at: int = 0
@@ -85,9 +85,7 @@ class Authorizer:
             self._fresher = asyncio.ensure_future(self._ask_again())
 
     async def stop(self) -> None:
-        if self._fresher is not None:
-            self._fresher.cancel()
-            await asyncio.gather(self._fresher, return_exceptions=True)
+        await tasks.end(self._fresher)
         await self._requests.stop()
         await asyncio.gather(*(source.stop() for source in self._asks))
 
@@ -319,11 +317,3 @@ def _nowhere() -> PeerInfo:
 
 async def _at_once(user: bytes, check: Check) -> bool | None:
     return check()
-
-
-def _nobody() -> None:
-    """The default of `on_change`."""
-
-
-def _nobody_stands(key: tuple[str, str] | None) -> None:
-    """The default of `on_rules`."""

@@ -18,6 +18,7 @@ import msgspec
 from flockmq.auth.addresses import network, plain_address
 from flockmq.auth.rules import glob
 from flockmq.bounds import BAN_PATTERNS_MAX
+from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM
 from flockmq.rlog.schema import Ban
 
@@ -40,7 +41,7 @@ class Bans:
     """A listener of the bans table. It calls `on_ban` with the key of a new ban, or with None if any ban may be new."""
 
     def __init__(self, now_s: Callable[[], float] = SYSTEM.wall) -> None:
-        self.on_ban: Callable[[Key | None], None] = _nobody
+        self.on_ban: Callable[[Key | None], None] = ignore
         self._now_s = now_s
         self._exact: dict[Key, Ban] = {}
         self._clients: dict[Client, Ban] = {}
@@ -186,7 +187,3 @@ def _place(who: str) -> tuple[tuple[int, int], int]:
     network = ipaddress.ip_network(who)
     ignored = network.max_prefixlen - network.prefixlen
     return (ignored, network.version), int(network.network_address) >> ignored
-
-
-def _nobody(_: Key | None) -> None:
-    """The default of `on_ban`."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
+from flockmq import tasks
 from flockmq.auth.authenticator import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.failed_logins import Begun, FailedLogins
@@ -24,8 +25,7 @@ from flockmq.clock import SYSTEM, Clock
 from flockmq.config.auth_settings import FailedLoginsSettings as Settings
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.peer import PeerInfo
-from flockmq.protocol.principal import Principal
+from flockmq.protocol.client import PeerInfo, Principal
 
 log: Final = logging.getLogger(__name__)
 
@@ -76,9 +76,7 @@ class Chain:
         await asyncio.gather(*(link.start() for link in self._links))
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.end(*self._tasks)
         await asyncio.gather(*(link.stop() for link in self._links))
 
     def exchange(self, method: bytes, attempt: Attempt) -> ScramExchange | None:

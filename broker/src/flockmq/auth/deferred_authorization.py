@@ -19,9 +19,7 @@ from flockmq.auth.bans import Bans
 from flockmq.auth.rules import Rules, Subject
 from flockmq.auth.user_revocation import Lookup, is_disabled
 from flockmq.mqtt.topics import unwrap
-from flockmq.protocol.peer import ClientCertificate, PeerInfo
-from flockmq.protocol.principal import Principal
-from flockmq.protocol.verdicts import ALLOWED, DENIED, PUBLISH
+from flockmq.protocol.client import ALLOWED, DENIED, PUBLISH, ClientCertificate, PeerInfo, Principal
 
 log: Final = logging.getLogger(__name__)
 

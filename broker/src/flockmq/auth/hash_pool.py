@@ -67,11 +67,7 @@ class HashPool:
         self.refused = 0
 
     async def run(
-        self,
-        address: str,
-        work: Callable[[], T],
-        is_gone: Callable[[], bool] = lambda: False,
-        key: bytes | None = None,
+        self, address: str, work: Callable[[], T], is_gone: Callable[[], bool] = lambda: False, key: bytes | None = None
     ) -> T:
         """Run `work` in a thread and return its result. Callers with the same `key` share one run. Raises Busy, and
         CancelledError if all clients that wait for it have disconnected before it starts."""

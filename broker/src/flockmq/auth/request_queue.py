@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
+from flockmq import tasks
 from flockmq.bounds import ASKED_MAX, ASKED_OF_CONNECTION_MAX, ASKING_OF_CONNECTION_MAX, ASKING_OF_GONE_MAX
 
 Request = Callable[[], Coroutine[Any, Any, None]]
@@ -41,10 +42,7 @@ class RequestQueue:
     async def stop(self) -> None:
         self._waiting.clear()
         self._next.clear()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await tasks.end(*self._tasks)
 
     def ask(self, connection: Hashable, request: Request, refused: Refused) -> None:
         """Call `request` or, if the queue is full, `refused`; neither before this function returns."""

@@ -16,7 +16,7 @@ from flockmq.bounds import CONFIG_MAX_BYTES, RULES_COMPILED_MAX
 from flockmq.clock import Clock
 from flockmq.config.auth_settings import FileSourceSettings, HttpSourceSettings, RuleSettings
 from flockmq.errors import ConfigError
-from flockmq.protocol.verdicts import PUBLISH
+from flockmq.protocol.client import PUBLISH
 
 log: Final = logging.getLogger(__name__)
 

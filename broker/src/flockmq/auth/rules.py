@@ -31,8 +31,7 @@ from flockmq.auth.template import Template
 from flockmq.bounds import RULES_OF_ONE_MAX
 from flockmq.config.auth_settings import RuleSettings, Some
 from flockmq.mqtt.topics import unwrap
-from flockmq.protocol.peer import UNKNOWN
-from flockmq.protocol.verdicts import PUBLISH, SUBSCRIBE
+from flockmq.protocol.client import PUBLISH, SUBSCRIBE, UNKNOWN
 
 ACTIONS: Final = {"publish": PUBLISH, "subscribe": SUBSCRIBE, "all": PUBLISH | SUBSCRIBE}
 FINGERPRINT_BYTES: Final = 8

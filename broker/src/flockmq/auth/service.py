@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from flockmq import tasks
 from flockmq.auth import hashing
 from flockmq.auth.addresses import network
 from flockmq.auth.admin import Admin
@@ -146,9 +147,7 @@ class AuthService:
         self._housekeeper = asyncio.ensure_future(self._keep_house())
 
     async def stop(self) -> None:
-        if self._housekeeper is not None:
-            self._housekeeper.cancel()
-            await asyncio.gather(self._housekeeper, return_exceptions=True)
+        await tasks.end(self._housekeeper)
         self.pool.close()
         await self.chain.stop()
         await self.authorizer.stop()

@@ -13,7 +13,8 @@ from typing import Final, Self
 
 import msgspec
 
-from flockmq.protocol.principal import Principal
+from flockmq.callbacks import ignore
+from flockmq.protocol.client import Principal
 from flockmq.rlog.schema import User
 
 Lookup = Callable[[str], User | None]
@@ -25,7 +26,7 @@ class UserRevocation:
     user may have."""
 
     def __init__(self, lookup: Lookup) -> None:
-        self.on_revoked: Callable[[bytes | None], None] = _nobody
+        self.on_revoked: Callable[[bytes | None], None] = ignore
         self._lookup = lookup
 
     def is_revoked(self, principal: Principal) -> bool:
@@ -80,7 +81,3 @@ def enabled(user: User) -> User:
 
 def _marked(user: User, password_hash: str, scram: str) -> User:
     return msgspec.structs.replace(user, password_hash=password_hash, scram=scram)
-
-
-def _nobody(_: bytes | None) -> None:
-    """The default of `on_revoked`."""

@@ -24,11 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Measure as the options say and print. Raises UserError."""
     password = None if options.password_file is None else _password(options.password_file)
     where = target.parse(
-        options.url,
-        username=options.username,
-        password=password,
-        cafile=options.cafile,
-        insecure=options.insecure,
+        options.url, username=options.username, password=password, cafile=options.cafile, insecure=options.insecure
     )
     gc.disable()  # its pauses would be the load's, not the broker's; nothing here makes cycles
     sample = MEASUREMENTS[options.measurement](options, where)
@@ -123,11 +119,7 @@ def _connects(options: argparse.Namespace, where: BenchTarget) -> Sample:
     _allow_files(options.inflight)
 
     def measure(index: int, ready: Callable[[], None]) -> Sample:
-        plan = Plan(
-            warmup_s=options.warmup,
-            duration_s=options.seconds,
-            prefix=f"{options.prefix}{index}",
-        )
+        plan = Plan(warmup_s=options.warmup, duration_s=options.seconds, prefix=f"{options.prefix}{index}")
         return connects.measure(plan, where, options.inflight, options.pid if index == 0 else [], ready)
 
     return multi_process.run(options.processes, measure)

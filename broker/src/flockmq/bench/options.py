@@ -69,13 +69,7 @@ def seconds(text: str) -> float:
 
 def _common_options(parser: argparse.ArgumentParser, times: bool) -> None:
     add = parser.add_argument
-    add(
-        "url",
-        nargs="?",
-        default=URL,
-        metavar="URL",
-        help=f"mqtt, mqtts, ws or wss (default: {URL})",
-    )
+    add("url", nargs="?", default=URL, metavar="URL", help=f"mqtt, mqtts, ws or wss (default: {URL})")
     add("--username", metavar="NAME", help="with it every connection logs in")
     add("--password-file", type=Path, metavar="FILE", help="holds the password")
     add("--cafile", type=Path, metavar="FILE", help="certificates to trust (default: the system's)")

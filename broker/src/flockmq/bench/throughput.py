@@ -109,14 +109,7 @@ class _Run:
         count = message_ring.places(plan.window, plan.topics, plan.qos)
         messages = message_ring.build(index, topics, count, plan.qos, plan.payload_bytes, link.framed)
         outbox = BenchOutbox(
-            link,
-            messages,
-            index,
-            self.tally,
-            qos=plan.qos,
-            copies=plan.copies,
-            window=plan.window,
-            batch=plan.batch,
+            link, messages, index, self.tally, qos=plan.qos, copies=plan.copies, window=plan.window, batch=plan.batch
         )
         self._outboxes.append(outbox)
         self._watch(outbox)

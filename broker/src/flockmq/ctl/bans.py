@@ -9,15 +9,7 @@ from typing import Final
 from flockmq.ctl.api import Api, Row, path
 from flockmq.ctl.verbs import Verbs, add_list, add_verb, seconds
 
-KINDS: Final = (
-    "client",
-    "clientid",
-    "username",
-    "peerhost",
-    "clientid_pattern",
-    "username_pattern",
-    "peerhost_net",
-)
+KINDS: Final = ("client", "clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net")
 
 
 def add(verbs: Verbs) -> None:

@@ -38,10 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", default=DEFAULT_URL, help=f"a node's management address (default: {DEFAULT_URL})")
     parser.add_argument("--api-key-file", type=Path, metavar="FILE", help=f"holds the key (default: ${KEY_VARIABLE})")
     parser.add_argument(
-        "--cacert",
-        type=Path,
-        metavar="FILE",
-        help="PEM: who signed its certificate (default: whom the system trusts)",
+        "--cacert", type=Path, metavar="FILE", help="PEM: who signed its certificate (default: whom the system trusts)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document a line, for programs")
     nouns = parser.add_subparsers(dest="noun", metavar="NOUN", required=True)

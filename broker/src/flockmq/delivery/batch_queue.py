@@ -8,13 +8,15 @@ COURIER_STUCK_MAX_BYTES for blocked slots.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
 
 from flockmq import bounds
-from flockmq.delivery.slot_message import SlotMessage
-from flockmq.delivery.watermarks import is_congested
+from flockmq.routing.back_pressure import is_congested
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
+from flockmq.routing.slots import SlotMessage
+
+T = TypeVar("T")
 
 MESSAGE_BYTES: Final = 23
 """The size of a message in a frame, without its publisher's client id and its packet."""
@@ -102,6 +104,21 @@ class QueuedBatch:
     def send_to(self, carrier: Carrier, now_s: float) -> None:
         messages = [message.as_of(now_s) for message in self.messages]
         carrier.send(self.number, self.epoch, messages, self.size_bytes)
+
+
+def in_frames(items: Iterable[T], bytes_of: Callable[[T], int]) -> Iterator[tuple[list[T], int]]:
+    """Lots of items, in their order, as many as one frame should have, and the bytes of each lot."""
+    lot: list[T] = []
+    lot_bytes = 0
+    for item in items:
+        size = bytes_of(item)
+        if lot and lot_bytes + size > bounds.LINK_FORWARD_FRAME_BYTES:
+            yield lot, lot_bytes
+            lot, lot_bytes = [], 0
+        lot.append(item)
+        lot_bytes += size
+    if lot:
+        yield lot, lot_bytes
 
 
 def size_of(message: SlotMessage) -> int:
@@ -203,20 +220,9 @@ class BatchQueue(Sink):
         if carrier is None or self.flow != FLOWING:
             self.dropped_bytes += sum(len(run.packet) for run in runs)
             return
-        frame: list[SlotMessage] = []
-        frame_bytes = 0
-        for run in runs:
-            size = size_of(run)
-            if size > PACKET_MAX_BYTES:
-                self.dropped_bytes += len(run.packet)
-                continue
-            if frame and frame_bytes + size > bounds.LINK_FORWARD_FRAME_BYTES:
-                carrier.send(0, self.epoch, frame, frame_bytes)
-                frame, frame_bytes = [], 0
-            frame.append(run)
-            frame_bytes += size
-        if frame:
-            carrier.send(0, self.epoch, frame, frame_bytes)
+        self.dropped_bytes += sum(len(run.packet) for run in runs if size_of(run) > PACKET_MAX_BYTES)
+        for some, size_bytes in in_frames([run for run in runs if size_of(run) <= PACKET_MAX_BYTES], size_of):
+            carrier.send(0, self.epoch, some, size_bytes)
 
     def connected(self, carrier: Carrier) -> None:
         """A link is up: resend the messages that were not accepted, in order, then send the waiting ones."""

@@ -5,6 +5,10 @@ everything again on the next link.
 
 Invariant: packets for a node go over one link. When the link changes, the sender first sends everything again. The
 receiver drops what still arrives on the old link.
+
+So it is with all data (`LatestLinks`): a node sends data of one kind by one link, and by another when that one ended,
+for good: there it says again whatever must arrive. What a broken network gives back of the former link has been passed
+by what came since. So what is taken of a node comes in the order in which it was sent.
 """
 
 from __future__ import annotations
@@ -12,17 +16,51 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flockmq import bounds
+from flockmq.callbacks import ignore
 from flockmq.delivery import frames
-from flockmq.delivery.latest_links import LatestLinks
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.frames import header
 from flockmq.membership.link import Link
+
+
+class LatestLinks:
+    """The latest link of each node, for one kind of data. No I/O.
+
+    A node sends each kind of data over one link at a time. After it changed to a new link, it resends there everything
+    that must arrive. So data that still comes from the old link is out of order, and is dropped. Invariant: the data
+    that is taken from a node has the order in which the node sent it.
+    """
+
+    def __init__(self) -> None:
+        self.late_bytes = 0
+        self._latest: dict[str, Link] = {}
+        self._former: dict[Link, None] = {}
+
+    def is_late(self, link: Link, size_bytes: int) -> bool:
+        """True if the data came over an older link. It is counted, and must be dropped."""
+        node = link.peer.incarnation
+        latest = self._latest.get(node)
+        if latest is link:
+            return False
+        if link in self._former:
+            self.late_bytes += size_bytes
+            return True
+        if latest is not None:
+            self._former[latest] = None
+        self._latest[node] = link
+        return False
+
+    def link_down(self, link: Link) -> None:
+        self._former.pop(link, None)
+        if self._latest.get(link.peer.incarnation) is link:
+            del self._latest[link.peer.incarnation]
 
 
 class ClientPackets:
     """One per node."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.on_received: Callable[[str, bytes], None] = _ignore
+        self.on_received: Callable[[str, bytes], None] = ignore
         """(incarnation, body of a frame): packets for clients of this node whose sessions run there. Raises
         ValueError."""
         self.latest = LatestLinks()
@@ -41,7 +79,7 @@ class ClientPackets:
         if self._sent_by.setdefault(incarnation, link) is not link:
             del self._sent_by[incarnation]
             return False
-        link.send_data([frames.delivery_header(size_bytes), *parts], size_bytes)
+        link.send_data([header(frames.DELIVERY, size_bytes), *parts], size_bytes)
         return True
 
     def _link_down(self, link: Link) -> None:
@@ -57,7 +95,3 @@ class ClientPackets:
             self.on_received(link.peer.incarnation, body)
         except ValueError as error:
             link.close(str(error))
-
-
-def _ignore(incarnation: str, body: bytes) -> None:
-    """This node has no clients."""

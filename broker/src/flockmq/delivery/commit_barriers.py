@@ -5,37 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class AllBarriers:
-    """Calls `done` once, when `waits` barriers were answered: with True if all of them were durable."""
-
-    __slots__ = ("_done", "_durable", "_waits")
-
-    def __init__(self, waits: int, done: Callable[[bool], None]) -> None:
-        self._waits = waits
-        self._done = done
-        self._durable = True
-
-    def one(self, durable: bool) -> None:
-        self._durable = self._durable and durable
-        self._waits -= 1
-        if self._waits == 0:
-            self._done(self._durable)
-
-
 class SlotBarriers:
     """One barrier per slot. `done` is called once, when all were answered: with True if all are durable. `slots`: those
     that aren't durable, at least not yet."""
 
-    __slots__ = ("_all", "slots")
+    __slots__ = ("_done", "_durable", "_waits", "slots")
 
     def __init__(self, slots: dict[int, None], done: Callable[[bool], None]) -> None:
         self.slots = slots
-        self._all = AllBarriers(len(slots), done)
+        self._waits = len(slots)
+        self._done = done
+        self._durable = True
 
     def one(self, slot: int, durable: bool) -> None:
         if durable:
             del self.slots[slot]
-        self._all.one(durable)
+        else:
+            self._durable = False
+        self._waits -= 1
+        if self._waits == 0:
+            self._done(self._durable)
 
 
 def if_durable(then: Callable[[], None], durable: bool) -> None:

@@ -23,8 +23,8 @@ from struct import pack, unpack_from
 from typing import Final
 
 from flockmq.bounds import SLOTS
-from flockmq.delivery.slot_message import UNADDRESSED, SlotMessage
 from flockmq.membership.frames import FrameError
+from flockmq.routing.slots import UNADDRESSED, SlotMessage
 
 FORWARD: Final = 1
 NUMBERED: Final = 2
@@ -36,7 +36,6 @@ ADDRESSED: Final = 8
 _FORWARD: Final = Layout(">IBB")
 _NUMBERED: Final = Layout(">IBQB")
 _NUMBERED_BODY: Final = Layout(">QB")
-_DELIVERY: Final = Layout(">IB")
 _COURIER: Final = Layout(">IBQQ")
 _COURIER_BODY: Final = Layout(">QQ")
 _ADDRESSED: Final = Layout(">IBQQI")
@@ -57,11 +56,6 @@ def forward_header(version: int, chunk_bytes: int) -> bytes:
 def numbered_header(number: int, version: int, chunk_bytes: int) -> bytes:
     """The header before the chunks of a NUMBERED frame."""
     return _NUMBERED.pack(chunk_bytes + 9, NUMBERED, number, version)
-
-
-def delivery_header(size_bytes: int) -> bytes:
-    """The header before the parts of a DELIVERY frame."""
-    return _DELIVERY.pack(size_bytes, DELIVERY)
 
 
 def courier_frame(number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> list[bytes]:

@@ -2,6 +2,10 @@
 
 It decides which link carries a peer's messages: any link on which the peer has sent Resume. When that link ends, it
 takes another one, or the next that comes up.
+
+What came is kept by the sender's process. A node that was purged wrongly goes on with its numbers as another
+incarnation, and may be here as that before its purge is known. What always holds: each number of a node is taken once,
+without a gap.
 """
 
 from __future__ import annotations
@@ -12,10 +16,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from flockmq import bounds
+from flockmq.callbacks import ignore
 from flockmq.delivery import frames
-from flockmq.delivery.latest_links import LatestLinks
+from flockmq.delivery.client_packets import LatestLinks
 from flockmq.delivery.node_sender import NodeSender
-from flockmq.delivery.received_sequences import ReceivedSequences
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.link import Link
@@ -38,11 +42,11 @@ class NodeForwarding:
     deliveries wait here and aren't accepted, because their sender may have given them to other nodes."""
 
     def __init__(self, turn: list[Sink], cluster: Cluster) -> None:
-        self.on_received: Callable[[str, int, bytes], None] = _ignore
+        self.on_received: Callable[[str, int, bytes], None] = ignore
         """(incarnation, MQTT version, run of PUBLISH packets) from another node."""
-        self.on_drained: Callable[[NodeSender], None] = _ignore
+        self.on_drained: Callable[[NodeSender], None] = ignore
         """A congested peer flows again."""
-        self.on_returned: Callable[[list[tuple[int, bytes]]], None] = _ignore
+        self.on_returned: Callable[[list[tuple[int, bytes]]], None] = ignore
         """(MQTT version, chunk) of each batch of shared deliveries that a purged node never accepted."""
         self.latest = LatestLinks()
         self._turn = turn
@@ -239,4 +243,48 @@ class NodeForwarding:
             log.exception("messages of %d bytes from %s could not be delivered", len(chunk), incarnation)
 
 
-def _ignore(*_: object) -> None: ...
+class ReceivedSequences:
+    """The last accepted batch number of each other node. One per node. No I/O.
+
+    Numbers belong to the sender's process, not its incarnation: a node that was wrongly purged continues its numbers as
+    another incarnation. That incarnation may even arrive here before the purge of the former. Invariant: each number of
+    a node is accepted once, without gaps.
+    """
+
+    def __init__(self) -> None:
+        self._accepted: dict[str, int] = {}
+        self._former: dict[str, int] = {}
+
+    def accepted(self, incarnation: str) -> int:
+        """The last accepted number, also if the node was purged since."""
+        return self._last(incarnation) or 0
+
+    def accept(self, incarnation: str, number: int) -> bool:
+        """True: it is new, so deliver it. False: it is a repeat. Raises ValueError on a gap: the peer always resends
+        from the first number that isn't accepted, so a gap is a defect of one of the two nodes."""
+        last = self._last(incarnation)
+        if last is not None and number <= last:
+            return False
+        if last is not None and number != last + 1:
+            raise ValueError(f"batch {number} from {incarnation} came after {last}")
+        self._accepted[process_of(incarnation)] = number
+        return True
+
+    def forget(self, incarnation: str) -> None:
+        """It was purged; it may come back."""
+        process = process_of(incarnation)
+        if (last := self._accepted.pop(process, None)) is not None:
+            self._former[process] = last
+            if len(self._former) > bounds.PEERS_FORMER_MAX:
+                del self._former[next(iter(self._former))]
+
+    def reset(self) -> None:
+        """This node is another incarnation: all peers number from 1 for it."""
+        self._accepted.clear()
+        self._former.clear()
+
+    def _last(self, incarnation: str) -> int | None:
+        process = process_of(incarnation)
+        if (former := self._former.pop(process, None)) is not None:
+            self._accepted[process] = former
+        return self._accepted.get(process)

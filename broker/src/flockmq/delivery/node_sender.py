@@ -18,25 +18,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from flockmq import bounds
+from flockmq.callbacks import never
+from flockmq.delivery.batch_queue import in_frames
 from flockmq.delivery.frames import forward_header, numbered_header
-from flockmq.delivery.watermarks import is_congested
+from flockmq.membership.link import Link
+from flockmq.routing.back_pressure import is_congested
 from flockmq.routing.shared_frames import SHARED
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.targets import NodeTarget
 
 PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 64
 """A longer packet fits into no frame."""
-
-
-class DataLink(Protocol):
-    """What this module needs of a link."""
-
-    data_bytes: int
-
-    def send_data(self, frame: list[bytes], frame_bytes: int) -> None: ...
 
 
 class NodeBatch:
@@ -72,10 +67,6 @@ class NodeBatch:
             callback()
 
 
-def _never() -> bool:
-    return False
-
-
 class NodeSender(NodeTarget):
     """Messages for one incarnation of another node."""
 
@@ -84,7 +75,7 @@ class NodeSender(NodeTarget):
         turn: list[Sink],
         incarnation: str,
         on_wanted: Callable[[str], None],
-        is_fenced: Callable[[], bool] = _never,
+        is_fenced: Callable[[], bool] = never,
     ) -> None:
         super().__init__(turn, 5)
         self.incarnation = incarnation
@@ -99,7 +90,7 @@ class NodeSender(NodeTarget):
         self._on_wanted = on_wanted
         self._is_fenced = is_fenced
         self._loop = asyncio.get_running_loop()
-        self.link: DataLink | None = None
+        self.link: Link | None = None
         self._runs: dict[int, list[bytes]] = {}
         self._numbered: list[tuple[int, bytes, Callable[[], None], bool]] = []
         self._resend: deque[NodeBatch] = deque()
@@ -173,7 +164,7 @@ class NodeSender(NodeTarget):
 
     # --- the link ---------------------------------------------------------------------------------------------------
 
-    def connected(self, link: DataLink, accepted: int) -> None:
+    def connected(self, link: Link, accepted: int) -> None:
         """A link is up, and the peer told its last accepted number: resend the rest, in order."""
         self.link = link
         self.accepted(accepted)
@@ -229,27 +220,16 @@ class NodeSender(NodeTarget):
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _send_runs(self, link: DataLink) -> None:
+    def _send_runs(self, link: Link) -> None:
         if link.data_bytes > bounds.PEER_FORWARD_MAX_BYTES:
             self._drop_runs()
             return
         runs, self._runs, self.out_bytes = self._runs, {}, 0
         for version, chunks in runs.items():
-            frame: list[bytes] = [b""]
-            frame_bytes = 0
-            for chunk in chunks:
-                if len(chunk) > PACKET_MAX_BYTES:
-                    self.dropped += len(chunk)
-                    continue
-                if frame_bytes and frame_bytes + len(chunk) > bounds.LINK_FORWARD_FRAME_BYTES:
-                    frame[0] = forward_header(version, frame_bytes)
-                    link.send_data(frame, frame_bytes)
-                    frame, frame_bytes = [b""], 0
-                frame.append(chunk)
-                frame_bytes += len(chunk)
-            if frame_bytes:
-                frame[0] = forward_header(version, frame_bytes)
-                link.send_data(frame, frame_bytes)
+            self.dropped += sum(len(chunk) for chunk in chunks if len(chunk) > PACKET_MAX_BYTES)
+            fitting = (chunk for chunk in chunks if len(chunk) <= PACKET_MAX_BYTES)
+            for some, size_bytes in in_frames(fitting, len):
+                link.send_data([forward_header(version, size_bytes), *some], size_bytes)
 
     def _drop_runs(self) -> None:
         self.dropped += self.out_bytes
@@ -279,7 +259,7 @@ class NodeSender(NodeTarget):
         if sealed and self._timer is None:
             self._timer = self._loop.call_later(bounds.FORWARD_WAIT_S, self._overdue)
 
-    def _send_batch(self, link: DataLink, batch: NodeBatch) -> None:
+    def _send_batch(self, link: Link, batch: NodeBatch) -> None:
         header = numbered_header(batch.number, batch.version, batch.size_bytes)
         link.send_data([header, *batch.packets], batch.size_bytes)
 

@@ -11,41 +11,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from flockmq import bounds
+from flockmq.callbacks import ignore
 from flockmq.delivery import frames
 from flockmq.delivery.batch_queue import Carrier
-from flockmq.delivery.latest_links import LatestLinks
-from flockmq.delivery.slot_message import SlotMessage
+from flockmq.delivery.client_packets import LatestLinks
+from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import SlotAck
 from flockmq.membership.link import Link
 from flockmq.membership.slot_table import SEND
 from flockmq.routing.sink import Sink
+from flockmq.routing.slots import SlotMessage
 
 log: Final = logging.getLogger(__name__)
-
-
-class ReceiverPort(Protocol):
-    """Implemented by `delivery.slot_receiver.SlotReceiver`, on a core."""
-
-    @property
-    def is_holding(self) -> bool: ...
-    def received(
-        self,
-        sender: str,
-        back: Callable[[int, int, dict[int, int]], None],
-        number: int,
-        epoch: int,
-        messages: Sequence[SlotMessage],
-        size_bytes: int,
-    ) -> None: ...
-    def advance(self) -> None: ...
-    def node_gone(self, incarnation: str) -> None: ...
-    def reset(self) -> None: ...
-    def held_bytes(self, sender: str) -> int: ...
 
 
 class _LinkCarrier:
@@ -78,8 +60,8 @@ class SlotLinks:
     """One per node. The router gets `sender`. A core sets `receiver` before it owns slots."""
 
     def __init__(self, turn: list[Sink], cluster: Cluster) -> None:
-        self.receiver: ReceiverPort | None = None
-        self.on_drained: Callable[[Sink], None] = _ignore
+        self.receiver: SlotReceiver | None = None
+        self.on_drained: Callable[[Sink], None] = ignore
         """A congested queue flows again."""
         self.latest = LatestLinks()
         self._me = cluster.incarnation
@@ -206,7 +188,3 @@ class SlotLinks:
 
 def _answer(link: Link, number: int, view: int, blocked: dict[int, int]) -> None:
     link.control(SlotAck(number, view, tuple(blocked.items())))
-
-
-def _ignore(queue: Sink) -> None:
-    return None

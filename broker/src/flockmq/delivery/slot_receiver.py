@@ -25,7 +25,7 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.delivery.commit_barriers import SlotBarriers
-from flockmq.delivery.slot_message import SlotMessage
+from flockmq.routing.slots import SlotMessage
 
 log: Final = logging.getLogger(__name__)
 

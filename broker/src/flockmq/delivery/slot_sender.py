@@ -41,12 +41,11 @@ from typing import Final, cast
 from flockmq import bounds
 from flockmq.delivery.batch_queue import MESSAGE_BYTES, BatchQueue, Carrier, QueuedMessage
 from flockmq.delivery.slot_back_pressure import SlotBackPressure
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.membership.slot_table import SlotMove, SlotTable
 from flockmq.mqtt.message import NO_EXPIRY, Publish
 from flockmq.routing.message_id import node_source, number_of, source_of
 from flockmq.routing.sink import FLOWING, Sink
-from flockmq.routing.slots import may_expire, slot_of
+from flockmq.routing.slots import SlotMessage, may_expire, slot_of
 from flockmq.routing.targets import SlotDispatcher, SlotSet
 
 UNASSIGNED: Final = ""

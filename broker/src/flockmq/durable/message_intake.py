@@ -19,7 +19,6 @@ from typing import Final
 
 from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.deduplicator import number_bytes
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.ports import HostPort
 from flockmq.durable.router import message_of
 from flockmq.durable.session import DurableSession
@@ -29,7 +28,7 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish
 from flockmq.routing.forwarded import take_run
 from flockmq.routing.shared_frames import SHARED, SharedItem
-from flockmq.routing.slots import addressed
+from flockmq.routing.slots import SlotMessage, addressed
 from flockmq.routing.subscriber import Subscription
 
 log: Final = logging.getLogger(__name__)
@@ -65,9 +64,8 @@ class MessageIntake:
         self._manager = manager
         self._store = store
         self._router = manager.router
-
-    def epoch(self) -> int:
-        return self._manager.epoch()
+        self.epoch: Callable[[], int] = host.slots_epoch
+        self.is_changing: Callable[[], bool] = manager.is_changing
 
     def view(self) -> int:
         return self._manager.view
@@ -77,9 +75,6 @@ class MessageIntake:
         at their senders.
         """
         return self._manager.is_loading() or len(self._closed()) > 0
-
-    def is_changing(self) -> bool:
-        return self._manager.is_changing()
 
     @property
     def is_holding(self) -> bool:

@@ -12,18 +12,18 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import MQUEUE_MAX_BYTES, NUMBERS_RESERVED, QUEUED_MESSAGE_BYTES
+from flockmq.bounds import NUMBERS_RESERVED, QUEUED_MESSAGE_BYTES
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.session_fields import RELEASED, WAITS, message_parts, message_value
 from flockmq.durable.session_record import SessionRecord
 from flockmq.mqtt.message import StoredMessage
 from flockmq.session.limits import Limits
-from flockmq.session.send_window import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
+from flockmq.session.local_session import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
 
 PACKET_IDS: Final = 65_535
 
 AWAITS_COMMIT: Final = 4
-"""In addition to the states of `send_window`: PUBREC arrived, and PUBREL waits until that is committed."""
+"""In addition to the states of `local_session`: PUBREC arrived, and PUBREL waits until that is committed."""
 
 
 @mypyc_attr(acyclic=True)
@@ -102,21 +102,15 @@ class MessageQueue:
         return not self.queue and len(self.inflight) < self.window
 
     def has_room(self, packet_bytes: int) -> bool:
-        """True if one more message would leave most of the queue free for published messages."""
-        return self.has_place() or (
-            self.waiting() * 4 < self.limits.max_mqueue_len
-            and self.waiting_bytes() + packet_bytes <= MQUEUE_MAX_BYTES // 4
-        )
+        """One more leaves most of the queue to what is published."""
+        return self.has_place() or self.limits.is_mostly_free(self.waiting(), self.waiting_bytes() + packet_bytes)
 
     def is_full(self, packet_bytes: int, ahead: int) -> bool:
-        """True if the queue has no place for one more message, although `ahead` more than the client's
-        limit may wait.
-        """
-        is_long = self.waiting() >= self.limits.max_mqueue_len + ahead
-        return is_long or self.waiting_bytes() + packet_bytes > MQUEUE_MAX_BYTES
+        """No place for one more, where so many may wait `ahead` of the client's limit."""
+        return self.limits.is_full(self.waiting() - ahead, self.waiting_bytes() + packet_bytes)
 
     def is_congested(self) -> bool:
-        return self.waiting() * 2 > self.limits.max_mqueue_len or self.waiting_bytes() * 2 > MQUEUE_MAX_BYTES
+        return self.limits.is_congested(self.waiting(), self.waiting_bytes())
 
     # --- what waits ---------------------------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ from flockmq.mqtt.message import StoredMessage, as_duplicate, transcode, with_pa
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.subscriber import QUEUED, REFUSED, REPLACED
-from flockmq.session.acknowledgement_codec import AGAIN, PUBACK, PUBCOMP, PUBREC, PUBREC_REFUSED
-from flockmq.session.send_window import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
+from flockmq.session.local_session import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
+from flockmq.session.remote_session import AGAIN, PUBACK, PUBCOMP, PUBREC, PUBREC_REFUSED
 
 _ENDS: Final = (PUBACK, PUBCOMP, PUBREC_REFUSED)
 

@@ -11,8 +11,8 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.routing.back_pressure import StallClock
 from flockmq.routing.router import Router
-from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink
-from flockmq.session.acknowledgement_codec import settled
+from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink, count_unsendable
+from flockmq.session.remote_session import settled
 
 
 class ProxyNode:
@@ -115,11 +115,7 @@ class ProxySink(Sink):
         return self.router.now_s
 
     def unsendable(self, packet_bytes: int) -> None:
-        counters = self.router.counters
-        if packet_bytes:
-            counters.dropped_too_large += 1
-        else:
-            counters.dropped_expired += 1
+        count_unsendable(self.router.counters, packet_bytes)
 
     def settled(self, kind: int, packet_id: int) -> None:
         """A report of the session proxy is committed."""

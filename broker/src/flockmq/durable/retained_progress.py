@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import Publish
-from flockmq.publishing.retained_giving import RetainedGiving
+from flockmq.publishing.retained_feed import RetainedGiving
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber, Subscription
 

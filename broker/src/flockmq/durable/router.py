@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flockmq.delivery.slot_message import SlotMessage
+from flockmq.callbacks import ignore
 from flockmq.durable.session import DurableSession
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Publish, parse_publish
@@ -16,7 +16,7 @@ from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.group import Group
 from flockmq.routing.router import Router
 from flockmq.routing.shared_frames import SharedItem, unwrap
-from flockmq.routing.slots import SlotPeers
+from flockmq.routing.slots import SlotMessage, SlotPeers
 from flockmq.routing.subscriber import Subscription
 
 
@@ -31,8 +31,8 @@ class DurableRouter(Router):
         self.turn = own.turn
         self.away4.turn = self.away5.turn = own.turn
         self.shared = own.shared
-        self.on_count: Callable[[int, bytes], None] = _nobody_listens
-        self.on_missing: Callable[[int, bytes], None] = _nobody_listens
+        self.on_count: Callable[[int, bytes], None] = ignore
+        self.on_missing: Callable[[int, bytes], None] = ignore
         self.wanted: dict[tuple[int, bytes], int] = {}
         self.filters: dict[int, int] = {}
         """Slot → number of different filters."""
@@ -146,10 +146,6 @@ class DurableRouter(Router):
             if not by_filter:
                 del self.groups[slot]
         self.on_count(slot, member.filter)
-
-
-def _nobody_listens(slot: int, share_filter: bytes) -> None:
-    """Used until the log is connected."""
 
 
 def slot_of(subscription: Subscription) -> int:

@@ -47,7 +47,8 @@ from flockmq.routing.message_id import derived_origin, session_source
 from flockmq.routing.router import Router
 from flockmq.routing.sink import AWAY, FLOWING, AwaySink, Sink
 from flockmq.routing.subscriber import REFUSED, UNWANTED, Subscriber, Subscription
-from flockmq.session.acknowledgement_codec import (
+from flockmq.session.limits import DEFAULT, Limits
+from flockmq.session.remote_session import (
     DROPPED,
     PAIR_BYTES,
     PUBACK,
@@ -57,7 +58,6 @@ from flockmq.session.acknowledgement_codec import (
     PUBREL,
     PUBREL_UNKNOWN,
 )
-from flockmq.session.limits import DEFAULT, Limits
 
 _RETURNED: Final = 0x100
 """In addition to the kinds of `acknowledgement_codec`: the commit is of the client's reconnect."""
@@ -194,7 +194,10 @@ class DurableSession(Subscriber):
         meta = self.meta
         if meta.will_source != fresh.meta.will_source:
             self.record.forget_unsubscribed()
-            self._renew_sender(fresh.meta.will_source)
+            # What it published on the former connection comes under its origin: from there, if it was accepted and is
+            # on its way to other nodes, or from here, if it is published again. What is published now may come before
+            # that, and under a later origin of the same source would make it a repeat.
+            meta.sender = session_source(fresh.meta.will_source)
         meta.will = fresh.meta.will
         meta.will_source = fresh.meta.will_source
         meta.expiry_s = fresh.meta.expiry_s
@@ -202,13 +205,6 @@ class DurableSession(Subscriber):
             self.set_user(fresh.record.user, fresh.usage)
         self.quota.count()
         self.attach(fresh.sink, fresh.limits, fresh.messages.window, fresh.max_packet_bytes)
-
-    def _renew_sender(self, nonce: bytes) -> None:
-        """Start a new message source for the new connection. Messages from the old connection may still be on their
-        way. If new messages continued the old numbers and overtook these, receivers would drop the old ones as
-        duplicates.
-        """
-        self.meta.sender = session_source(nonce)
 
     def attach(self, sink: Sink, limits: Limits, window: int, max_packet_bytes: int) -> None:
         """Attach a connection. `send_again` follows when its CONNACK was sent."""
@@ -266,10 +262,6 @@ class DurableSession(Subscriber):
         was = self.subscriptions.asked_for(filter)
         self.subscriptions.note_asked(filter, asked)
         self.record.write_asked(filter, was, asked)
-
-    def add_subscription(self, subscription: Subscription) -> None:
-        self.subscriptions.add(subscription)
-        self.record.write_subscription(subscription)
 
     def remove_subscription(self, filter: bytes) -> Subscription | None:
         self.note_asked(filter, filter)

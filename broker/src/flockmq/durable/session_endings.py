@@ -17,7 +17,7 @@ from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.durable.slot import OwnedSlot
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.mqtt.reason import Reason
-from flockmq.session.drop_revoked_messages import drop_waiting
+from flockmq.session.add_subscription import drop_waiting
 from flockmq.session_rpc.clean_session_wills import PendingWill
 
 

@@ -52,10 +52,16 @@ class SessionService:
         self, host: HostPort, proxies: ProxyPort, store: SessionStore, router: DurableRouter, clock: Clock
     ) -> None:
         self._slices = TimeSlices(host.soon, clock)
+        self.slot_loaded: Callable[[int], None] = proxies.loaded
+        self.slot_retaken: Callable[[int], None] = proxies.retaken
         self.manager = SlotManager(host, store, router, self, self._slices, clock)
         self.intake = MessageIntake(host, self.manager, store)
         self.connected = ConnectedSessions(host, proxies, self.manager, self._slices)
         self.congestion = self.connected.congestion
+        self.own: Callable[[int], None] = self.manager.own
+        self.disown: Callable[[int], None] = self.manager.disown
+        self.has_loaded: Callable[[int], bool] = self.manager.has_loaded
+        self.cut: Callable[[str], None] = self.connected.cut
         self.pressure_reports = MemoryPressureReports(self.manager, store, proxies.report_memory)
         self._questions = ClientRequests(host, self.manager, store, self.connected.running)
         self.router = router
@@ -78,10 +84,6 @@ class SessionService:
     async def stop(self) -> None:
         self._slices.stop()
         await self.manager.stop()
-
-    async def durable(self) -> None:
-        """Return when all writes are durable, or never will be."""
-        await self.manager.durable()
 
     def __len__(self) -> int:
         return len(self.sessions.by_id)
@@ -147,23 +149,8 @@ class SessionService:
 
     # --- slots --------------------------------------------------------------------------------------------------------
 
-    def own(self, slot: int) -> None:
-        self.manager.own(slot)
-
-    def disown(self, slot: int) -> None:
-        self.manager.disown(slot)
-
-    def has_loaded(self, slot: int) -> bool:
-        return self.manager.has_loaded(slot)
-
-    def slot_loaded(self, slot: int) -> None:
-        self._proxies.loaded(slot)
-
     def slot_left(self, slot: int) -> None:
         self.intake.let_go(slot)
-
-    def slot_retaken(self, slot: int) -> None:
-        self._proxies.retaken(slot)
 
     def report_load(self) -> None:
         """Called every 0.1 s or so."""
@@ -382,9 +369,6 @@ class SessionService:
         self._proxies.overflow(sink.node.incarnation, sink.client_id, sink.token)
 
     # --- nodes --------------------------------------------------------------------------------------------------------
-
-    def cut(self, incarnation: str) -> None:
-        self.connected.cut(incarnation)
 
     def node_gone(self, incarnation: str) -> None:
         """The node was purged: its connections ended, and their wills are published."""

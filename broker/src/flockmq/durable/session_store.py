@@ -25,6 +25,7 @@ from typing import Final, TypeVar, cast
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
+from flockmq.callbacks import ignore
 from flockmq.durable.pending_writes import PendingWrites
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot, is_wrong_type, read_slots
 from flockmq.durable.store_servers import StoreServer, StoreServers
@@ -55,8 +56,8 @@ class SessionStore(PendingWrites):
 
     def __init__(self, redis: RedisConfig) -> None:
         super().__init__()
-        self.on_fenced: Callable[[int], None] = _ignore
-        self.on_lost: Callable[[int], None] = _ignore
+        self.on_fenced: Callable[[int], None] = ignore
+        self.on_lost: Callable[[int], None] = ignore
         self.commits = 0
         """Number of batches that became durable."""
         self.committed_bytes = 0
@@ -85,11 +86,7 @@ class SessionStore(PendingWrites):
     async def stop(self) -> None:
         """What isn't durable now never will be: its barriers get False."""
         self._is_running = False
-        running = [task for server in self._servers.all() for task in server.tasks]
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await tasks.end(*(task for server in self._servers.all() for task in server.tasks))
         for slot in list(self._slots):
             self.release(slot)
         await self._servers.close()
@@ -408,7 +405,3 @@ def _tell(listener: Callable[[_T], None], what: _T) -> None:
         listener(what)
     except Exception:
         log.exception("a listener of the store failed")
-
-
-def _ignore(_: int) -> None:
-    """Used until a listener is set."""

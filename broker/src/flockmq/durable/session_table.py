@@ -17,9 +17,8 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
 from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import NEVER_EXPIRES, Will
-from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import remove_subscriptions
+from flockmq.session.add_subscription import remove_subscriptions, unsubscribed
 
 _NEVER_S: Final = float("inf")
 
@@ -168,13 +167,10 @@ class SessionTable:
 
     def unsubscribe(self, session: DurableSession, filters: list[bytes]) -> list[int]:
         """Returns the reason codes for UNSUBACK, one for each filter."""
-        removed = [session.remove_subscription(filter) for filter in filters]
-        unrouted = remove_subscriptions(
-            self._router, [subscription for subscription in removed if subscription is not None]
-        )
+        reasons, unrouted = unsubscribed(self._router, [session.remove_subscription(filter) for filter in filters])
         if unrouted:
             self._port.unrouted(session, unrouted)
-        return [Reason.NO_SUBSCRIPTION_EXISTED if each is None else Reason.SUCCESS for each in removed]
+        return reasons
 
     def tick(self, now_s: float) -> None:
         """Publish wills that are due and end expired sessions, at most SESSIONS_EXPIRED_PER_TICK_MAX of them."""

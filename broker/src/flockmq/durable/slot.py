@@ -7,7 +7,7 @@ from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import USER
-from flockmq.durable.slot_writer import StoreSlotWriter
+from flockmq.durable.slot_writer import SlotWriter
 
 
 class OwnedSlot:
@@ -36,7 +36,7 @@ class OwnedSlot:
         "writer",
     )  # fmt: skip
 
-    def __init__(self, number: int, gained_at: int, fence: str, writer: StoreSlotWriter, wills: DueWills) -> None:
+    def __init__(self, number: int, gained_at: int, fence: str, writer: SlotWriter, wills: DueWills) -> None:
         self.number = number
         self.gained_at = gained_at
         self.fence = fence

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.logs import Retrying
@@ -49,10 +49,7 @@ class SlotLoader:
     async def stop(self) -> None:
         """Load no more slots."""
         self._stopped = True
-        running = [*self._loaders, *([self._dealing] if self._dealing is not None else [])]
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await tasks.end(*self._loaders, self._dealing)
 
     def look(self) -> None:
         """Check whether slots must be loaded."""

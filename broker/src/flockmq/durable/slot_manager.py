@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.clock import Clock
-from flockmq.delivery.commit_barriers import AllBarriers, if_durable
+from flockmq.delivery.commit_barriers import SlotBarriers, if_durable
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
@@ -38,7 +38,7 @@ from flockmq.durable.slot_loader import SlotLoader
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.durable.slot_reports import SlotReports
 from flockmq.durable.slot_rewriter import SlotRewriter
-from flockmq.durable.slot_writer import StoreSlotWriter
+from flockmq.durable.slot_writer import SlotWriter
 from flockmq.durable.time_slices import TimeSlices
 from flockmq.mqtt.errors import PacketError
 from flockmq.rlog.entry import StreamId
@@ -120,12 +120,12 @@ class SlotManager:
     async def durable(self) -> None:
         """Return when all writes are durable, or never will be."""
         self.request_barriers()
-        done = asyncio.Event()
-        waits = AllBarriers(len(self.slots) + 1, lambda _: done.set())
-        for slot in self.slots:
-            self._store.barrier(slot, waits.one)
-        waits.one(True)
-        await done.wait()
+        if self.slots:
+            done = asyncio.Event()
+            waits = SlotBarriers(dict.fromkeys(self.slots), lambda _: done.set())
+            for slot in self.slots:
+                self._store.barrier(slot, partial(waits.one, slot))
+            await done.wait()
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class SlotManager:
     def own(self, slot: int) -> None:
         epoch = self._change()
         fence = f"{StreamId(epoch >> 48, epoch & (1 << 48) - 1)} {self._host.incarnation}"
-        writer = StoreSlotWriter(slot, self._store, self._wrote, self._host.flush_soon)
+        writer = SlotWriter(slot, self._store, self._wrote, self._host.flush_soon)
         wills = DueWills(writer, self.commit_state, self._host.publish, self._host.has_authors, self.held_wills)
         self.slots[slot] = OwnedSlot(slot, epoch, fence, writer, wills)
         self._unloaded.add(slot)
@@ -171,9 +171,6 @@ class SlotManager:
         """True if the session runs here: the slot was neither given up nor taken by another core."""
         held = self.slots.get(session.writer.slot)
         return held is not None and held.runs(session)
-
-    def epoch(self) -> int:
-        return self._host.slots_epoch()
 
     def is_loading(self) -> bool:
         return self.is_changing() or bool(self._unloaded)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.clock import Clock
 from flockmq.delivery.deduplicator import number_bytes
 from flockmq.durable.session_store import SessionStore, StoreFenced
@@ -50,9 +50,7 @@ class SlotRewriter:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.end(*self._tasks)
 
     def data_lost(self, number: int) -> None:
         """Redis lost all or part of the slot's data. A slot that isn't loaded yet is written when it is."""

@@ -16,43 +16,15 @@ from flockmq.durable.pending_writes import PendingWrites
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SlotWriter:
-    """The sessions of a slot write to the store through this interface. No method waits or fails.
+    """The sessions of a slot write to the `SessionStore` through this, until it is closed. No method waits or fails.
 
-    `is_closed`: another core owns the slot now; writes are ignored.
-    """
-
-    def __init__(self, slot: int) -> None:
-        self.slot: int = slot
-        self.is_closed: bool = False
-
-    def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
-        raise NotImplementedError(type(self).__name__)
-
-    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
-        """Put two fields that are committed together."""
-        raise NotImplementedError(type(self).__name__)
-
-    def delete(self, client_id: bytes, field: bytes) -> None:
-        raise NotImplementedError(type(self).__name__)
-
-    def drop(self, client_id: bytes) -> None:
-        """End the session: delete all its fields."""
-        raise NotImplementedError(type(self).__name__)
-
-    def barrier(self, done: Callable[[bool], None]) -> None:
-        """Call `done` once, maybe before this returns. It gets True when all earlier writes are committed, or False
-        when this owner can't commit them any more. Barriers are answered in the order of the calls.
-        """
-        raise NotImplementedError(type(self).__name__)
-
-
-class StoreSlotWriter(SlotWriter):
-    """Writes to the `SessionStore` until it is closed. It calls `wrote` after each write, and `flush` after each
-    answered barrier.
+    It calls `wrote` after each write, and `flush` after each answered barrier. `is_closed`: another core owns the slot
+    now; writes are ignored.
     """
 
     def __init__(self, slot: int, store: PendingWrites, wrote: Callable[[], None], flush: Callable[[], None]) -> None:
-        super().__init__(slot)
+        self.slot: int = slot
+        self.is_closed: bool = False
         self._store = store
         self._wrote = wrote
         self._flush = flush
@@ -67,6 +39,7 @@ class StoreSlotWriter(SlotWriter):
             self._wrote()
 
     def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
+        """Put two fields that are committed together."""
         if not self.is_closed:
             self._store.put_both(self.slot, client_id, field, value, other, other_value)
             self._wrote()
@@ -77,10 +50,14 @@ class StoreSlotWriter(SlotWriter):
             self._wrote()
 
     def drop(self, client_id: bytes) -> None:
+        """End the session: delete all its fields."""
         if not self.is_closed:
             self._store.drop(self.slot, client_id)
 
     def barrier(self, done: Callable[[bool], None]) -> None:
+        """Call `done` once, maybe before this returns. It gets True when all earlier writes are committed, or False
+        when this owner can't commit them any more. Barriers are answered in the order of the calls.
+        """
         if self.is_closed:
             done(False)
         else:

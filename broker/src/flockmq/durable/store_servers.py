@@ -56,10 +56,7 @@ class StoreServers:
     """`prepare` is called with each new connection, `found` with each new server."""
 
     def __init__(
-        self,
-        redis: RedisConfig,
-        prepare: Callable[[RedisLink], Awaitable[None]],
-        found: Callable[[StoreServer], None],
+        self, redis: RedisConfig, prepare: Callable[[RedisLink], Awaitable[None]], found: Callable[[StoreServer], None]
     ) -> None:
         self.in_use = 0
         """Number of servers that share the memory for waiting writes: new ones, and those with slots. (A restarted

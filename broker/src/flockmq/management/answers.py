@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from flockmq.bounds import AUTH_PAGE_MAX, AUTH_REQUEST_MAX_BYTES, MANAGEMENT_REQUEST_MAX_S
+from flockmq.management.view import Views
 
 PAGE_DEFAULT: Final = 100
 T = TypeVar("T")
@@ -26,6 +27,7 @@ def answer(status: int, value: object) -> web.Response:
     return web.Response(status=status, body=msgspec.json.encode(value) + b"\n", content_type="application/json")
 
 
+VIEWS: Final = web.AppKey("views", Views)
 ABOUT: Final = web.RequestKey("about", str)
 
 

@@ -10,30 +10,25 @@ an API key (see `guard`).
 
 from __future__ import annotations
 
-from typing import Final
-
 from aiohttp import web
 
-from flockmq.management.answers import answer
-from flockmq.management.view import EvacuationView
-
-EVACUATION: Final = web.AppKey("evacuation", EvacuationView)
+from flockmq.management.answers import VIEWS, answer
 
 routes = web.RouteTableDef()
 
 
 @routes.get("/api/v1/evacuation")
 async def status(request: web.Request) -> web.Response:
-    return answer(200, request.app[EVACUATION].status())
+    return answer(200, request.app[VIEWS].evacuation.status())
 
 
 @routes.post("/api/v1/evacuation")
 async def start(request: web.Request) -> web.Response:
-    request.app[EVACUATION].start()
-    return answer(200, request.app[EVACUATION].status())
+    request.app[VIEWS].evacuation.start()
+    return answer(200, request.app[VIEWS].evacuation.status())
 
 
 @routes.delete("/api/v1/evacuation")
 async def stop(request: web.Request) -> web.Response:
-    request.app[EVACUATION].stop()
+    request.app[VIEWS].evacuation.stop()
     return web.Response(status=204)

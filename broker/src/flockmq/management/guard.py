@@ -9,6 +9,9 @@ Invariants:
 - Only admins may change anything, except for the paths of operators.
 - The answer to a wrong key is delayed.
 - Compressed bodies are refused, because their unpacked size is unbounded.
+
+A right key is never slowed: behind one address there may be many clients, and nobody finds 32 random bytes by trying.
+Slowed is who tries all the same, and with it the lines in the log.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ from flockmq.auth.admin import Exists, Invalid, Missing, Unused
 from flockmq.auth.hash_pool import Busy
 from flockmq.bounds import (
     API_FAILURE_MAX_S,
+    API_FAILURE_MIN_S,
+    API_FAILURES_FORGOTTEN_S,
+    API_FAILURES_MAX_ADDRESSES,
     API_FAILURES_WAITING_MAX,
     AUTH_REQUEST_MAX_BYTES,
     REFUSALS_LOGGED_PER_S,
@@ -37,7 +43,6 @@ from flockmq.management.answers import ABOUT, RequestRefused
 from flockmq.management.api_keys import ROLES, ApiKeys, Holder, Role
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.view import Unavailable
-from flockmq.management.wrong_key_delay import WrongKeyDelay
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.errors import LogFull
 
@@ -207,3 +212,24 @@ def _error(status: int, why: str) -> web.Response:
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     body = msgspec.json.encode({"error": why}) + b"\n"
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+class WrongKeyDelay:
+    """The delay of the answer to a wrong API key, per client address. No I/O.
+
+    A right key is never delayed: many clients may share one address, and nobody can guess 32 random bytes. The delay
+    only slows down clients that try, and so the lines that they cause in the log file.
+    """
+
+    def __init__(self) -> None:
+        self._by_address: dict[str, tuple[int, float]] = {}
+        """Address → (count of wrong keys in a row, time of the last one). The longest quiet address is first."""
+
+    def failed(self, address: str, now_s: float) -> float:
+        """Count a wrong key. Returns the delay of its answer in seconds."""
+        count, last_s = self._by_address.pop(address, (0, now_s))
+        count = 1 if now_s - last_s > API_FAILURES_FORGOTTEN_S else count + 1
+        self._by_address[address] = count, now_s
+        if len(self._by_address) > API_FAILURES_MAX_ADDRESSES:
+            del self._by_address[next(iter(self._by_address))]
+        return min(API_FAILURE_MIN_S * (1 << min(count - 1, 16)), API_FAILURE_MAX_S)

@@ -46,20 +46,19 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.logs import Sparing
-from flockmq.management import access, alarms, clients, evacuation, overview, plugins, quotas, sessions
+from flockmq.management import access, clients, evacuation, state
 from flockmq.management import keys as key_paths
-from flockmq.management.answers import answer
+from flockmq.management.answers import VIEWS, answer
 from flockmq.management.api_keys import ApiKeys
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.connections import ManagementConnections
 from flockmq.management.guard import Guard
 from flockmq.management.scrapes import Scrapes, samples_of
-from flockmq.management.view import NodeView, Views
+from flockmq.management.view import Views
 from flockmq.telemetry import metrics
 
 log: Final = logging.getLogger(__name__)
 
-NODE: Final = web.AppKey("node", NodeView)
 SCRAPES: Final = web.AppKey("scrapes", Scrapes)
 
 routes = web.RouteTableDef()
@@ -77,7 +76,7 @@ async def readyz(request: web.Request) -> web.Response:
 
 @routes.get("/availz")
 async def availz(request: web.Request) -> web.Response:
-    if request.app[NODE].draining():
+    if request.app[VIEWS].node.draining():
         return web.Response(status=503, text="draining\n")
     return _readiness(request)
 
@@ -87,23 +86,8 @@ async def metrics_text(request: web.Request) -> web.Response:
     return web.Response(body=await request.app[SCRAPES].text(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
-@routes.get("/api/v1/nodes")
-async def nodes(request: web.Request) -> web.Response:
-    return answer(200, request.app[NODE].nodes())
-
-
-@routes.get("/api/v1/status")
-async def status(request: web.Request) -> web.Response:
-    return answer(200, request.app[NODE].status())
-
-
-@routes.get("/api/v5/rlog")
-async def rlog(request: web.Request) -> web.Response:
-    return answer(200, request.app[NODE].rlog())
-
-
 def _readiness(request: web.Request) -> web.Response:
-    ready, reason = request.app[NODE].ready()
+    ready, reason = request.app[VIEWS].node.ready()
     return web.Response(status=200 if ready else 503, text=f"{reason}\n")
 
 
@@ -137,11 +121,7 @@ class _Http(web.RequestHandler):
     __slots__ = ()
 
     def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         super().handle_error(request, status, exc, message)  # logs the error
         said = (message or "").partition("\n")[0].rstrip(":").encode(errors="replace").decode()
@@ -165,12 +145,7 @@ _HTTP: Final[dict[str, Any]] = {
 
 @contextlib.asynccontextmanager
 async def serve(
-    views: Views,
-    listen: Address,
-    admin: Admin,
-    keys: ApiKeys,
-    audit: AuditLog,
-    tls: ssl.SSLContext | None = None,
+    views: Views, listen: Address, admin: Admin, keys: ApiKeys, audit: AuditLog, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
     """Serve inside the block; yields the port. Raises AddressInUse if `listen` can't be bound."""
     listening = listening_sockets.bound(listen.host, listen.port, "management.listen")
@@ -192,27 +167,12 @@ def _application(
 ) -> web.Application:
     middlewares = [connections.noting, *Guard(keys, audit).middlewares()]
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)
-    app[NODE] = views.node
-    app[plugins.PLUGINS] = views.plugins
-    app[alarms.ALARMS] = views.alarms
-    app[clients.CLIENTS] = views.clients
-    app[sessions.SESSIONS] = views.sessions
-    app[overview.OVERVIEW] = views.overview
-    app[quotas.QUOTAS] = views.quotas
-    app[evacuation.EVACUATION] = views.evacuation
-    registry = metrics.registry(partial(samples_of, views.node, views.samples))
-    app[SCRAPES] = Scrapes(partial(metrics.exposition, registry))
-    app.add_routes(routes)
-    app.add_routes(plugins.routes)
-    app.add_routes(alarms.routes)
-    app.add_routes(clients.routes)
-    app.add_routes(sessions.routes)
-    app.add_routes(overview.routes)
-    app.add_routes(quotas.routes)
-    app.add_routes(evacuation.routes)
+    app[VIEWS] = views
     app[access.ADMIN] = admin
     app[key_paths.KEYS] = keys
     app[key_paths.AUDIT] = audit
-    app.add_routes(access.routes)
-    app.add_routes(key_paths.routes)
+    registry = metrics.registry(partial(samples_of, views.node, views.samples))
+    app[SCRAPES] = Scrapes(partial(metrics.exposition, registry))
+    for part in (routes, state.routes, evacuation.routes, clients.routes, access.routes, key_paths.routes):
+        app.add_routes(part)
     return app

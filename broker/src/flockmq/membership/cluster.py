@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from flockmq import bounds, tasks
+from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM, Entropy
@@ -54,16 +55,12 @@ from flockmq.membership.readiness import Readiness
 from flockmq.membership.replicant_balance import ReplicantBalance
 from flockmq.membership.slot_table import SlotTable
 from flockmq.membership.staleness import Staleness
-from flockmq.membership.views import ClusterSettings, LocalStatus, MemberView, member_views
+from flockmq.membership.views import ClusterSettings, LocalStatus
 from flockmq.redis.link import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import CLUSTER, NODES, SLOTS, VERSIONS, NodeInfo
 
 log: Final = logging.getLogger(__name__)
-
-
-def _ignore(*_: object) -> None:
-    return None
 
 
 class Cluster:
@@ -101,8 +98,8 @@ class Cluster:
         """A link to this node ended, and messages on their way there may be lost."""
         self.on_core_linked: list[Callable[[str], None]] = []
         """There is a new link to this core, or one of several was lost: what was sent to it may not have arrived."""
-        self.on_purged: Callable[[], None] = _ignore
-        """This incarnation was purged, so the log refuses its writes. Call `take_new_incarnation`."""
+        self.on_purged: Callable[[], None] = ignore
+        """This incarnation was purged: the log takes no more from it. `begin_anew` as another."""
 
         self._me = Identity(self.incarnation, settings.role)
         self._redis = redis
@@ -194,8 +191,7 @@ class Cluster:
         former, self.incarnation = self.incarnation, new_incarnation(self.settings.name, self.incarnation)
         log.warning("%s was purged from the cluster; this node goes on as %s", former, self.incarnation)
         if self.fencing.leading is not None and self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await tasks.end(self._running)
             await self.fencing.leading.close()
             self.fencing.leading = None
         self._me = Identity(self.incarnation, self.settings.role)
@@ -212,9 +208,7 @@ class Cluster:
         self.events.leave()
         if self._rlog is not None:
             self._rlog.leave()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.end(*self._tasks)
         await self.events.flush()
         if self.fencing.leading is not None:
             await self.fencing.leading.leave()
@@ -231,10 +225,6 @@ class Cluster:
     @property
     def is_confirmed_member(self) -> bool:
         return self.fencing.is_confirmed_member
-
-    def nodes(self) -> list[MemberView]:
-        """All members, sorted by name."""
-        return member_views(self.nodes_table, self.status_of)
 
     def has_left(self, incarnation: str) -> bool:
         """It announced that it leaves for good."""
@@ -320,7 +310,7 @@ class Cluster:
         other = self.mesh.link_of(incarnation)
         if other is None:
             self.heartbeats.lost(incarnation)
-        elif self.mesh.is_leaving or has_left:
+        elif self.mesh.listener.is_leaving or has_left:
             pass  # nothing is sent again: each link still delivers everything before its own Goodbye
         elif not (link.through and other.is_open and not other.through):
             # The peer may have noticed long ago that this link ended, and have resent everything on the other one.

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from flockmq import bounds
+from flockmq.callbacks import never
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.leader import Leader
 from flockmq.membership.leader_duties import LeaderDuties
@@ -25,21 +26,14 @@ class Fencing:
     """`me` returns this node's incarnation, `cores` is the configured number. `Cluster` sets the plain attributes."""
 
     def __init__(
-        self,
-        me: Callable[[], str],
-        is_core: bool,
-        cores: int,
-        members: Members,
-        mesh: Mesh,
-        heartbeats: Heartbeats,
+        self, me: Callable[[], str], is_core: bool, cores: int, members: Members, mesh: Mesh, heartbeats: Heartbeats
     ) -> None:
         self.is_joined = False
         self.rlog: Rlog | None = None
         self.duties: LeaderDuties | None = None
         self.leading: Leader | None = None
-        self.is_in_doubt: Callable[[float], bool] = _never
-        """Whether at a given time this node may have missed its purge: it was out of touch and hasn't caught up
-        since."""
+        self.is_in_doubt: Callable[[float], bool] = never
+        """Whether it was out of touch, and its tables haven't reached what was said since, at a time."""
         self._me = me
         self._is_core = is_core
         self._configured = cores
@@ -102,7 +96,3 @@ class Fencing:
         if self._is_core:
             cores.add(self._me())
         return electorate(self._configured, cores)
-
-
-def _never(now: float) -> bool:
-    return False

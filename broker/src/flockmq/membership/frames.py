@@ -228,29 +228,24 @@ def parse_control(body: bytes) -> Control:
 
 
 def frame(kind: int, body: bytes) -> bytes:
-    return _FRAME.pack(len(body), kind) + body
+    return header(kind, len(body)) + body
 
 
-def item_header(stream_id: int, item_bytes: int) -> bytes:
-    return _ITEM.pack(item_bytes + 4, ITEM, stream_id)
+def header(kind: int, body_bytes: int) -> bytes:
+    """Stands before the body of a frame."""
+    return _FRAME.pack(body_bytes, kind)
 
 
-def tunnel_header(tunnel_id: int, size_bytes: int) -> bytes:
-    return _ITEM.pack(size_bytes + 4, TUNNEL, tunnel_id)
+def id_header(kind: int, number: int, size_bytes: int) -> bytes:
+    """Stands before the bytes of an ITEM or TUNNEL frame: its header, and the id of the stream or tunnel."""
+    return _ITEM.pack(size_bytes + _ITEM_BODY.size, kind, number)
 
 
-def parse_item(body: bytes) -> tuple[int, bytes]:
-    """(stream id, item). Raises FrameError."""
-    if len(body) < 4:
-        raise FrameError(f"an ITEM frame of {len(body)} bytes")
-    return _ITEM_BODY.unpack_from(body)[0], body[4:]
-
-
-def parse_tunnel(body: bytes) -> tuple[int, bytes]:
-    """(tunnel id, bytes). Raises FrameError."""
-    if len(body) < 4:
-        raise FrameError(f"a TUNNEL frame of {len(body)} bytes")
-    return _ITEM_BODY.unpack_from(body)[0], body[4:]
+def parse_id(body: bytes) -> tuple[int, bytes]:
+    """Of an ITEM or TUNNEL frame: (id, bytes). Raises FrameError."""
+    if len(body) < _ITEM_BODY.size:
+        raise FrameError(f"a frame of a stream or a tunnel with {len(body)} bytes")
+    return _ITEM_BODY.unpack_from(body)[0], body[_ITEM_BODY.size :]
 
 
 class FrameReader:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from flockmq import bounds
+from flockmq.callbacks import never
 from flockmq.membership import frames
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.frames import Status
@@ -43,7 +44,7 @@ class Heartbeats:
         self.rlog: Rlog | None = None
         self.unreachable: Callable[[float], Collection[str]] = _nobody
         """On a core: its votes for purges, at a given time."""
-        self.leads: Callable[[], bool] = _never
+        self.leads: Callable[[], bool] = never
         self.in_majority: Callable[[float], bool] = _always
         """On a core: whether it can reach a majority of the cores, at a given time."""
         self.count_cores: Callable[[], int] = _one
@@ -239,10 +240,6 @@ def _nobody(now: float) -> Collection[str]:
 
 def _one() -> int:
     return 1
-
-
-def _never() -> bool:
-    return False
 
 
 def _always(now: float) -> bool:

@@ -19,13 +19,7 @@ log: Final = logging.getLogger(__name__)
 class Leader:
     """`run` it once this core is a member."""
 
-    def __init__(
-        self,
-        incarnation: str,
-        redis: RedisConfig,
-        core: Core,
-        duties: LeaderDuties,
-    ) -> None:
+    def __init__(self, incarnation: str, redis: RedisConfig, core: Core, duties: LeaderDuties) -> None:
         self._incarnation = incarnation
         self._core = core
         self._duties = duties

@@ -36,6 +36,7 @@ class LinkListener:
         self.port = 0
         """0: it doesn't listen."""
         self.is_leaving = False
+        """This node takes leave: goodbye is said on every link, each of them drains, and ends by itself."""
         self.unauthenticated: dict[Link, asyncio.Task[None]] = {}
         """Accepted connections whose handshake isn't over."""
         self.refused = 0
@@ -56,10 +57,8 @@ class LinkListener:
         return self.port
 
     async def stop(self) -> None:
-        """Accept no more, and close unauthenticated connections."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Accept no more, and turn those away that aren't proven."""
+        await tasks.end(self._task)
         if self._socket is not None:
             self._socket.close()
         for link in list(self.unauthenticated):

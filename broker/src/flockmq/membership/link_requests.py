@@ -118,7 +118,7 @@ class LinkRequests:
 
     def take_item(self, body: bytes) -> None:
         """Handle an ITEM frame. Raises FrameError."""
-        stream_id, item = frames.parse_item(body)
+        stream_id, item = frames.parse_id(body)
         if (items := self._readers.get(stream_id)) is not None:
             if items.qsize() > bounds.LINK_STREAM_CREDIT_ITEMS:
                 raise FrameError("more items of a stream than it had credit for")
@@ -186,7 +186,7 @@ class LinkRequests:
             async with aclosing(self._serve_stream(method, body)) as items:
                 async for item in items:
                     await sender.take_credit()
-                    self._link.send_data([frames.item_header(stream_id, len(item)), item], len(item))
+                    self._link.send_data([frames.id_header(frames.ITEM, stream_id, len(item)), item], len(item))
         except Refusal as refused:
             code, text = refused.code, str(refused)
         except Exception as error:

@@ -73,8 +73,6 @@ class Mesh:
         bind: Bind | None = None,
         entropy: Entropy = SYSTEM,
     ) -> None:
-        self.is_leaving = False
-        """Goodbye is sent on every link. Each link drains and ends by itself."""
         self._owner = owner
         self._me = me
         self._keys = keys
@@ -144,14 +142,9 @@ class Mesh:
             self._tasks.append(tasks.begun_anew(self._refresh, "cluster-keys"))
 
     async def stop(self) -> None:
-        """Say Goodbye on every link and close them."""
-        tasks = [target.task for target in self._targets.values() if target.task is not None]
-        tasks.extend(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Take leave of every peer and close."""
+        await tasks.end(*(target.task for target in self._targets.values()), *self._tasks)
         await self.listener.stop()
-        self.is_leaving = True
         await _leave(
             [link for link in self.links() if link.through]
         )  # first, while the links that carry them still work

@@ -51,12 +51,7 @@ class Readiness:
         """Update `unfit`; ten times a second."""
         self.is_cut_off = is_cut_off
         lacks_own = self.own_redis is not None and (not hears_redis or bool(self.own_redis.trouble))
-        checks = (
-            (OWN_AWAY, lacks_own),
-            (CUT_OFF, is_cut_off),
-            (STALE, is_stale),
-            (COMING_BACK, self.is_coming_back),
-        )
+        checks = ((OWN_AWAY, lacks_own), (CUT_OFF, is_cut_off), (STALE, is_stale), (COMING_BACK, self.is_coming_back))
         reasons = [reason for reason, holds in checks if holds]
         self._since = {reason: self._since.get(reason, now) for reason in reasons}
         self.unfit = next((reason for reason, since in self._since.items() if now - since >= UNFIT_AFTER_S), "")

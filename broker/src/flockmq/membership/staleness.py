@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 
 from flockmq.bounds import HEADS_CORES_MAX, HEADS_NOTES_MAX, HEADS_QUICKEST_S, LINK_LOOK_S
+from flockmq.callbacks import ignore
 from flockmq.membership import frames
 from flockmq.membership.mesh import Mesh
 from flockmq.rlog.entry import StreamId
@@ -73,8 +74,8 @@ class Staleness:
 
     def __init__(self, mesh: Mesh, in_majority: Callable[[float], bool] | None, max_stale_s: float) -> None:
         self.rlog: Rlog | None = None
-        self.on_change: Callable[[bool], None] = _ignore
-        """The node became stale, or isn't any more."""
+        self.on_change: Callable[[bool], None] = ignore
+        """The node is stale now, or isn't any more."""
         self.is_stale = True
         """True until the first check."""
         self._mesh = mesh
@@ -159,6 +160,3 @@ class Staleness:
         encoded = frames.control(frames.Note(NOTE, _encode(log_ends)))
         for link in self._mesh.one_of_each():
             link.send(encoded)
-
-
-def _ignore(_: bool) -> None: ...

@@ -120,7 +120,7 @@ class Tunnel(asyncio.Transport):
             size = sum(map(len, chunks))
             self._credit -= size
             self._waiting_bytes -= size
-            self._carrier.send_tunnelled([frames.tunnel_header(self._id, size), *chunks], size)
+            self._carrier.send_tunnelled([frames.id_header(frames.TUNNEL, self._id, size), *chunks], size)
         if self._closing:
             if not self._waiting:
                 self._send_close()

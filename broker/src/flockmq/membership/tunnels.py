@@ -80,7 +80,7 @@ class Tunnels:
             handlers.controls[message] = self.take
 
     def _received(self, link: Link, body: bytes) -> None:
-        self.received(link, *frames.parse_tunnel(body))
+        self.received(link, *frames.parse_id(body))
 
     def take(self, link: Link, message: frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose) -> None:
         """Handle a control message of tunnels. Raises FrameError."""
@@ -176,7 +176,7 @@ class _Hop:
         if self.room_bytes < 0:
             raise FrameError("more bytes of a tunnel than it had credit for")
         self._tunnels.relayed_bytes += len(chunk)
-        self.link.send_tunnelled([frames.tunnel_header(self.id, len(chunk)), chunk], len(chunk))
+        self.link.send_tunnelled([frames.id_header(frames.TUNNEL, self.id, len(chunk)), chunk], len(chunk))
 
     def granted(self, size_bytes: int, role: str) -> None:
         """The far end has read this many bytes of the other direction."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from flockmq.membership.cluster_version import NEWEST
-from flockmq.membership.frames import Status
 from flockmq.membership.link import Link
 from flockmq.membership.link_certificates import LinkCertificates
 from flockmq.membership.link_keys import LinkKeys
-from flockmq.membership.members import Members
 from flockmq.membership.mesh import Address
 from flockmq.membership.reachability import name_of
 
@@ -64,24 +62,6 @@ class Traffic(NamedTuple):
     queue_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemberView:
-    """One member as this node knows it. The last six are -1/False while it has sent no status."""
-
-    name: str
-    incarnation: str
-    role: str
-    host: str
-    mqtt_port: int
-    version: str
-    connections: int
-    routes: int
-    lag_entries: int
-    ready: bool
-    draining: bool
-    leader: bool
-
-
 def traffic_by_node(links: Iterable[Link]) -> dict[str, Traffic]:
     """Node name → traffic over the links to it, of each node that is linked now."""
     by_name: dict[str, Traffic] = {}
@@ -94,17 +74,3 @@ def traffic_by_node(links: Iterable[Link]) -> dict[str, Traffic]:
             so_far.queue_bytes + link.data_bytes,
         )
     return by_name
-
-
-def member_views(members: Members, status_of: Callable[[str], Status | None]) -> list[MemberView]:
-    """All members, sorted by name."""
-    views = []
-    for incarnation, info in members.items():
-        heard = status_of(incarnation) or Status(-1, -1, -1)
-        views.append(
-            MemberView(
-                info.name, incarnation, info.role, info.host, info.mqtt_port, info.version,
-                heard.connections, heard.routes, heard.lag_entries, heard.ready, heard.draining, heard.leads,
-            )
-        )  # fmt: skip
-    return sorted(views, key=lambda view: (view.name, view.incarnation))

@@ -111,28 +111,15 @@ class Publish:
     """A message: `version` is that of `packet` (4 stands for 3.1 and 3.1.1 too); `properties` without their length; the
     payload is what stands in `packet` from `payload_at` on; `expiry_s` is the Message Expiry Interval or NO_EXPIRY.
     `origin`: its id where it has one from its publisher's session (`routing.message_id`), `deals`: to whom it goes then
-    of shared subscriptions, where that is kept (`routing.shared_deals`), and `publisher`: the client id that no-local
+    of shared subscriptions, where that is kept (`routing.shared_items`), and `publisher`: the client id that no-local
     asks for, where its connection isn't here; else b"". `author`: of one that is retained, where it has one
     (`rlog.retained_authors`); `user`: whose quota it takes if it is retained, None where nobody has one.
     """
 
     __slots__ = (
-        "_forms",
-        "author",
-        "deals",
-        "expiry_s",
-        "origin",
-        "packet",
-        "packet_id",
-        "payload_at",
-        "properties",
-        "publisher",
-        "qos",
-        "retain",
-        "topic",
-        "user",
-        "version",
-    )
+        "_forms", "author", "deals", "expiry_s", "origin", "packet", "packet_id", "payload_at", "properties",
+        "publisher", "qos", "retain", "topic", "user", "version",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -30,16 +30,7 @@ class ConnectWill:
 class Connect:
     """CONNECT. `version` is 3, 4 or 5; `client_id` b"" asks the server to assign one; `keep_alive_s` 0 is none."""
 
-    __slots__ = (
-        "clean_start",
-        "client_id",
-        "keep_alive_s",
-        "password",
-        "properties",
-        "user_name",
-        "version",
-        "will",
-    )
+    __slots__ = ("clean_start", "client_id", "keep_alive_s", "password", "properties", "user_name", "version", "will")
 
     def __init__(
         self,

@@ -40,64 +40,33 @@ SUBSCRIPTION_IDENTIFIER: Final = 11
 class Properties:
     """The properties of one packet: None is absent, strings are bytes of well-formed UTF-8, times are in seconds."""
 
-    __slots__ = (
-        "assigned_client_identifier",
-        "authentication_data",
-        "authentication_method",
-        "content_type",
-        "correlation_data",
-        "maximum_packet_size",
-        "maximum_qos",
-        "message_expiry_interval",
-        "payload_format_indicator",
-        "reason_string",
-        "receive_maximum",
-        "request_problem_information",
-        "request_response_information",
-        "response_information",
-        "response_topic",
-        "retain_available",
-        "server_keep_alive",
-        "server_reference",
-        "session_expiry_interval",
-        "shared_subscription_available",
-        "subscription_identifier",
-        "subscription_identifier_available",
-        "topic_alias",
-        "topic_alias_maximum",
-        "user_properties",
-        "wildcard_subscription_available",
-        "will_delay_interval",
-    )
-
-    def __init__(self) -> None:
-        self.payload_format_indicator: int | None = None
-        self.message_expiry_interval: int | None = None
-        self.content_type: bytes | None = None
-        self.response_topic: bytes | None = None
-        self.correlation_data: bytes | None = None
-        self.subscription_identifier: int | None = None
-        self.session_expiry_interval: int | None = None
-        self.assigned_client_identifier: bytes | None = None
-        self.server_keep_alive: int | None = None
-        self.authentication_method: bytes | None = None
-        self.authentication_data: bytes | None = None
-        self.request_problem_information: int | None = None
-        self.will_delay_interval: int | None = None
-        self.request_response_information: int | None = None
-        self.response_information: bytes | None = None
-        self.server_reference: bytes | None = None
-        self.reason_string: bytes | None = None
-        self.receive_maximum: int | None = None
-        self.topic_alias_maximum: int | None = None
-        self.topic_alias: int | None = None
-        self.maximum_qos: int | None = None
-        self.retain_available: int | None = None
-        self.user_properties: list[tuple[bytes, bytes]] | None = None
-        self.maximum_packet_size: int | None = None
-        self.wildcard_subscription_available: int | None = None
-        self.subscription_identifier_available: int | None = None
-        self.shared_subscription_available: int | None = None
+    payload_format_indicator: int | None = None
+    message_expiry_interval: int | None = None
+    content_type: bytes | None = None
+    response_topic: bytes | None = None
+    correlation_data: bytes | None = None
+    subscription_identifier: int | None = None
+    session_expiry_interval: int | None = None
+    assigned_client_identifier: bytes | None = None
+    server_keep_alive: int | None = None
+    authentication_method: bytes | None = None
+    authentication_data: bytes | None = None
+    request_problem_information: int | None = None
+    will_delay_interval: int | None = None
+    request_response_information: int | None = None
+    response_information: bytes | None = None
+    server_reference: bytes | None = None
+    reason_string: bytes | None = None
+    receive_maximum: int | None = None
+    topic_alias_maximum: int | None = None
+    topic_alias: int | None = None
+    maximum_qos: int | None = None
+    retain_available: int | None = None
+    user_properties: list[tuple[bytes, bytes]] | None = None
+    maximum_packet_size: int | None = None
+    wildcard_subscription_available: int | None = None
+    subscription_identifier_available: int | None = None
+    shared_subscription_available: int | None = None
 
 
 class Property:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Set
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from flockmq.auth.authenticator import Attempt
 from flockmq.auth.bans import Key, one_client
@@ -24,6 +24,7 @@ from flockmq.auth.deferred_authorization import SentMessage, StoredAuthorization
 from flockmq.auth.login_expiry import LoginExpiry
 from flockmq.auth.service import AuthService
 from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
+from flockmq.callbacks import ignore
 from flockmq.clock import Clock
 from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import Auth as AuthPacket
@@ -31,11 +32,10 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import unwrap
+from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
-from flockmq.protocol.peer import UNKNOWN
+from flockmq.protocol.client import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNKNOWN, Principal
 from flockmq.protocol.ports import AccessPort
-from flockmq.protocol.principal import Principal
-from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE
 
 log: Final = logging.getLogger(__name__)
 
@@ -49,18 +49,6 @@ NOT_THE_CLIENTS_DOING: Final = frozenset(
 """Disconnects with these reason codes don't count as flapping, because the client didn't cause them."""
 
 
-class AccessHooks(Protocol):
-    """The part of `node.plugin_hooks.PluginHooks` that is used here."""
-
-    def connecting(self, channel: Channel, connect: Connect) -> int: ...
-    def must_authenticate(self) -> bool: ...
-    def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None: ...
-    def must_authorize(self) -> bool: ...
-    def authorize(
-        self, channel: Channel, action: int, prefix: bytes, topic: bytes, qos: int, retain: bool
-    ) -> int | None: ...
-
-
 Admit = Callable[[Channel, Connect, Principal, Properties | None], None]
 
 
@@ -71,7 +59,7 @@ class AccessControl(AccessPort):
     def __init__(
         self,
         auth: AuthService,
-        hooks: AccessHooks,
+        hooks: PluginHooks,
         admit: Admit,
         find: Callable[[bytes], Channel | None],
         connections: Callable[[], Iterable[Channel | None]],
@@ -96,7 +84,7 @@ class AccessControl(AccessPort):
         self._kicking: asyncio.Task[None] | None = None
         self.sends_away: bool = False
         """True while this node sends its clients to other nodes and accepts none."""
-        self.on_principal: Callable[[Channel], None] = _nobody_stands
+        self.on_principal: Callable[[Channel], None] = ignore
         """Called after a re-authentication, because the client's rights may have changed."""
         auth.bans.on_ban = self._on_ban
         auth.user_revocation.on_revoked = self._on_revoked
@@ -384,10 +372,6 @@ class AccessControl(AccessPort):
         channel.close(Reason.NOT_AUTHORIZED)  # 0x8A isn't one of DISCONNECT's codes
 
 
-def identifies(auth: AuthService, hooks: AccessHooks) -> bool:
+def identifies(auth: AuthService, hooks: PluginHooks) -> bool:
     """Whether the node authenticates clients at all."""
     return auth.chain.identifies or hooks.must_authenticate()
-
-
-def _nobody_stands(channel: Channel) -> None:
-    """The default of `on_principal`."""

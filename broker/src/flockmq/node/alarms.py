@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from flockmq.bounds import CLOCK_OFF_MAX_S
 from flockmq.clock import Clock
 from flockmq.management.view import REDIS_AWAY, AlarmRow
+from flockmq.membership.cluster import Cluster
 from flockmq.membership.readiness import OWN_AWAY, Readiness
+from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
 from flockmq.telemetry.sample import Sample
 
@@ -46,3 +50,81 @@ class Alarms:
         if is_there:
             await self._rlog.end_alarm(name)
         return is_there
+
+
+_UNREADABLE: Final = "sessions-unreadable/"
+
+
+class SlotAlarms:
+    """`runs_here` tells whether this node owns a slot and has loaded it."""
+
+    def __init__(self, rlog: Rlog, runs_here: Callable[[int], bool]) -> None:
+        self._rlog = rlog
+        self._runs_here = runs_here
+        self._texts: dict[int, str] = {}
+        """Slot → text of its alarm."""
+
+    def say(self, slot: int, text: str, *, is_ours: bool = True) -> None:
+        """As `durable.ports.HostPort.alarm`."""
+        if text:
+            self._texts[slot] = text
+        else:
+            self._texts.pop(slot, None)
+        if is_ours:
+            self._look_at(slot)
+
+    def look(self) -> None:
+        names = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(_UNREADABLE)]
+        said = [int(digits) for name in names if (digits := name.removeprefix(_UNREADABLE)).isdigit()]
+        for slot in dict.fromkeys((*said, *self._texts)):
+            if slot in self._texts or self._runs_here(slot):
+                self._look_at(slot)
+
+    def _look_at(self, slot: int) -> None:
+        name, text = f"{_UNREADABLE}{slot}", self._texts.get(slot, "")
+        stands = self._rlog.tables.alarms.get(name)
+        if text and (stands is None or stands.text != text):
+            self._rlog.raise_alarm(name, text)
+        elif not text and stands is not None:
+            self._rlog.clear_alarm(name)
+
+
+_PREFIX: Final = "clock/"
+
+
+class ClockAlarm:
+    def __init__(self, name: str, cluster: Cluster, rlog: Rlog) -> None:
+        self._name = name
+        self._cluster = cluster
+        self._rlog = rlog
+        self._was_off = False
+
+    def look(self) -> None:
+        """Check the clock; called every few seconds. The alarm is raised if the clock is off in two checks in a row."""
+        off_s = self._cluster.time.off_s
+        was_off, self._was_off = self._was_off, abs(off_s) > CLOCK_OFF_MAX_S
+        alarm, stands = _PREFIX + self._name, self._rlog.tables.alarms.get(_PREFIX + self._name) is not None
+        if self._was_off and was_off and not stands:
+            way = "ahead of" if off_s > 0 else "behind"
+            text = f"the clock of {self._name} is {abs(off_s):.1f} s {way} the cluster's time: have NTP set it"
+            self._rlog.raise_alarm(alarm, text)
+        elif stands and not self._was_off:
+            self._end(alarm)
+        if self._cluster.is_leader:
+            self._end_those_of_strangers()
+
+    def _end_those_of_strangers(self) -> None:
+        """End the alarms of nodes that aren't members any more."""
+        members = {info.name for info in self._cluster.nodes_table.values()}
+        for alarm, _ in list(self._rlog.tables.alarms.items()):
+            if alarm.startswith(_PREFIX) and alarm.removeprefix(_PREFIX) not in members:
+                self._end(alarm)
+
+    def _end(self, alarm: str) -> None:
+        self._rlog.end_alarm(alarm).add_done_callback(_look_again)
+
+
+def _look_again(written: asyncio.Future[StreamId]) -> None:
+    """Ignore a failed write: the next check writes again."""
+    if not written.cancelled():
+        written.exception()

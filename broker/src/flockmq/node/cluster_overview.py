@@ -138,17 +138,6 @@ def log_states(rlog: Rlog) -> Mapping[str, LogState]:
 
 
 def _log_state(rlog: Rlog, name: str) -> LogState:
-    shard, stats = rlog.tables.shards[name], rlog.stats(name)
-    return LogState(
-        applied=str(shard.applied),
-        digests={table: f"{digest:016x}" for table, digest in shard.digests().items()},
-        lag_entries=stats.lag_entries,
-        lag_seconds=stats.lag_s,
-        bootstraps=stats.bootstraps,
-        bootstrap_time_seconds=stats.bootstrap_s,
-        bootstrap_num_keys=stats.bootstrap_rows,
-        message_queue_len=stats.unapplied,
-        replayq_len=stats.replaying,
-        last_intercepted_trans=stats.appended,
-        server_mql=stats.appends_waiting,
-    )
+    shard = rlog.tables.shards[name]
+    digests = {table: f"{digest:016x}" for table, digest in shard.digests().items()}
+    return LogState(applied=str(shard.applied), digests=digests, **rlog.stats(name)._asdict())

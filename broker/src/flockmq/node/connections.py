@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
+from flockmq.callbacks import ignore
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.errors import PacketError
@@ -28,15 +29,15 @@ from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.connection_registrations import ConnectionRegistrations
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.clean_session_end import LocalSessions
-from flockmq.protocol.principal import Principal
-from flockmq.protocol.verdicts import ALLOWED, ASKED, PUBLISH, UNTOLD
+from flockmq.protocol.client import ALLOWED, ASKED, PUBLISH, UNTOLD, Principal
 from flockmq.publishing.delayed import check_publishable
 from flockmq.quotas import Usage
 from flockmq.rlog.retained_authors import author_of
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
-from flockmq.session_rpc.attach_result import Admission, AttachError, Done, OtherUser, OverQuota
+from flockmq.session_rpc.attach_result import Admission, AttachError, OtherUser, OverQuota
 from flockmq.session_rpc.clean_session_wills import will_origin
+from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.messages import Opening, nonce_of
 from flockmq.session_rpc.ports import Registration
 from flockmq.session_rpc.remote_sessions import RemoteSessions
@@ -46,16 +47,6 @@ log: Final = logging.getLogger(__name__)
 
 OnEvent = Callable[[str, bytes, int, int], None]
 """(kind, client id, reason code, protocol version) of a connection event."""
-
-
-class ConnectionOwners(Protocol):
-    def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None: ...
-    def detach(
-        self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
-    ) -> None: ...
-    def evict(
-        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, opening: Opening | None
-    ) -> None: ...
 
 
 class Watcher(Protocol):
@@ -84,7 +75,7 @@ class Connections:
         token_bytes: Callable[[int], bytes],
     ) -> None:
         self.by_id: dict[bytes, Channel] = {}
-        self.owners: ConnectionOwners | None = None
+        self.owners: SessionRpcClient | None = None
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
@@ -93,7 +84,7 @@ class Connections:
         """Returns the authorization to store with a will (`Will.authorization`)."""
         self.usage: Callable[[bytes], Usage | None] = _nobody_counts
         """Returns the quota usage of a user."""
-        self.reauthorize: Callable[[Channel], None] = _ignore
+        self.reauthorize: Callable[[Channel], None] = ignore
         """Authorizes the client's subscriptions again under the current rules."""
         self.registrations = ConnectionRegistrations(token_bytes)
         self.hold_s: float = 0.0
@@ -340,7 +331,7 @@ class Connections:
         if admission.must_reauthorize or opening.rules != self.registrations.rules_of(channel):
             self.reauthorize(channel)
 
-    def _owner(self) -> ConnectionOwners:
+    def _owner(self) -> SessionRpcClient:
         assert self.owners is not None, "clients come after the owners are known"
         return self.owners
 
@@ -356,10 +347,6 @@ def _may_keep(session: LocalSession, will: Will) -> bool:
     """Whether the user's quota has room for the will of this clean session."""
     usage = session.usage
     return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
-
-
-def _ignore(channel: Channel) -> None:
-    """The default of `reauthorize`."""
 
 
 def _nobody_counts(user: bytes) -> Usage | None:

@@ -22,9 +22,9 @@ from flockmq.durable.session_store import SessionStore
 from flockmq.membership.cluster import Cluster
 from flockmq.mqtt.topics import is_exclusive
 from flockmq.node.access_control import AccessControl
+from flockmq.node.alarms import SlotAlarms
 from flockmq.node.durable_exclusive_claims import DurableSessionClaims
 from flockmq.node.plugin_hooks import PluginHooks
-from flockmq.node.slot_alarms import SlotAlarms
 from flockmq.node.sys_topics import SysTopics
 from flockmq.node.user_quotas import UserQuotas
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
@@ -97,6 +97,7 @@ class DurableHost:
         self.router.on_count = self.routes.members_changed
         self.router.on_missing = self.routes.members_missing
         self.route_slot = self.routes.put
+        self.slot_gone = self.routes.slot_gone
         remote.on_slot_delete = self.routes.route_deleted
         remote.on_swap = self.routes.swapped
         shares.on_slot_row = self.routes.share_written
@@ -121,7 +122,7 @@ class DurableHost:
         await self.session_service.stop()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STORE_STOP_MAX_S):
-                await self.session_service.durable()
+                await self.session_service.manager.durable()
         await self.store.stop()
 
     def try_again(self) -> None:
@@ -158,9 +159,6 @@ class DurableHost:
     def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:
         self.claims.release(client_id, [filter for filter in filters if is_exclusive(filter)])
         self.routes.delete(slot, filters)
-
-    def slot_gone(self, slot: int) -> None:
-        self.routes.slot_gone(slot)
 
     def see_retained(self, then: Callable[[bool], None]) -> None:
         self._spawn(self._see_retained(then))

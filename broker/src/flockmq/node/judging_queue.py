@@ -15,8 +15,8 @@ from functools import partial
 from flockmq.node.judging_turns import JudgingTurns
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.protocol.channel import CONNECTED, Channel
+from flockmq.protocol.client import PUBLISH
 from flockmq.protocol.ports import JudgePort, PendingSubscribe
-from flockmq.protocol.verdicts import PUBLISH
 from flockmq.transport.reactor import Reactor
 
 

@@ -41,9 +41,8 @@ from flockmq.errors import AddressInUse, cannot_bind
 from flockmq.memory_limit import memory_bytes
 from flockmq.session.limits import Limits
 from flockmq.transport import token_bucket
-from flockmq.transport.address_filter import AddressFilter
 from flockmq.transport.epoll_reactor import EpollReactor
-from flockmq.transport.listener import Listener, Proxy
+from flockmq.transport.listener import AddressFilter, Listener, Proxy
 from flockmq.transport.tls_certificates import TlsCertificates
 
 

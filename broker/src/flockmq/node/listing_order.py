@@ -15,13 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from flockmq.bounds import (
-    DIRECTORY_LOOKED_AT_MAX,
-    DIRECTORY_PAGE_MAX_BYTES,
-    DIRECTORY_SLICE_IDS,
-    DIRECTORY_SLICE_ROWS,
-)
-from flockmq.routing.slots import slot_of
+from flockmq.bounds import DIRECTORY_LOOKED_AT_MAX, DIRECTORY_PAGE_MAX_BYTES, DIRECTORY_SLICE_IDS, DIRECTORY_SLICE_ROWS
 
 T = TypeVar("T")
 
@@ -42,14 +36,9 @@ class PlacedRow(NamedTuple):
     value: bytes
 
 
-def place_of(client_id: bytes) -> bytes:
-    """The place of a client id in the order. The hash makes places unique in practice."""
-    return _placed(slot_of(client_id), [client_id])[0][0]
-
-
-def _placed(slot: int, client_ids: Iterable[bytes]) -> list[Placed]:
-    head = slot.to_bytes(_SLOT_BYTES, "big")
-    return [(head + blake2b(client_id, digest_size=_HASH_BYTES).digest(), client_id) for client_id in client_ids]
+def place_of(client_id: bytes, slot: int) -> bytes:
+    """The place in the order of a client id of this slot. The hash makes places unique in practice."""
+    return slot.to_bytes(_SLOT_BYTES, "big") + blake2b(client_id, digest_size=_HASH_BYTES).digest()
 
 
 async def in_order(
@@ -80,7 +69,8 @@ async def _first_of(slot: int, ids: list[bytes], after: bytes) -> list[Placed]:
     for start in range(0, len(ids), DIRECTORY_SLICE_IDS):
         if start:
             await asyncio.sleep(0)
-        found += (one for one in _placed(slot, ids[start : start + DIRECTORY_SLICE_IDS]) if one[0] > after)
+        placed = ((place_of(client_id, slot), client_id) for client_id in ids[start : start + DIRECTORY_SLICE_IDS])
+        found += (one for one in placed if one[0] > after)
         found.sort()
         del found[DIRECTORY_SLICE_IDS:]
     return found

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
-
 from flockmq import __version__, compiled_modules
 from flockmq.clock import Clock
 from flockmq.management.view import LogState, NodeRow, NodeStatus, ShardStatus
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.views import MemberView
+from flockmq.membership.frames import Status
 from flockmq.node.cluster_overview import log_states
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import SHARDS
+from flockmq.rlog.schema import SHARDS, NodeInfo
 
 
 class ManagementView:
@@ -36,11 +34,33 @@ class ManagementView:
         return self._state() == "draining"
 
     def nodes(self) -> Sequence[NodeRow]:
-        return [_row(view) for view in self._cluster.nodes()]
+        rows = [self._row(incarnation, info) for incarnation, info in self._cluster.nodes_table.items()]
+        return sorted(rows, key=lambda row: (row.name, row.incarnation))
+
+    def _row(self, incarnation: str, info: NodeInfo) -> NodeRow:
+        """Its numbers are -1 while nothing was heard from it."""
+        heard = self._cluster.status_of(incarnation) or Status(-1, -1, -1)
+        return NodeRow(
+            name=info.name,
+            incarnation=incarnation,
+            role=info.role,
+            host=info.host,
+            mqtt_port=info.mqtt_port or None,
+            connections=heard.connections,
+            routes=heard.routes,
+            lag_entries=heard.lag_entries,
+            ready=heard.ready,
+            draining=heard.draining,
+            version=info.version,
+        )
+
+    def _leads(self, incarnation: str) -> bool:
+        heard = self._cluster.status_of(incarnation)
+        return heard is not None and heard.leads
 
     def names(self) -> list[str]:
         """The names of all nodes of the cluster."""
-        return [view.name for view in self._cluster.nodes()]
+        return [info.name for info in self._cluster.nodes_table.values()]
 
     def status(self) -> NodeStatus:
         settings, (is_ready, state) = self._cluster.settings, self.ready()
@@ -54,7 +74,7 @@ class ManagementView:
             ready=is_ready,
             state=state,
             uptime_s=self._clock.monotonic() - self._started_s,
-            leader=next((view.incarnation for view in self._cluster.nodes() if view.leader), None),
+            leader=next(filter(self._leads, self._cluster.nodes_table), None),
             cluster_version=self._cluster.version.current,
             shards=[
                 ShardStatus(shard=shard, applied=str(self._rlog.applied(shard)), lag_entries=entries, lag_ms=ms)
@@ -64,9 +84,3 @@ class ManagementView:
 
     def rlog(self) -> Mapping[str, LogState]:
         return log_states(self._rlog)
-
-
-def _row(view: MemberView) -> NodeRow:
-    """Convert a member; fields are copied by name."""
-    row = msgspec.convert(view, NodeRow, from_attributes=True)
-    return row if row.mqtt_port else msgspec.structs.replace(row, mqtt_port=None)

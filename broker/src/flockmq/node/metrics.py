@@ -132,13 +132,13 @@ def log_samples(rlog: Rlog, cluster: Cluster) -> Iterator[Sample]:
     yield Sample("flockmq_rlog_digest_mismatches", rlog.digest_mismatches)
     for shard in SHARDS:
         stats = rlog.stats(shard)
-        yield Sample("flockmq_rlog_bootstrap_time_seconds", stats.bootstrap_s, (shard,))
-        yield Sample("flockmq_rlog_bootstrap_num_keys", stats.bootstrap_rows, (shard,))
-        yield Sample("flockmq_rlog_message_queue_len", stats.unapplied, (shard,))
-        yield Sample("flockmq_rlog_replayq_len", stats.replaying, (shard,))
+        yield Sample("flockmq_rlog_bootstrap_time_seconds", stats.bootstrap_time_seconds, (shard,))
+        yield Sample("flockmq_rlog_bootstrap_num_keys", stats.bootstrap_num_keys, (shard,))
+        yield Sample("flockmq_rlog_message_queue_len", stats.message_queue_len, (shard,))
+        yield Sample("flockmq_rlog_replayq_len", stats.replayq_len, (shard,))
         if cluster.is_core:
-            yield Sample("flockmq_rlog_last_intercepted_trans", stats.appended, (shard,))
-            yield Sample("flockmq_rlog_server_mql", stats.appends_waiting, (shard,))
+            yield Sample("flockmq_rlog_last_intercepted_trans", stats.last_intercepted_trans, (shard,))
+            yield Sample("flockmq_rlog_server_mql", stats.server_mql, (shard,))
     if cluster.is_core and (status := cluster.status_of(cluster.incarnation)) is not None:
         yield Sample("flockmq_rlog_weight", status.weight)
         yield Sample("flockmq_rlog_replicants", status.replicants)

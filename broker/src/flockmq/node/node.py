@@ -27,9 +27,8 @@ from flockmq.membership.views import LocalStatus
 from flockmq.mqtt.topics import exclusively
 from flockmq.node import metrics
 from flockmq.node.access_control import AccessControl, identifies
-from flockmq.node.alarms import Alarms
+from flockmq.node.alarms import Alarms, ClockAlarm
 from flockmq.node.client_admin import ClientAdmin
-from flockmq.node.clock_alarm import ClockAlarm
 from flockmq.node.cluster_overview import ClusterOverview
 from flockmq.node.connection_services import CleanSessionEndHandler, ConnectionServices, ConnectionWatcher
 from flockmq.node.connections import Connections
@@ -45,8 +44,7 @@ from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
 from flockmq.node.user_quotas import DelayedBytes, UserQuotas
 from flockmq.protocol.clean_session_end import LocalSessions
-from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
-from flockmq.publishing.retained_giving import RetainedGiving
+from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, ROUTE, ROUTES, SHARDS, SHARES

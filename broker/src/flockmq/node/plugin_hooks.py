@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from flockmq.bounds import AUTO_SUBSCRIPTIONS_MAX, REWRITE_RULES_MAX
+from flockmq.callbacks import ignore
 from flockmq.config.feature_settings import AutoSubscribeSettings, RewriteSettings
 from flockmq.errors import ConfigError
 from flockmq.management.view import PluginRow
@@ -33,9 +34,8 @@ from flockmq.plugins.hooks import Handler, Record
 from flockmq.plugins.points import Allow, Client, Deny
 from flockmq.plugins.running import Plugins
 from flockmq.protocol.channel import Channel
+from flockmq.protocol.client import ALLOWED, DENIED, PUBLISH, Principal
 from flockmq.protocol.ports import HookPort
-from flockmq.protocol.principal import Principal
-from flockmq.protocol.verdicts import ALLOWED, DENIED, PUBLISH
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.router import Router
 from flockmq.routing.topic_rewrite import RewriteRules
@@ -66,7 +66,7 @@ class PluginHooks(HookPort):
         self._subscribes = RewriteRules([_rule(each) for each in rewrite if each.action != "publish"])
         self._auto = [(TopicTemplate(each.topic, CLIENT_NAMES), _options(each)) for each in auto]
         self._handlers = FilterIndex()
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = ignore
         """Called when the set of active handlers changes, so that clients are authorized again."""
         self.hooks.on_change = self._changed
         self._place()
@@ -131,12 +131,7 @@ class PluginHooks(HookPort):
             return None
         said: Literal["publish", "subscribe"] = "publish" if action == PUBLISH else "subscribe"
         asked = points.Access(
-            client=client_of(channel),
-            action=said,
-            topic=topic.decode(),
-            qos=qos,
-            retain=retain,
-            prefix=prefix.decode(),
+            client=client_of(channel), action=said, topic=topic.decode(), qos=qos, retain=retain, prefix=prefix.decode()
         )
         answer = self.hooks.ask(points.CLIENT_AUTHORIZE, asked)
         if isinstance(answer, Deny):
@@ -330,13 +325,7 @@ def client_of(channel: Channel, username: bytes | None = None) -> Client:
 
 
 def _remade(
-    message: Publish,
-    version: int,
-    topic: bytes,
-    payload: bytes,
-    retain: bool,
-    encoded: bytes,
-    expiry_s: int,
+    message: Publish, version: int, topic: bytes, payload: bytes, retain: bool, encoded: bytes, expiry_s: int
 ) -> Publish:
     """Encode the message anew with other content. QoS and packet id stay."""
     packet_id, qos = message.packet_id, message.qos
@@ -354,10 +343,6 @@ def _unsubscription(channel: Channel, filter: bytes) -> points.Unsubscription:
 def _decoded(encoded: bytes) -> mqtt_properties.Properties | None:
     block = frame.varint(len(encoded)) + encoded
     return decode.publish_properties(block, 0, len(block))[0]
-
-
-def _nothing() -> None:
-    """The default of `on_change`."""
 
 
 def _order(handler: Handler) -> tuple[int, int]:

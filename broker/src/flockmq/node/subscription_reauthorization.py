@@ -29,7 +29,7 @@ from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.node.subscription_revocation import SubscriptionRevocation
 from flockmq.protocol.channel import CONNECTED, Channel
-from flockmq.protocol.verdicts import ASKED, DENIED, SUBSCRIBE
+from flockmq.protocol.client import ASKED, DENIED, SUBSCRIBE
 from flockmq.session_rpc.ports import Held
 
 log: Final = logging.getLogger(__name__)

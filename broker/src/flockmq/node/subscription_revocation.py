@@ -13,7 +13,7 @@ from flockmq.node.access_control import AccessControl
 from flockmq.node.judging_turns import JudgingTurns
 from flockmq.protocol.channel import Channel
 from flockmq.routing.router import Router
-from flockmq.session.drop_revoked_messages import drop_waiting
+from flockmq.session.add_subscription import drop_waiting
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.ports import FilterAuthorizer, Held
 from flockmq.session_rpc.remote_sessions import RemoteSessions

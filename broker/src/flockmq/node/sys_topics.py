@@ -20,6 +20,7 @@ import msgspec
 
 from flockmq import __version__
 from flockmq.bounds import SYSTEM_VALUES_MAX_S
+from flockmq.callbacks import ignore
 from flockmq.clock import Clock
 from flockmq.config.feature_settings import SysTopicsSettings
 from flockmq.mqtt.errors import PacketError
@@ -106,12 +107,7 @@ class SysTopics:
     """`flush` makes the reactor write queued output."""
 
     def __init__(
-        self,
-        settings: SysTopicsSettings,
-        about: About,
-        router: Router,
-        flush: Callable[[], None],
-        clock: Clock,
+        self, settings: SysTopicsSettings, about: About, router: Router, flush: Callable[[], None], clock: Clock
     ) -> None:
         self._settings = settings
         self._about = about
@@ -282,12 +278,8 @@ class SysTopics:
         message = publication(4, 0, False, topic, payload, b"")
         fan = router.route(topic).fanout
         if not topic.startswith(LOCAL):
-            router.forward(fan, message, _nobody_waits)
+            router.forward(fan, message, ignore)
         router.delivery.deliver(fan, message, None)
-
-
-def _nobody_waits() -> None:
-    """Called when other nodes accepted the message. QoS 0 needs no acknowledgement."""
 
 
 def _size(payload: object) -> int:

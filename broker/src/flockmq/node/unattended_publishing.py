@@ -21,7 +21,7 @@ from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.user_quotas import UserQuotas
-from flockmq.protocol.verdicts import ASKED, DENIED
+from flockmq.protocol.client import ASKED, DENIED
 from flockmq.publishing.delayed import Delayed, authorization_of
 from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
 from flockmq.publishing.unattended import Unattended

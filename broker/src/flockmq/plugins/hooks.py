@@ -24,6 +24,7 @@ from typing import Final, Literal
 import msgspec
 
 from flockmq.bounds import PLUGIN_CALL_MAX_S, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S
+from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM
 from flockmq.plugins.points import A, Allow, Deny, E, Point
 
@@ -75,11 +76,9 @@ class Hooks:
     switches."""
 
     def __init__(
-        self,
-        clock: Callable[[], float] = SYSTEM.monotonic,
-        usage: Callable[[], tuple[float, int]] | None = None,
+        self, clock: Callable[[], float] = SYSTEM.monotonic, usage: Callable[[], tuple[float, int]] | None = None
     ) -> None:
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = ignore
         self.plugins: dict[str, Record] = {}
         self._clock = clock
         self._usage = usage or _usage
@@ -203,7 +202,3 @@ def _check(point: Point[msgspec.Struct, object], event: msgspec.Struct, answer: 
 def _usage() -> tuple[float, int]:
     used = resource.getrusage(resource.RUSAGE_THREAD)
     return used.ru_utime + used.ru_stime, used.ru_nvcsw
-
-
-def _nothing() -> None:
-    """The default of `on_change`."""

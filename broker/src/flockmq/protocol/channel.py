@@ -27,9 +27,7 @@ from flockmq.mqtt.packets import Connect, Subscribe
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topic_aliases import IncomingAliases
-from flockmq.protocol.peer import PeerInfo
-from flockmq.protocol.principal import ANONYMOUS, Principal
-from flockmq.protocol.verdicts import PUBLISH
+from flockmq.protocol.client import ANONYMOUS, PUBLISH, PeerInfo, Principal
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.stale_table_queue import HoldableQueue

@@ -8,9 +8,8 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from flockmq.mqtt.message import Will
-from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import remove_subscriptions
+from flockmq.session.add_subscription import remove_subscriptions, unsubscribed
 from flockmq.session.local_session import LocalSession
 
 
@@ -54,10 +53,7 @@ class LocalSessions:
 
     def unsubscribe(self, session: LocalSession, filters: list[bytes]) -> list[int]:
         """For each filter the reason code of UNSUBACK."""
-        removed = [session.subscriptions.remove(filter) for filter in filters]
-        unrouted = remove_subscriptions(
-            self._router, [subscription for subscription in removed if subscription is not None]
-        )
+        reasons, unrouted = unsubscribed(self._router, [session.subscriptions.remove(filter) for filter in filters])
         if unrouted:
             self._port.unrouted(session, unrouted)
-        return [Reason.NO_SUBSCRIPTION_EXISTED if each is None else Reason.SUCCESS for each in removed]
+        return reasons

@@ -12,7 +12,7 @@ from typing import Final
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.verdicts import ALLOWED, DENIED
+from flockmq.protocol.client import ALLOWED, DENIED
 from flockmq.session.client_session import ClientSession
 
 CHECKING: Final = 0

@@ -45,16 +45,8 @@ class PublishQueue(HoldableQueue):
     """
 
     __slots__ = (
-        "_asking",
-        "_bytes",
-        "_checking",
-        "_delivered",
-        "_is_broken",
-        "_is_superseded",
-        "_logging",
-        "_port",
-        "_untold",
-        "channel",
+        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_port",
+        "_untold", "channel",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, port: NodePort) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.bounds import ALLOWED_HEADS_MAX
+from flockmq.callbacks import ignore
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.message import Publish, parse_publish
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_topic_name, is_system
 from flockmq.protocol import strict_mode
 from flockmq.protocol.channel import Channel
+from flockmq.protocol.client import ALLOWED, ASKED, PUBLISH
 from flockmq.protocol.pending_publish import CHECKING, DONE, READY, Inbound
 from flockmq.protocol.ports import NodePort
 from flockmq.protocol.publish_queue import first_state, join, line_of
-from flockmq.protocol.verdicts import ALLOWED, ASKED, PUBLISH
 from flockmq.routing import fast_path
 from flockmq.session.client_session import FULL, REPEAT
 
@@ -126,7 +127,7 @@ def _take(channel: Channel, port: NodePort, message: Publish) -> None:
         fan = router.route(message.topic).fanout
         if not fan.crosses or message.qos == 0:
             reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
-            if (fan.crosses or fan.groups) and router.forward(fan, message, _nobody_waits, channel) < 0:
+            if (fan.crosses or fan.groups) and router.forward(fan, message, ignore, channel) < 0:
                 reason = Reason.QUOTA_EXCEEDED
             router.delivery.deliver(fan, message, channel)
             channel.acknowledge(message.qos, message.packet_id, reason)
@@ -144,7 +145,3 @@ def _answer(channel: Channel, port: NodePort, message: Publish, reason: int) -> 
         inbound = Inbound(channel, message, DONE)
         inbound.reason = reason
         join(channel, port, inbound)
-
-
-def _nobody_waits() -> None:
-    """A QoS 0 message is forwarded without an answer."""

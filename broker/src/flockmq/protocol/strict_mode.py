@@ -36,9 +36,7 @@ def check_connect(connect: Connect) -> None:
     will = connect.will
     if will is not None and not _is_as_indicated(will.properties, will.payload):
         raise PacketError(
-            Reason.PAYLOAD_FORMAT_INVALID,
-            "section 3.1.3.2.3",
-            "will whose payload is said to be UTF-8, and isn't",
+            Reason.PAYLOAD_FORMAT_INVALID, "section 3.1.3.2.3", "will whose payload is said to be UTF-8, and isn't"
         )
 
 

@@ -17,8 +17,8 @@ from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
+from flockmq.protocol.client import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
 from flockmq.protocol.ports import NodePort, PendingSubscribe
-from flockmq.protocol.verdicts import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import ClientSession, UnsubscribeChange
 from flockmq.session.local_session import LocalSession

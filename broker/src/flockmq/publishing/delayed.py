@@ -25,7 +25,6 @@ from itertools import islice
 from typing import Final, Protocol, Self
 
 import msgspec
-from sortedcontainers import SortedSet
 
 from flockmq.auth.deferred_authorization import StoredAuthorization
 from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
@@ -37,6 +36,7 @@ from flockmq.mqtt.topics import DELAYED as DELAYED_PREFIX
 from flockmq.mqtt.topics import is_delayed
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.schema import DELAYED, DelayedMessage
+from flockmq.rlog.sorted_keys import SortedKeys
 from flockmq.routing.message_id import derived_origin
 
 log: Final = logging.getLogger(__name__)
@@ -85,16 +85,13 @@ def authorization_of(row: DelayedMessage) -> StoredAuthorization:
     return StoredAuthorization(row.client_id, row.user, row.address, row.why, row.said, row.common_name)
 
 
-class Schedule:
+class Schedule(SortedKeys[bytes]):
     """Listens to `delayed`: its keys, ordered by when they are due."""
 
     def __init__(self) -> None:
-        self._keys: SortedSet[bytes] = SortedSet()
+        super().__init__()
         self.sooner = asyncio.Event()
         """Set when a new message is due before all others."""
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
     def first_ms(self) -> int | None:
         return int.from_bytes(self._keys[0][:8], "big") if self._keys else None
@@ -104,19 +101,13 @@ class Schedule:
         end = now_ms.to_bytes(8, "big") + b"\xff" * 9
         return list(islice(self._keys.irange(after, end, (False, True)), limit))
 
-    def put(self, key: bytes, value: DelayedMessage, old: DelayedMessage | None) -> None:
-        self._keys.add(key)
+    def put(self, key: bytes, value: object, old: object) -> None:
+        super().put(key, value, old)
         if self._keys[0] == key:
             self.sooner.set()
 
-    def delete(self, key: bytes, old: DelayedMessage) -> None:
-        self._keys.discard(key)
-
-    def fresh(self) -> Self:
-        return type(self)()
-
     def swap(self, fresh: Self) -> None:
-        self._keys = fresh._keys
+        super().swap(fresh)
         self.sooner.set()
 
 

@@ -3,6 +3,10 @@
 Invariants: a client gets retained messages no faster than it reads them, and none for a subscription that was removed.
 No slice of the work blocks the event loop, and at most one task works for a session. A message that changes after the
 node has the complete table is left out: it is delivered live, by the route that was written before.
+
+What a session that ends with its connection is owed ends with it. Of one that lasts it is noted, with each message of
+QoS 1 and 2, up to which topic all was put (`durable.noted_giving`). So its next owner goes on from there, and gives
+nothing twice.
 """
 
 from __future__ import annotations
@@ -22,10 +26,10 @@ from flockmq.bounds import (
 from flockmq.clock import Clock
 from flockmq.mqtt.message import Publish, publication, with_expiry
 from flockmq.mqtt.topics import matching
-from flockmq.publishing.retained_giving import RetainedGiving
 from flockmq.quotas import StoredBytes
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.retained_index import RetainedIndex
+from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber, Subscription
 
 _ROOM_MIN_S: Final = 0.005
@@ -141,6 +145,28 @@ def of_row(topic: bytes, row: RetainedMessage, qos: int, now_ms: int) -> Publish
     packet = with_expiry(message.packet, left_s)
     properties = packet[message.payload_at - len(row.properties) : message.payload_at]
     return Publish(packet, 5, qos, True, topic, message.packet_id, properties, message.payload_at, left_s)
+
+
+class RetainedGiving:
+    """Sends retained messages to new subscriptions of clean sessions.
+
+    For a clean session nothing is stored. For a durable session (durable/retained_progress.py) the last topic sent is
+    stored with each message of QoS 1 and 2. So its next owner continues there, and sends nothing twice.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def last_topic(self, subscription: Subscription) -> bytes:
+        """The last topic that it got, or b""."""
+        return b""
+
+    def send(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
+        """Send the message retained at the topic."""
+        self._router.delivery.send(subscription.session, message, qos, True, subscription.identifiers)
+
+    def finished(self, subscription: Subscription) -> None:
+        """All retained messages were sent."""
 
 
 class PendingRetained:

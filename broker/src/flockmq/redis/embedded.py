@@ -224,8 +224,7 @@ async def embedded_valkey(data_dir: Path | None) -> AsyncIterator[EmbeddedValkey
                 try:
                     yield valkey
                 finally:
-                    keeping.cancel()
-                    await asyncio.wait([keeping])
+                    await tasks.end(keeping)
             finally:
                 await valkey.stop()
 

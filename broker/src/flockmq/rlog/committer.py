@@ -56,10 +56,10 @@ class _Append:
 class Committer:
     """A core's only way to write to the logs."""
 
-    def __init__(self, config: RedisConfig, generation_change: GenerationChange, voter: Voter, random: Random) -> None:
+    def __init__(self, config: RedisConfig, election: GenerationChange, voter: Voter, random: Random) -> None:
         self.queued_bytes = 0
         self._links = RedisLinks(config, self._prepare)
-        self._generation_change = generation_change
+        self._election = election
         self._voter = voter
         self._random = random
         self._run_ids: dict[RedisLink, str] = {}
@@ -98,10 +98,7 @@ class Committer:
         self._waiting.leave()
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await tasks.end(*self._tasks)
         for queue in self._queues.values():
             while queue:
                 self._fail(queue.popleft(), LogUntried("this core is stopping"))
@@ -153,7 +150,7 @@ class Committer:
             for shard in shards:
                 if not self._is_settled(shard):
                     link = await self._links.of(keys_of(shard)[0])
-                    self._settled[shard] = link, await self._generation_change.settle(link, shard, self._run_ids[link])
+                    self._settled[shard] = link, await self._election.settle(link, shard, self._run_ids[link])
             self._waiting.worked()
 
     def _is_settled(self, shard: str) -> bool:

@@ -46,8 +46,8 @@ class Core:
         random: Random,
     ) -> None:
         self.voter = Voter(name, replica, disk)
-        self._generation_change = GenerationChange(self.voter, votes, replica.tables, on_lost)
-        self.committer = Committer(config, self._generation_change, self.voter, random)
+        self._election = GenerationChange(self.voter, votes, replica.tables, on_lost)
+        self.committer = Committer(config, self._election, self.voter, random)
         self.appended: dict[str, int] = dict.fromkeys(SHARDS, 0)
         """Transactions that this core wrote to each shard, for any node."""
         self._replica = replica
@@ -80,8 +80,7 @@ class Core:
     async def stop(self) -> None:
         """Write the last snapshots, then stop."""
         if self._snapshots is not None:
-            self._snapshots.cancel()
-            await asyncio.wait([self._snapshots])
+            await tasks.end(self._snapshots)
             await self._snapshot_all()
         await self.committer.stop()
 
@@ -113,8 +112,8 @@ class Core:
         return await self.voter.report(shard, generation)
 
     def has_begun(self, shard: str) -> bool:
-        """See GenerationChange."""
-        return self._generation_change.has_begun(shard)
+        """See Election."""
+        return self._election.has_begun(shard)
 
     def sending(self) -> dict[str, StreamId]:
         """Shards that this core streams to other nodes now → the log position from which these still need the log."""

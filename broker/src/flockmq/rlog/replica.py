@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from redis.exceptions import ResponseError
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.logs import Retrying
 from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks, Reply
@@ -94,11 +94,7 @@ class Replica:
             await asyncio.gather(*(tail for tail in self._tails if tail in done))
 
     async def stop(self) -> None:
-        tasks = [*self._tails, *self._bootstrapping.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await tasks.end(*self._tails, *self._bootstrapping.values())
         await self._sweeper.stop()
         for link, _ in self._tail_links:
             await link.close()

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
@@ -58,23 +58,14 @@ class ShardStats(NamedTuple):
     """How a node keeps up with a shard."""
 
     lag_entries: int
-    """Entries behind the known end of the log."""
-    lag_s: float
-    """For how long it is behind."""
+    lag_seconds: float
     bootstraps: int
-    """Bootstraps since the start."""
-    bootstrap_s: float
-    """The duration of the last bootstrap."""
-    bootstrap_rows: int
-    """The rows of the last bootstrap."""
-    unapplied: int
-    """Entries known to be in Redis but not applied yet."""
-    replaying: int
-    """Entries that the running bootstrap still has to replay."""
-    appended: int
-    """Transactions that this core wrote."""
-    appends_waiting: int
-    """Appends that wait in this core."""
+    bootstrap_time_seconds: float
+    bootstrap_num_keys: int
+    message_queue_len: int
+    replayq_len: int
+    last_intercepted_trans: int
+    server_mql: int
 
 
 class Rlog:
@@ -148,9 +139,7 @@ class Rlog:
         try:
             await asyncio.gather(*starts)
         finally:
-            for start in starts:
-                start.cancel()
-            await asyncio.gather(*starts, return_exceptions=True)
+            await tasks.end(*starts)
 
     def leave(self) -> None:
         """This node leaves the cluster, which now purges its incarnation."""
@@ -276,14 +265,14 @@ class Rlog:
         bootstrap_stats, core = self._replica.bootstrap_stats[shard], self.core
         return ShardStats(
             lag_entries=lag_entries,
-            lag_s=lag_ms / 1000,
+            lag_seconds=lag_ms / 1000,
             bootstraps=bootstrap_stats.bootstraps,
-            bootstrap_s=bootstrap_stats.seconds,
-            bootstrap_rows=bootstrap_stats.rows,
-            unapplied=self._replica.unapplied(shard),
-            replaying=bootstrap_stats.replaying,
-            appended=0 if core is None else core.appended[shard],
-            appends_waiting=0 if core is None else core.committer.waiting(shard),
+            bootstrap_time_seconds=bootstrap_stats.seconds,
+            bootstrap_num_keys=bootstrap_stats.rows,
+            message_queue_len=self._replica.unapplied(shard),
+            replayq_len=bootstrap_stats.replaying,
+            last_intercepted_trans=0 if core is None else core.appended[shard],
+            server_mql=0 if core is None else core.committer.waiting(shard),
         )
 
     @property

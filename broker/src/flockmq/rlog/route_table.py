@@ -31,11 +31,6 @@ class RouteTable(Table[tuple[bytes, str], None]):
         self._buckets: list[dict[bytes, NodeSet]] = [{} for _ in range(spec.buckets)]
         self._sets: dict[frozenset[str], NodeSet] = {}
 
-    @property
-    def node_sets(self) -> int:
-        """How many different sets of nodes there are."""
-        return len(self._sets)
-
     def nodes(self, topic_filter: bytes) -> frozenset[str]:
         nodes = self._buckets[hash(topic_filter) & (self.spec.buckets - 1)].get(topic_filter)
         if nodes is None:

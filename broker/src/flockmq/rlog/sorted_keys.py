@@ -8,7 +8,7 @@ from typing import Generic, Self, TypeVar
 
 from sortedcontainers import SortedSet
 
-K = TypeVar("K", str, tuple[str, str])
+K = TypeVar("K", str, bytes, tuple[str, str])
 
 
 class SortedKeys(Generic[K]):

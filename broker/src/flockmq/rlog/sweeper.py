@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from flockmq import bounds
+from flockmq import bounds, tasks
 from flockmq.rlog.tables import Shard, Tables
 
 log: Final = logging.getLogger(__name__)
@@ -33,9 +33,7 @@ class Sweeper:
             self._task = asyncio.create_task(self._sweep(), name="rlog-sweep")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await tasks.end(self._task)
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -57,5 +55,6 @@ class Sweeper:
         shards = list(self._tables.shards.values())
         has_more = [shard.sweep() for shard in shards]
         for shard in shards:
-            self._swept(shard)
+            if shard.is_whole:
+                self._swept(shard)
         return any(has_more) or bool(self._retiring)

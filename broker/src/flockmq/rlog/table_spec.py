@@ -33,11 +33,6 @@ class TableSpec(Generic[K, V]):
     - `keeps(old, new)`: True if the old row stays and the new one has no effect.
     """
 
-    __slots__ = (
-        *("buckets", "decode", "encode", "value_prefix", "join", "keeps"),
-        *("max_bytes", "max_rows", "name", "number", "shard", "split"),
-    )
-
     def __init__(
         self,
         number: int,

@@ -61,6 +61,8 @@ class Shard:
     def __init__(self, name: str, tables: Sequence[Table[object, object]]) -> None:
         self.name = name
         self.applied: StreamId = START
+        self.is_whole = True
+        """False: a part of an entry is in the tables, the rest of which can't be applied."""
         self.sequences: dict[str, int] = {}
         """Registered incarnation → the number of its last applied transaction."""
         self.ended: dict[str, int] = {}
@@ -70,13 +72,15 @@ class Shard:
         """The digests at the latest checkpoints."""
 
     def apply(self, stream_id: StreamId, transactions: Sequence[Transaction]) -> None:
-        """Apply one entry. Code that runs between calls sees all of it or nothing. Raises LogCorrupt for what no node
-        of this release writes; then the shard must be bootstrapped again."""
+        """One entry. Readers that run between calls see all of it or nothing. Raises LogCorrupt for what no node of
+        this version writes; the shard must be bootstrapped again then."""
+        self.is_whole = False
         for incarnation, number, runs in transactions:
             if incarnation:
                 self.sequences[incarnation] = number
             self.apply_runs(runs)
         self.applied = stream_id
+        self.is_whole = True
 
     def checkpoint(self, stream_id: StreamId) -> None:
         """Record the digests at this log position."""

@@ -98,10 +98,8 @@ class Writer:
         self._waiting.leave()
 
     async def retire(self) -> None:
-        """This node continues as another incarnation. Writes whose result is unknown wait for the log."""
-        if self._sender is not None:
-            self._sender.cancel()
-            await asyncio.wait([self._sender])
+        """This node goes on as another incarnation. What isn't decided yet waits for the log."""
+        await tasks.end(self._sender)
         self._refuse(LogStopping("this node is stopping"))
 
     async def stop(self) -> None:

@@ -70,9 +70,6 @@ class RemoteRoutes:
         """This node is another incarnation."""
         self._me = me
 
-    def nodes_with_rows(self) -> int:
-        return len(self._targets) + len(self._early_rows)
-
     def go_live(self) -> None:
         """From now on the router uses this index."""
         self._live = True

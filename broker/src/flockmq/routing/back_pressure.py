@@ -6,14 +6,23 @@
 
 Invariants: each pause has its unpause. While too many bytes wait for a client, the node doesn't read from it, so its
 own requests can't add answers without limit. That time doesn't count for its keep-alive.
+
+A send queue to another node has a high and a low watermark instead (`is_congested`), so that it doesn't flap.
 """
 
 from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import LAGGING_MAX_S, SINK_CONGESTED_MAX_S, SINK_DRAINED_BYTES, SINK_HELD_MAX_S
-from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink, SinkHost
+from flockmq.bounds import (
+    LAGGING_MAX_S,
+    PEER_BLOCKED_BYTES,
+    PEER_DRAINED_BYTES,
+    SINK_CONGESTED_MAX_S,
+    SINK_DRAINED_BYTES,
+    SINK_HELD_MAX_S,
+)
+from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink, SinkHost, count_unsendable
 
 
 @mypyc_attr(acyclic=True)
@@ -81,11 +90,7 @@ class PausablePublisher(Sink):
         return self.pauses.host.now_s
 
     def unsendable(self, packet_bytes: int) -> None:
-        counters = self.pauses.host.counters
-        if packet_bytes:
-            counters.dropped_too_large += 1
-        else:
-            counters.dropped_expired += 1
+        count_unsendable(self.pauses.host.counters, packet_bytes)
 
     def client_id(self) -> bytes:
         """Empty before CONNECT. It stays after the connection ended, when messages may still be in progress."""
@@ -157,3 +162,11 @@ class PausablePublisher(Sink):
             self.overflow()
             return False
         return True
+
+
+def is_congested(was: bool, link_bytes: int, filled: float = 0.0) -> bool:
+    """A sink of messages for another node: `was`: it is so far. `link_bytes` wait on its link; `filled`: how much of
+    what it may hold waits in the sink."""
+    if was:
+        return link_bytes >= PEER_DRAINED_BYTES or filled >= 0.25
+    return link_bytes > PEER_BLOCKED_BYTES or filled > 0.5

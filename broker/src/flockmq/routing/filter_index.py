@@ -22,8 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.bounds import FAST_SHAPE_FILTERS, FAST_SHAPES_MAX, SHAPE_MOVES
-from flockmq.routing.filter_tree import FilterTree, TreeFilters
-from flockmq.routing.filter_values import collect, joined, parted
+from flockmq.routing.filter_tree import FilterTree, TreeFilters, collect, joined, parted
 
 _SLOW: Final = 0
 _OPENING: Final = 1
@@ -70,19 +69,6 @@ class FilterIndex:
     """Filters, each with a set of values. `dollars`: number of filters that begin with `$`. `fast_shapes` bounds the
     cost of a match; if there are more shapes, only those with at least `fast_filters` filters are fast.
     """
-
-    __slots__ = (
-        "_fast_filters",
-        "_fast_shapes",
-        "_filters",
-        "_looked_up",
-        "_moving",
-        "_plain",
-        "_plans",
-        "_shapes",
-        "_tree",
-        "dollars",
-    )
 
     def __init__(self, fast_shapes: int = FAST_SHAPES_MAX, fast_filters: int = FAST_SHAPE_FILTERS) -> None:
         self.dollars: int = 0

@@ -37,11 +37,6 @@ from flockmq.bounds import (
 class MatchCache:
     """Topic → match result, which is never None. Read with `cache.entries.get(topic)`, added with `put`."""
 
-    __slots__ = (
-        "_max_targets", "_max_topics", "_on_clear", "_on_drop", "_prefixes", "_targets", "_topics", "_turned_away",
-        "_was_full", "entries",
-    )  # fmt: skip
-
     def __init__(
         self,
         max_topics: int = MATCH_CACHE_MAX_TOPICS,

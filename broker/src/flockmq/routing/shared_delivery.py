@@ -8,7 +8,7 @@ at most SHARED_HOPS_MAX times (while the log accepts nothing, no node learns tha
 
 A QoS 2 message of a durable session is assigned to a member before it is published (`propose`). The owner of the
 publisher's session stores that, so a resend goes to the same member, from whatever node, and is recognized there by its
-id (`routing.shared_deals`). Only if that node is gone, or nothing was stored, is the message assigned anew: once by
+id (`routing.shared_items`). Only if that node is gone, or nothing was stored, is the message assigned anew: once by
 each node, under another id, so that the members of one node take it once. A slot gets it without an id, because a slot
 with a later number would drop it as a duplicate.
 
@@ -22,8 +22,9 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq.bounds import SHARED_DEALS_MAX, SHARED_HOPS_MAX
+from flockmq.callbacks import ignore, never
 from flockmq.mqtt.message import Publish, StoredMessage, topic_of, transcode_run
-from flockmq.routing import shared_deals
+from flockmq.routing import shared_frames
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.group import Group, PickedMember
 from flockmq.routing.local_delivery import LocalDelivery
@@ -33,8 +34,12 @@ from flockmq.routing.shared_frames import (
     HOPS_SHIFT,
     PLAIN,
     SHARED,
+    Deal,
     SharedItem,
+    encoded_deal,
+    find_deal,
     message_of,
+    origin_in,
     packets_of,
     unwrap_named,
     without_identifiers,
@@ -67,7 +72,7 @@ class SharedDelivery(SharedGroups):
         """Called if no member of the group had room for a message that can't be refused; it was counted as dropped. The
         third argument is to be called when a member has accepted it.
         """
-        self.keeps_deals: Callable[[], bool] = _never
+        self.keeps_deals: Callable[[], bool] = never
         """True if all nodes understand stored assignments."""
         self._returned: list[StoredMessage] = []
         self._returning: bool = False
@@ -156,7 +161,7 @@ class SharedDelivery(SharedGroups):
         under which the members of one node take it once, though several nodes assign it.
         """
         if message.deals:
-            deal = shared_deals.find(message.deals, group.filter)
+            deal = find_deal(message.deals, group.filter)
             if deal is not None:
                 return self._dispatch_once(group, deal, message, publisher, on_accepted)
         if self.number_members(group) == 0:
@@ -209,7 +214,7 @@ class SharedDelivery(SharedGroups):
         for group in groups[:SHARED_DEALS_MAX]:
             if self.number_members(group):
                 target = self._with_room(group, self.pick(group, publisher, message.topic), message)
-                proposed.append(shared_deals.encoded(group.filter, self.owner(group, target), target.number))
+                proposed.append(encoded_deal(group.filter, self.owner(group, target), target.number))
         return b"".join(proposed)
 
     def _with_room(self, group: Group, target: PickedMember, message: Publish) -> PickedMember:
@@ -224,13 +229,13 @@ class SharedDelivery(SharedGroups):
             other = self.another(group, full)
         return target
 
-    def _dealt_to(self, deal: shared_deals.Deal) -> NodeTarget | None:
+    def _dealt_to(self, deal: Deal) -> NodeTarget | None:
         return None if deal.owner == self.me else self.find_peer(deal.owner)
 
     def _dispatch_once(
         self,
         group: Group,
-        deal: shared_deals.Deal,
+        deal: Deal,
         message: Publish,
         publisher: PausablePublisher | None,
         on_accepted: Callable[[], None],
@@ -238,7 +243,7 @@ class SharedDelivery(SharedGroups):
         """As `dispatch`, but never returns -1. Sends the message to the member that was chosen before; to another one
         only if that member can't be reached.
         """
-        name = shared_deals.origin_in(message.origin, group.filter)
+        name = origin_in(message.origin, group.filter)
         peer = self._dealt_to(deal)
         if peer is not None:
             item = wrap(group.filter, deal.number, 0, message.packet)
@@ -260,7 +265,7 @@ class SharedDelivery(SharedGroups):
     def _deal_here(
         self,
         group: Group,
-        deal: shared_deals.Deal,
+        deal: Deal,
         name: bytes,
         message: Publish,
         publisher: PausablePublisher | None,
@@ -271,14 +276,14 @@ class SharedDelivery(SharedGroups):
             here = self.dealt_here(group, deal.number, b"" if publisher is None else publisher.client_id())
             if here is not None:
                 return self._dispatch_to(here, group, message, publisher, on_accepted)
-        return self.dispatch(group, _without_id(message), publisher, on_accepted, shared_deals.anew(name))
+        return self.dispatch(group, _without_id(message), publisher, on_accepted, shared_frames.anew(name))
 
     def make_room(self, groups: list[Group], message: Publish) -> bool:
         """Make sure that each group has a member that accepts this message now, or no member. If no other member has
         room, a member here is disconnected for its full queue. Returns False if some group has no room.
         """
         for group in groups:
-            deal = shared_deals.find(message.deals, group.filter)
+            deal = find_deal(message.deals, group.filter)
             peer = None if deal is None else self._dealt_to(deal)
             if peer is not None:
                 if not peer.takes(ORIGIN_BYTES + wrapped_bytes(group.filter, message.packet)):
@@ -380,9 +385,9 @@ class SharedDelivery(SharedGroups):
                 assert target.subscription is not None
                 if not self._put(group, target.subscription, message, None):
                     self._again(self.group(item.filter), message)
-            elif not self._send(target.peer, group, target.number, flags, message, _nobody_waits):
+            elif not self._send(target.peer, group, target.number, flags, message, ignore):
                 self._counters.dropped_no_room += 1
-                self.on_refused(group, message, _nobody_waits)
+                self.on_refused(group, message, ignore)
 
     def returned(self, version: int, chunk: bytes) -> None:
         """Items for a node that was purged before it accepted them: give them to other members."""
@@ -390,7 +395,7 @@ class SharedDelivery(SharedGroups):
         for place, item in enumerate(unwrap_named(version, chunk, names)):
             if names and not self._delivery.origins.is_new(names[place]):
                 continue
-            group, anew = self.group(item.filter), shared_deals.anew(names[place]) if names else b""
+            group, anew = self.group(item.filter), shared_frames.anew(names[place]) if names else b""
             for packet in packets_of(item.run):
                 self._again(group, message_of(packet, version & ~ORIGIN), anew)
 
@@ -422,10 +427,10 @@ class SharedDelivery(SharedGroups):
     def _again(self, group: Group | None, message: Publish, anew: bytes = b"") -> None:
         if group is None:
             self._counters.dropped_no_member += 1
-        elif self.dispatch(group, message, None, _nobody_waits, anew) >= 0:
+        elif self.dispatch(group, message, None, ignore, anew) >= 0:
             self._counters.shared_redispatched += 1
         else:
-            self.on_refused(group, message, _nobody_waits)
+            self.on_refused(group, message, ignore)
 
 
 def _without_id(message: Publish) -> Publish:
@@ -435,11 +440,3 @@ def _without_id(message: Publish) -> Publish:
 def _stays_dropped(group: Group, message: Publish, accepted: Callable[[], None]) -> None:
     """Used until somebody retries."""
     accepted()
-
-
-def _never() -> bool:
-    return False
-
-
-def _nobody_waits() -> None:
-    """The message was acknowledged before."""

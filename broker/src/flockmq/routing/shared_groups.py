@@ -16,6 +16,7 @@ from typing import Final
 from zlib import crc32
 
 from flockmq.bounds import SHARED_TURNS_MAX
+from flockmq.callbacks import ignore
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import Group, MembersElsewhere, PickedMember
 from flockmq.routing.sink import FLOWING
@@ -58,7 +59,7 @@ class SharedGroups:
         self.me: str = ""
         self.groups: dict[bytes, Group] = {}
         self.find_peer: Callable[[str], NodeTarget | None] = _no_peer
-        self.on_count: Callable[[bytes], None] = _nobody_listens
+        self.on_count: Callable[[bytes], None] = ignore
         self._on_filter = on_filter
         self._random = Random(seed)  # noqa: S311 (it spreads load)
         self._local = FilterIndex()
@@ -335,7 +336,3 @@ class SharedGroups:
 
 def _no_peer(incarnation: str) -> NodeTarget | None:
     return None
-
-
-def _nobody_listens(share_filter: bytes) -> None:
-    """Used until a node counts members."""

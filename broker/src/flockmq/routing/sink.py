@@ -67,6 +67,14 @@ class Sink:
         raise NotImplementedError(type(self).__name__)
 
 
+def count_unsendable(counters: Counters, packet_bytes: int) -> None:
+    """As `Sink.unsendable`."""
+    if packet_bytes:
+        counters.dropped_too_large += 1
+    else:
+        counters.dropped_expired += 1
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SinkHost:
     """What sinks need from their router: `turn` (the dirty sinks), the time of the turn, and the counters."""

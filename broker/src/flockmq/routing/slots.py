@@ -94,13 +94,41 @@ def may_expire(version: int) -> bool:
     return version & ~SHARED == 5
 
 
-def aged_packet(version: int, packet: bytes, waited_s: int) -> bytes:
-    """Reduce the expiry of a message for a slot, a PUBLISH or a shared delivery of one, by the time it has waited.
-    Raises PacketError.
+UNADDRESSED: Final[list[int]] = []
+"""The slots of a message from a node of the first release: the receiver finds them itself."""
+
+
+@mypyc_attr(acyclic=True)
+class SlotMessage:
+    """One message, or a run of QoS 0 packets, for slots.
+
+    - `source` and `number` are its id (`routing.message_id`); a run has none: b"" and 0.
+    - `publisher`: the client id of a 5.0 publisher, for No Local, else b"".
+    - `packet`: one whole PUBLISH, or the run, encoded for MQTT `version` (4 or 5).
+    - `slots`: all slots that it is for, including those of other owners.
     """
-    if not may_expire(version):
-        return packet
-    if not version & SHARED:
-        return aged(packet, waited_s)
-    (item,) = unwrap(packet[_SLOT_BYTES:])
-    return packet[:_SLOT_BYTES] + wrap(item.filter, item.number, item.flags, aged(item.run, waited_s))
+
+    __slots__ = ("number", "packet", "publisher", "slots", "source", "version")
+
+    def __init__(
+        self, source: bytes, number: int, publisher: bytes, version: int, packet: bytes, slots: list[int] = UNADDRESSED
+    ) -> None:
+        self.source = source
+        self.number = number
+        self.publisher = publisher
+        self.version = version
+        self.packet = packet
+        self.slots: list[int] = slots
+
+    def aged(self, waited_s: int) -> SlotMessage:
+        """The same message after it waited for this long: its expiry interval is shorter. Raises PacketError."""
+        packet = self.packet
+        if not may_expire(self.version) or not self.source:
+            return self
+        if self.version & SHARED:
+            slot, chunk = packet[:_SLOT_BYTES], packet[_SLOT_BYTES:]
+            (item,) = unwrap(chunk)
+            packet = slot + wrap(item.filter, item.number, item.flags, aged(item.run, waited_s))
+        else:
+            packet = aged(packet, waited_s)
+        return SlotMessage(self.source, self.number, self.publisher, self.version, packet, self.slots)

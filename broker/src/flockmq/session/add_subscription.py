@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
+from flockmq.mqtt.message import StoredMessage, packet_of, topic_of
 from flockmq.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
-from flockmq.routing.filter_index import has_wildcard, shape_of
+from flockmq.routing.filter_index import FilterIndex, has_wildcard, shape_of
 from flockmq.routing.router import Router
-from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.routing.subscriber import Subscriber, Subscription, SubscriptionSet
 from flockmq.session.limits import Limits
 
 
@@ -58,6 +61,14 @@ def remove_subscriptions(router: Router, subscriptions: list[Subscription]) -> l
     return unrouted
 
 
+def unsubscribed(router: Router, removed: list[Subscription | None]) -> tuple[list[int], list[bytes]]:
+    """Remove from the router what an UNSUBSCRIBE removed from a session: None for a filter that it didn't have.
+    Returns the reason codes for UNSUBACK, one for each, and the filters without subscribers.
+    """
+    reasons: list[int] = [Reason.NO_SUBSCRIPTION_EXISTED if each is None else Reason.SUCCESS for each in removed]
+    return reasons, remove_subscriptions(router, [subscription for subscription in removed if subscription is not None])
+
+
 def _has_room(session: Subscriber, limits: Limits, filter: bytes) -> bool:
     """True if the client's limits and the user's quota allow one more subscription."""
     if len(session.subscriptions) >= limits.max_subscriptions:
@@ -72,3 +83,43 @@ def gets_retained(filter: bytes, retain_handling: int, is_new: bool) -> bool:
     4.8.2).
     """
     return not is_shared(filter) and (retain_handling == 0 or (retain_handling == 1 and is_new))
+
+
+def drop_waiting(
+    queue: Collection[StoredMessage | bytes] | None,
+    subscriptions: SubscriptionSet,
+    ended: list[bytes],
+    take_out: Callable[[list[StoredMessage | bytes], list[StoredMessage | bytes]], None],
+) -> tuple[int, list[StoredMessage]]:
+    """Remove the messages that match `ended` filters, and no other subscription, from a session's queue. Returns how
+    many were dropped, and the messages of ended shared subscriptions, which go to other members. Messages in flight
+    stay. `take_out` gets the removed entries and the remaining ones.
+    """
+    if not queue:
+        return 0, []
+    were, are = FilterIndex(), FilterIndex()
+    for filter in ended:
+        if not is_shared(filter):
+            were.add(matching(filter), filter)
+    ending = frozenset(ended)
+    for subscription in subscriptions.all():
+        if subscription.filter not in ending and not is_shared(subscription.filter):
+            are.add(matching(subscription.filter), subscription)
+    stay: list[StoredMessage | bytes] = []
+    gone: list[StoredMessage | bytes] = []
+    left: list[StoredMessage] = []
+    for entry in queue:
+        if isinstance(entry, StoredMessage) and entry.share:
+            if entry.share in ending:
+                left.append(entry)
+            else:
+                stay.append(entry)
+            continue
+        topic = topic_of(packet_of(entry))
+        if were.match(topic) and not are.match(topic):
+            gone.append(entry)
+        else:
+            stay.append(entry)
+    if gone or left:
+        take_out([*gone, *left], stay)
+    return len(gone), left

@@ -8,6 +8,17 @@ Invariants: the client gets each PUBLISH and each PUBREL of an exchange once on 
 send it [MQTT-4.4.0-1]. It never has more open exchanges than its receive maximum [MQTT-3.3.4-9]; the proxy checks that,
 because a new owner may start with different messages than those now in flight to the client. Each acknowledgement of
 the client is reported until the owner has settled it.
+
+Acknowledgements between the proxy and the owner are pairs of a kind (1 byte) and a packet id (2 bytes). The owner sends
+settled pairs in the same stream as packets, each as a packet of a type that MQTT doesn't have. So a pair never arrives
+before a packet that was sent ahead of it; that packet may be a repeat, which the proxy recognizes only until its packet
+id is settled.
+
+    reported by the proxy            settled by the owner, after the commit
+    PUBACK, PUBREC_REFUSED, PUBCOMP  the same: the proxy forgets the packet id
+    PUBREC                           nothing: PUBREL is sent, as a packet
+    PUBREL                           the same, or PUBREL_UNKNOWN: the proxy sends PUBCOMP
+    DROPPED                          the same: PUBREC refused the client's message, so no PUBREL follows
 """
 
 from __future__ import annotations
@@ -22,27 +33,27 @@ from flockmq.mqtt.message import packet_id_offset
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topic_aliases import OutgoingAliases
 from flockmq.routing.sink import Sink
-from flockmq.session.acknowledgement_codec import (
-    DROPPED,
-    PUBACK,
-    PUBCOMP,
-    PUBREC,
-    PUBREC_REFUSED,
-    PUBREL,
-    PUBREL_UNKNOWN,
-    SETTLED,
-    pair,
-)
-from flockmq.session.client_session import (
-    DONE,
-    LATER,
-    UNKNOWN,
-    ClientSession,
-    SubscribeChange,
-    UnsubscribeChange,
-)
+from flockmq.session.client_session import DONE, LATER, UNKNOWN, ClientSession, SubscribeChange, UnsubscribeChange
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
+
+SETTLED: Final = 0x00
+"""The first byte of a settled pair, which isn't for the client."""
+AGAIN: Final = b"\0\0"
+"""Marker: everything incomplete is sent again after it. The proxy reports all unsettled acknowledgements again, because
+something may have been lost.
+"""
+
+PUBACK: Final = 0x04
+PUBREC: Final = 0x05
+PUBREL: Final = 0x06
+PUBCOMP: Final = 0x07
+PUBREC_REFUSED: Final = 0x85
+PUBREL_UNKNOWN: Final = 0x86
+DROPPED: Final = 0x96
+
+PAIR_BYTES: Final = 3
+
 
 _SENT_QOS1: Final = 1
 _SENT_QOS2: Final = 2
@@ -323,3 +334,12 @@ def without_qos0(chunk: bytes) -> tuple[bytes, int]:
             passed.append(chunk[at:end])
         at = end
     return b"".join(passed), dropped
+
+
+def pair(kind: int, packet_id: int) -> bytes:
+    return bytes((kind, packet_id >> 8, packet_id & 0xFF))
+
+
+def settled(kind: int, packet_id: int) -> bytes:
+    """A pair as it is sent in the stream of packets."""
+    return b"\0\3" + pair(kind, packet_id)

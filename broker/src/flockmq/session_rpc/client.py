@@ -18,11 +18,11 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final, cast
 
-from flockmq import bounds
+from flockmq import bounds, tasks
+from flockmq.callbacks import ignore
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import Done, OwnerUnreachable, admission_of, refusal_of, superseded
-from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.notes import Notes
 from flockmq.session_rpc.outbox import NOTE_BYTES
 from flockmq.session_rpc.ports import ClientConnections, Registration, SessionProxies
@@ -75,15 +75,17 @@ class SessionRpcClient:
     """One per node. `start` it before clients connect."""
 
     def __init__(self, notes: Notes, clients: ClientConnections, proxies: SessionProxies) -> None:
-        self.on_congestion: Callable[[int, bool], None] = _nobody_publishes
-        """Called when an owner reports that a slot is, or is no longer, congested; repeated while it is."""
-        self.on_memory_report: Callable[[int, bool, list[bytes]], None] = _nobody_refuses
-        """Called with memory reports of owners (`ProxyPort.report_memory`)."""
+        self.on_congestion: Callable[[int, bool], None] = ignore
+        """Hears what owners say of their slots, again and again while it holds."""
+        self.on_memory_report: Callable[[int, bool, list[bytes]], None] = ignore
+        """Hears which sessions of a slot take at once what comes (`ProxyPort.takers`)."""
         self._notes = notes
         self._clients = clients
         self._proxies = proxies
         self._loop = asyncio.get_running_loop()
         self._questions = Questions(notes, clients.holds)
+        self.owner = notes.owner
+        self.ask = self._questions.ask
         self._last_number = 0
         self._pending: dict[int, _Pending] = {}
         self._pending_bytes = 0
@@ -98,7 +100,7 @@ class SessionRpcClient:
         self._moved: set[int] = set()
         self._registering: asyncio.Task[None] | None = None
         self._register_also: asyncio.Task[None] | None = None
-        notes.on_unsent = self._unsent
+        notes.outbox.on_unsent = self._unsent
         notes.delivered_here = proxies.delivered
 
     def start(self) -> None:
@@ -112,10 +114,7 @@ class SessionRpcClient:
         notes.hear(messages.MEMORY_REPORT, messages.decode_memory_reports, self._take_memory_report)
 
     async def stop(self) -> None:
-        for task in (self._registering, self._register_also):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        await tasks.end(self._registering, self._register_also)
 
     def __len__(self) -> int:
         """Number of attaches that wait for an owner's answer."""
@@ -158,17 +157,10 @@ class SessionRpcClient:
         self._detached.append(detached)
         self._say_detached(detached)
 
-    def ask(self, client_id: bytes, token: int, question: messages.Question, answered: Answered) -> None:
-        """`answered` gets the answer once; b"" if the connection ends first."""
-        self._questions.ask(client_id, token, question, answered)
-
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
         """Report acknowledgements of the client. If the slot has no owner, they are reported when it has one."""
         if owner := self._notes.owner(slot_of(client_id)):
             self._notes.say(owner, messages.REPORT, (messages.pack_token(token), pairs))
-
-    def owner(self, slot: int) -> str:
-        return self._notes.owner(slot)
 
     def _ask(self, pending: _Pending) -> None:
         self._last_number += 1
@@ -358,11 +350,3 @@ def _is_in(slots: set[int], connection: Registration) -> bool:
 
 def _has_clean_session(connection: Registration) -> bool:
     return connection.opening is not None and messages.is_clean_session(connection.opening)
-
-
-def _nobody_publishes(slot: int, is_congested: bool) -> None:
-    """Used until the node is assembled."""
-
-
-def _nobody_refuses(slot: int, members_accept: bool, filters: list[bytes]) -> None:
-    """Used until the node is assembled."""

@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from flockmq.callbacks import ignore
+from flockmq.delivery.client_packets import ClientPackets
+from flockmq.membership.cluster import Cluster
 from flockmq.session_rpc.outbox import Outbox
-from flockmq.session_rpc.ports import ClusterPort, PacketsPort
 
 log: Final = logging.getLogger(__name__)
+
 
 Item = TypeVar("Item")
 
@@ -22,13 +25,11 @@ Item = TypeVar("Item")
 class Notes:
     """One per node. `on_unsent` and `on_deliveries_failed`: the `unsent` and `deliveries_failed` of the outbox."""
 
-    def __init__(self, cluster: ClusterPort, packets: PacketsPort) -> None:
+    def __init__(self, cluster: Cluster, packets: ClientPackets) -> None:
         self.me: str = cluster.incarnation
-        self.on_unsent: Callable[[str, str], None] = _nobody_asks
-        self.on_deliveries_failed: Callable[[str], None] = _nobody_delivers
-        self.delivered_here: Callable[[str, int, bytes], None] = _nobody_is_here
+        self.delivered_here: Callable[[str, int, bytes], None] = ignore
         """Called with packets of sessions on this core to clients of this node."""
-        self.outbox = Outbox(cluster, packets.send, self._unsent, self._deliveries_failed)
+        self.outbox = Outbox(cluster, packets.send)
         self._cluster = cluster
         self._takes: dict[str, Callable[[str, Any], None]] = {}
         """Handlers by kind of note; each gets one decoded item."""
@@ -79,21 +80,3 @@ class Notes:
             self._takes[method](incarnation, item)
         except Exception:  # One bad item must not stop the others, the link, or a local caller.
             log.exception("what %s said could not be done: %s", incarnation, method)
-
-    def _unsent(self, incarnation: str, method: str) -> None:
-        self.on_unsent(incarnation, method)
-
-    def _deliveries_failed(self, incarnation: str) -> None:
-        self.on_deliveries_failed(incarnation)
-
-
-def _nobody_asks(incarnation: str, method: str) -> None:
-    """Used until there is a client."""
-
-
-def _nobody_delivers(incarnation: str) -> None:
-    """Used until there is a server."""
-
-
-def _nobody_is_here(incarnation: str, token: int, packets: bytes) -> None:
-    """Used until there is a client."""

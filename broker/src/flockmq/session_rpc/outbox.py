@@ -14,10 +14,13 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from flockmq import bounds
+from flockmq.callbacks import ignore
+from flockmq.delivery.batch_queue import in_frames
+from flockmq.membership.cluster import Cluster
 from flockmq.session_rpc import messages
 
 ASKED_AGAIN: Final = (messages.ATTACH, messages.ASK, messages.REPORT, messages.REGISTER)
@@ -28,38 +31,18 @@ NOTE_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES // 8
 """Notes stay well below the largest frame; a peer closes a link on which it receives a larger one."""
 
 
-class OutboxLinks(Protocol):
-    @property
-    def nodes_table(self) -> Container[str]:
-        """The incarnations of all members."""
-        ...
-
-    def notify(self, incarnation: str, method: str, body: bytes) -> bool: ...
-    def is_backed_up(self, incarnation: str) -> bool:
-        """True if too much waits on the node's link to send more."""
-        ...
-
-    def cut(self, incarnation: str) -> None:
-        """Close the links to the node, if any, so that new ones are made."""
-        ...
-
-
 class Outbox:
     """`send`: as in `PacketsPort`. `unsent(incarnation, method)` is called if notes of an ASKED_AGAIN kind found no
     link, `deliveries_failed(incarnation)` if deliveries found no link or no room.
     """
 
-    def __init__(
-        self,
-        cluster: OutboxLinks,
-        send: Callable[[str, list[bytes], int], bool],
-        unsent: Callable[[str, str], None],
-        deliveries_failed: Callable[[str], None],
-    ) -> None:
+    def __init__(self, cluster: Cluster, send: Callable[[str, list[bytes], int], bool]) -> None:
+        self.on_unsent: Callable[[str, str], None] = ignore
+        """Hears (incarnation, method) of notes of a kind that is asked again, which found no link."""
+        self.on_deliveries_failed: Callable[[str], None] = ignore
+        """Hears of a node for which deliveries found no link, or no room."""
         self._cluster = cluster
         self._send_packets = send
-        self._unsent = unsent
-        self._deliveries_failed = deliveries_failed
         self._loop = asyncio.get_running_loop()
         self._notes: dict[tuple[str, str], list[object]] = {}
         self._deliveries: dict[str, list[bytes]] = {}
@@ -115,7 +98,7 @@ class Outbox:
         deliveries, self._deliveries = self._deliveries, {}
         for incarnation, parts in deliveries.items():
             if incarnation in full:  # Otherwise they would overtake notes that must arrive first.
-                self._deliveries_failed(incarnation)
+                self.on_deliveries_failed(incarnation)
             else:
                 self._send(incarnation, parts)
 
@@ -140,19 +123,11 @@ class Outbox:
         else:
             del items[:told]
         if not is_told and method in ASKED_AGAIN:
-            self._unsent(incarnation, method)
+            self.on_unsent(incarnation, method)
         return True
 
     def _send(self, incarnation: str, parts: list[bytes]) -> None:
-        frame: list[bytes] = []
-        size = 0
-        for part in parts:
-            if frame and size + len(part) > bounds.LINK_FORWARD_FRAME_BYTES:
-                if not self._send_packets(incarnation, frame, size):
-                    self._deliveries_failed(incarnation)
-                    return
-                frame, size = [], 0
-            frame.append(part)
-            size += len(part)
-        if frame and not self._send_packets(incarnation, frame, size):
-            self._deliveries_failed(incarnation)
+        for some, size_bytes in in_frames(parts, len):
+            if not self._send_packets(incarnation, some, size_bytes):
+                self.on_deliveries_failed(incarnation)
+                return

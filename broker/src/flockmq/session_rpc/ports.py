@@ -2,48 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from flockmq.membership.slot_table import SlotTable
 from flockmq.protocol.channel import Channel
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import PendingWill
 from flockmq.session_rpc.messages import Answered
-
-
-class ClusterPort(Protocol):
-    """What session_rpc needs from `membership.cluster.Cluster`."""
-
-    incarnation: str
-    on_node_gone: list[Callable[[str], None]]
-    on_core_linked: list[Callable[[str], None]]
-    on_link_lost: list[Callable[[str], None]]
-
-    @property
-    def slots(self) -> SlotTable: ...
-    @property
-    def is_confirmed_member(self) -> bool: ...
-    @property
-    def nodes_table(self) -> Collection[str]:
-        """The incarnations of all members."""
-        ...
-
-    def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None: ...
-    def is_linked(self, incarnation: str) -> bool: ...
-    def notify(self, incarnation: str, method: str, body: bytes) -> bool: ...
-    def is_backed_up(self, incarnation: str) -> bool: ...
-    def cut(self, incarnation: str) -> None: ...
-
-
-class PacketsPort(Protocol):
-    """`delivery.client_packets.ClientPackets`: carries packets of durable sessions to clients at other nodes."""
-
-    on_received: Callable[[str, bytes], None]
-
-    def send(self, incarnation: str, parts: list[bytes], size_bytes: int) -> bool:
-        """Send one DELIVERY frame. Returns False if there is no link, or too much waits on it."""
-        ...
 
 
 class Registration(NamedTuple):

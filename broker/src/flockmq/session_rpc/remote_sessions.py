@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 import msgspec
 
@@ -28,14 +27,9 @@ from flockmq.session.client_session import SubscribeChange, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession, RemoteSessionPort, without_qos0
 from flockmq.session_rpc import messages
+from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import FilterAuthorizer
-
-
-class SessionOwners(Protocol):
-    def owner(self, slot: int) -> str: ...
-    def report(self, client_id: bytes, token: int, pairs: bytes) -> None: ...
-    def ask(self, client_id: bytes, token: int, question: messages.Question, answered: Answered) -> None: ...
 
 
 class _Proxied:
@@ -78,7 +72,7 @@ class RemoteSessions(RemoteSessionPort):
         unsubscribed: Callable[[Channel, bytes], None],
         token_bytes: Callable[[int], bytes],
     ) -> None:
-        self.owners: SessionOwners
+        self.owners: SessionRpcClient
         self._reporter = _Reporter(turn, self._report)
         self._flush = flush
         self._unsubscribed_from = unsubscribed

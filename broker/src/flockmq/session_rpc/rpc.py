@@ -7,10 +7,12 @@ import logging
 from typing import Final
 
 from flockmq import tasks
+from flockmq.delivery.client_packets import ClientPackets
+from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import LET_GO, REGISTER, REGISTRY, TAKE, SlotMove
 from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.notes import Notes
-from flockmq.session_rpc.ports import ClientConnections, ClusterPort, PacketsPort, SessionProxies
+from flockmq.session_rpc.ports import ClientConnections, SessionProxies
 from flockmq.session_rpc.server import SessionRpcServer
 
 log: Final = logging.getLogger(__name__)
@@ -23,7 +25,7 @@ class SessionRpc:
     """`start` it with the cluster, before clients connect."""
 
     def __init__(
-        self, cluster: ClusterPort, packets: PacketsPort, clients: ClientConnections, proxies: SessionProxies
+        self, cluster: Cluster, packets: ClientPackets, clients: ClientConnections, proxies: SessionProxies
     ) -> None:
         self.notes = Notes(cluster, packets)
         self.client = SessionRpcClient(self.notes, clients, proxies)
@@ -58,9 +60,7 @@ class SessionRpc:
         ]
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await tasks.end(*self._tasks)
         await self.client.stop()
         self.notes.outbox.stop()
 

@@ -33,6 +33,8 @@ from functools import partial
 from typing import Final
 
 from flockmq import bounds
+from flockmq.callbacks import ignore
+from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import SlotMove
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
@@ -41,7 +43,7 @@ from flockmq.session_rpc.client_registry import ClientRegistry, Kick
 from flockmq.session_rpc.early_notes import EarlyNotes
 from flockmq.session_rpc.notes import Notes
 from flockmq.session_rpc.pending_attaches import PendingAttach, PendingAttaches
-from flockmq.session_rpc.ports import Attach, ClusterPort, NoSessions, SessionServicePort
+from flockmq.session_rpc.ports import Attach, NoSessions, SessionServicePort
 
 log: Final = logging.getLogger(__name__)
 
@@ -51,12 +53,13 @@ class SessionRpcServer:
     `ProxyPort` of the sessions on this core.
     """
 
-    def __init__(self, notes: Notes, cluster: ClusterPort) -> None:
+    def __init__(self, notes: Notes, cluster: Cluster) -> None:
         self.registry = ClientRegistry()
         self.sessions: SessionServicePort = NoSessions()
         self.wills = CleanSessionWills()
-        self.on_will: Callable[[PendingWill], None] = _nobody_hears
-        """Publishes a will whose node is gone."""
+        self.on_will: Callable[[PendingWill], None] = ignore
+        """Publishes the will of a session whose node is gone."""
+        self.is_linked: Callable[[str], bool] = notes.is_linked
         self.deliver: Callable[[str, int, bytes], None] = notes.deliver
         """Sends packets of a session on this core to its client: incarnation of its node, token, packets."""
         # Tests shorten these; in compiled code constants couldn't be changed.
@@ -71,7 +74,7 @@ class SessionRpcServer:
         self._wills_to_publish: list[Iterator[list[PendingWill]]] = []
         """Wills of purged nodes, one slot in each step."""
         self._has_wills = asyncio.Event()
-        notes.on_deliveries_failed = self.link_lost
+        notes.outbox.on_deliveries_failed = self.link_lost
 
     def start(self) -> None:
         notes = self._notes
@@ -116,9 +119,6 @@ class SessionRpcServer:
         for incarnation in dict.fromkeys((self._notes.me, *self._cluster.nodes_table)):
             if self.is_linked(incarnation):
                 self._early.miss(slot, incarnation)
-
-    def is_linked(self, incarnation: str) -> bool:
-        return self._notes.is_linked(incarnation)
 
     def is_connected(self, client_id: bytes) -> bool:
         return self.registry.holder(client_id) is not None
@@ -434,7 +434,3 @@ class SessionRpcServer:
         self._early.sweep(self._is_heard, self.is_linked)
         for _ in self.registry.sweep():
             await asyncio.sleep(0)
-
-
-def _nobody_hears(left: PendingWill) -> None:
-    """Used until the node is assembled."""

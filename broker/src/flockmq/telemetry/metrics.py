@@ -210,7 +210,6 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_bound", "A named bound; its unit is a label.", ("name", "unit")),
 )
 
-FAMILIES: Final = {metric.name: metric for metric in CATALOGUE}
 
 FROM_COUNTERS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "bytes_received": ("flockmq_received_bytes", ()),

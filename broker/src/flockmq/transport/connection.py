@@ -25,8 +25,8 @@ from flockmq.bounds import (
 )
 from flockmq.mqtt.errors import PacketError
 from flockmq.protocol.channel import CLOSED, CONNECTED
+from flockmq.protocol.client import PeerInfo
 from flockmq.protocol.conversation import Conversation
-from flockmq.protocol.peer import PeerInfo
 from flockmq.protocol.ports import NodePort
 from flockmq.routing.router import Router
 from flockmq.routing.sink import FLOWING

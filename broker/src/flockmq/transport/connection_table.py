@@ -14,7 +14,7 @@ from itertools import islice
 from flockmq.auth import addresses
 from flockmq.bounds import LINGER_MAX_S, TLS_GREETINGS_PER_TURN_MAX, TLS_HANDSHAKE_BYTES, UNAUTHENTICATED_MAX_BYTES
 from flockmq.clock import Clock
-from flockmq.protocol.peer import UNKNOWN
+from flockmq.protocol.client import UNKNOWN
 from flockmq.session.limits import Limits
 from flockmq.transport.acceptor import Acceptor, OpenListener
 from flockmq.transport.connection import EPOLLIN, EPOLLOUT, UNWATCHED, Connection, ConnectionReactor

@@ -12,7 +12,7 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import FILTER_SLICE_MAX_BYTES
-from flockmq.protocol.peer import ClientCertificate
+from flockmq.protocol.client import ClientCertificate
 from flockmq.transport.layer import Layer
 from flockmq.transport.listener import Listener
 from flockmq.transport.proxy_protocol import ProxyHeader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from flockmq.protocol.peer import UNKNOWN
+from flockmq.protocol.client import UNKNOWN
 
 
 def plain(host: str) -> str:

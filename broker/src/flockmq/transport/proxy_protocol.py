@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import PROXY_HEADER_MAX_BYTES
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.peer import ClientCertificate
+from flockmq.protocol.client import ClientCertificate
 from flockmq.transport.peer_address import plain
 
 _V2: Final = b"\r\n\r\n\x00\r\nQUIT\n"

@@ -16,6 +16,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import STOOD_STILL_S, SWEEP_TICKS
+from flockmq.callbacks import ignore
 from flockmq.protocol.channel import CLOSED, Channel
 from flockmq.protocol.ports import NodePort
 from flockmq.routing.back_pressure import PausablePublisher
@@ -33,7 +34,7 @@ class Reactor:
         self.router = router
         self.port: NodePort
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.on_stood_still: Callable[[], None] = _nothing_is_old
+        self.on_stood_still: Callable[[], None] = ignore
         """No turn and no sweep began for STOOD_STILL_S, and one is about to."""
         self._soon: bool = False
         self._swept: int = 0
@@ -129,7 +130,3 @@ class Reactor:
         for client in list(slow):
             if not client.check_progress(now_s):
                 slow.pop(client, None)
-
-
-def _nothing_is_old() -> None:
-    """Nobody asked to be told."""

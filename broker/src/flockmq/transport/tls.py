@@ -16,7 +16,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import FILTER_ANSWERS_MAX_BYTES, READ_MAX_BYTES, TLS_HELLO_MAX_BYTES
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.peer import ClientCertificate
+from flockmq.protocol.client import ClientCertificate
 from flockmq.transport.layer import Layer
 from flockmq.transport.tls_certificates import TlsCertificates, client_certificate
 

@@ -13,7 +13,7 @@ from typing import Final, cast
 from flockmq.config.schema import SslListenerSettings
 from flockmq.errors import ConfigError
 from flockmq.pem_files import PemFiles, check_lists, load_chain, load_trust
-from flockmq.protocol.peer import ClientCertificate
+from flockmq.protocol.client import ClientCertificate
 
 _VERSIONS: Final = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
 

@@ -49,11 +49,7 @@ class Rates:
     __slots__ = ("bytes_burst", "bytes_rate", "messages_burst", "messages_rate")
 
     def __init__(
-        self,
-        messages_rate: float = 0.0,
-        messages_burst: float = 0.0,
-        bytes_rate: float = 0.0,
-        bytes_burst: float = 0.0,
+        self, messages_rate: float = 0.0, messages_burst: float = 0.0, bytes_rate: float = 0.0, bytes_burst: float = 0.0
     ) -> None:
         self.messages_rate = messages_rate
         self.messages_burst = messages_burst

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from flockmq.auth.authenticator import Attempt
-from flockmq.protocol.peer import ClientCertificate, PeerInfo
+from flockmq.protocol.client import ClientCertificate, PeerInfo
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.table import TableListener

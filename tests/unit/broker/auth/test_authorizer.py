@@ -13,9 +13,7 @@ from flockmq.auth.rule_sources import HttpRules, LogRules, Source, encoded
 from flockmq.auth.rules import Rules, Subject
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings, CacheSettings, HttpSourceSettings, RuleSettings
-from flockmq.protocol.peer import PeerInfo
-from flockmq.protocol.principal import ANONYMOUS, Principal
-from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
+from flockmq.protocol.client import ALLOWED, ANONYMOUS, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD, PeerInfo, Principal
 from flockmq.rlog.schema import RULES
 from unit.broker.auth.harness import FakeLog
 

@@ -22,7 +22,7 @@ from flockmq.bounds import LOGINS_OF_NAME_MAX
 from flockmq.clock import Clock
 from flockmq.config.auth_settings import BuiltInSettings, CertificateSettings, FailedLoginsSettings, Pbkdf2Settings
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.peer import ClientCertificate as PeerCertificate
+from flockmq.protocol.client import ClientCertificate as PeerCertificate
 from flockmq.rlog.schema import User
 from unit.broker.auth.harness import attempt, proved
 

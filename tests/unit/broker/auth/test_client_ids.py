@@ -10,7 +10,7 @@ import pytest
 from flockmq.auth.authenticator import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.peer import ClientCertificate
+from flockmq.protocol.client import ClientCertificate
 from unit.broker.auth.harness import attempt
 
 WRONG = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "test")

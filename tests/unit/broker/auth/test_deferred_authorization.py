@@ -25,9 +25,7 @@ from flockmq.auth.rules import Rules, Subject
 from flockmq.auth.user_revocation import disabled
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings, HttpSourceSettings, Permission, RuleSettings
-from flockmq.protocol.peer import ClientCertificate, PeerInfo
-from flockmq.protocol.principal import Principal
-from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED
+from flockmq.protocol.client import ALLOWED, ASKED, DENIED, ClientCertificate, PeerInfo, Principal
 from flockmq.rlog.entry import Op
 from flockmq.rlog.schema import BANS, RULES, USERS, Ban, User
 from unit.broker.auth.harness import FakeLog

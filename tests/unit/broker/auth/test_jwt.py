@@ -20,7 +20,7 @@ from flockmq.config.auth_settings import JwtSettings
 from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.verdicts import PUBLISH
+from flockmq.protocol.client import PUBLISH
 from unit.broker.auth.harness import attempt
 
 SECRET = "0123456789abcdef0123456789abcdef"

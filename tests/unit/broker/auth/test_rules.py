@@ -14,7 +14,7 @@ from flockmq.auth.rule_sources import LogRules, encoded, file_rules
 from flockmq.auth.rules import Rules, Subject, claimed, covers, meant, overlaps
 from flockmq.config.auth_settings import FileSourceSettings, RuleSettings
 from flockmq.errors import ConfigError
-from flockmq.protocol.verdicts import PUBLISH, SUBSCRIBE
+from flockmq.protocol.client import PUBLISH, SUBSCRIBE
 
 JO = Subject("meter-1", "jo", "10.1.2.3", "meter.example")
 

@@ -19,7 +19,6 @@ from flockmq.delivery.batch_queue import Carrier, size_of
 from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.deduplicator import Deduplicator, number_bytes
 from flockmq.delivery.frames import COURIER, addressed_frame, courier_frame, parse_addressed, parse_courier
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.frames import FrameReader
@@ -29,6 +28,7 @@ from flockmq.mqtt.message import Publish, parse_publish
 from flockmq.rlog.entry import StreamId
 from flockmq.routing.message_id import node_source, origin_of
 from flockmq.routing.sink import Sink
+from flockmq.routing.slots import SlotMessage
 from flockmq.routing.targets import SlotSet
 
 CORES = ("a@1", "b@1", "c@1")

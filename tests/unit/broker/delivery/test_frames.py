@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from flockmq.delivery import frames
 from flockmq.delivery.batch_queue import size_of
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.membership.frames import FrameError, FrameReader
+from flockmq.routing.slots import SlotMessage
 
 
 @given(st.integers(0, 2**64 - 1), st.sampled_from((4, 5)), st.binary(max_size=100))

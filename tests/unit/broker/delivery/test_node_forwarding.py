@@ -9,13 +9,14 @@ from typing import cast
 import pytest
 
 from flockmq import bounds
-from flockmq.delivery.node_forwarding import NodeForwarding
+from flockmq.delivery.node_forwarding import NodeForwarding, ReceivedSequences
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.fencing import Fencing
 from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.reachability import new_incarnation
 from flockmq.membership.views import ClusterSettings
 from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.shared_frames import SHARED
@@ -172,3 +173,56 @@ async def test_a_node_that_was_purged_lets_publishers_wait_until_it_is_back(
     cluster.fencing.is_joined = True
     await asyncio.wait_for(told.wait(), 10)
     peer.purge()
+
+
+def test_a_gap_is_an_error_and_a_new_acquaintance_may_start_anywhere() -> None:
+    inbox = ReceivedSequences()
+    assert inbox.accept("a@00000001", 7)
+    assert not inbox.accept("a@00000001", 7)
+    with pytest.raises(ValueError, match="batch 9 from a@00000001 came after 7"):
+        inbox.accept("a@00000001", 9)
+    assert inbox.accept("a@00000001", 8)
+
+
+def test_a_node_that_was_purged_and_came_back_goes_on_with_its_numbers() -> None:
+    inbox = ReceivedSequences()
+    former = new_incarnation("a")
+    later = new_incarnation("a", former)
+    assert inbox.accept(former, 1)
+    assert inbox.accept(former, 2)
+    inbox.forget(former)
+    assert inbox.accepted(later) == 2
+    assert not inbox.accept(later, 2)
+    assert inbox.accept(later, 3)
+    assert inbox.accepted(new_incarnation("a")) == 0
+
+
+def test_a_node_that_came_back_before_its_purge_was_seen_goes_on_with_what_it_brought() -> None:
+    inbox = ReceivedSequences()
+    former = new_incarnation("a")
+    later = new_incarnation("a", former)
+    assert inbox.accept(former, 1)
+    assert inbox.accepted(later) == 1
+    inbox.forget(former)
+    assert not inbox.accept(later, 1)
+    assert inbox.accept(later, 2)
+    inbox.forget(former)
+    assert inbox.accepted(later) == 2
+
+
+def test_a_node_that_came_back_itself_is_numbered_from_one_by_everybody() -> None:
+    inbox = ReceivedSequences()
+    assert inbox.accept("b@00000001", 7)
+    inbox.reset()
+    assert inbox.accepted("b@00000001") == 0
+    assert inbox.accept("b@00000001", 1)
+
+
+def test_what_a_purged_node_sent_is_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "PEERS_FORMER_MAX", 2)
+    inbox = ReceivedSequences()
+    purged = [new_incarnation("a") for _ in range(3)]
+    for incarnation in purged:
+        inbox.accept(incarnation, 5)
+        inbox.forget(incarnation)
+    assert [inbox.accepted(incarnation) for incarnation in purged] == [0, 5, 5]

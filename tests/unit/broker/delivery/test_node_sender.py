@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from flockmq import bounds
 from flockmq.delivery.frames import FORWARD, parse_forward, parse_numbered
+from flockmq.delivery.node_forwarding import ReceivedSequences
 from flockmq.delivery.node_sender import NodeSender
-from flockmq.delivery.received_sequences import ReceivedSequences
 from flockmq.membership.frames import FrameReader
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 

@@ -11,7 +11,6 @@ import pytest
 
 from flockmq.delivery.frames import ADDRESSED, COURIER
 from flockmq.delivery.slot_links import SlotLinks
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
@@ -22,6 +21,7 @@ from flockmq.mqtt.message import publication
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.sink import Sink
+from flockmq.routing.slots import SlotMessage
 from flockmq.routing.targets import SlotSet
 
 

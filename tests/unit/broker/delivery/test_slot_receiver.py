@@ -8,9 +8,9 @@ import pytest
 
 from flockmq import bounds
 from flockmq.delivery.commit_barriers import SlotBarriers
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.mqtt.message import aged, publication
+from flockmq.routing.slots import SlotMessage
 
 Done = Callable[[bool], None]
 

@@ -8,7 +8,6 @@ import pytest
 
 from flockmq import bounds
 from flockmq.delivery.batch_queue import size_of
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.slot_table import SEND, SlotTable
 from flockmq.mqtt.frame import remaining_length
@@ -17,7 +16,7 @@ from flockmq.rlog.entry import StreamId
 from flockmq.routing.message_id import origin_of, session_source
 from flockmq.routing.shared_frames import SHARED, unwrap, wrap
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
-from flockmq.routing.slots import SlotPeers, addressed, slot_of
+from flockmq.routing.slots import SlotMessage, SlotPeers, addressed, slot_of
 from flockmq.routing.targets import SlotSet
 
 

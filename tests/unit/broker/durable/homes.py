@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from flockmq.callbacks import ignore
 from flockmq.durable.commit_queue import CommitState
+from flockmq.durable.pending_writes import PendingWrites
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession, restored
 from flockmq.durable.session_fields import Meta
 from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.routing.router import Router
-from flockmq.session.acknowledgement_codec import AGAIN, SETTLED
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
+from flockmq.session.remote_session import AGAIN, SETTLED
 from flockmq.telemetry.counters import Counters
 
 IDENTITY = bytes(range(16))
@@ -25,7 +28,7 @@ class Disk(SlotWriter):
     """What was put, in its order: `commit` makes it durable, as far as one says."""
 
     def __init__(self, sessions: dict[bytes, dict[bytes, bytes]] | None = None) -> None:
-        super().__init__(7)
+        super().__init__(7, PendingWrites(), ignore, ignore)
         self.sessions = {} if sessions is None else sessions
         self.waiting: list[Op] = []
 
@@ -181,3 +184,9 @@ def _lost(*_: object) -> None:
 
 def _ignore() -> None:
     """Nobody minds."""
+
+
+def add_subscription(session: DurableSession, subscription: Subscription) -> None:
+    """It has it, and its owner has put it."""
+    session.subscriptions.add(subscription)
+    session.record.write_subscription(subscription)

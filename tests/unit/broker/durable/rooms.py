@@ -8,7 +8,6 @@ from itertools import islice
 
 from flockmq import bounds
 from flockmq.clock import Clock
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session_service import SessionService
 from flockmq.mqtt.message import Publish, Will, publication
@@ -16,11 +15,11 @@ from flockmq.quotas import Quotas, Usage
 from flockmq.routing.message_id import node_source
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
-from flockmq.routing.slots import SlotPeers, slot_of
+from flockmq.routing.slots import SlotMessage, SlotPeers, slot_of
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
-from flockmq.session.acknowledgement_codec import SETTLED
 from flockmq.session.limits import Limits
+from flockmq.session.remote_session import SETTLED
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import PendingWill
 from flockmq.session_rpc.ports import Attach

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from flockmq import bounds
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.routing.message_id import number_of, source_of
+from flockmq.routing.slots import SlotMessage
 from flockmq.session.limits import Limits
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq import bounds
-from flockmq.session.acknowledgement_codec import PUBACK, pair
+from flockmq.session.remote_session import PUBACK, pair
 from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, opening, roommates, subscribed
 
 WINDOW = 32

@@ -9,10 +9,9 @@ from itertools import groupby
 import pytest
 
 from flockmq import bounds
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.session_fields import message_parts
 from flockmq.mqtt.message import NO_EXPIRY, publication
-from flockmq.routing.slots import slot_of
+from flockmq.routing.slots import SlotMessage, slot_of
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, opening, subscribed

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from flockmq.bounds import QUEUED_MESSAGE_BYTES
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import packet_of
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import NOTHING, UNLIMITED, Held
-from flockmq.session.acknowledgement_codec import PUBACK, pair
+from flockmq.routing.slots import SlotMessage
+from flockmq.session.remote_session import PUBACK, pair
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis

@@ -14,7 +14,7 @@ from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
-from unit.broker.durable.homes import Disk, Home, to_proxy
+from unit.broker.durable.homes import Disk, Home, add_subscription, to_proxy
 
 TOPICS = [b"a/%d" % number for number in range(9)]
 PATIENCE_S = 5
@@ -32,7 +32,7 @@ class Told(RetainedProgress):
 
 def subscribed(session: DurableSession, qos: int) -> Subscription:
     subscription = Subscription(session, b"a/#", qos)
-    session.add_subscription(subscription)
+    add_subscription(session, subscription)
     session.await_retained(subscription)
     return subscription
 

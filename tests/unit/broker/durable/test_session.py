@@ -20,7 +20,8 @@ from flockmq.mqtt.message import Will, publication
 from flockmq.routing.message_id import Origins, number_of, origin_of, session_source, source_of
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING
 from flockmq.routing.subscriber import UNWANTED, Subscription
-from flockmq.session.acknowledgement_codec import (
+from flockmq.session.limits import Limits
+from flockmq.session.remote_session import (
     DROPPED,
     PUBACK,
     PUBCOMP,
@@ -30,8 +31,7 @@ from flockmq.session.acknowledgement_codec import (
     PUBREL_UNKNOWN,
     pair,
 )
-from flockmq.session.limits import Limits
-from unit.broker.durable.homes import CLIENT, IDENTITY, Disk, Home, ToProxy, to_proxy
+from unit.broker.durable.homes import CLIENT, IDENTITY, Disk, Home, ToProxy, add_subscription, to_proxy
 
 QOS1, QOS2, DUP1, DUP2 = 0x32, 0x34, 0x3A, 0x3C
 
@@ -682,7 +682,7 @@ def owed(home: Home, *given: str) -> DurableSession:
     """A session that is owed what is retained for `a/#`, and was given the messages of these topics."""
     session = home.opened()
     subscription = Subscription(session, b"a/#", 2, False, False, b"")
-    session.add_subscription(subscription)
+    add_subscription(session, subscription)
     session.await_retained(subscription)
     home.settle()
     for topic in given:
@@ -974,9 +974,9 @@ def test_a_QoS_1_message_that_expired_meanwhile_is_left_out_and_one_of_QoS_2_tha
 def test_what_CONNECT_said_and_the_subscriptions_are_known_to_the_next_home(home: Home) -> None:
     will = Will(publication(5, 1, True, b"will", b"gone", b"\x01\x01", 30), 7)
     session = home.opened(5, will=will)
-    session.add_subscription(Subscription(session, b"a/+", 2, True, True, b"\x0b\x07"))
-    session.add_subscription(Subscription(session, b"b", 1))
-    session.add_subscription(Subscription(session, b"c", 0))
+    add_subscription(session, Subscription(session, b"a/+", 2, True, True, b"\x0b\x07"))
+    add_subscription(session, Subscription(session, b"b", 1))
+    add_subscription(session, Subscription(session, b"c", 0))
     session.remove_subscription(b"b")
     origin = session.will_origin()
     home.settle()
@@ -1032,7 +1032,7 @@ def test_a_session_knows_since_when_its_client_is_away_and_which_will_still_wait
 
 def test_what_the_store_lost_is_written_again(home: Home) -> None:
     session = home.opened()
-    session.add_subscription(Subscription(session, b"a", 1))
+    add_subscription(session, Subscription(session, b"a", 1))
     for payload, qos in (("1", 1), ("2", 2), ("3", 1), ("4", 2)):
         home.send(session, payload, qos)
     session.origin_for(5)

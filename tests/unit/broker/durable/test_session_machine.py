@@ -23,11 +23,10 @@ from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import RELEASED, WAITS
 from flockmq.mqtt.frame import remaining_length
 from flockmq.routing.sink import Sink
-from flockmq.session.acknowledgement_codec import AGAIN, SETTLED
 from flockmq.session.client_session import DONE, UNKNOWN
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
+from flockmq.session.remote_session import AGAIN, SETTLED, RemoteSession
 from unit.broker.durable.homes import CLIENT, Disk, Home, ToProxy
 from unit.broker.protocol.harness import Owners, split
 

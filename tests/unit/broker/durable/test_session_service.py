@@ -7,13 +7,13 @@ import pytest
 
 from flockmq import bounds
 from flockmq.bounds import SINK_CONGESTED_MAX_S
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import META, USER
 from flockmq.mqtt.message import Will, publication
 from flockmq.mqtt.reason import Reason
-from flockmq.session.acknowledgement_codec import PUBACK, SETTLED, pair
+from flockmq.routing.slots import SlotMessage
 from flockmq.session.limits import Limits
+from flockmq.session.remote_session import PUBACK, SETTLED, pair
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis

@@ -9,7 +9,7 @@ from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.mqtt.message import NEVER_EXPIRES, Will, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.subscriber import Subscription
-from unit.broker.durable.homes import CLIENT, Home
+from unit.broker.durable.homes import CLIENT, Home, add_subscription
 
 START_S = 1000.0
 OTHER = bytes(range(16, 32))
@@ -78,7 +78,7 @@ def will(delay_s: int) -> Will:
 def subscribed(table: Table, session: DurableSession, *filters: bytes) -> None:
     for filter in filters:
         subscription = Subscription(session, filter, 1)
-        session.add_subscription(subscription)
+        add_subscription(session, subscription)
         table.home.router.add(subscription)
         table.home.router.began(subscription)
 

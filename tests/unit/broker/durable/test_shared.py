@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from flockmq.bounds import SHARED_HOPS_MAX
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.mqtt.message import publication
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import MembersElsewhere
 from flockmq.routing.shared_frames import SHARED, unwrap, wrap
-from flockmq.routing.slots import addressed
-from flockmq.session.acknowledgement_codec import PUBACK, pair
+from flockmq.routing.slots import SlotMessage, addressed
+from flockmq.session.remote_session import PUBACK, pair
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Home, another, opening, roommates

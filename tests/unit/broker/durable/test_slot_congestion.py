@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from flockmq.bounds import CROWDED_KEPT_S, SINK_CONGESTED_MAX_S
-from flockmq.session.acknowledgement_codec import PUBACK, pair
 from flockmq.session.limits import Limits
+from flockmq.session.remote_session import PUBACK, pair
 from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, subscribed
 
 WINDOW = 32

@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from flockmq import bounds
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import WAITS, message_value
 from flockmq.routing.message_id import ORIGIN_BYTES, node_source
+from flockmq.routing.slots import SlotMessage
 from flockmq.routing.subscriber import Subscription
-from flockmq.session.acknowledgement_codec import PUBACK, pair
 from flockmq.session.limits import Limits
+from flockmq.session.remote_session import PUBACK, pair
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.homes import message

@@ -16,7 +16,7 @@ from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
 from flockmq.session_rpc import messages
 from flockmq.telemetry.counters import Counters
-from unit.broker.durable.homes import Home
+from unit.broker.durable.homes import Home, add_subscription
 
 OTHER = b"a/#"
 EXCLUSIVE = b"$exclusive/x"
@@ -194,7 +194,7 @@ def test_a_claim_that_comes_when_its_connection_is_gone_is_released_when_what_a_
     asked: Asked,
 ) -> None:
     asked.session.limits.exclusive_subscription = True
-    asked.session.add_subscription(Subscription(asked.session, EXCLUSIVE, 1))
+    add_subscription(asked.session, Subscription(asked.session, EXCLUSIVE, 1))
     asked.home.settle()
     asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
     asked.is_connected = False
@@ -220,7 +220,7 @@ def test_a_claim_whose_filter_the_log_did_not_take_is_released_when_it_is_durabl
 def test_a_claim_waits_until_what_was_unsubscribed_before_it_is_durable(asked: Asked) -> None:
     """What was claimed for that is released then."""
     asked.session.limits.exclusive_subscription = True
-    asked.session.add_subscription(Subscription(asked.session, EXCLUSIVE, 1))
+    add_subscription(asked.session, Subscription(asked.session, EXCLUSIVE, 1))
     asked.home.settle()
     asked.session.remove_subscription(EXCLUSIVE)
     asked.settle(partial(asked.cluster.release, asked.session.client_id, [EXCLUSIVE]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TypeVar
 
 import aiohttp
 from aiohttp import web
@@ -17,6 +16,7 @@ from flockmq.config.auth_settings import Pbkdf2Settings
 from flockmq.config.values import Address, Secret
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.management import guard
+from flockmq.management.answers import VIEWS
 from flockmq.management.api_keys import ApiKeys
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.server import serve
@@ -25,7 +25,6 @@ from flockmq.rlog.schema import BANS
 from unit.broker.auth.harness import FakeLog
 
 ANYWHERE = Address("127.0.0.1", 0)
-Node = TypeVar("Node")
 KEY = "a unit test's key of 32 letters+"
 
 
@@ -41,15 +40,20 @@ def managed(
     log.on_change(BANS.name, bans)
     admin = Admin(log.as_rlog(), bans, pool, Pbkdf2Settings(iterations=4096), None, SYSTEM)
     keys = ApiKeys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
-    views = Views(*(node,) * len(Views._fields))._replace(samples=getattr(node, "samples", list))
-    return serve(views, listen, admin, keys, AuditLog("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes))
+    return serve(
+        _views(node), listen, admin, keys, AuditLog("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes)
+    )
+
+
+def _views(node: object) -> Views:
+    return Views(*(node,) * len(Views._fields))._replace(samples=getattr(node, "samples", list))
 
 
 @asynccontextmanager
-async def serving(routes: web.RouteTableDef, key: web.AppKey[Node], node: Node) -> AsyncIterator[aiohttp.ClientSession]:
-    """`key`: by which the routes find their node. Gives a client of theirs."""
+async def serving(routes: web.RouteTableDef, node: object) -> AsyncIterator[aiohttp.ClientSession]:
+    """`node` is every part of one. Gives a client of theirs."""
     app = web.Application(middlewares=[guard.errors_as_json])
-    app[key] = node
+    app[VIEWS] = _views(node)
     app.add_routes(routes)
     runner = web.AppRunner(app)
     await runner.setup()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.management.evacuation import EVACUATION, routes
+from flockmq.management.evacuation import routes
 from flockmq.management.guard import role_for
 from flockmq.management.view import Evacuated, EvacuationView, Unavailable
 from unit.broker.management.harness import serving
@@ -25,7 +25,7 @@ class Emptied(EvacuationView):
 
 
 async def test_it_is_begun_looked_at_and_ended() -> None:
-    async with serving(routes, EVACUATION, node := Emptied()) as http:
+    async with serving(routes, node := Emptied()) as http:
         async with http.post("/api/v1/evacuation") as response:
             assert (response.status, node.is_on) == (200, True)
         async with http.get("/api/v1/evacuation") as response:
@@ -37,7 +37,7 @@ async def test_it_is_begun_looked_at_and_ended() -> None:
 async def test_a_node_that_ends_empties_itself() -> None:
     node = Emptied()
     node.ends = True
-    async with serving(routes, EVACUATION, node) as http, http.post("/api/v1/evacuation") as response:
+    async with serving(routes, node) as http, http.post("/api/v1/evacuation") as response:
         assert response.status == 503
         assert "this node ends" in (await response.json())["error"]
 

@@ -17,7 +17,7 @@ from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
 from flockmq.management import api_keys, audit_log, guard
 from flockmq.management.api_keys import CONFIGURED, ApiKeys
-from flockmq.management.wrong_key_delay import WrongKeyDelay
+from flockmq.management.guard import WrongKeyDelay
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.schema import API_KEYS, AUDIT, ApiKey
 from unit.broker.auth.harness import FakeLog
@@ -205,7 +205,7 @@ def test_who_goes_on_trying_waits_longer_and_longer(monkeypatch: pytest.MonkeyPa
     assert [failures.failed("a", float(at)) for at in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
     assert failures.failed("b", 8.0) == 0.1, "another address"
     assert failures.failed("a", 100.0) == 0.1, "a minute without one"
-    monkeypatch.setattr("flockmq.management.wrong_key_delay.API_FAILURES_MAX_ADDRESSES", 2)
+    monkeypatch.setattr("flockmq.management.guard.API_FAILURES_MAX_ADDRESSES", 2)
     failures.failed("c", 100.0)
     assert failures.failed("b", 100.0) == 0.1, "the one that was quiet for the longest was forgotten"
 

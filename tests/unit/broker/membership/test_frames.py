@@ -41,13 +41,18 @@ def test_the_bound_may_be_raised_between_two_frames_of_one_read() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=100))
 def test_items_and_tunnels_carry_an_id_and_a_chunk(number: int, chunk: bytes) -> None:
-    wire = frames.item_header(number, len(chunk)) + chunk + frames.tunnel_header(number, len(chunk)) + chunk
+    wire = (
+        frames.id_header(frames.ITEM, number, len(chunk))
+        + chunk
+        + frames.id_header(frames.TUNNEL, number, len(chunk))
+        + chunk
+    )
     (kind, item), (other, tunnelled) = FrameReader(200).feed(wire)
     assert (kind, other) == (frames.ITEM, frames.TUNNEL)
-    assert frames.parse_item(item) == frames.parse_tunnel(tunnelled) == (number, chunk)
+    assert frames.parse_id(item) == frames.parse_id(tunnelled) == (number, chunk)
 
 
-@pytest.mark.parametrize("parse", [frames.parse_item, frames.parse_tunnel, frames.parse_control])
+@pytest.mark.parametrize("parse", [frames.parse_id, frames.parse_control])
 def test_what_is_too_short_is_an_error(parse: Callable[[bytes], object]) -> None:
     with pytest.raises(FrameError):
         parse(b"")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from flockmq import bounds
 from flockmq.membership.slot_table import LET_GO, REGISTER, REGISTRY, SEND, TAKE, SlotMove, SlotTable
 from flockmq.rlog.entry import PURGE, PUT, StreamId
-from flockmq.rlog.schema import CLUSTER, SLOTS
+from flockmq.rlog.errors import LogCorrupt
+from flockmq.rlog.schema import CLUSTER, ROUTES, SLOTS
 from flockmq.rlog.sweeper import Sweeper
 from flockmq.rlog.tables import Tables
 from flockmq.tasks import VitalTaskFailed
@@ -73,6 +76,22 @@ async def test_a_purged_core_owns_nothing_once_its_rows_are_swept() -> None:
     heard.table.entry_applied(shard.applied)
     sweeper.sweep_if_needed()
     assert heard.came[-1] == (REGISTER, 2, [SlotMove(7, ME, "")])
+    await sweeper.stop()
+
+
+async def test_a_part_of_an_entry_that_cannot_be_applied_moves_no_slot() -> None:
+    heard, tables = Heard(), Tables()
+    tables.slots.listeners.append(heard.table)
+    shard = tables.shards[CLUSTER]
+    sweeper = Sweeper(tables, lambda swept: heard.table.entry_applied(swept.applied) if swept is shard else None)
+    moved, unknown = (SLOTS.number, PUT, ME, [b"\0\7"], [ME.encode()]), (ROUTES.number, PUT, ME, [b"f"], [b""])
+    with pytest.raises(LogCorrupt):
+        shard.apply(StreamId(0, 1), [(ME, 1, [moved, unknown])])
+    sweeper.sweep_if_needed()
+    assert heard.came == []
+    shard.apply(StreamId(0, 1), [(ME, 1, [moved])])
+    sweeper.sweep_if_needed()
+    assert heard.came[-1] == (REGISTER, 1, [SlotMove(7, "", ME)])
     await sweeper.stop()
 
 

@@ -108,7 +108,7 @@ class Network:
         for kind, body in FrameReader(bounds.LINK_FRAME_MAX_BYTES).feed(half.wire.popleft()[0]):
             link = cast(Link, arrives_on)
             if kind == frames.TUNNEL:
-                node.tunnels.received(link, *frames.parse_tunnel(body))
+                node.tunnels.received(link, *frames.parse_id(body))
             else:
                 message = frames.parse_control(body)
                 assert isinstance(message, frames.TunnelOpen | frames.TunnelCredit | frames.TunnelClose)

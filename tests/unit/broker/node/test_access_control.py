@@ -35,9 +35,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import EXPIRY_CHECK_S, AccessControl
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.peer import UNKNOWN, PeerInfo
-from flockmq.protocol.principal import Principal
-from flockmq.protocol.verdicts import ALLOWED, DENIED, SUBSCRIBE
+from flockmq.protocol.client import ALLOWED, DENIED, SUBSCRIBE, UNKNOWN, PeerInfo, Principal
 from flockmq.rlog.entry import Op
 from flockmq.rlog.schema import BANS, RULES, USERS, Ban, User
 from flockmq.session.local_session import LocalSession

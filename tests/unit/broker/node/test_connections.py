@@ -17,8 +17,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.connections import Connections
 from flockmq.protocol.channel import CLOSED, Channel
-from flockmq.protocol.principal import ANONYMOUS, Principal
-from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
+from flockmq.protocol.client import ALLOWED, ANONYMOUS, ASKED, DENIED, UNTOLD, Principal
 from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession

@@ -7,6 +7,7 @@ import pytest
 from flockmq.rlog.entry import PUT
 from flockmq.routing.slots import slot_of
 from flockmq.routing.subscriber import Subscription
+from unit.broker.durable.homes import add_subscription
 from unit.broker.routes.test_slot_routes import OWNER, SLOT, Hosted
 
 
@@ -24,7 +25,7 @@ async def test_the_claim_of_a_filter_that_a_session_came_with_is_tried_until_it_
     session, filter = hosted.session, b"$exclusive/e"
     hosted.durable_host.session_service.manager.slots[slot_of(session.client_id)] = hosted.slot
     hosted.durable_host.session_service.sessions.by_id[session.client_id] = session
-    session.add_subscription(Subscription(session, filter, 1))
+    add_subscription(session, Subscription(session, filter, 1))
     hosted.log.rows[b"e"] = {OWNER}
     hosted.durable_host.filters_loaded(SLOT, session.client_id, [filter])
     for applied in (False,) if gives_up else (False, False, True):

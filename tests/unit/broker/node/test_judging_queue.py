@@ -20,8 +20,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.judging_queue import JudgingQueue
 from flockmq.node.judging_turns import JudgingTurns
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.principal import Principal
-from flockmq.protocol.verdicts import ALLOWED, PUBLISH, SUBSCRIBE
+from flockmq.protocol.client import ALLOWED, PUBLISH, SUBSCRIBE, Principal
 from unit.broker.protocol.harness import Client, Node, Port, publish
 
 SLOW = Rules([RuleSettings(permit="deny", topics=("#",), username=f"nobody-{number}*") for number in range(400)])

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from flockmq import bounds
 from flockmq.node import listing_order
-from flockmq.node.listing_order import START, Part, Placed, PlacedRow, in_order, merged, part_of, place_of
+from flockmq.node.listing_order import START, Part, Placed, PlacedRow, in_order, merged, part_of
 from flockmq.routing.slots import slot_of
+
+
+def place_of(client_id: bytes) -> bytes:
+    return listing_order.place_of(client_id, slot_of(client_id))
 
 
 def by_slot(names: list[str]) -> dict[int, list[bytes]]:

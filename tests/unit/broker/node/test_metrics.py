@@ -10,7 +10,7 @@ from flockmq.membership.slot_table import SlotTable
 from flockmq.mqtt.message import publication
 from flockmq.node.metrics import session_samples, slot_message_samples
 from flockmq.routing.targets import SlotSet
-from flockmq.telemetry.metrics import FAMILIES
+from flockmq.telemetry.metrics import CATALOGUE
 
 
 def shown(hosting: Any) -> dict[str, float]:
@@ -18,7 +18,7 @@ def shown(hosting: Any) -> dict[str, float]:
     lanes.put_acknowledged(SlotSet([3]), publication(4, 1, False, b"t", b"", b""), lambda: None)
     shortage: Any = SimpleNamespace(is_on=True, refused=2)
     samples = [*slot_message_samples(lanes, shortage), *session_samples(hosting)]
-    assert {sample.name for sample in samples} <= FAMILIES.keys()
+    assert {sample.name for sample in samples} <= {metric.name for metric in CATALOGUE}
     return {sample.name: sample.value for sample in samples}
 
 

@@ -22,7 +22,7 @@ from flockmq.plugins.points import A, E, Point
 from flockmq.plugins.running import Plugins
 from flockmq.protocol import connect as opening
 from flockmq.protocol.channel import CLOSED, Channel
-from flockmq.protocol.principal import ANONYMOUS
+from flockmq.protocol.client import ANONYMOUS
 from flockmq.session.local_session import LocalSession
 from unit.broker.protocol.harness import Client, Node, Port, publish
 

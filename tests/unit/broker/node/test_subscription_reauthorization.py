@@ -14,7 +14,7 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.node.subscription_reauthorization import Key, SubscriptionReauthorization
 from flockmq.protocol.channel import CLOSED, CONNECTED
-from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, UNTOLD
+from flockmq.protocol.client import ALLOWED, ASKED, DENIED, UNTOLD
 from flockmq.session_rpc.ports import FilterAuthorizer
 
 

@@ -10,10 +10,10 @@ from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Auth, Connect, SubscribeEntry
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.clean_session_end import LocalSessions, LocalSessionsPort
+from flockmq.protocol.client import ALLOWED
 from flockmq.protocol.conversation import Conversation
 from flockmq.protocol.pending_publish import Inbound
 from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort, PendingSubscribe
-from flockmq.protocol.verdicts import ALLOWED
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink

@@ -10,7 +10,7 @@ from flockmq.mqtt.packets import NO_LOCAL, Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
-from flockmq.protocol.verdicts import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
+from flockmq.protocol.client import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
 from unit.broker.protocol.harness import Client, Node, publish, remote
 
 

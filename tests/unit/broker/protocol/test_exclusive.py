@@ -6,7 +6,7 @@ import pytest
 
 from flockmq.mqtt import encode
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.verdicts import DENIED
+from flockmq.protocol.client import DENIED
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Client, Node, publish
 

@@ -11,8 +11,8 @@ from flockmq.mqtt.message import publication
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
+from flockmq.protocol.client import ASKED
 from flockmq.protocol.pending_publish import Inbound
-from flockmq.protocol.verdicts import ASKED
 from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.message_id import origin_of, session_source

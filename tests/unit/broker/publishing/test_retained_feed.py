@@ -10,8 +10,7 @@ from flockmq.bounds import SINK_CONGESTED_BYTES
 from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode
 from flockmq.protocol.channel import CONNECTED
-from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender, of_row
-from flockmq.publishing.retained_giving import RetainedGiving
+from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, RetainedSender, of_row
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription

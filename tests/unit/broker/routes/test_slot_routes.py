@@ -9,10 +9,8 @@ from typing import Any, cast
 import pytest
 
 from flockmq.clock import SYSTEM
-from flockmq.delivery.slot_message import SlotMessage
 from flockmq.durable.due_wills import DueWills
 from flockmq.durable.slot import OwnedSlot
-from flockmq.durable.slot_writer import StoreSlotWriter
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.mqtt.message import publication
 from flockmq.mqtt.reason import Reason
@@ -24,9 +22,10 @@ from flockmq.routes.exclusive_claims import ExclusiveClaims
 from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_owner
 from flockmq.routes.shared_members import RemoteSharedMembers
+from flockmq.routes.slot_routes import OrphanedSlotRoutes
 from flockmq.routing.router import Router
 from flockmq.routing.shared_frames import SHARED, wrap
-from flockmq.routing.slots import SlotPeers
+from flockmq.routing.slots import SlotMessage, SlotPeers
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
 from flockmq.session.limits import Limits
@@ -62,7 +61,7 @@ class Hosted:
                     routes=SimpleNamespace(nodes=self.log.holders, rows_of=table.rows_of), alarms={}
                 ),
             ),
-            "session_rpc": SimpleNamespace(congested=None, report_memory=None, floor=None),
+            "session_rpc": SimpleNamespace(congested=None, report_memory=None, floor=None, loaded=None, retaken=None),
             "filters": SimpleNamespace(exclusive=claims),
             "quotas": SimpleNamespace(usage=None),
             "retaining": SimpleNamespace(caught_up=lambda: None),
@@ -87,9 +86,7 @@ class Hosted:
         )
         self.shares.go_live()
         self.session = Home().opened()
-        self.slot = OwnedSlot(
-            SLOT, 0, "", cast(StoreSlotWriter, self.session.writer), cast(DueWills, SimpleNamespace())
-        )
+        self.slot = OwnedSlot(SLOT, 0, "", self.session.writer, cast(DueWills, SimpleNamespace()))
         self.slot.loaded = True
         self.durable_host.session_service.manager.slots[SLOT] = self.slot
         self.answers: list[int] = []
@@ -300,3 +297,70 @@ async def test_routes_of_a_session_that_came_are_tried_again(hosted: Hosted) -> 
     await rest()
     await hosted.log.answer()
     assert hosted.log.holders(b"a/#") == {OWNER}
+
+
+class Here:
+    """Slots 1 and 2 run here, slot 3 doesn't."""
+
+    def __init__(self) -> None:
+        self.table = RouteTable(ROUTES)
+        self.wanted: dict[tuple[int, bytes], int] = {}
+        self.filters: dict[int, int] = {}
+        self.slots = {1, 2}
+        self.deleted: list[tuple[int, bytes]] = []
+        self.strays = OrphanedSlotRoutes(lambda: self.table, self, lambda slot: slot in self.slots, self._delete)
+
+    def route(self, owner: int | str, *filters: bytes) -> None:
+        name = owner if isinstance(owner, str) else slot_owner(owner)
+        self.table.apply(PUT, name, filters, [b""] * len(filters))
+
+    def want(self, slot: int, *filters: bytes) -> None:
+        for filter in filters:
+            self.wanted[slot, filter] = 1
+            self.filters[slot] = self.filters.get(slot, 0) + 1
+
+    async def look(self, times: int = 2) -> list[tuple[int, bytes]]:
+        for _ in range(times):
+            await self.strays.look()
+        deleted, self.deleted = sorted(self.deleted), []
+        return deleted
+
+    def _delete(self, slot: int, filters: list[bytes]) -> None:
+        self.deleted += [(slot, filter) for filter in filters]
+
+
+@pytest.fixture
+def here() -> Here:
+    made = Here()
+    made.route("edge@1", b"a", b"b", b"c")
+    return made
+
+
+async def test_routes_that_nobody_wants_are_deleted(here: Here) -> None:
+    here.route(1, b"a", b"b", b"c")
+    here.route(2, b"a")
+    here.want(1, b"b")
+    assert await here.look() == [(1, b"a"), (1, b"c"), (2, b"a")]
+
+
+async def test_what_is_wanted_stays(here: Here) -> None:
+    here.route(1, b"a", b"b")
+    here.want(1, b"a", b"b")
+    assert await here.look() == []
+
+
+async def test_routes_of_slots_that_run_elsewhere_are_theirs(here: Here) -> None:
+    here.route(3, b"a")
+    assert await here.look() == []
+    here.slots.add(3)
+    assert await here.look() == [(3, b"a")]
+
+
+async def test_what_is_just_being_written_is_looked_at_again(here: Here) -> None:
+    here.route(1, b"a")
+    assert await here.look(1) == []
+    here.want(1, b"a")
+    assert await here.look(3) == []
+    here.route(1, b"b")
+    assert await here.look(1) == []
+    assert await here.look(1) == [(1, b"b")]

@@ -21,8 +21,7 @@ from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing import forwarded
 from flockmq.routing.message_id import ORIGIN, origin_of, session_source
-from flockmq.routing.shared_deals import find
-from flockmq.routing.shared_frames import SHARED, unwrap, without_identifiers, wrap
+from flockmq.routing.shared_frames import SHARED, find_deal, unwrap, without_identifiers, wrap
 from flockmq.routing.shared_groups import STRATEGIES
 from flockmq.routing.sink import CONGESTED
 from flockmq.routing.targets import NodeTarget
@@ -322,7 +321,7 @@ def proposed(node: Node, number: int = 1) -> bytes:
 
 
 def owner(deals: bytes) -> str:
-    deal = find(deals, GROUP.encode())
+    deal = find_deal(deals, GROUP.encode())
     return "" if deal is None else deal.owner
 
 

@@ -9,7 +9,10 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.topic_aliases import OutgoingAliases
 from flockmq.routing.sink import Sink
-from flockmq.session.acknowledgement_codec import (
+from flockmq.session.client_session import DONE, FULL, LATER, NEW, REPEAT, UNKNOWN
+from flockmq.session.limits import Limits
+from flockmq.session.local_session import LocalSession
+from flockmq.session.remote_session import (
     AGAIN,
     DROPPED,
     PUBACK,
@@ -18,13 +21,10 @@ from flockmq.session.acknowledgement_codec import (
     PUBREC_REFUSED,
     PUBREL,
     PUBREL_UNKNOWN,
+    RemoteSession,
     pair,
     settled,
 )
-from flockmq.session.client_session import DONE, FULL, LATER, NEW, REPEAT, UNKNOWN
-from flockmq.session.limits import Limits
-from flockmq.session.local_session import LocalSession
-from flockmq.session.remote_session import RemoteSession
 from unit.broker.protocol.harness import Client, Node, Owners, publish, remote
 
 PUBREL_1 = b"\x62\x02\0\1"

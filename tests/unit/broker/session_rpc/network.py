@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import cast
 
 from flockmq.bounds import SLOTS
+from flockmq.delivery.client_packets import ClientPackets
+from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.entry import StreamId
 from flockmq.session_rpc import messages
@@ -38,8 +41,8 @@ class Member:
         self._network = network
 
     @property
-    def nodes_table(self) -> set[str]:
-        return self._network.members
+    def nodes_table(self) -> dict[str, None]:
+        return dict.fromkeys(self._network.members)
 
     def on_note(self, method: str, handler: Callable[[str, bytes], None]) -> None:
         self.handlers[method] = handler
@@ -224,7 +227,9 @@ class Node:
         self.is_core = is_core
         self.member = Member(network, incarnation)
         self.clients = Clients()
-        self.clients.homes = self.homes = SessionRpc(self.member, self.member, self.clients, self.clients)
+        self.clients.homes = self.homes = SessionRpc(
+            cast(Cluster, self.member), cast(ClientPackets, self.member), self.clients, self.clients
+        )
         self.homes.tick_s, self.homes.sweep_s = 0.0, network.sweep_s
         self.sessions = Sessions()
         self.sessions.homes = self.homes

@@ -20,7 +20,7 @@ class Links:
     def __init__(self) -> None:
         self.up = True
         self.room = 1 << 30
-        self.nodes_table = {THERE}
+        self.nodes_table = {THERE: None}
         self.told: list[tuple[str, str]] = []
         self.frames: list[list[tuple[int, bytes]]] = []
         self.unsent: list[tuple[str, str]] = []
@@ -51,12 +51,9 @@ class Links:
 class Sending:
     def __init__(self) -> None:
         self.links = Links()
-        self.outbox = Outbox(
-            self.links,
-            self.links.send,
-            lambda to, method: self.links.unsent.append((to, method)),
-            self.links.behind.append,
-        )
+        self.outbox = Outbox(self.links, self.links.send)
+        self.outbox.on_unsent = lambda to, method: self.links.unsent.append((to, method))
+        self.outbox.on_deliveries_failed = self.links.behind.append
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.pending_publish import Inbound
-from flockmq.routing.shared_deals import find
+from flockmq.routing.shared_frames import find_deal
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.subscriber import Subscription
-from flockmq.session.acknowledgement_codec import PUBACK, pair, settled
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
+from flockmq.session.remote_session import PUBACK, pair, settled
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.remote_sessions import RemoteSessions
@@ -185,7 +185,7 @@ def test_of_a_QoS_2_message_its_home_is_told_who_gets_it_of_shared_subscriptions
     port.node.feed(client, publish(4, "a", "x", qos=2, packet_id=9))
     ((question, answered),) = port.homes.questions
     assert isinstance(question, messages.ReceiveQuestion)
-    deal = find(question.deals, b"$share/g/a")
+    deal = find_deal(question.deals, b"$share/g/a")
     assert deal is not None
     assert deal.owner == "n@1"
     for _ in range(2):

@@ -15,8 +15,7 @@ from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.session.limits import Limits
-from flockmq.transport.address_filter import AddressFilter
-from flockmq.transport.listener import Listener, Proxy
+from flockmq.transport.listener import AddressFilter, Listener, Proxy
 from flockmq.transport.token_bucket import Rates
 from unit.broker.transport.harness import PATIENCE_S, Served
 

@@ -9,7 +9,7 @@ import pytest
 from flockmq.bounds import READ_MAX_BYTES, SINK_CONGESTED_BYTES, SINK_LIMIT_BYTES
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect, ConnectWill, SubscribeEntry
-from flockmq.protocol.verdicts import ALLOWED, ASKED
+from flockmq.protocol.client import ALLOWED, ASKED
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING
 from flockmq.transport.listener import Listener
 from unit.broker.protocol.harness import publish

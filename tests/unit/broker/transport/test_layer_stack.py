@@ -28,9 +28,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED, CONNECTED, OPENED
 from flockmq.session.limits import Limits
 from flockmq.transport.acceptor import OpenListener
-from flockmq.transport.address_filter import AddressFilter
 from flockmq.transport.connection import Connection
-from flockmq.transport.listener import Listener, Proxy
+from flockmq.transport.listener import AddressFilter, Listener, Proxy
 from flockmq.transport.tls_certificates import TlsCertificates
 from flockmq.transport.token_bucket import Rates
 from unit.broker.protocol.harness import publish

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.transport.address_filter import AddressFilter
+from flockmq.transport.listener import AddressFilter
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 MAPPED = ipaddress.ip_network("::ffff:0:0/96")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from flockmq.management import guard, sessions
+from flockmq.management import clients, guard
 from flockmq.management.view import Unavailable
 from unit.broker.management.harness import serving
 
@@ -32,7 +32,7 @@ def node() -> Node:
 
 @pytest.fixture
 async def http(node: Node) -> AsyncIterator[aiohttp.ClientSession]:
-    async with serving(sessions.routes, sessions.SESSIONS, node) as session:
+    async with serving(clients.routes, node) as session:
         yield session
 
 

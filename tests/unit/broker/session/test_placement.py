@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.mqtt.message import packet_of, topic_of
-from flockmq.session.drop_revoked_messages import drop_waiting
+from flockmq.session.add_subscription import drop_waiting
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from unit.broker.protocol.harness import Client, Node, publish

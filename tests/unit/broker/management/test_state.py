@@ -1,4 +1,4 @@
-"""What is said of plugins over HTTP, and that one can be enabled again."""
+"""What is said of a node and its cluster over HTTP; what may be ended, or enabled again, by whoever has the key."""
 
 from __future__ import annotations
 
@@ -8,9 +8,51 @@ import aiohttp
 import msgspec
 import pytest
 
-from flockmq.management import guard, plugins
-from flockmq.management.view import PluginRow
+from flockmq.management import guard, state
+from flockmq.management.view import AlarmRow, PluginRow
 from unit.broker.management.harness import serving
+
+LOST = AlarmRow(name="redis-lost-data/route", since_s=1.5, text="Redis at r:6379 lost entries of shard route")
+
+
+class AlarmedNode:
+    def __init__(self) -> None:
+        self.alarms = [LOST]
+
+    def rows(self) -> Sequence[AlarmRow]:
+        return self.alarms
+
+    async def end(self, name: str) -> bool:
+        before = len(self.alarms)
+        self.alarms = [row for row in self.alarms if row.name != name]
+        return len(self.alarms) < before
+
+
+@pytest.fixture
+async def alarmed() -> AsyncIterator[aiohttp.ClientSession]:
+    async with serving(state.routes, AlarmedNode()) as session:
+        yield session
+
+
+async def test_an_alarm_is_shown_until_it_is_ended(alarmed: aiohttp.ClientSession) -> None:
+    async with alarmed.get("/api/v5/alarms") as answer:
+        assert await answer.json() == [msgspec.to_builtins(LOST)]
+    async with alarmed.delete("/api/v5/alarms/redis-lost-data/route") as answer:
+        assert answer.status == 204
+    async with alarmed.get("/api/v5/alarms") as answer:
+        assert await answer.json() == []
+
+
+async def test_an_unknown_alarm_is_named(alarmed: aiohttp.ClientSession) -> None:
+    async with alarmed.delete("/api/v5/alarms/nothing") as answer:
+        assert answer.status == 404
+        assert "there is no alarm 'nothing'" in (await answer.json())["error"]
+
+
+def test_only_who_has_the_key_ends_an_alarm() -> None:
+    assert guard.role_for("GET", "/api/v5/alarms") is None
+    assert guard.role_for("DELETE", "/api/v5/alarms/redis-lost-data/route") == "operator"
+
 
 FENCED = PluginRow(
     name="greeter",
@@ -40,7 +82,7 @@ class ToldNode:
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with serving(plugins.routes, plugins.PLUGINS, ToldNode()) as session:
+    async with serving(state.routes, ToldNode()) as session:
         yield session
 
 
