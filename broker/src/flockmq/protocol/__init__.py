@@ -1,1 +1,1 @@
-"""What one client says and hears: CONNECT, publishes in their order, SUBSCRIBE, acknowledgements. Pure."""
+"""The MQTT conversation with one client: CONNECT, publishes in order, SUBSCRIBE, acknowledgements. No I/O."""

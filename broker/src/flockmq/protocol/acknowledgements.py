@@ -1,10 +1,10 @@
-"""PUBACK, PUBREC, PUBREL and PUBCOMP of one client: from the bytes to its session, and what is answered at once.
+"""PUBACK, PUBREC, PUBREL and PUBCOMP of one client: passes them to the session, and answers at once where possible.
 
-Short forms are taken in runs, at offsets; whatever isn't short, or unknown to the session, goes the ordinary road.
-Where the session says LATER its owner answers: PUBREL and PUBCOMP come when what they say is committed.
+Short forms are processed in runs, by offset. All others, and those the session doesn't know, take the slow path. If the
+session returns LATER, its owner answers: it sends PUBREL and PUBCOMP after it has committed the change.
 
-An acknowledgement that no exchange waits for may be a lawful one: of a message that the client had on its former
-connection, or said twice. One that contradicts its exchange is a protocol error: the exchange would never end.
+An acknowledgement for an unknown packet id is accepted: the client may repeat it, or it may belong to the client's
+former connection. One of the wrong type for a known packet id is a protocol error: the exchange would never end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flockmq.session.client_session import DONE, LATER, UNKNOWN
 
 
 def pubacks(channel: Channel, data: bytes, at: int, end: int) -> int:
-    """A run of PUBACKs in their short form, as far as their packet ids are known; where it ends."""
+    """Process a run of short PUBACKs while their packet ids are known. Returns where the run ends."""
     session = channel.session
     assert session is not None
     first = at
@@ -33,7 +33,7 @@ def pubacks(channel: Channel, data: bytes, at: int, end: int) -> int:
 
 
 def steps(channel: Channel, data: bytes, at: int, end: int) -> int:
-    """A run of PUBREC, PUBREL and PUBCOMP in their short form, as far as their packet ids are known; where it ends."""
+    """Process a run of short PUBRECs, PUBRELs and PUBCOMPs while their packet ids are known. Returns where it ends."""
     session = channel.session
     assert session is not None
     received = channel.router.counters.packets_received
@@ -67,7 +67,7 @@ def steps(channel: Channel, data: bytes, at: int, end: int) -> int:
 
 
 def acknowledgement(channel: Channel, kind: int, body: bytes) -> None:
-    """One packet, in any form. Raises PacketError."""
+    """Process one packet of any form. Raises PacketError."""
     session = channel.session
     assert session is not None
     version = channel.protocol_version

@@ -1,16 +1,14 @@
-"""One client's connection, as its node and its requests see it: what it is, and what can be done to it.
+"""One client's connection as its node and its requests see it: abstract; `conversation.Conversation` implements it.
 
-What is said on it is in `conversation`, which implements what raises NotImplementedError here.
+ OPENED ── CONNECT ──▶ ADMITTING ── admitted ──▶ CONNECTED ──▶ CLOSED
+ │                   │      ▲                                 ▲
+ │          challenged      AUTH                              │
+ │                   ▼      │                                 │
+ │                AUTHENTICATING ─────────────────────────────┤
+ └────── anything else, refused, timed out ───────────────────┘
 
-    OPENED ── CONNECT ──▶ ADMITTING ── admitted ──▶ CONNECTED ──▶ CLOSED
-       │                   │      ▲                                 ▲
-       │          challenged      AUTH                              │
-       │                   ▼      │                                 │
-       │                AUTHENTICATING ─────────────────────────────┤
-       └────── anything else, refused, timed out ───────────────────┘
-
-What always holds: acknowledgements come in the order of their messages [MQTT-4.6.0-2]; what can't be answered at once
-stands in `line`, and while anything does, all that follows joins it.
+Invariants: acknowledgements are sent in the order of their messages [MQTT-4.6.0-2]. A message that can't be answered at
+once is put into `line`; while anything is in it, all later messages join it.
 """
 
 from __future__ import annotations
@@ -45,11 +43,12 @@ _ACK_HEADS: Final = (b"", b"\x40\x02", b"\x50\x02")
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Channel(PausablePublisher):
-    """`protocol_version` is 4 for 3.1 and 3.1.1 and 5 for 5.0 (4 before CONNECT); times are the router's seconds.
+    """`protocol_version`: 4 for MQTT 3.1 and 3.1.1, 5 for 5.0 (4 before CONNECT). Times are the router's, in seconds.
 
-    `plain`: the zone lets all heads of the router take the fast road; `must_authorize`: what the client publishes and
-    subscribes to is asked of the node; `repeats`: it is gone, and its session lasts, so it sends again what wasn't
-    acknowledged [MQTT-4.4.0-1]; `clean_end`: it said DISCONNECT; `connected_s`: when it was admitted.
+    `plain`: the limits of the zone allow the fast path for all heads. `must_authorize`: the node must authorize what
+    the client publishes and subscribes to. `repeats`: the connection has ended but the session is durable, so the
+    client will send again what wasn't acknowledged [MQTT-4.4.0-1]. `clean_end`: the client sent DISCONNECT.
+    `connected_s`: when it was admitted.
     """
 
     __slots__ = (
@@ -84,14 +83,14 @@ class Channel(PausablePublisher):
         self.connected_s: float = 0.0
         self.close_reason: int = Reason.SUCCESS
 
-    # What it is.
+    # Properties.
 
     def has_left(self) -> bool:
-        """The client has closed its end, perhaps behind what isn't read yet."""
+        """True if the client has closed its end; there may be data that wasn't read yet."""
         return self.has_ended()
 
     def can_answer(self) -> bool:
-        """The client is connected, and hears what is put."""
+        """True if the client is connected, so it can get answers."""
         return self.state == CONNECTED
 
     def is_congested(self) -> bool:
@@ -103,73 +102,74 @@ class Channel(PausablePublisher):
         return self._left_as if session is None else session.client_id
 
     def peer(self) -> PeerInfo:
-        """Where the client comes from; a listener knows."""
+        """The client's address and listener; connections with a socket override this."""
         return PeerInfo("", 0, "", self.limits.name)
 
     def address(self) -> str:
-        """The same for the log."""
+        """The address for the log."""
         peer = self.peer()
         return f"{peer.host}:{peer.port}" if peer.port else peer.host
 
     def overdue(self, now_s: float) -> bool:
-        """The client was silent for longer than it promised [MQTT-3.1.2-22], or took too long to say CONNECT.
-
-        While it is paused it isn't listened to.
+        """True if the client was silent for too long [MQTT-3.1.2-22], or didn't send CONNECT in time. False while the
+        connection is paused, because then nothing is read from it.
         """
         return self.paused == 0 and self.keepalive_s != 0.0 and now_s - self.last_seen_s > self.keepalive_s
 
-    # What becomes of it.
+    # Events and commands.
 
     def feed(self, data: bytes) -> None:
-        """Process what was read; never raises for what a client sent."""
+        """Process bytes from the client; never raises for what a client sent."""
         raise NotImplementedError(type(self).__name__)
 
     def admitted(
         self, connect: Connect, token: object, session: ClientSession, present: bool, extra: Properties | None = None
     ) -> None:
-        """The node takes this connection: with this session, which was `present` or is the one that CONNECT made.
-
-        `token` is what the client's owner knows the connection by; `extra` has an enhanced authentication's last data.
+        """The node admits this connection with this session: the one that CONNECT made, or an existing one (`present`).
+        `token`: the owner's name for the connection. `extra`: the final data of an enhanced authentication.
         """
         raise NotImplementedError(type(self).__name__)
 
     def refuse(self, reason: int, why: str = "") -> None:
-        """CONNACK with a failure, then the end [MQTT-3.2.2-7]."""
+        """Send CONNACK with a failure, then close [MQTT-3.2.2-7]."""
         raise NotImplementedError(type(self).__name__)
 
     def challenged(self, data: bytes) -> None:
-        """Ask the client for more: amid CONNECT's exchange, or a re-authentication's."""
+        """Send an AUTH challenge, during CONNECT or a re-authentication."""
         raise NotImplementedError(type(self).__name__)
 
     def reauthenticated(self, data: bytes | None) -> None:
         raise NotImplementedError(type(self).__name__)
 
     def subscribe(self, packet: Subscribe) -> None:
-        """As if the client had sent this; of packet id 0: as the node wants it, so it isn't answered."""
+        """Subscribe as if the client had sent this packet. With packet id 0 the node itself wants it, so there is no
+        SUBACK.
+        """
         raise NotImplementedError(type(self).__name__)
 
     def close(self, reason: int, why: str = "") -> None:
-        """The server ends the connection; a 5.0 client is told why."""
+        """Close the connection from the server's side; a 5.0 client gets the reason."""
         raise NotImplementedError(type(self).__name__)
 
     def send_away(self, to_others: bool) -> None:
-        """This node takes no clients any more: to the server that the zone names, or to any other (section 4.11).
-        `to_others`: other nodes of the cluster take them."""
+        """This node takes no clients any more: redirect the client to the server that the zone names, or to any other
+        (section 4.11). `to_others`: other nodes of the cluster accept clients.
+        """
         raise NotImplementedError(type(self).__name__)
 
     def lost(self) -> None:
-        """The client closed the connection, or the network did."""
+        """The client or the network closed the connection."""
         raise NotImplementedError(type(self).__name__)
 
     def expire(self) -> None:
-        """End an overdue connection."""
+        """Close an overdue connection."""
         self.close(Reason.KEEP_ALIVE_TIMEOUT)
 
     def overflow(self) -> None:
-        """Cut off with a reason rather than left with a gap: the session ends here, and the client knows it."""
+        """The queue is full: disconnect the client with a reason code, so that it doesn't miss messages unknowingly."""
         self.close(Reason.QUOTA_EXCEEDED)
 
-    # What is asked of the node; as `NodePort`.
+    # Requests to the node; as in `NodePort`.
 
     def authorize(self, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]) -> int:
         raise NotImplementedError(type(self).__name__)
@@ -181,14 +181,14 @@ class Channel(PausablePublisher):
         raise NotImplementedError(type(self).__name__)
 
     def must_be_asked_about(self, checked: bool) -> None:
-        """From now on; whatever was allowed before is asked about again."""
+        """Set whether the node must authorize the client's requests from now on. Earlier results are forgotten."""
         self.must_authorize = checked
         self.allowed = set() if checked or self.limits.strict_mode else None
 
-    # What the client is told.
+    # Answers to the client.
 
     def answer(self, packet: bytes) -> None:
-        """Put what can't be left out; a client that allows no packet of its size can't go on [MQTT-3.1.2-24]."""
+        """Send a required packet. If it is larger than the client allows, the connection is closed [MQTT-3.1.2-24]."""
         session = self.session
         if session is not None and 0 < session.max_packet_bytes < len(packet):
             self.close(Reason.PACKET_TOO_LARGE, f"an answer of {len(packet)} bytes")
@@ -196,7 +196,7 @@ class Channel(PausablePublisher):
             self.put(packet)
 
     def acknowledge(self, qos: int, packet_id: int, reason: int) -> None:
-        """PUBACK or PUBREC for a message that was taken, or refused with a reason ≥ 0x80."""
+        """Send PUBACK or PUBREC for a message that was accepted, or refused with a reason code ≥ 0x80."""
         if not self.can_answer() or qos == 0:
             return
         if reason == Reason.SUCCESS or (reason < 0x80 and self.protocol_version != 5):
@@ -209,20 +209,24 @@ class Channel(PausablePublisher):
         if self.protocol_version == 5:
             self.put(encode.pub_ack(frame.PUBACK if qos == 1 else frame.PUBREC, 5, packet_id, reason))
         elif reason >= 0x80:
-            self.close(reason)  # 3.1.1 can't refuse a message, and must not acknowledge it [MQTT-4.3.2-2]
+            self.close(reason)  # 3.1.1 can't refuse a message, and must not acknowledge it [MQTT-4.3.2-2].
 
     def denial(self, message: Publish) -> int:
-        """The client may not publish this: what the acknowledgement says. It may end the connection."""
+        """The client may not publish this message: returns the reason code for its acknowledgement, or closes the
+        connection.
+        """
         if self.denied(PUBLISH, message.topic):
             self.close(Reason.NOT_AUTHORIZED)
         return self.sayable(Reason.NOT_AUTHORIZED)
 
     def sayable(self, reason: int) -> int:
-        """Before 5.0 a message can't be refused, so it is acknowledged and goes nowhere [MQTT-3.3.5-2]."""
+        """The reason code, or SUCCESS before 5.0, where a message can't be refused: it is acknowledged and dropped
+        [MQTT-3.3.5-2].
+        """
         return reason if self.protocol_version == 5 else Reason.SUCCESS
 
     def subscribe_waits(self) -> None:
-        """A SUBSCRIBE or an UNSUBSCRIBE isn't answered yet; with too many of them nothing more is read."""
+        """A SUBSCRIBE or UNSUBSCRIBE waits for its answer. With too many of them, stop reading."""
         self.subscribes_waiting += 1
         if self.subscribes_waiting == SUBSCRIBES_WAITING_MAX:
             self.pause()

@@ -1,7 +1,4 @@
-"""Sessions that end with their connections: what goes with them.
-
-Pure: what follows is asked of the port.
-"""
+"""How clean sessions end: their will, subscriptions and routes. No I/O; the port does what follows."""
 
 from __future__ import annotations
 
@@ -15,18 +12,18 @@ from flockmq.session.local_session import LocalSession
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LocalSessionsPort:
-    """Who hears what becomes of them."""
+    """Told what follows from the end of sessions."""
 
     def publish(self, will: Will, session: LocalSession) -> None:
         """The will of this session's client is due."""
         raise NotImplementedError(type(self).__name__)
 
     def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
-        """Nobody wants these filters any more but other nodes' clients; the session was the last."""
+        """No other session on this node subscribes to these filters."""
         raise NotImplementedError(type(self).__name__)
 
     def session_ended(self, session: LocalSession) -> None:
-        """A session is gone for good, its subscriptions are out of the router."""
+        """A session has ended; its subscriptions were removed from the router."""
         raise NotImplementedError(type(self).__name__)
 
 
@@ -38,7 +35,7 @@ class LocalSessions:
         self._port = port
 
     def leave(self, session: LocalSession, will: Will | None) -> None:
-        """Its connection ended. The session ends with it, so the will has no delay [MQTT-3.1.3-9]."""
+        """The connection ended, and so does its session; so the will has no delay [MQTT-3.1.3-9]."""
         if will is not None:
             self._port.publish(will, session)
         self.end(session)
@@ -52,7 +49,7 @@ class LocalSessions:
             self._port.unrouted(session, unrouted)
 
     def unsubscribe(self, session: LocalSession, filters: list[bytes]) -> list[int]:
-        """For each filter the reason code of UNSUBACK."""
+        """Returns the reason codes for UNSUBACK, one for each filter."""
         reasons, unrouted = unsubscribed(self._router, [session.subscriptions.remove(filter) for filter in filters])
         if unrouted:
             self._port.unrouted(session, unrouted)

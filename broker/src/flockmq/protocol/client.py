@@ -14,21 +14,21 @@ DENIED: Final = 0
 ALLOWED: Final = 1
 ASKED: Final = 2
 UNTOLD: Final = 3
-"""Nobody can say now: it is refused, but not as what the client may not do."""
+"""The authorization result is unknown: the request is refused, but not as "not authorized"."""
 
 PUBLISH: Final = 1
 SUBSCRIBE: Final = 2
-"""What a client may be allowed to do to a topic."""
+"""Actions."""
 
 UNKNOWN: Final = "?"
-"""The host of a client that is gone already."""
+"""The host of a client that has already disconnected."""
 
 
 @mypyc_attr(acyclic=True)
 class Principal:
-    """`rules` are the client's own, compiled by whoever authorizes, opaque here; `expires_at_s` is wall-clock seconds
-    since the epoch (0: never), at which the connection ends. `user_id` and `user` are the row of the log's users that
-    let it in, as it was then; b"" and None where something else did.
+    """`rules`: the client's own rules, compiled by the authorizer. `expires_at_s`: when the connection must end, as
+    Unix time; 0: never. `user_id` and `user`: the row of the users table by which the client logged in, as it was
+    then; b"" and None if it logged in otherwise.
     """
 
     __slots__ = ("attributes", "expires_at_s", "rules", "superuser", "user", "user_id", "username")
@@ -54,12 +54,12 @@ class Principal:
 
 
 ANONYMOUS: Final = Principal(b"")
-"""Of a client that hasn't said yet who it is. Whoever is let in has a principal of its own, without a name or not."""
+"""A client before authentication. An authenticated client has a principal of its own, even without a name."""
 
 
 @mypyc_attr(acyclic=True)
 class ClientCertificate:
-    """A verified client certificate: `subject` as RFC 4514 writes it."""
+    """A verified client certificate. `subject`: in the format of RFC 4514."""
 
     __slots__ = ("common_name", "subject")
 
@@ -70,7 +70,7 @@ class ClientCertificate:
 
 @mypyc_attr(acyclic=True)
 class PeerInfo:
-    """`host` is an address without port ("" for a Unix socket), `listener` is named as in `tcp:default`."""
+    """`host`: an address without port; "" for a Unix socket. `listener`: its name, as in `tcp:default`."""
 
     __slots__ = ("certificate", "host", "listener", "port", "zone")
 

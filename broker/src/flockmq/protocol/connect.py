@@ -1,6 +1,6 @@
-"""From CONNECT to a session: what the packet asks for within the zone's limits, and what CONNACK answers.
+"""From CONNECT to a session and CONNACK: what the packet asks for, within the zone's limits.
 
-Pure functions between `channel` and the node, which authenticates and says whose session it is.
+Pure functions between `channel` and the node, which authenticates the client and finds its session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RECEIVE_MAXIMUM: Final = 65_535
 
 
 def check(connect: Connect, limits: Limits) -> None:
-    """Raises PacketError for what the zone doesn't allow."""
+    """Raises PacketError if the zone doesn't allow the CONNECT."""
     if len(connect.client_id) > limits.max_clientid_len:
         raise PacketError(
             Reason.CLIENT_IDENTIFIER_NOT_VALID,
@@ -60,7 +60,7 @@ def will_of(connect: Connect, version: int) -> Will | None:
 
 
 def expiry_of(connect: Connect, limits: Limits) -> int:
-    """For how many seconds the session outlives its connection; 0: not at all."""
+    """The session expiry in seconds; 0: the session ends with the connection."""
     if connect.version != 5:
         return 0 if connect.clean_start else limits.session_expiry_interval
     properties = connect.properties
@@ -69,12 +69,12 @@ def expiry_of(connect: Connect, limits: Limits) -> int:
 
 
 def keep_alive_of(connect: Connect, limits: Limits) -> int:
-    """The Keep Alive in seconds that holds: the server's, where it has one [MQTT-3.1.2-21]."""
+    """The effective Keep Alive in seconds: the server's, if configured [MQTT-3.1.2-21]."""
     return limits.server_keepalive or connect.keep_alive_s
 
 
 def session_of(sink: Sink, connect: Connect, limits: Limits) -> LocalSession:
-    """A new session as the CONNECT asks for it."""
+    """A new session for this CONNECT."""
     receive_maximum = RECEIVE_MAXIMUM
     max_packet_bytes = 0
     aliases: OutgoingAliases | None = None
@@ -97,8 +97,8 @@ def incoming_aliases(connect: Connect, limits: Limits) -> IncomingAliases | None
 def connack(
     connect: Connect, limits: Limits, session: ClientSession, present: bool, authentication: Properties | None = None
 ) -> bytes:
-    """CONNACK for a connection that is admitted: what this server offers other than the specification's defaults
-    (section 3.2.2.3). `authentication`: method and data of an enhanced authentication.
+    """The CONNACK for an admitted connection: says where this server differs from MQTT's defaults (section 3.2.2.3).
+    `authentication`: method and data of an enhanced authentication.
     """
     if connect.version != 5:
         return encode.connack(connect.version, Reason.SUCCESS, present)

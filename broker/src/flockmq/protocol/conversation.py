@@ -1,11 +1,11 @@
-"""What one client says, and what it hears: bytes in, bytes out, and what the protocol makes of them [MQTT-3, MQTT-4].
+"""The MQTT conversation with one client: parses its bytes, calls the session and the node, and writes the answers.
 
-Sans-I/O: a listener feeds what it read and flushes what was put; the node answers through the port. The plain road of
-a PUBLISH is in `fast_path`, its ordinary one in `publisher`, what CONNECT asks for in `connect`, what acknowledges in
-`acknowledgements`; this file takes every other packet, one at a time.
+Sans-I/O: a listener feeds the bytes it read and flushes what was put; the node answers through the port. The fast path
+of a PUBLISH is in `fast_path`, its slow path in `publisher`, CONNECT in `connect`, acknowledgements in
+`acknowledgements`. This file processes all other packets, one at a time.
 
-What always holds: nothing is processed while `paused` is not 0; bytes that were not processed stand in `_rest`, at most
-one packet of `max_packet_size` and one read; `close` puts the last packet, and the listener closes behind it.
+Invariants: nothing is processed while `paused` is not 0. Unprocessed bytes are kept in `_rest`, at most one packet of
+`max_packet_size` and one read. `close` puts the last packet; then the listener closes the socket.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
 
 _REFERENCE_BYTES: Final = 12
-"""What stands before a server reference of up to 1,024 bytes, in DISCONNECT or CONNACK."""
+"""Size of the fields before a server reference of up to 1,024 bytes, in DISCONNECT or CONNACK."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Conversation(Channel):
-    """With one client."""
+    """Implements `Channel` for one client."""
 
     __slots__ = ("_need", "_rest", "_rest_bytes", "port")
 
@@ -64,7 +64,7 @@ class Conversation(Channel):
     # Bytes in.
 
     def feed(self, data: bytes) -> None:
-        if self.state == CONNECTED:  # before that, a byte now and then buys no time
+        if self.state == CONNECTED:  # Before CONNACK, bytes that trickle in don't extend the timeout.
             self.last_seen_s = self.router.now_s
         self.router.counters.bytes_received += len(data)
         rest = self._rest
@@ -89,7 +89,9 @@ class Conversation(Channel):
             self.router.partial_bytes += self._rest_bytes
 
     def _wait(self, rest: list[bytes]) -> None:
-        """For the rest of a packet, within bounds: neither crumbs nor many large beginnings may take all memory."""
+        """Wait for the rest of a packet. Neither many small chunks nor many large incomplete packets may use all
+        memory.
+        """
         if len(rest) > PARTIAL_CHUNKS_MAX:
             rest[:] = [b"".join(rest)]
         if self.router.partial_bytes > self.router.partials_max_bytes and self._rest_bytes > READ_MAX_BYTES:
@@ -101,7 +103,7 @@ class Conversation(Channel):
             self.router.partial_bytes -= self._rest_bytes
 
     def _consume(self, data: bytes) -> int:
-        """Process whole packets; the offset of the first byte that wasn't."""
+        """Process complete packets. Returns the offset of the first byte that wasn't processed."""
         at = 0
         end = len(data)
         self._need = 0
@@ -155,7 +157,7 @@ class Conversation(Channel):
         return limits.max_packet_size if self.state == CONNECTED else limits.max_connect_packet_size
 
     def _too_large(self, size: int, body: bytes) -> PacketError:
-        """Its client is told, by as much of a CONNECT as there is."""
+        """The error for a too large packet. Reads the version from an incomplete CONNECT, to answer in it."""
         if self.state == OPENED:
             self.protocol_version = decode.answer_version(body)
         why = f"packet of {size} bytes; the limit is {self._packet_limit()}"
@@ -218,7 +220,7 @@ class Conversation(Channel):
         self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
         connack = opening.connack(connect, self.limits, session, present, extra)
         if 0 < session.max_packet_bytes < len(connack):
-            self._end(Reason.PACKET_TOO_LARGE)  # and nothing is said: all of it would be too large
+            self._end(Reason.PACKET_TOO_LARGE)  # Without CONNACK: it would be too large for the client.
             return
         self.put(connack)
         if present:
@@ -338,7 +340,7 @@ class Conversation(Channel):
             self._end(Reason.USE_ANOTHER_SERVER)
 
     def _largest(self) -> int:
-        """What the client takes at once, in bytes; 0: it didn't say."""
+        """The client's maximum packet size in bytes; 0: it has none."""
         session = self.session
         return 0 if session is None else session.max_packet_bytes
 
@@ -354,7 +356,7 @@ class Conversation(Channel):
         self._end(Reason.UNSPECIFIED_ERROR)
 
     def _end(self, reason: int) -> None:
-        """Let go of the session; the listener closes the descriptor when it flushes."""
+        """End the connection and give up its session. The listener closes the socket when it flushes."""
         was = self.state
         if was == CLOSED:
             return
@@ -379,7 +381,9 @@ class Conversation(Channel):
         self._leave(session)
 
     def _leave(self, session: ClientSession) -> None:
-        """Let go of the session, which may refer to this: objects without cycles go at once."""
+        """Drop the reference to the session, which may refer to this connection: objects without cycles are freed at
+        once.
+        """
         self._left_as = session.client_id
         self.session = None
         self.repeats = session.is_remote()

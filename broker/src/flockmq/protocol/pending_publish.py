@@ -1,8 +1,8 @@
-"""One PUBLISH that waits, and what it waits for.
+"""One PUBLISH that waits, and the steps it waits for.
 
-    CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
+ CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
 
-Each step may be left out, but the last. Answers may come in any order.
+Each step except the last may be skipped. Answers may arrive in any order.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ DONE: Final = 6
 
 
 class Inbound:
-    """One PUBLISH that waits. `reason` is what its acknowledgement will say, `size_bytes` what it counts for; `said` is
-    what the client said, where plugins or rules made another `message` of it.
+    """One PUBLISH that waits. `reason`: the reason code for its acknowledgement. `size_bytes`: its size, for limits.
+    `said`: the message as the client sent it; plugins or rules may have changed `message`.
     """
 
     __slots__ = ("channel", "message", "reason", "said", "session", "size_bytes", "state", "waits")
@@ -42,38 +42,42 @@ class Inbound:
         self.reason: int = Reason.SUCCESS
 
     def decided(self, verdict: int) -> None:
-        """The client may publish it, or may not, or nobody can say; its message counts even if it is gone by now."""
+        """The result of the authorization: ALLOWED, DENIED or unknown. It also counts if the client has
+        disconnected.
+        """
         if verdict == ALLOWED:
             self.state = PERMITTED
         else:
-            # what nobody can judge isn't acknowledged, not even where a denial is [MQTT-3.3.5-2]
+            # A message that can't be authorized is not acknowledged, although one that is denied is, before 5.0
+            # [MQTT-3.3.5-2].
             is_denied = verdict == DENIED
             self.reason = self.channel.denial(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR
             self.state = DONE
         self._moved()
 
     def remembered(self) -> None:
-        """The owner of its session knows of it."""
+        """The owner of the session has stored the message's id."""
         self.state = LOGGING if self.message.must_be_logged() else READY
         self._moved()
 
     def logged(self, reason: int, deliver: bool = True) -> None:
-        """The log has the message, or refused it with a reason ≥ 0x80. `deliver` False: that was all: it is delayed,
-        or its client's next connection has overtaken it."""
-        # who may not publish to a topic may not the next time either
+        """The log has the message, or refused it with a reason code ≥ 0x80. `deliver` False: don't deliver it, because
+        it is delayed, or the client's next connection has published a newer one.
+        """
+        # If the topic is invalid, a repeat would be refused too.
         self.reason = self.channel.sayable(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
         self.state = READY if reason < 0x80 and deliver else DONE
         self._moved()
 
     def accepted(self) -> None:
-        """One of the nodes that were asked has the message."""
+        """One of the receivers that were asked has accepted the message."""
         self.waits -= 1
         if self.waits == 0 and self.state == FORWARDED:
             self.state = DONE
             self._moved()
 
     def _moved(self) -> None:
-        """Answers come between turns: what is put now must not wait for the next event."""
+        """Results may arrive between two turns, so flush soon."""
         line = self.channel.line
         if line is not None:
             line.advance()

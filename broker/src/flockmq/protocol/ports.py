@@ -1,6 +1,6 @@
-"""What a connection asks of its node: `NodePort`, and the parts that it leads to.
+"""What a connection asks of its node: `NodePort` and its parts.
 
-Nothing here may block. Answers come back as calls on the channel, at once or in a later turn.
+No method may block. Answers come as calls on the channel, at once or in a later turn.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from flockmq.session.local_session import LocalSession
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PendingSubscribe(SubscribeChange):
-    """One SUBSCRIBE on its way.
+    """A SUBSCRIBE that is being processed.
 
-    A `packet` with packet id 0 is the node's own: it is authorized, but neither changed nor answered.
+    A `packet` with packet id 0 is the node's own: it is authorized, but neither rewritten nor answered.
     """
 
     def __init__(self, channel: Channel, session: ClientSession, packet: Subscribe) -> None:
@@ -33,87 +33,88 @@ class PendingSubscribe(SubscribeChange):
         self.packet = packet
 
     def judge(self) -> None:
-        """Judge filter by filter: all of them, or until enough was judged in this turn."""
+        """Authorize the filters one by one, until all are done or the time slice of this turn is used up."""
         raise NotImplementedError(type(self).__name__)
 
     def leave_off(self) -> None:
-        """The client has left: what isn't judged yet isn't granted."""
+        """The client has disconnected: refuse the filters that aren't authorized yet."""
         raise NotImplementedError(type(self).__name__)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AccessPort:
-    """Who the client is."""
+    """Authentication."""
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        """Authenticate, and make this the one connection of its client id: `channel.admitted` or `channel.refuse`."""
+        """Authenticate the client, and make this the only connection of its client id. Calls `channel.admitted` or
+        `channel.refuse`.
+        """
         raise NotImplementedError
 
     def continued(self, channel: Channel, packet: Auth) -> None:
-        """An AUTH packet, of the exchange that CONNECT began or of a re-authentication: `channel.challenged`, and in
-        the end `channel.admitted`, `channel.reauthenticated`, `channel.refuse` or `channel.close`.
+        """Continue an enhanced authentication with an AUTH packet, during CONNECT or a re-authentication. Calls
+        `channel.challenged`, and finally `channel.admitted`, `channel.reauthenticated`, `channel.refuse` or
+        `channel.close`.
         """
         raise NotImplementedError
 
     def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
-        """The client tried what it may not; True: it is to be disconnected for it."""
+        """The client was denied something. Returns True if it must be disconnected for that."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class JudgePort:
-    """What a client may do."""
+    """Authorization."""
 
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """DENIED, ALLOWED, or ASKED: then `done` is called once, in a later turn, with DENIED, ALLOWED or UNTOLD.
-        Asked for clients that `must_authorize`.
+        """Returns DENIED, ALLOWED or ASKED. For ASKED, `done` is called once, in a later turn, with DENIED, ALLOWED or
+        UNTOLD. Called only for clients that `must_authorize`.
         """
         raise NotImplementedError
 
     def rests(self, subscribing: PendingSubscribe) -> bool:
-        """Enough was judged in this turn: `subscribing.judge` is called in a later one."""
+        """True if the time slice of this turn is used up; then `subscribing.judge` is called in a later turn."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HookPort:
-    """What rules and plugins make of what a client says."""
+    """Rewrite rules and plugins."""
 
     def intercept(self, channel: Channel, message: Publish) -> Publish | int:
-        """A message on one of the router's `intercepts`: what is to be published instead, or the reason code with
-        which it goes nowhere.
+        """Process a message that matches one of the router's `intercepts`. Returns the message to publish instead, or
+        the reason code with which it is dropped.
         """
         raise NotImplementedError
 
     def subscribing(self, channel: Channel, request: Request) -> bytes:
-        """The filter that is subscribed to in the place of the one asked for, which is allowed; b"": refused. Called,
-        as are the next two, while `router.intercepts_subscriptions`.
+        """Returns the filter to subscribe to instead of the authorized one; b"": refused. This and the next two are
+        called only while `router.intercepts_subscriptions`.
         """
         raise NotImplementedError
 
     def subscribed(self, channel: Channel, filter: bytes, qos: int) -> None:
-        """The client has this subscription, and is about to hear of it."""
+        """The client has this subscription; SUBACK follows."""
         raise NotImplementedError
 
     def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
-        """The filter that is dropped in the place of the one that UNSUBSCRIBE says."""
+        """Returns the filter to unsubscribe from instead of the one in UNSUBSCRIBE."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FiltersPort:
-    """What the log says of this node's filters."""
+    """The cluster's routes to this node."""
 
     def is_routed(self, filter: bytes) -> bool:
-        """This node's own table routes by the filter to this node."""
+        """True if this node's own table has the route of the filter to this node."""
         raise NotImplementedError
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """Have the cluster say whether the client may have these exclusive filters, alone: `done` gets those that are
-        refused, with their reasons.
-        """
+        """Claim exclusive filters in the cluster for this client. `done` gets the refused filters with reason codes."""
         raise NotImplementedError
 
     def unrouted(self, filters: list[bytes]) -> None:
@@ -132,44 +133,44 @@ class NodePort:
         self.filters = filters
 
     def refused(self, channel: Channel, reason: int) -> None:
-        """CONNACK says no: nothing is to be done."""
+        """CONNACK refused the client. Nothing to do by default."""
 
     def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
-        """A connection ended: its session ends or waits, and its will is published, now or later."""
+        """A connection ended: its session ends or goes offline, and its will is published now or later."""
         raise NotImplementedError
 
     def unsubscribe(self, channel: Channel, session: LocalSession, filters: list[bytes]) -> list[int]:
-        """Drop the subscriptions with these filters; for each the reason code of UNSUBACK."""
+        """Remove the subscriptions with these filters. Returns the reason codes for UNSUBACK."""
         raise NotImplementedError
 
     def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
-        """Have the cluster route these filters to this node, and, where something is owed, see all that is retained by
-        then: `done` gets the worst reason code, and whether all was seen.
+        """Add routes of these filters to this node. If `with_retained`, then wait until this node has all retained
+        messages. `done` gets the worst reason code, and whether all retained messages are here.
         """
         raise NotImplementedError
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
-        """Give new subscriptions of one session what is retained, as fast as their client reads. `saw_all`: this node
-        has it; what it hears of from now on is delivered live.
+        """Send retained messages to new subscriptions of one session, as fast as the client reads. `saw_all`: this node
+        has all of them; later changes are delivered live.
         """
         raise NotImplementedError
 
     def remember(self, inbound: Inbound) -> None:
-        """Have the owner of its session remember the packet id of a QoS 2 message: then `inbound.remembered`, or
-        `inbound.logged` with a reason why not. It is told of those of one connection in their order.
+        """Have the owner of the session store the id of a QoS 2 message. Calls `inbound.remembered`, or
+        `inbound.logged` with the reason of a refusal. The owner gets the messages of one connection in order.
         """
         raise NotImplementedError
 
     def log(self, inbound: Inbound) -> None:
-        """Write a message that must be in the log before it is delivered, then `inbound.logged`: a retained one (having
-        seen all earlier routes), or one for `$delayed/…`.
+        """Write a message to the log before it is delivered: a retained one (this node must then have all earlier
+        routes), or a delayed one. Calls `inbound.logged`.
         """
         raise NotImplementedError
 
     def flush_soon(self) -> None:
-        """Something was put outside a turn: have it written."""
+        """Flush soon: something was put outside a turn."""
         raise NotImplementedError
 
     def violated(self, channel: Channel, error: PacketError) -> None:
-        """The client broke the protocol and is being closed: say so in the log."""
+        """The client violated the protocol and is being disconnected: log it."""
         raise NotImplementedError

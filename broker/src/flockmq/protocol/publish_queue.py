@@ -1,20 +1,18 @@
-"""Publishes of one client that can't be answered at once, in the order in which they came [MQTT-4.6.0].
+"""Publishes of one client that can't be answered at once, in order [MQTT-4.6.0].
 
-What a message may wait for (its steps are in `inbound`):
+A message may wait for (steps: `pending_publish`):
 - its authorization;
-- at QoS 2 the owner of its session, which remembers it and says its origin;
+- at QoS 2 the owner of its durable session, which stores the message id;
 - the log, if it is retained or delayed;
-- at QoS ≥ 1 other nodes that want it: they accept it;
-- at QoS ≥ 1, while this node's tables are stale, newer tables.
+- at QoS 1 and 2 other nodes with subscribers, which must accept it;
+- at QoS 1 and 2 newer routing tables, while this node's are stale. Later messages wait too, so that messages and
+  acknowledgements stay in order. After the client has disconnected, its messages are dropped if its session is durable,
+  because the client sends them again, or if too much waits.
 
-What comes behind it waits too, so that messages and acknowledgements keep their order. What a client left behind is
-given up if its session lasts, because the client sends it again, or if too much waits.
-
-What always holds: answers may come in any order, but no message passes another: the log gets it, and it is delivered,
-when all before it were. Where a message is refused that its client will send again, because it is gone, or hears of it
-by the end of its connection, nothing behind it is delivered. Where an acknowledgement says so, nothing behind it is
-delivered before the client was told: of messages that have an origin, subscribers take none below the last that they
-took.
+Invariants: answers may arrive in any order, but messages are logged and delivered in order. If a message is refused and
+the client will send it again (because it has disconnected, or the refusal closes its connection), later messages of the
+client are not delivered. If the refusal is told by a PUBACK or PUBREC, later messages wait until that was sent. The
+reason: a subscriber drops a message whose number is lower than the last one it took from this source.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ from flockmq.routing.stale_table_queue import HoldableQueue
 from flockmq.session.client_session import ClientSession
 
 _FOR_GOOD: Final = (int(Reason.NOT_AUTHORIZED), int(Reason.TOPIC_NAME_INVALID))
-"""What is refused so is refused the next time, too."""
+"""Refusals that a repeat would get, too."""
 
 
 @mypyc_attr(acyclic=True)
 class PublishQueue(HoldableQueue):
-    """The publishes of one client that wait; the client is told in their order. A message goes through four queues:
-    from the first that is CHECKING on, from the first that is ASKING on, from the first that is LOGGING on, and those
-    that were delivered.
+    """The publishes of one client that wait; it is answered in order. A message passes through four queues: the first
+    begins with a message that is CHECKING, the second with one that is ASKING, the third with one that is LOGGING,
+    and the fourth has delivered messages.
     """
 
     __slots__ = (
@@ -59,17 +57,17 @@ class PublishQueue(HoldableQueue):
         self._delivered: deque[Inbound] = deque()
         self._bytes: int = 0
         self._is_broken: bool = False
-        """A message was refused that its client will send again."""
+        """A message was refused, and the client will send it again."""
         self._is_superseded: bool = False
-        """Its client publishes elsewhere already."""
+        """The client already publishes on another connection."""
         self._untold: Inbound | None = None
-        """The last that was refused so that its client, if it is gone before it is told, sends it again."""
+        """The last refused message that the client will send again if it disconnects before it gets the refusal."""
 
     def __len__(self) -> int:
         return len(self._checking) + len(self._asking) + len(self._logging) + len(self._delivered)
 
     def join(self, inbound: Inbound) -> None:
-        """`advance` afterwards."""
+        """Call `advance` afterwards."""
         self._checking.append(inbound)
         self._bytes += inbound.size_bytes
         if self.is_held:
@@ -88,15 +86,17 @@ class PublishQueue(HoldableQueue):
         return any(inbound.message.must_be_logged() for inbound in self._logging)
 
     def give_up(self) -> None:
-        """Its client is gone, and was told of none of these."""
+        """The client has disconnected, and none of these was acknowledged: drop them."""
         if not self.channel.repeats:
             self.channel.router.counters.dropped_left += self._unanswered()
         self._is_broken = True
         self.advance()
 
     def supersede(self) -> None:
-        """A newer connection took its client over. What waits here at QoS 0 would come behind what that one publishes:
-        it is dropped, but for what the log keeps. The rest it sends again, or the log and origins know its place."""
+        """A newer connection took the client over. QoS 0 messages here would be delivered after messages of the new
+        connection, so they are dropped, except those for the log. QoS 1 and 2 messages are sent again by the client,
+        or are ordered by the log and message ids.
+        """
         self._is_superseded = True
         waiting = (self._checking, self._asking, self._logging)
         dropped = sum([self._is_dropped(inbound.message) for queue in waiting for inbound in queue])
@@ -116,7 +116,7 @@ class PublishQueue(HoldableQueue):
         return len(self) * 2 <= INBOUND_LINE_MAX and self._bytes * 2 <= INBOUND_LINE_MAX_BYTES
 
     def holds(self, packet_id: int) -> bool:
-        """A QoS 2 message with this packet id waits."""
+        """True if a QoS 2 message with this packet id waits."""
         for queue in (self._checking, self._asking, self._logging, self._delivered):
             for inbound in queue:
                 if inbound.message.packet_id == packet_id and inbound.message.qos == 2:
@@ -124,7 +124,7 @@ class PublishQueue(HoldableQueue):
         return False
 
     def advance(self) -> None:
-        """Have remembered and logged what must be, deliver what may be, acknowledge what is done."""
+        """Move messages on: have them stored and logged, deliver them, and acknowledge those that are done."""
         channel = self.channel
         checking, asking, logging, delivered = self._checking, self._asking, self._logging, self._delivered
         while checking and checking[0].state != CHECKING:
@@ -160,7 +160,7 @@ class PublishQueue(HoldableQueue):
         self._moved()
 
     def _permitted(self, inbound: Inbound) -> None:
-        """It is the turn of a message that may be published: what is to be done with it."""
+        """An authorized message is next: determine what it must wait for."""
         channel, message = self.channel, inbound.message
         if channel.router.is_intercepted(message.topic):
             replaced = self._port.hooks.intercept(channel, message)
@@ -172,7 +172,7 @@ class PublishQueue(HoldableQueue):
         inbound.state = first_state(message, inbound.session)
 
     def _moved(self) -> None:
-        """Some were acknowledged: read on when there is room, and take the fast road when it is empty."""
+        """Messages were acknowledged: read again if there is room, and allow the fast path if the queue is empty."""
         channel = self.channel
         if channel.line_paused and self.has_room() and not (self.is_held and channel.router.held.is_half_full()):
             channel.line_paused = False
@@ -181,7 +181,9 @@ class PublishQueue(HoldableQueue):
             channel.line = None
 
     def _note_refusal(self, inbound: Inbound) -> None:
-        """Who is gone hears of none; before 5.0 it can't be said, but by the end of the connection."""
+        """Note a refusal that makes the client send the message again. A disconnected client doesn't get it; before 5.0
+        only the end of the connection can tell it.
+        """
         reason, channel = inbound.reason, self.channel
         if reason < 0x80 or not inbound.message.qos:
             return
@@ -191,13 +193,15 @@ class PublishQueue(HoldableQueue):
             self._untold = inbound
 
     def _refuses(self, inbound: Inbound) -> bool:
-        """Behind what is sent again nothing is delivered that would come before it then."""
+        """True if the message must not be delivered, because an earlier one will be sent again and must
+        come before it.
+        """
         if inbound.message.qos == 0:
             return self._is_dropped(inbound.message)
         return self._is_broken or self._is_long_untold()
 
     def _is_long_untold(self) -> bool:
-        """Who was refused is told behind what came before, and that waits."""
+        """True if a refusal wasn't sent yet because an earlier message isn't done."""
         if self._untold is None:
             return False
         for queue in (self._delivered, self._logging, self._asking):
@@ -239,7 +243,7 @@ class PublishQueue(HoldableQueue):
         router.delivery.deliver(fan, message, self.channel)
         if fan.reaches_nobody():
             inbound.reason = Reason.NO_MATCHING_SUBSCRIBERS
-        inbound.waits += asked  # those who answered at once were taken off already
+        inbound.waits += asked  # Receivers that accepted at once were subtracted already.
         inbound.state = FORWARDED if inbound.waits else DONE
 
 
@@ -250,8 +254,9 @@ def _refuse(inbound: Inbound) -> None:
 
 
 def _forget(inbound: Inbound) -> None:
-    """Whoever comes back to the session may send it again: as another message, behind those that were delivered since.
-    So it is forgotten before one is, not when the client is told, which may be gone by then.
+    """The client may send the message again when it resumes its session; it is a new message then, after those that
+    were delivered since. So it is forgotten before later ones are delivered, not when the refusal is sent to the
+    client, which may have disconnected by then.
     """
     session, inbound.session = inbound.session, None
     if session is not None and inbound.message.qos == 2:
@@ -259,7 +264,7 @@ def _forget(inbound: Inbound) -> None:
 
 
 def first_state(message: Publish, session: ClientSession | None) -> int:
-    """What must know of it before it is delivered: the owner of a session that lasts, the log, or nothing."""
+    """The first step that must come before delivery: the owner of a durable session, the log, or none."""
     if message.qos == 2 and session is not None and session.is_remote():
         return ASKING
     return LOGGING if message.must_be_logged() else READY
@@ -272,7 +277,7 @@ def line_of(channel: Channel) -> PublishQueue | None:
 
 
 def join(channel: Channel, port: NodePort, inbound: Inbound) -> None:
-    """Behind all that waits of this client."""
+    """Add a message behind all that wait for this client."""
     line = line_of(channel)
     if line is None:
         channel.line = line = PublishQueue(channel, port)
@@ -286,7 +291,7 @@ def join(channel: Channel, port: NodePort, inbound: Inbound) -> None:
 
 
 def _wait_for_tables(channel: Channel) -> None:
-    """What this node may hold is bounded, however many clients there are."""
+    """The sum of all messages that wait at this node is bounded."""
     held = channel.router.held
     held.make_room()
     if held.is_over_limit():

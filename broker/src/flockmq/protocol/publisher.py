@@ -1,4 +1,4 @@
-"""One client's PUBLISH: from the packet to the router, by way of limits, authorization and interception."""
+"""The slow path of a PUBLISH: from the packet through limits, authorization and interception to the router."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DOLLAR: Final = 0x24
 
 
 def receive(channel: Channel, port: NodePort, data: bytes, at: int, body: int, end: int) -> None:
-    """The PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError."""
+    """Process the PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError."""
     message = parse_publish(data, at, body, end, channel.protocol_version, channel.aliases)
     if not channel.router.knows(message.topic):
         check_topic_name(message.topic, "MQTT-3.3.2-2")
@@ -44,7 +44,7 @@ def receive(channel: Channel, port: NodePort, data: bytes, at: int, body: int, e
             if is_strict and not data[at] & 8:
                 raise protocol_error("a QoS 2 PUBLISH sent again without DUP", "MQTT-3.3.1-1")
             line = line_of(channel)
-            if line is None or not line.holds(message.packet_id):  # else its PUBREC is on its way
+            if line is None or not line.holds(message.packet_id):  # Otherwise its PUBREC is on its way.
                 channel.acknowledge(2, message.packet_id, Reason.SUCCESS)
             return
         if heard == FULL:
@@ -91,7 +91,7 @@ def _authorize(channel: Channel, port: NodePort, message: Publish, head: bytes) 
 
 
 def _remember(channel: Channel, head: bytes) -> None:
-    """Packets that begin so may take the fast road."""
+    """Allow packets with this head on the fast path."""
     allowed = channel.allowed
     if allowed is not None and head:
         if len(allowed) >= ALLOWED_HEADS_MAX:
@@ -106,7 +106,7 @@ def _deny(channel: Channel, port: NodePort, message: Publish) -> None:
 
 
 def _refuse(channel: Channel, port: NodePort, message: Publish, reason: int) -> None:
-    """What is wrong with a 5.0 client's message is said in its acknowledgement, or by the connection's end."""
+    """A 5.0 client gets an error in the acknowledgement, or for QoS 0 with the end of the connection."""
     if message.qos:
         _answer(channel, port, message, reason)
     else:
@@ -114,7 +114,7 @@ def _refuse(channel: Channel, port: NodePort, message: Publish, reason: int) -> 
 
 
 def _take(channel: Channel, port: NodePort, message: Publish) -> None:
-    """Deliver now where nothing has to be waited for, or join the line."""
+    """Deliver the message now if it has to wait for nothing; otherwise queue it."""
     router, said = channel.router, message
     if router.is_intercepted(message.topic):
         replaced = port.hooks.intercept(channel, message)
@@ -138,7 +138,7 @@ def _take(channel: Channel, port: NodePort, message: Publish) -> None:
 
 
 def _answer(channel: Channel, port: NodePort, message: Publish, reason: int) -> None:
-    """Acknowledge a message that goes nowhere, behind those that came before it [MQTT-4.6.0-2]."""
+    """Acknowledge a message that is dropped, after those before it [MQTT-4.6.0-2]."""
     if channel.line is None:
         channel.acknowledge(message.qos, message.packet_id, reason)
     else:

@@ -1,12 +1,12 @@
-"""`strict_mode`: what the specification lets a server refuse, and this one takes unless it is asked to refuse it.
+"""`strict_mode`: checks that MQTT allows a server to make, and that this one makes only if configured.
 
-    control characters and non-characters in any string    0x81  section 1.5.4
-    a payload or will that isn't UTF-8 and says it is       0x99  sections 3.3.2.3.2, 3.1.3.2.3
-    a QoS 2 PUBLISH that comes again without DUP            0x82  [MQTT-3.3.1-1]
-    a client id of more than 23 characters, in MQTT 3.1     0x02  section 3.1 of that version
+ control characters and non-characters in any string    0x81  section 1.5.4
+ a payload or will marked as UTF-8 that isn't            0x99  sections 3.3.2.3.2, 3.1.3.2.3
+ a QoS 2 PUBLISH that is sent again without DUP          0x82  [MQTT-3.3.1-1]
+ a client id of more than 23 characters, in MQTT 3.1     0x02  section 3.1 of that version
 
-Strings are checked where packets are decoded (`mqtt.wire`), and here those of a PUBLISH. What always holds: the fast
-road of a strict client takes only heads that were checked here first, as it does with a client that must be authorized.
+Strings are checked where packets are decoded (`mqtt.wire`); those of a PUBLISH are checked here. Invariant: the fast
+path of a strict client takes only heads that were checked here, as for a client whose publishes must be authorized.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLIENT_ID_MAX_CHARACTERS: Final = 23
 
 
 def check_connect(connect: Connect) -> None:
-    """Raises PacketError for what isn't a matter of strings."""
+    """Check everything except strings. Raises PacketError."""
     if connect.version == frame.V31 and len(connect.client_id.decode()) > CLIENT_ID_MAX_CHARACTERS:
         raise PacketError(
             Reason.CLIENT_IDENTIFIER_NOT_VALID,
@@ -41,7 +41,7 @@ def check_connect(connect: Connect) -> None:
 
 
 def check_publish(message: Publish) -> bool:
-    """Whether its payload is what it says; raises PacketError for its strings."""
+    """Check a PUBLISH. Returns True if its payload is as indicated; raises PacketError for its strings."""
     check_characters(message.topic, "topic name")
     if not message.properties:
         return True

@@ -1,9 +1,8 @@
-"""One SUBSCRIBE, or UNSUBSCRIBE, on its way: a SUBSCRIBE is judged, rewritten, and goes to its session; one that runs
-here goes on as `session.subscribe_flow` says.
+"""SUBSCRIBE and UNSUBSCRIBE: a SUBSCRIBE is authorized, rewritten, and passed to its session. A clean session continues
+with `session.subscribe_flow`.
 
-What always holds: nothing behind a SUBSCRIBE is read before it is judged, by this node, perhaps in several turns, or by
-somebody else who is asked. While the log decides on exclusive filters, or other nodes are to hear of what the user has
-here, nothing behind the SUBSCRIBE is read either.
+Invariants: nothing is read after a SUBSCRIBE until it is authorized, by this node, perhaps in several turns, or by a
+service that is asked. The same while the log decides on exclusive filters, or other nodes must learn the user's usage.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _UNDECIDED: Final = -1
 
 
 class _Asked:
-    """One filter that somebody is asked about."""
+    """One filter whose authorization is pending."""
 
     __slots__ = ("position", "subscribing")
 
@@ -41,7 +40,7 @@ class _Asked:
 
 
 class SubscribeRequest(PendingSubscribe):
-    """It goes from judging to the session, and from there to its answer."""
+    """One SUBSCRIBE: authorizes it, passes it to the session, and sends the answer."""
 
     def __init__(self, channel: Channel, port: NodePort, session: ClientSession, packet: Subscribe) -> None:
         super().__init__(channel, session, packet)
@@ -82,12 +81,12 @@ class SubscribeRequest(PendingSubscribe):
             self._go()
 
     def _judge_one(self, request: Request) -> None:
-        """Whether the client may have the filter that it says."""
+        """Authorize the filter that the client asked for."""
         channel = self.channel
         position = len(self._reasons)
         self._reasons.append(_UNDECIDED)
         self._filters.append(request.filter)
-        if channel.must_authorize or request.filter[:1] == b"$":  # `$SYS` tells of other clients
+        if channel.must_authorize or request.filter[:1] == b"$":  # `$SYS` topics tell about other clients.
             asked = _Asked(self, position)
             verdict = channel.authorize(SUBSCRIBE, request.filter, request.qos, False, asked.decided)
             if verdict == ASKED:
@@ -134,7 +133,7 @@ class SubscribeRequest(PendingSubscribe):
         SubscribeFlow(port, self.channel.router, session, session.limits, wanted, self.identifiers()).start()
 
     def _rewrite(self) -> None:
-        """What the filters that the client may have really are."""
+        """Apply rewrite rules and plugins to the authorized filters."""
         for position, request in enumerate(self.packet.subscriptions):
             if self._reasons[position] == _UNDECIDED:
                 filter = self._port.hooks.subscribing(self.channel, request)
@@ -176,7 +175,7 @@ class SubscribeRequest(PendingSubscribe):
 
 
 class _NodeSide(SubscribePort):
-    """Of a SUBSCRIBE whose session runs here."""
+    """The node's side of a SUBSCRIBE for a clean session."""
 
     def __init__(self, request: SubscribeRequest, port: NodePort, session: LocalSession) -> None:
         self._request = request
@@ -224,7 +223,7 @@ class _NodeSide(SubscribePort):
 
 
 class UnsubscribeRequest(UnsubscribeChange):
-    """One UNSUBSCRIBE: `filters` as they were subscribed to."""
+    """One UNSUBSCRIBE; `filters` after rewriting."""
 
     def __init__(
         self, channel: Channel, port: NodePort, session: ClientSession, packet_id: int, filters: list[bytes]

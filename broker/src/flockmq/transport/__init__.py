@@ -1,1 +1,1 @@
-"""Client connections: sockets, TLS, WebSocket, the PROXY protocol, rates, and the turns in which they are read."""
+"""Client connections: sockets, TLS, WebSocket, the PROXY protocol, rate limits, and the reactor that reads them."""

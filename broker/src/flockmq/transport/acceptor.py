@@ -1,7 +1,8 @@
-"""Who comes in: the listening sockets of a node, and how fast and from where clients may connect.
+"""Accepts clients: the listening sockets of a node, and limits on how fast and from where clients may connect.
 
-What always holds: who comes too fast waits in the kernel's backlog, at a listener that is deaf until the next tick; who
-is turned away costs no more than the accept; a crowd at one listener keeps nobody from another.
+Invariants: over the connect rate the listener stops accepting until the next tick; clients wait in the kernel's
+backlog. A client that is turned away costs no more than the accept. Many clients at one listener don't keep others from
+another.
 """
 
 from __future__ import annotations
@@ -30,9 +31,8 @@ _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN,
 
 
 class OpenListener:
-    """A listener in service. `meters` are what all its clients share, `connections` how many there are. `is_metered`:
-    each client has a meter. `socket` is None where descriptors come from elsewhere; `is_deaf`: it accepts nobody for
-    the moment.
+    """An open listener. `meters`: shared by all its clients. `connections`: their number. `is_metered`: each client has
+    a meter. `socket`: None if descriptors come from elsewhere. `is_deaf`: it accepts no clients at the moment.
     """
 
     def __init__(self, settings: Listener, meters: list[SharedMeter], now_s: float) -> None:
@@ -48,10 +48,10 @@ class OpenListener:
 
 
 class Acceptor:
-    """One per reactor, whose `adopt(fd, listener, network)` it calls for each client that may come.
+    """One per reactor. Calls `adopt(fd, listener, network)` for each accepted client.
 
-    `listeners` by their descriptors. `newcomers`: the addresses of those accepted since the last tick, because
-    admission asks for them. `networks`: how many connections each network has.
+    `listeners`: by file descriptor. `newcomers`: addresses of the clients that were accepted since the last tick,
+    because admission needs them. `networks`: number of connections from each network.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Acceptor:
         self.listeners.clear()
 
     def listen_again(self) -> None:
-        """Every tick: who waits in a backlog has a chance."""
+        """Every tick: accept clients from the backlogs again."""
         self.newcomers.clear()
         for listener in self.listeners.values():
             if listener.is_deaf:
                 self._deafen(listener, False)
-        if self.conn_rate is not None and self.listeners:  # another listener is the first to have the next tokens
+        if self.conn_rate is not None and self.listeners:  # Another listener gets the next tokens first.
             fd = next(iter(self.listeners))
             self.listeners[fd] = self.listeners.pop(fd)
 
@@ -107,14 +107,14 @@ class Acceptor:
                 if error.errno in _GONE_IN_THE_BACKLOG:
                     continue
                 self.refused(f"{listener.settings.name}: can't accept: {error.strerror}")
-                self._deafen(listener, True)  # out of descriptors or memory: the backlog waits for the next tick
+                self._deafen(listener, True)  # Out of descriptors or memory: the backlog waits for the next tick.
                 return
             self._debit(listener)
             fd, address = accepted
             self._let_in(listener, fd, address)
 
     def _let_in(self, listener: OpenListener, fd: int, address: object) -> None:
-        """The client behind this descriptor, if it may come."""
+        """Adopt the client, or turn it away."""
         host = peer_address.plain(str(address[0])) if isinstance(address, tuple) else ""
         network = addresses.network(host)
         why = self._turns_away(listener, host, network)
@@ -130,7 +130,7 @@ class Acceptor:
         self._adopt(fd, listener, self.count_in(network) if listener.settings.proxy is None else "")
 
     def _turns_away(self, listener: OpenListener, host: str, network: str) -> str:
-        """Why a client from this address can't come, or ""."""
+        """Why a client from this address is turned away; "": it isn't."""
         settings = listener.settings
         if self._router.counters.connections >= self._max_connections:
             return f"max_connections of {self._max_connections} reached"
@@ -142,15 +142,15 @@ class Acceptor:
         return why
 
     def is_full(self, network: str) -> bool:
-        """No connection more can come from there; from a Unix socket they can."""
+        """True if the network has its maximum of connections. Unix sockets have no limit."""
         return self.networks.get(network, 0) >= self.max_connections_per_address
 
     def crowded(self, host: str) -> str:
-        """Why a client of a full network is turned away."""
+        """The log text for a client of a full network."""
         return f"{host} has max_connections_per_address of {self.max_connections_per_address}"
 
     def count_in(self, network: str) -> str:
-        """The network, where one connection more counts now."""
+        """Count one more connection from the network, and return the network."""
         self.networks[network] = self.networks.get(network, 0) + 1
         return network
 
@@ -162,7 +162,7 @@ class Acceptor:
             del self.networks[network]
 
     def _too_fast(self, listener: OpenListener) -> bool:
-        """Whether the next client must wait in the backlog."""
+        """True if the next client must wait in the backlog."""
         now_s = self._router.now_s
         for bucket in (listener.conn_rate, self.conn_rate):
             if bucket is not None and bucket.tokens(now_s) < 1.0:

@@ -1,10 +1,9 @@
-"""A client's connection over a descriptor of our own: it writes what its channel put, and knows when the peer is slow.
+"""A client's connection with its own file descriptor: writes what its channel put, and notices a slow peer.
 
-As a rule one call writes all that a turn put. What the socket doesn't take waits for EPOLLOUT, and above
-SINK_CONGESTED_BYTES the channel hears of it. Where a listener has TLS, WebSocket or a PROXY header, its connections
-have `layers`; where a rate is set they have a `meter`, and over the rate they are paused until there are tokens again.
-
-What always holds: `fd` is open exactly as long as the connection stands in the reactor's table.
+Usually one call writes all that was put in a turn. The rest waits for EPOLLOUT; above SINK_CONGESTED_BYTES the
+connection stops reading. Connections of a listener with TLS, WebSocket or PROXY header have `layers`. If a rate is
+configured they have a `meter`; over the rate they are paused until there are tokens again. Invariant: `fd` is open
+exactly while the connection is in the reactor's table.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ UNWATCHED: Final = -1
 
 
 class ConnectionReactor:
-    """What a connection asks of the reactor that serves it."""
+    """What a connection needs from its reactor."""
 
     def newcomer(self, fd: int) -> tuple[str, int] | None:
-        """The address of a client that was accepted a moment ago."""
+        """The address of a client that was accepted since the last tick; else None."""
         raise NotImplementedError
 
     def watch(self, connection: Connection) -> None:
-        """Tell epoll what the connection waits for now."""
+        """Update epoll to what the connection waits for now."""
         raise NotImplementedError
 
     def end(self, connection: Connection) -> None:
-        """The channel has ended, and its last packet is on its way."""
+        """The channel has ended, and its last packet was written."""
         raise NotImplementedError
 
     def close(self, connection: Connection) -> None:
@@ -68,23 +67,25 @@ class ConnectionReactor:
         raise NotImplementedError
 
     def greet(self, connection: Connection) -> None:
-        """A whole ClientHello is there: unpause the connection when the handshake may go on."""
+        """A complete ClientHello has arrived: pause the connection until its handshake may start."""
         raise NotImplementedError
 
     def costs(self, connection: Connection, more_bytes: int) -> None:
-        """A client that isn't let in yet costs so much more; less, where that is negative."""
+        """Add to the memory cost of a client that isn't authenticated yet; `more_bytes` may be negative."""
         raise NotImplementedError
 
     def welcomes(self, connection: Connection, host: str) -> bool:
-        """Whether the client at this address, which a balancer named, may come; it is counted there then."""
+        """True if the client at this address, which a load balancer named, may connect. It is then counted in its
+        network.
+        """
         raise NotImplementedError
 
 
 @mypyc_attr(acyclic=True)
 class Connection(Conversation):
-    """`layers` and `meter` are None where there are none. `interest`: what epoll watches for, or UNWATCHED; `blocked`:
-    the socket is full; `has_more`: there was more than the last read took; `read_bytes`: how much is read at once;
-    `network`: where the client comes from and is counted, "": nowhere; `cost`: its bytes before it is let in.
+    """`layers` and `meter`: None if unused. `interest`: what epoll watches for, or UNWATCHED. `blocked`: the socket is
+    full. `has_more`: the last read didn't take everything. `read_bytes`: how much to read at once. `network`: the
+    network in which the connection is counted; "": none. `cost`: its memory in bytes before it is authenticated.
     """
 
     __slots__ = (
@@ -126,7 +127,7 @@ class Connection(Conversation):
         return PeerInfo(host, port, settings.name, self.limits.name, certificate)
 
     def origin(self) -> tuple[str, int]:
-        """The other end's address: just accepted, the reactor knows it; later the kernel is asked, and nothing kept."""
+        """The address of the other end. For a new connection the reactor knows it; later the kernel is asked."""
         return self.reactor.newcomer(self.fd) or peer_of(self.fd, self.listener.family)
 
     def has_left(self) -> bool:
@@ -165,7 +166,7 @@ class Connection(Conversation):
         self._heed(layers)
 
     def _feed_metered(self, meter: ClientMeter, data: bytes, size: int) -> None:
-        """`size` bytes were read, in which there was `data`: what layers keep to themselves is paid for, too."""
+        """`size` bytes were read, which contained `data`: bytes that layers keep for themselves count, too."""
         counters = self.router.counters
         before = counters.messages_received
         if data or not size:
@@ -176,7 +177,7 @@ class Connection(Conversation):
             self.reactor.hold(self, meter)
 
     def _behind_header(self, header: ProxyHeader, data: bytes) -> bytes:
-        """What follows the PROXY header, if its client may come."""
+        """What follows the PROXY header, if the client may connect."""
         try:
             data = header.take(data)
         except PacketError as error:
@@ -184,7 +185,8 @@ class Connection(Conversation):
             return b""
         if header.is_whole:
             self.keepalive_s = self.limits.idle_timeout
-            host = header.host or self.origin()[0]  # a balancer that speaks for itself is judged by its own address
+            # If the balancer connects for itself (LOCAL, UNKNOWN), its own address counts.
+            host = header.host or self.origin()[0]
             if not self.reactor.welcomes(self, host):
                 self.lost()
                 return b""
@@ -199,12 +201,13 @@ class Connection(Conversation):
             self.reactor.greet(self)
 
     def _heed(self, layers: LayerStack) -> None:
-        """Did a layer come to an end, or has something to say?"""
+        """Check whether a layer has failed or ended, or has an answer to send."""
         answers = False
         for layer in layers.layers:
             if layer.fault is not None and self.state != CLOSED:
                 self._broken(layer.fault)
-            elif layer.has_ended and self.state != CLOSED and not self.paused:  # else not before what it said is heard
+            # A paused connection ends after its data was processed.
+            elif layer.has_ended and self.state != CLOSED and not self.paused:
                 self.lost()
             answers = answers or layer.has_answer
         if answers and not self.dirty:
@@ -222,7 +225,7 @@ class Connection(Conversation):
     # Bytes out.
 
     def flush(self) -> None:
-        """Write what waits; close behind the last packet of a channel that has ended."""
+        """Write what waits; close after the last packet of a channel that has ended."""
         if self.fd < 0:
             return
         layers = self.layers
@@ -241,7 +244,7 @@ class Connection(Conversation):
                 self.reactor.end(self)
 
     def write(self) -> None:
-        """Write what waits, of what goes through layers one slice; the rest has its turn when there is room again."""
+        """Write what waits; with layers, one slice. The rest is written when the socket has room again."""
         out, waiting, layers = self.out, self.out_bytes, self.layers
         if layers is not None:
             if not layers.wrapped:

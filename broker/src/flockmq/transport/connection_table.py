@@ -1,7 +1,7 @@
-"""The connections of a node by their descriptors: how they come, what epoll watches of them, and how they end.
+"""A node's connections by file descriptor: adds them, tells epoll what to watch, and closes them.
 
-What always holds: a connection stands in `connections` exactly as long as its descriptor is open; what refers to it
-besides (`lingering`, `greetings`, `waiting`, `unauthenticated`, the rate limit) lets go of it when it is closed.
+Invariant: a connection is in `connections` exactly while its descriptor is open. All other references (`lingering`,
+`greetings`, `waiting`, `unauthenticated`, the rate limit) are removed when it is closed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from flockmq.transport.unauthenticated import Unauthenticated
 
 
 class ConnectionTable(ConnectionReactor):
-    """`lingering`: they were cut off and may still read why; `greetings`: their ClientHello waits for a turn;
-    `waiting`: they wait to be read; `unauthenticated`: they aren't let in yet.
+    """`lingering`: half-closed connections, whose clients may still read the last packet. `greetings`: connections
+    whose ClientHello waits for its handshake. `waiting`: connections that wait to be read. `unauthenticated`: those
+    before CONNACK.
     """
 
     def __init__(self, reactor: Reactor, epoll: select.epoll, limits: Limits, clock: Clock) -> None:
@@ -56,7 +57,7 @@ class ConnectionTable(ConnectionReactor):
     def newcomer(self, fd: int) -> tuple[str, int] | None:
         return self.acceptor.newcomers.get(fd)
 
-    # What epoll watches.
+    # Epoll.
 
     def watch(self, connection: Connection) -> None:
         interest = (0 if connection.paused else EPOLLIN) | (EPOLLOUT if connection.blocked else 0)
@@ -68,14 +69,16 @@ class ConnectionTable(ConnectionReactor):
             connection.interest = interest
 
     def unwatch(self, connection: Connection) -> None:
-        """Its end was told; what came before that is read when it goes on."""
+        """Epoll has reported the end of a paused connection. Data that arrived before is read when it resumes."""
         self._epoll.unregister(connection.fd)
         connection.interest = UNWATCHED
 
     # The end.
 
     def end(self, connection: Connection) -> None:
-        """Close it, but let a client that we cut off read its last packet."""
+        """Close the connection; if the server ended it, half-close it first, so that the client can read the last
+        packet.
+        """
         if connection.clean_end or connection.out or connection in self.lingering:
             self.close(connection)
             return
@@ -125,12 +128,12 @@ class ConnectionTable(ConnectionReactor):
                 self.close(connection)
 
     def close_lingering(self) -> None:
-        """Those that were cut off long enough ago."""
+        """Close the connections that were half-closed long enough ago."""
         for connection in list(self.lingering):
             if self._router.now_s - connection.last_seen_s > LINGER_MAX_S:
                 self.close(connection)
 
-    # Clients that aren't let in yet, and those over a rate.
+    # Unauthenticated clients, and those over a rate.
 
     def welcomes(self, connection: Connection, host: str) -> bool:
         if host == UNKNOWN or (host and not connection.listener.settings.access.admits(host)):
@@ -142,21 +145,21 @@ class ConnectionTable(ConnectionReactor):
         if self.acceptor.is_full(network):
             self.acceptor.refused(self.acceptor.crowded(host))
             return False
-        self.unauthenticated.forget(connection)  # what came of the header was the balancer's
+        self.unauthenticated.forget(connection)  # Until now the connection's cost was counted for the load balancer.
         connection.network = self.acceptor.count_in(network)
         return True
 
     def greet(self, connection: Connection) -> None:
-        """The answer takes a millisecond, and not too many handshakes may be under way: it waits for its turn."""
+        """The handshake takes a millisecond, and only a limited number may be in progress, so it waits for its turn."""
         if connection not in self.greetings:
             connection.pause()
             self.greetings[connection] = None
             self._reactor.soon()
 
     def answer_greetings(self) -> None:
-        """Let the first ClientHellos in the line be answered; the others have the next turns."""
+        """Start the handshakes of the first connections that wait; the others wait for the next turns."""
         for connection in list(islice(self.greetings, TLS_GREETINGS_PER_TURN_MAX)):
-            if connection in self.greetings:  # else one before it took its room
+            if connection in self.greetings:  # Otherwise it was closed to make room.
                 del self.greetings[connection]
                 connection.unpause()
                 self.costs(connection, TLS_HANDSHAKE_BYTES)
@@ -164,7 +167,7 @@ class ConnectionTable(ConnectionReactor):
             self._reactor.soon()
 
     def costs(self, connection: Connection, more_bytes: int) -> None:
-        """Who costs too much makes room."""
+        """If the total is too large, close the connections that cost too much."""
         counted = self.unauthenticated
         counted.cost(connection, more_bytes)
         if counted.bytes > counted.max_bytes:

@@ -1,12 +1,12 @@
-"""Reads from the sockets of a node's clients: one epoll of our own, nested in the event loop.
+"""The reactor for sockets: one epoll, nested in the event loop.
 
-A turn reads once from each ready connection, lets its channel work, and then flushes the sinks that became dirty. So
-one write carries all that a turn put. The event loop sees a single readable descriptor: our epoll.
+A turn reads once from each ready connection, lets its channel work, and then flushes the dirty sinks, so one write
+carries all that was put in the turn. The event loop sees a single readable descriptor: the epoll.
 
-What always holds, besides what reactor.py says: a connection is read at most once a round, and rounds are bounded, and
-so is the time of a turn. A client that has sent more than was read waits behind all others, and when the time is up for
-the next turn. Those that wait are read in their order, at least one in each turn. So no client starves another, and all
-of them together don't starve the rest of the node.
+Invariants, in addition to those of reactor.py: a connection is read at most once in each round; the number of rounds
+and the time of a turn are bounded. A client with more data than was read waits behind all others, and for the next turn
+when the time is up. Waiting connections are read in order, at least one in each turn. So no client starves another, and
+all clients together don't starve the rest of the node.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _SMALL_TURN_EVENTS: Final = 8
 _HITS_MAX: Final = 16
 _HITS_MIN: Final = 8
 _MISS: Final = 4
-"""Turns that followed the one before within SPIN_MAX_S count one; each that didn't takes away _MISS."""
+"""A turn that follows the last one within SPIN_MAX_S adds one hit; any other turn subtracts _MISS."""
 
 
 class EpollReactor(Reactor):
-    """Over sockets: `table` has the connections."""
+    """The reactor for sockets; `table` has the connections."""
 
     def __init__(self, router: Router, limits: Limits, clock: Clock) -> None:
         super().__init__(router)
@@ -69,10 +69,10 @@ class EpollReactor(Reactor):
         self._served_s: float = 0.0
         self._time_is_up: bool = False
         self._fed_bytes: int = 0
-        """Since the clock was looked at."""
+        """Bytes since the last look at the clock."""
         self._timer: asyncio.TimerHandle | None = None
 
-    # Life.
+    # Start and stop.
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -81,17 +81,17 @@ class EpollReactor(Reactor):
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
     def limit(self, rates: Rates, max_conn_rate: float) -> None:
-        """The rates that all clients of this node share. Call it before listeners are opened."""
+        """Set the rates that all clients of this node share. Call it before listeners are opened."""
         self._all = None if rates.are_off() else self.table.rate_limit.share(rates)
         self.table.acceptor.conn_rate = Bucket(max_conn_rate, 0.0, self.router.now_s) if max_conn_rate > 0.0 else None
 
     def share_memory(self, max_unauthenticated_bytes: int, max_connections_per_address: int) -> None:
-        """How much clients may take that aren't let in yet, and how many connections a network may have."""
+        """Set how much memory unauthenticated clients may use, and how many connections a network may have."""
         self.table.unauthenticated.max_bytes = max_unauthenticated_bytes
         self.table.acceptor.max_connections_per_address = max_connections_per_address
 
     def open(self, listener: Listener) -> OpenListener:
-        """Make what the clients of a listener share: its rates, and this node's."""
+        """Create what the clients of a listener share: its rates, and this node's."""
         meters = [] if listener.rates.are_off() else [self.table.rate_limit.share(listener.rates)]
         if self._all is not None:
             meters.append(self._all)
@@ -117,7 +117,8 @@ class EpollReactor(Reactor):
         if self._timer is not None:
             self._timer.cancel()
         if self.loop is not None:
-            forget: Callable[[int], object] = self.loop.remove_reader  # uvloop's returns None, where a bool is promised
+            # uvloop's returns None, although a bool is declared.
+            forget: Callable[[int], object] = self.loop.remove_reader
             forget(self.epoll.fileno())
         self.epoll.close()
 
@@ -150,10 +151,11 @@ class EpollReactor(Reactor):
                 return
 
     def _spin(self) -> list[tuple[int, int]]:
-        """Where answers lately came at once, wait for the next awake: to sleep and wake takes longer.
+        """If recent requests followed each other quickly, wait for the next one without sleeping, because going to
+        sleep and waking up takes longer.
 
-        A client that answers each message gets its next one about 20 µs sooner. A client that comes now and then costs
-        no more than one spin in _HITS_MAX / _MISS messages.
+        A client that answers each message gets its next one about 20 µs sooner. A client that sends now and then costs
+        at most one spin in _HITS_MAX / _MISS messages.
         """
         if self._hits >= _HITS_MIN:
             until_s = self._served_s + SPIN_MAX_S
@@ -181,7 +183,8 @@ class EpollReactor(Reactor):
             if connection.fd < 0 or not mask & ~EPOLLOUT:
                 continue
             if connection.paused and mask & EPOLLHUP and not mask & EPOLLERR:
-                table.unwatch(connection)  # a Unix socket's end, told though nobody asks: what came before it is first
+                # The end of a Unix socket, which epoll reports unasked. Data from before it is read first.
+                table.unwatch(connection)
             elif mask == EPOLLIN and (connection.has_more or self._is_over(until_s)):
                 waiting[connection] = None
             else:
@@ -191,7 +194,7 @@ class EpollReactor(Reactor):
             self._serve_waiting(waiting, until_s)
 
     def _serve_waiting(self, waiting: dict[Connection, None], until_s: float) -> None:
-        """Read from the first that waits, and from as many more as there is time for."""
+        """Read from the first waiting connection, and from more while there is time."""
         for _ in range(len(waiting)):
             connection = next(iter(waiting))
             del waiting[connection]
@@ -201,7 +204,7 @@ class EpollReactor(Reactor):
                     return
 
     def _is_over(self, until_s: float) -> bool:
-        """There is no time left. Looks at the clock once in READ_MIN_BYTES."""
+        """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES."""
         if self._fed_bytes >= READ_MIN_BYTES:
             self._fed_bytes = 0
             self._time_is_up = self._monotonic() > until_s
@@ -229,11 +232,11 @@ class EpollReactor(Reactor):
                 self._feed(connection, data)
             if connection.state not in (CONNECTED, CLOSED):
                 self.table.costs(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
-            if connection.paused and connection.state != CLOSED:  # a closed one ends with the turn
+            if connection.paused and connection.state != CLOSED:  # A closed connection ends with the turn.
                 self.table.watch(connection)
 
     def _discard(self, connection: Connection, fd: int) -> None:
-        """Throw away what still comes from a client that was cut off; over TCP it isn't even copied."""
+        """Discard what a disconnected client still sends; over TCP it isn't even copied."""
         borrowed = socket.socket(connection.listener.family, socket.SOCK_STREAM, 0, fileno=fd)
         try:
             size = borrowed.recv_into(self._discarded, 0, socket.MSG_TRUNC)
@@ -247,8 +250,8 @@ class EpollReactor(Reactor):
             self.table.close(connection)
 
     def _feed_much(self, connection: Connection, data: bytes) -> None:
-        """The socket has more than was read. If this takes long, read smaller pieces from now on: then a flood of
-        packets that cost much, new topics say, delays others no more than one of cheap packets.
+        """The socket has more data than was read. If processing takes long, read smaller pieces from now on. Then a
+        flood of expensive packets, for example with new topics, delays others no more than one of cheap packets.
         """
         begun_s = self._monotonic()
         self._feed(connection, data)
@@ -274,7 +277,7 @@ class EpollReactor(Reactor):
 
     def go_on(self, channel: PausablePublisher) -> None:
         if isinstance(channel, Connection):
-            if channel.cost and channel.state == CONNECTED:  # it was let in
+            if channel.cost and channel.state == CONNECTED:  # It was authenticated.
                 self.table.unauthenticated.forget(channel)
             self._feed(channel, b"")
             self.table.watch(channel)
@@ -289,7 +292,9 @@ class EpollReactor(Reactor):
     # Time.
 
     def tick(self) -> None:
-        """Every SWEEP_INTERVAL_S: end who is silent, judge who is slow, close who was cut off long enough ago."""
+        """Every SWEEP_INTERVAL_S: end silent clients, check slow ones, and close connections that were half-closed long
+        ago.
+        """
         if self.loop is not None:
             self._timer = self.loop.call_later(SWEEP_INTERVAL_S, self.tick)
         now_s = self._monotonic()
@@ -301,7 +306,7 @@ class EpollReactor(Reactor):
 
 
 def next_read_bytes(read_bytes: int, taken_s: float) -> int:
-    """How much to read at once from a client whose last `read_bytes` took so long."""
+    """How much to read at once from a client whose last `read_bytes` took `taken_s`."""
     if taken_s > READ_WORK_MAX_S:
         return max(READ_MIN_BYTES, read_bytes // 2)
     return min(READ_MAX_BYTES, read_bytes * 2) if taken_s < READ_WORK_MAX_S / 4 else read_bytes

@@ -1,7 +1,6 @@
-"""What stands between a descriptor's bytes and MQTT's: TLS or WebSocket. Bytes in, bytes out, no I/O.
+"""A protocol layer between a socket and MQTT: TLS or WebSocket. Bytes in, bytes out, no I/O.
 
-A layer may have something to say of its own, a handshake or a pong. It keeps that until the connection asks for it
-with `wrap`.
+A layer may have output of its own, such as a handshake or a pong. It keeps that until the connection calls `wrap`.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from flockmq.mqtt.errors import PacketError
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Layer:
-    """`has_answer`: `wrap(b"")` would give something. `fault`: the peer broke the rules; `has_ended`: it said goodbye.
-    After either the layer unwraps nothing more.
+    """`has_answer`: `wrap(b"")` would return something. `fault`: the peer violated the protocol. `has_ended`: the peer
+    closed the layer. After either of these, the layer unwraps nothing more.
     """
 
     __slots__ = ("fault", "has_answer", "has_ended")
@@ -25,12 +24,14 @@ class Layer:
         self.fault: PacketError | None = None
 
     def unwrap(self, data: bytes) -> bytes:
-        """What the next layer gets for these bytes, perhaps nothing yet. Never raises for what a client sent."""
+        """Process received bytes. Returns what the next layer gets, maybe nothing yet. Never raises for what a client
+        sent.
+        """
         raise NotImplementedError(type(self).__name__)
 
     def wrap(self, data: bytes) -> bytes:
-        """What goes out: the layer's own answers, and `data`, which may be empty."""
+        """Returns the bytes to send: the layer's own answers, and `data` (may be empty) in the layer's form."""
         raise NotImplementedError(type(self).__name__)
 
     def farewell(self, reason: int) -> None:
-        """The connection ends with this MQTT reason code: prepare the last words for `wrap(b"")`."""
+        """The connection ends with this MQTT reason code: prepare a closing message for `wrap(b"")`."""

@@ -1,10 +1,10 @@
-"""What stands between one client's descriptor and MQTT: PROXY header, TLS, WebSocket, in this order. No I/O.
+"""The layers of one client's connection: PROXY header, TLS, WebSocket, in this order. No I/O.
 
-    socket ──▶ [PROXY] ──▶ [TLS] ──▶ [WebSocket] ──▶ channel        unwrap
-    socket ◀───────────── [TLS] ◀── [WebSocket] ◀── channel        wrap, FILTER_SLICE_MAX_BYTES at a time
+ socket ──▶ [PROXY] ──▶ [TLS] ──▶ [WebSocket] ──▶ channel        unwrap
+ socket ◀───────────── [TLS] ◀── [WebSocket] ◀── channel        wrap, FILTER_SLICE_MAX_BYTES at a time
 
-What always holds: what was wrapped and not written yet is less than two slices. What waits stands in the connection's
-`out`, in plain, where its bounds are; a client that reads nothing can't make layers answer without end.
+Invariants: less than two slices are wrapped and not yet written. Everything else waits unwrapped in the connection's
+`out`, where it is bounded. A client that reads nothing can't make layers create answers without limit.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from flockmq.transport.websocket import WebSocket
 
 @mypyc_attr(acyclic=True)
 class LayerStack:
-    """`layers` from the socket inwards, without the PROXY header, which is taken off once. `wrapped` is what they gave
-    and the socket hasn't taken; `at`: how much of the first chunk that waits was wrapped already.
+    """`layers`: from the socket inwards, without the PROXY header, which is only removed once. `wrapped`: what the
+    layers returned and the socket hasn't taken. `at`: how much of the first waiting chunk was wrapped already.
     """
 
     __slots__ = ("at", "header", "is_shaking_hands", "layers", "said_goodbye", "tls", "wrapped")
@@ -43,19 +43,21 @@ class LayerStack:
             self.layers.append(WebSocket(listener.path, listener.allowed_origins))
 
     def certificate(self, *, named: bool) -> ClientCertificate | None:
-        """The client's, which TLS verified. `named`: one that the PROXY header names counts in its place."""
+        """The client's certificate that TLS verified. `named`: the certificate in the PROXY header counts if TLS has
+        none.
+        """
         tls, header = self.tls, self.header
         certificate = None if tls is None else tls.certificate()
         return header.certificate if certificate is None and header is not None and named else certificate
 
     def unwrap(self, data: bytes) -> bytes:
-        """What MQTT gets for these bytes, which came behind the PROXY header."""
+        """Returns what MQTT gets for these bytes, which follow the PROXY header."""
         for layer in self.layers:
             data = layer.unwrap(data)
         return data
 
     def wrap(self, out: list[bytes]) -> int:
-        """Wrap a slice of what waits, and what the layers have to say; how many bytes were taken of `out`."""
+        """Wrap a slice of `out` and the layers' own answers. Returns how many bytes were taken from `out`."""
         data = self._slice(out) if out else b""
         taken = len(data)
         for layer in reversed(self.layers):
@@ -64,7 +66,7 @@ class LayerStack:
         return taken
 
     def _slice(self, out: list[bytes]) -> bytes:
-        """The first FILTER_SLICE_MAX_BYTES of what waits."""
+        """Remove and return the first FILTER_SLICE_MAX_BYTES."""
         taken: list[bytes] = []
         room = FILTER_SLICE_MAX_BYTES
         whole = 0
@@ -82,7 +84,7 @@ class LayerStack:
         return taken[0] if len(taken) == 1 else b"".join(taken)
 
     def say_goodbye(self, reason: int) -> bool:
-        """The last words of the innermost layer go through the outer ones, before theirs. False: they were said."""
+        """Let the layers prepare closing messages, the innermost first. Returns False if this was done before."""
         if self.said_goodbye:
             return False
         self.said_goodbye = True
@@ -91,7 +93,7 @@ class LayerStack:
         return True
 
     def release(self) -> None:
-        """The descriptor was closed: let go of what takes memory. What the PROXY header said is still asked for."""
+        """The descriptor was closed: free memory. What the PROXY header said is kept."""
         self.layers.clear()
         self.tls = None
         self.wrapped = b""

@@ -14,8 +14,8 @@ from flockmq.transport.token_bucket import Rates
 
 
 class Proxy:
-    """The load balancers before a listener: `peers` are their addresses. `timeout_s`: how long the PROXY header may
-    take; `names_count`: a common name in it is believed.
+    """The load balancers before a listener. `peers`: their addresses. `timeout_s`: how long the PROXY header may take.
+    `names_count`: the common name in it is trusted.
     """
 
     def __init__(self, peers: AddressFilter, timeout_s: float = 3.0, names_count: bool = False) -> None:
@@ -25,10 +25,9 @@ class Proxy:
 
 
 class Listener:
-    """`name` is `tcp:default`; `limits` and `client_rates` are its zone's, `rates` are of all its clients together.
-
-    `path`: of the WebSocket, "": it is none; `allowed_origins`: of pages, empty: its own. `has_layers`: something
-    stands between its sockets and MQTT.
+    """`name`: as in `tcp:default`. `limits`, `client_rates`: those of its zone. `rates`: for all its clients together.
+    `path`: of the WebSocket; "": no WebSocket. `allowed_origins`: of web pages; empty: only the listener's own.
+    `has_layers`: its connections have layers.
     """
 
     def __init__(
@@ -60,18 +59,18 @@ class Listener:
         self.has_layers: bool = proxy is not None or certificates is not None or bool(path)
 
     def turns_away(self, host: str) -> str:
-        """Why a client from this address can't come, or ""."""
+        """Why a client from this address is turned away; "": it isn't."""
         if self.proxy is not None and not self.proxy.peers.admits(host):
             return f"{self.name}: {host} isn't in proxy_protocol_from"
         return "" if self.access.admits(host) else f"{self.name}: {host} isn't allowed"
 
 
 _MAPPED: Final = b"\x00" * 10 + b"\xff\xff"
-"""IPv4 as a dual-stack socket shows it: `::ffff:192.0.2.1`."""
+"""IPv4 in the form of a dual-stack socket: `::ffff:192.0.2.1`."""
 
 
 class AddressFilter:
-    """`deny` beats `allow`; an empty `allow` allows all. What is no IP address (a Unix socket) is not judged."""
+    """`deny` beats `allow`; an empty `allow` allows all. Unix sockets aren't filtered."""
 
     __slots__ = ("_allowed", "_denied", "is_open")
 
@@ -85,7 +84,7 @@ class AddressFilter:
         self.is_open: bool = not self._allowed and not self._denied
 
     def admits(self, host: str) -> bool:
-        """`host` as a socket shows it: `192.0.2.1`, `2001:db8::1`, `fe80::1%eth0`."""
+        """`host` in the form of a socket address: `192.0.2.1`, `2001:db8::1`, `fe80::1%eth0`."""
         if self.is_open:
             return True
         size, number = _number(host)

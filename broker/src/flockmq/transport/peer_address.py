@@ -1,4 +1,4 @@
-"""Who is at the other end of an accepted socket."""
+"""The address at the other end of an accepted socket."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from flockmq.protocol.client import UNKNOWN
 
 
 def plain(host: str) -> str:
-    """An address as it is written elsewhere: an IPv4 client of an IPv6 socket has its IPv4 address."""
+    """The usual form of an address: an IPv4 client of an IPv6 socket gets its IPv4 address."""
     return host[7:] if host.startswith("::ffff:") and "." in host else host
 
 
 def peer_of(fd: int, family: int) -> tuple[str, int]:
-    """The other end's address and port; ("", 0) for a Unix socket; (UNKNOWN, 0) when it is gone, because who reset its
-    connection must not pass for somebody without an address."""
+    """The address and port of the other end; ("", 0) for a Unix socket; (UNKNOWN, 0) if the connection is gone. A
+    client that has reset its connection must not count as one without an address.
+    """
     try:
-        borrowed = socket.socket(family, socket.SOCK_STREAM, 0, fileno=fd)  # else Python asks the kernel for them
-    except (OSError, ValueError):  # closed: -1
+        # With these arguments Python doesn't ask the kernel.
+        borrowed = socket.socket(family, socket.SOCK_STREAM, 0, fileno=fd)
+    except (OSError, ValueError):  # -1: closed.
         return UNKNOWN, 0
     try:
         name = borrowed.getpeername()

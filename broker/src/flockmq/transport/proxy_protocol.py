@@ -1,6 +1,7 @@
-"""The PROXY protocol's header, versions 1 and 2: a load balancer says for whom it connected (HAProxy's specification).
+"""The PROXY protocol header, versions 1 and 2: a load balancer names the client for which it connects (HAProxy's
+specification).
 
-What always holds: at most PROXY_HEADER_MAX_BYTES are kept; nothing but a whole, valid header lets a connection pass.
+Invariants: at most PROXY_HEADER_MAX_BYTES are kept. Only a complete, valid header lets a connection pass.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ _CLIENT_CERT: Final = 0x06  # on this connection, or on the TLS session that it 
 
 @mypyc_attr(acyclic=True)
 class ProxyHeader:
-    """`is_whole`: what follows is the client's. `host` is "" where the balancer spoke for itself (LOCAL, UNKNOWN): then
-    the socket's own address counts.
+    """`is_whole`: the header is complete. `host`: "" if the balancer connects for itself (LOCAL, UNKNOWN); then the
+    socket's own address counts.
     """
 
     __slots__ = ("_kept", "certificate", "host", "is_whole", "port")
@@ -44,7 +45,7 @@ class ProxyHeader:
         self._kept: bytes = b""
 
     def take(self, data: bytes) -> bytes:
-        """What came after the header, once it is whole. Raises PacketError."""
+        """Take received bytes; returns what follows the header, once it is complete. Raises PacketError."""
         data = self._kept + data
         size = self._header(data)
         if size == 0:
@@ -55,7 +56,7 @@ class ProxyHeader:
         return data[size:]
 
     def _header(self, data: bytes) -> int:
-        """The header's size; 0: not whole yet."""
+        """The header's size; 0: incomplete."""
         start = data[:12]
         if start == _V2[: len(start)]:
             return self._version2(data)
@@ -109,7 +110,7 @@ class ProxyHeader:
         elif family == _INET6:
             length, packed = 36, data[at : at + 16]
         else:
-            return  # Unix sockets and unspecified families: the balancer's own address
+            return  # Unix sockets and unspecified families: the balancer's own address counts.
         if at + length > size:
             raise _refused("a PROXY header without room for its addresses")
         ports = at + 2 * len(packed)
@@ -120,7 +121,7 @@ class ProxyHeader:
                 self._verified(value[5:])
 
     def _verified(self, extensions: bytes) -> None:
-        """The balancer verified the client's certificate, and says its common name."""
+        """The balancer verified the client's certificate: take its common name."""
         for kind, value in _extensions(extensions):
             if kind == _TLV_SSL_CN:
                 try:
@@ -131,7 +132,7 @@ class ProxyHeader:
 
 
 def _extensions(data: bytes) -> list[tuple[int, bytes]]:
-    """The kind and the value of each."""
+    """Kind and value of each extension."""
     found: list[tuple[int, bytes]] = []
     at = 0
     while at + 3 <= len(data):

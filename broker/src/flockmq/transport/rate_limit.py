@@ -1,10 +1,9 @@
-"""Clients over a rate wait here, paused, until there are tokens again: nothing is dropped, nobody waits out of turn.
+"""Pauses clients over a rate until there are tokens again. Nothing is dropped, and waiting clients are served in order.
 
-A client waits for its own bucket first, then in the line of each one that it shares with others (its listener's, its
-node's). A line lets on only as many as it has tokens for, by what reads took lately; so a thousand clients behind one
-bucket don't read a thousand times at once.
-
-What always holds: who waits is paused by us exactly once; a closed connection is referred to by nothing here.
+A client waits for its own bucket first, then in the queue of each bucket that it shares with others (its listener's,
+its node's). A queue releases only as many clients as it has tokens for, judging by recent reads. So a thousand clients
+that share a bucket aren't all read at once. Invariants: a waiting client is paused by this module exactly once. Nothing
+here refers to a closed connection.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from flockmq.transport.token_bucket import Meter, Rates
 
 
 class SharedMeter(Meter):
-    """A meter that many clients draw from, and the line of those that wait for it."""
+    """A meter that many clients share, with the queue of those that wait for it."""
 
     __slots__ = ("line",)
 
@@ -31,15 +30,14 @@ class SharedMeter(Meter):
         self.line: dict[ClientMeter, None] = {}
 
     def is_taken(self, now_s: float) -> bool:
-        """Whether who draws from it must wait: for tokens, or behind others."""
+        """True if a client must wait here: for tokens, or behind others."""
         return bool(self.line) or self.wait_s(now_s) > 0.0
 
 
 @mypyc_attr(acyclic=True)
 class ClientMeter:
-    """What one client's reads are counted by: its `own` meter, None without, and those that it shares with others.
-
-    `held` is the client while it waits, `ticket` its place among those that wait for their own bucket.
+    """The meters of one client: its `own`, or None, and those that it shares with others. `held`: the client, while it
+    waits. `ticket`: its entry among the clients that wait for their own buckets.
     """
 
     __slots__ = ("held", "own", "shared", "ticket")
@@ -51,7 +49,7 @@ class ClientMeter:
         self.ticket: int = 0
 
     def debit(self, messages: int, size: int, now_s: float) -> bool:
-        """Count one read, whatever it held. True: there must be tokens again before the next."""
+        """Count one read. Returns True if the client must wait before its next read."""
         over = False
         if self.own is not None:
             self.own.debit(messages, size, now_s)
@@ -64,7 +62,7 @@ class ClientMeter:
 
 
 class RateLimit:
-    """One per reactor, in whose loop it looks every THROTTLE_TICK_S while somebody waits."""
+    """One per reactor. While clients wait, it checks every THROTTLE_TICK_S in the reactor's loop."""
 
     def __init__(self, reactor: Reactor, monotonic: Callable[[], float]) -> None:
         self._reactor = reactor
@@ -76,17 +74,17 @@ class RateLimit:
         self._is_ticking: bool = False
 
     def share(self, rates: Rates) -> SharedMeter:
-        """A meter for many clients."""
+        """Create a meter for many clients."""
         shared = SharedMeter(rates, self._reactor.router.now_s)
         self._shared.append(shared)
         return shared
 
     def is_busy(self) -> bool:
-        """Somebody waits."""
+        """True if a client waits."""
         return bool(self._alone) or any(shared.line for shared in self._shared)
 
     def hold(self, client: Channel, meter: ClientMeter) -> None:
-        """The client waits for its own bucket and then in the lines of the others."""
+        """Let the client wait for its own bucket, and then in the queues of the shared ones."""
         router = self._reactor.router
         router.counters.throttled += 1
         meter.held = client
@@ -120,7 +118,7 @@ class RateLimit:
             self._line_up(meter, meter.shared, now_s)
 
     def _line_up(self, meter: ClientMeter, lines: list[SharedMeter], now_s: float) -> None:
-        """The client waits in the first of these lines where it must, or goes on."""
+        """Let the client wait in the first of these queues where it must, or resume it."""
         for shared in lines:
             if shared.is_taken(now_s):
                 shared.line[meter] = None
@@ -138,7 +136,7 @@ class RateLimit:
             shared.line.pop(meter, None)
 
     def tick(self, now_s: float) -> None:
-        """Let on those for whom there are tokens."""
+        """Resume the clients for which there are tokens."""
         due: list[int] = []
         while self._due and self._due[0][0] <= now_s:
             due.append(heapq.heappop(self._due)[1])

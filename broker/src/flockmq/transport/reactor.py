@@ -1,9 +1,7 @@
-"""The turn: what every reactor does once it has fed bytes to channels, wherever the bytes come from.
+"""The turn: what every reactor does after it fed bytes to channels, wherever the bytes come from.
 
-`EpollReactor` reads from sockets; tests and the simulation make reactors that have their bytes from elsewhere.
-
-What always holds: between two turns no sink is dirty, and no resumed channel waits; a defect that one connection meets
-ends that connection, and no other.
+`EpollReactor` reads from sockets; tests and the simulation have reactors with other sources. Invariants: between two
+turns no sink is dirty, and no resumed channel waits. If processing a connection raises, only that connection ends.
 """
 
 from __future__ import annotations
@@ -28,57 +26,59 @@ log: Final = logging.getLogger(__name__)
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Reactor:
-    """One per node, which says what its `port` is before clients come."""
+    """One per node. The node sets `port` before clients connect."""
 
     def __init__(self, router: Router) -> None:
         self.router = router
         self.port: NodePort
         self.loop: asyncio.AbstractEventLoop | None = None
         self.on_stood_still: Callable[[], None] = ignore
-        """No turn and no sweep began for STOOD_STILL_S, and one is about to."""
+        """Called before a turn or sweep that begins more than STOOD_STILL_S after the last one."""
         self._soon: bool = False
         self._swept: int = 0
 
-    # What each kind of reactor does in its own way.
+    # Implemented by each kind of reactor.
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Serve clients that come from now on."""
+        """Serve clients that connect from now on."""
         raise NotImplementedError
 
     def stop_accepting(self) -> None:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Close every connection; the clients hear nothing more."""
+        """Close every connection, without a last packet."""
         raise NotImplementedError
 
     def channels(self) -> Sequence[Channel | None]:
-        """All that are connected; None where nobody is."""
+        """All connections; None for unused entries."""
         raise NotImplementedError
 
     def go_on(self, channel: PausablePublisher) -> None:
-        """A channel that was paused goes on, first with the bytes that it had."""
+        """Resume a channel that was paused, first with the bytes that it already has."""
         raise NotImplementedError
 
     def failed(self, sink: Sink) -> None:
-        """A defect of ours: end this connection, which can't be trusted any more. Called amid its exception."""
+        """Processing this connection raised: close it, because its state may be wrong. Called while the exception is
+        handled.
+        """
         raise NotImplementedError
 
     def listener_connections(self) -> list[tuple[str, int]]:
-        """The name of each listener, and how many came by it and are there."""
+        """The name of each listener, and its number of connections."""
         return []
 
     def unauthenticated_bytes(self) -> int:
-        """The bytes that clients cost who aren't let in yet."""
+        """The memory that unauthenticated clients use."""
         return 0
 
     def prepare(self) -> None:
-        """What a kind of reactor does before a turn's sinks are flushed."""
+        """Called before the sinks of a turn are flushed."""
 
-    # What they share.
+    # Common to all reactors.
 
     def begin_turn(self, now_s: float) -> None:
-        """Call it before anything is fed: the time of the turn is `now_s`."""
+        """Begin a turn at time `now_s`. Call this before anything is fed."""
         router = self.router
         stood_still = now_s - router.now_s > STOOD_STILL_S
         router.now_s = now_s
@@ -86,7 +86,7 @@ class Reactor:
             self.on_stood_still()
 
     def end_turn(self) -> None:
-        """Let resumed channels go on, and flush every dirty sink."""
+        """Resume channels, and flush every dirty sink."""
         self._soon = False
         turn = self.router.turn
         resumed = self.router.pauses.resumed
@@ -113,13 +113,13 @@ class Reactor:
             self.failed(sink)
 
     def soon(self) -> None:
-        """Something was put outside a turn: flush in the loop's next iteration."""
+        """Something was put outside a turn: flush in the next iteration of the event loop."""
         if not self._soon and self.loop is not None:
             self._soon = True
             self.loop.call_soon(self.end_turn)
 
     def sweep(self, now_s: float) -> None:
-        """Every SWEEP_INTERVAL_S: end clients that are silent, judge those that are slow."""
+        """Every SWEEP_INTERVAL_S: end silent clients, and check slow ones."""
         channels = self.channels()
         for place in range(self._swept, len(channels), SWEEP_TICKS):
             channel = channels[place]

@@ -1,8 +1,8 @@
-"""TLS as a layer: OpenSSL over two memory buffers, without a socket of its own.
+"""TLS as a layer: OpenSSL with two memory buffers, without a socket of its own.
 
-OpenSSL's object takes 45 KiB during a handshake and 18 KiB after it (measured). It is made when a whole ClientHello is
-there, so a client that says nothing, or says it byte by byte, costs what it sent. What always holds: at most one record
-and one read are kept before that.
+OpenSSL's object takes 45 KiB during a handshake and 18 KiB afterwards (measured). It is created when a complete
+ClientHello has arrived, so a client that sends nothing, or sends byte by byte, costs only what it sent. Invariant: at
+most one record and one read are kept before that.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _RECORD_HEAD_BYTES: Final = 5
 
 @mypyc_attr(acyclic=True)
 class Tls(Layer):
-    """The server's side. `is_greeted`: a ClientHello is there, and the next `unwrap` answers it, which takes about a
-    millisecond; `is_open`: the handshake is done.
+    """The server's side. `is_greeted`: a complete ClientHello has arrived; the next `unwrap` answers it, which takes
+    about a millisecond. `is_open`: the handshake is complete.
     """
 
     __slots__ = ("_certificates", "_in", "_kept", "_object", "_out", "is_greeted", "is_open")
@@ -82,7 +82,7 @@ class Tls(Layer):
         return self._object is not None
 
     def _hello(self, data: bytes) -> None:
-        """Keep what came until one record is whole."""
+        """Collect bytes until one record is complete."""
         if not data:
             return
         data = self._kept + data
@@ -96,7 +96,7 @@ class Tls(Layer):
             self.is_greeted = len(data) >= size
 
     def _begin(self, data: bytes) -> bytes:
-        """Make OpenSSL's object; the bytes that came so far."""
+        """Create OpenSSL's object; returns all bytes so far."""
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = self._certificates.context.wrap_bio(self._in, self._out, server_side=True)
         data = self._kept + data
@@ -110,7 +110,7 @@ class Tls(Layer):
         if data:
             try:
                 tls.write(data)
-            except ssl.SSLError:  # after our close_notify, or the peer's alert
+            except ssl.SSLError:  # After our close_notify, or the peer's alert.
                 self.has_ended = True
         self.has_answer = False
         return outgoing.read()
@@ -118,18 +118,19 @@ class Tls(Layer):
     def farewell(self, reason: int) -> None:
         tls, outgoing = self._object, self._out
         if tls is not None and outgoing is not None and self.is_open:
-            with contextlib.suppress(ssl.SSLError, OSError):  # it wants the peer's close_notify; nobody waits for it
+            # It waits for the peer's close_notify, which isn't needed.
+            with contextlib.suppress(ssl.SSLError, OSError):
                 tls.unwrap()
             self.has_answer = outgoing.pending > 0
 
     def certificate(self) -> ClientCertificate | None:
-        """The client's, verified; None without one."""
+        """The verified certificate of the client; None: there is none."""
         if self._object is None or not self.is_open:
             return None
         return client_certificate(self._object)
 
 
 def _why(error: ssl.SSLError) -> str:
-    """OpenSSL's reason: `tlsv1 alert unknown ca`, `certificate revoked`."""
+    """OpenSSL's reason, such as `tlsv1 alert unknown ca` or `certificate revoked`."""
     verified = getattr(error, "verify_message", "")
     return str(verified or (error.reason or "failed").replace("_", " ").lower())

@@ -1,6 +1,6 @@
-"""A listener's certificates: OpenSSL's context of them, made anew when a file changes.
+"""A listener's certificates as an OpenSSL context, which is renewed when a file changes.
 
-Connections keep what they began with.
+Existing connections keep their context.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VERSIONS: Final = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion
 
 
 class TlsCertificates:
-    """`key` is where the listener is configured: `listeners.ssl.default`."""
+    """`key`: the listener's configuration key, as in `listeners.ssl.default`."""
 
     def __init__(self, key: str, settings: SslListenerSettings) -> None:
         """Raises ConfigError."""
@@ -63,7 +63,7 @@ class TlsCertificates:
         context.minimum_version = min(_VERSIONS[version] for version in settings.versions)
         context.maximum_version = max(_VERSIONS[version] for version in settings.versions)
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-        context.num_tickets = 1  # OpenSSL sends two to each client of TLS 1.3
+        context.num_tickets = 1  # OpenSSL's default is two for each TLS 1.3 client.
         password = "" if settings.password is None else settings.password.reveal()
         load_chain(context, f"{self.key}.{prefix}certfile", certfile, keyfile, password)
         if settings.ciphers:
@@ -85,7 +85,7 @@ class TlsCertificates:
 
 
 class _ByName:
-    """Chooses the certificate for the host that a client asks for; the listener's own where none is named for it."""
+    """Chooses the certificate for the host that a client asks for; if there is none, the listener's own."""
 
     def __init__(self, contexts: Mapping[str, ssl.SSLContext]) -> None:
         self._contexts = contexts
@@ -99,7 +99,7 @@ class _ByName:
             tls.context = context
 
 
-# --- a client's certificate -----------------------------------------------------------------------------------------
+# --- client certificates ----------------------------------------------------------------------------------------------
 
 _SHORT: Final = {
     "commonName": "CN",
@@ -115,7 +115,7 @@ _SHORT: Final = {
 
 
 def client_certificate(tls: ssl.SSLObject) -> ClientCertificate | None:
-    """The client's certificate, if it showed one that was verified."""
+    """The client's certificate, if it sent one that was verified."""
     shown = tls.getpeercert()
     if not shown:
         return None
@@ -133,7 +133,7 @@ def client_certificate(tls: ssl.SSLObject) -> ClientCertificate | None:
 
 
 def _escaped(value: str) -> str:
-    """As RFC 4514 section 2.4 writes a value."""
+    """A value in the form of RFC 4514, section 2.4."""
     text = "".join(f"\\{letter}" if letter in ',+"\\<>;=' else letter for letter in value).replace("\0", "\\00")
     if text[:1] in ("#", " "):
         text = "\\" + text

@@ -1,8 +1,8 @@
-"""Leaky buckets: how fast clients may be read. Pure: the time is passed in.
+"""Token buckets: limit how fast clients are read. No I/O: the caller passes the time.
 
 A client pays for a read after it was made, so its bucket may go into debt, and it waits until the debt is paid. Nothing
 is dropped, and in the long run the rate is exact: until time t at most burst + rate·t + one read went through, and a
-client that always has more gets at least rate·t.
+client that always has data gets at least rate·t.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from flockmq.bounds import THROTTLE_TICK_S
 
 @mypyc_attr(acyclic=True)
 class Bucket:
-    """`rate` tokens a second flow in, up to `burst`, which is at least what flows in between two looks at it. `mean`:
-    what a read took lately.
+    """`rate` tokens per second are added, up to `burst`, which is at least what is added between two checks. `mean`:
+    the average cost of recent reads.
     """
 
     __slots__ = ("_at_s", "_tokens", "burst", "mean", "rate")
@@ -33,18 +33,18 @@ class Bucket:
         self.mean += (amount - self.mean) / 16.0
 
     def tokens(self, now_s: float) -> float:
-        """What is there; negative: a debt."""
+        """The tokens; negative: a debt."""
         return min(self.burst, self._tokens + (now_s - self._at_s) * self.rate)
 
     def wait_s(self, now_s: float) -> float:
-        """Until the debt is paid; 0 without one."""
+        """Time until the debt is paid; 0 without debt."""
         tokens = self.tokens(now_s)
         return -tokens / self.rate if tokens < 0.0 else 0.0
 
 
 @mypyc_attr(acyclic=True)
 class Rates:
-    """What is configured: messages and bytes a second, and their bursts; 0: no limit, or one second's worth."""
+    """Configured rates: messages and bytes per second, and their bursts. 0: no limit; burst 0: one second's worth."""
 
     __slots__ = ("bytes_burst", "bytes_rate", "messages_burst", "messages_rate")
 
@@ -62,7 +62,7 @@ class Rates:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Meter:
-    """Messages and bytes of one client, or of all clients of a listener or a node."""
+    """Counts messages and bytes of one client, or of all clients of a listener or a node."""
 
     __slots__ = ("bytes", "messages")
 
@@ -81,7 +81,7 @@ class Meter:
             self.bytes.debit(float(size), now_s)
 
     def wait_s(self, now_s: float) -> float:
-        """How long who draws from it must wait now."""
+        """How long a client must wait now."""
         wait_s = 0.0
         if self.messages is not None:
             wait_s = self.messages.wait_s(now_s)
@@ -90,7 +90,7 @@ class Meter:
         return wait_s
 
     def room(self, now_s: float) -> int:
-        """For how many reads of the latest size there are tokens; at least one where there is no debt."""
+        """For how many reads of average size there are tokens; at least one if there is no debt."""
         room = 1 << 30
         for bucket in (self.messages, self.bytes):
             if bucket is not None:

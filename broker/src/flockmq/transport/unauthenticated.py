@@ -1,8 +1,7 @@
-"""Clients that aren't let in yet, and the bytes that they cost: what they sent, and what TLS made for them.
+"""Clients that aren't authenticated yet, and the memory they use: the bytes they sent, and their TLS objects.
 
-What always holds: all together cost no more than `max_bytes`, but for the read that is being counted. Above that, the
-networks that cost more than their share lose their oldest clients. So there is room for who is quick, and for who comes
-from elsewhere.
+Invariant: all together use at most `max_bytes`, except for the read that is being counted. Above that, networks that
+use more than their share lose their oldest clients. So quick clients, and clients of other networks, can still connect.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from flockmq.bounds import UNAUTHENTICATED_COUNTED_BYTES
 from flockmq.transport.connection import Connection
 
 _ROOM: Final = 64
-"""A 64th of the bound is made free at a time, so that not every read looks at all networks."""
+"""Free a 64th of the limit at a time, so that not every read has to look at all networks."""
 
 
 @mypyc_attr(acyclic=True)
 class _Network:
-    """The clients of one network that aren't let in yet, oldest first, and what they cost."""
+    """The unauthenticated clients of one network, oldest first, and the memory they use."""
 
     __slots__ = ("bytes", "connections")
 
@@ -30,7 +29,7 @@ class _Network:
 
 
 class Unauthenticated:
-    """One per node. `bytes`: what all those cost who cost at least UNAUTHENTICATED_COUNTED_BYTES each."""
+    """One per node. `bytes`: sum for all clients that use at least UNAUTHENTICATED_COUNTED_BYTES each."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
@@ -38,7 +37,7 @@ class Unauthenticated:
         self._networks: dict[str, _Network] = {}
 
     def cost(self, connection: Connection, more: int) -> None:
-        """The connection costs so much more; less, where that is negative."""
+        """Add to the connection's cost; `more` may be negative."""
         before = connection.cost
         cost = connection.cost = before + more
         if cost < UNAUTHENTICATED_COUNTED_BYTES:
@@ -53,7 +52,7 @@ class Unauthenticated:
         self.bytes += more
 
     def forget(self, connection: Connection) -> None:
-        """The client was let in, or is gone."""
+        """The client was authenticated, or is gone."""
         cost = connection.cost
         connection.cost = 0
         if cost >= UNAUTHENTICATED_COUNTED_BYTES:
@@ -65,7 +64,7 @@ class Unauthenticated:
                 del self._networks[connection.network]
 
     def excess(self) -> list[Connection]:
-        """The connections that must go. They aren't counted any more."""
+        """Remove and return the connections that must be closed."""
         going: list[Connection] = []
         most = self.max_bytes if self.bytes <= self.max_bytes else self.max_bytes - self.max_bytes // _ROOM
         while self.bytes > most:

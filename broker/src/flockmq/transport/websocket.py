@@ -1,8 +1,8 @@
-"""MQTT over WebSocket (RFC 6455, MQTT section 6): takes frames and masks off what comes, puts frames around what goes.
+"""MQTT over WebSocket (RFC 6455, MQTT section 6): unwraps received frames, and wraps sent data into frames.
 
-It hands a frame's payload on before the frame is complete, and so keeps no frame: MQTT packets needn't follow frames
-[MQTT-6.0.0-2]. What always holds: at most WS_HEAD_MAX_BYTES of a request and 14 + 125 bytes of a frame are kept; one
-pong waits at most, for the last ping (section 5.5.3).
+Payload is passed on before its frame is complete, so no frame is kept: MQTT packets needn't be aligned with frames
+[MQTT-6.0.0-2]. Invariants: at most WS_HEAD_MAX_BYTES of a request and 14 + 125 bytes of a frame are kept. At most one
+pong waits, for the last ping (section 5.5.3).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CLOSE_CODES: Final = {
 
 @mypyc_attr(acyclic=True)
 class WebSocket(Layer):
-    """One client's WebSocket, the server's side. `path` and `allowed_origins` are the listener's."""
+    """The server's side of one client's WebSocket. `path` and `allowed_origins`: the listener's."""
 
     __slots__ = (
         "_answers", "_close_code", "_fragmented", "_kept", "_left", "_mask", "_pong", "_said_goodbye",
@@ -122,7 +122,9 @@ class WebSocket(Layer):
         raise PacketError(Reason.PROTOCOL_ERROR, "RFC 6455 section 4.2", str(refused))
 
     def _frame(self, data: bytes, at: int, end: int) -> int:
-        """Take a frame's head, and a control frame whole: where what follows starts; 0: more bytes are needed."""
+        """Parse a frame's header, or a complete control frame. Returns where the next bytes start; 0:
+        more are needed.
+        """
         if end - at < 2:
             return 0
         first = data[at]
@@ -167,7 +169,7 @@ class WebSocket(Layer):
         return start
 
     def _check(self, opcode: int, first: int, length: int) -> None:
-        """Whether such a frame may come now."""
+        """Raises PacketError if such a frame isn't allowed now."""
         if opcode == _TEXT:
             raise self._violation(_UNSUPPORTED_DATA, "a text frame; MQTT takes binary ones [MQTT-6.0.0-1]", "7.4.1")
         if opcode >= _CLOSE:
@@ -189,7 +191,7 @@ class WebSocket(Layer):
             self.has_ended = True
 
     def _unmasked(self, data: bytes) -> bytes:
-        """`data` without the mask, which then starts where the next bytes of the frame do."""
+        """Unmask `data`, and rotate the mask for the next bytes of the frame."""
         mask = self._mask
         size = len(data)
         if mask != b"\0\0\0\0":
@@ -236,7 +238,7 @@ class WebSocket(Layer):
         self.has_answer = True
 
     def _close(self, code: int) -> None:
-        """Say so once; nothing goes out behind it."""
+        """Send a close frame once; nothing is sent after it."""
         if self.is_open and not self._said_goodbye:
             self._said_goodbye = True
             self._close_code = code

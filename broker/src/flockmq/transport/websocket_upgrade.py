@@ -8,9 +8,9 @@ from typing import Final
 
 _MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
-"""In the order of our choice; the name that the client sent is the one that is answered [MQTT-6.0.0-4]."""
+"""In order of preference; the answer has the name as the client sent it [MQTT-6.0.0-4]."""
 _PORTS: Final = {"http": "80", "https": "443"}
-"""What a browser leaves out of an origin, and of Host."""
+"""Default ports, which a browser leaves out of Origin and Host."""
 _REASONS: Final = {
     400: "Bad Request",
     403: "Forbidden",
@@ -22,7 +22,7 @@ _REASONS: Final = {
 
 
 class UpgradeRefused(Exception):
-    """The request is no upgrade to MQTT over WebSocket: `status` and one line that says why."""
+    """The request isn't a valid upgrade to MQTT over WebSocket: HTTP status and one line of explanation."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(f"HTTP {status}: {why}")
@@ -73,7 +73,7 @@ def accept(head: bytes, path: str, allowed_origins: tuple[str, ...]) -> bytes:
 
 
 def _is_welcome(origin: str, host: str, allowed: tuple[str, ...]) -> bool:
-    """Whether a page's scripts may connect. A browser says where the page is from; who sends no origin is none."""
+    """True if a page's scripts may connect. A browser sends the page's origin; other clients send none."""
     if allowed:
         return "*" in allowed or origin in allowed
     scheme, _, place = origin.partition("://")
@@ -86,7 +86,7 @@ def _with_port(place: str, scheme: str) -> str:
 
 
 def _headers(lines: list[str]) -> dict[str, str]:
-    """By lower-case name; what comes more than once is joined with commas."""
+    """Headers by lower-case name; repeated ones are joined with commas."""
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
