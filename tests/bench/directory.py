@@ -31,7 +31,7 @@ from flockmq.management.rows import ClientsWanted
 from flockmq.node.client_admin import ClientAdmin
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.client import PeerInfo, Principal
-from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort
+from flockmq.protocol.ports import AccessPort, AuthorizationPort, FiltersPort, HookPort, NodePort
 from flockmq.routing.router import Router
 from flockmq.routing.slots import slot_of
 from flockmq.session.limits import Limits
@@ -62,7 +62,7 @@ class Connected(Channel):
     """It asks the kernel where it comes from, as a connection does."""
 
     def __init__(self, router: Router, limits: Limits, client_id: bytes, fd: int) -> None:
-        super().__init__(router, NodePort(AccessPort(), JudgePort(), HookPort(), FiltersPort()), limits)
+        super().__init__(router, NodePort(AccessPort(), AuthorizationPort(), HookPort(), FiltersPort()), limits)
         self.fd = fd
         self.session = LocalSession(self, client_id, limits, 32)
         self.state = CONNECTED

@@ -191,7 +191,9 @@ def _check_gone(node: Node, everybody: list[Client]) -> None:
     router = node.router
     assert (len(router.pauses.slow), router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)
     assert len(router.local) == 0
-    assert all(client.state == CLOSED and client.session is None and client.line is None for client in everybody)
+    assert all(
+        client.state == CLOSED and client.session is None and client.publish_queue is None for client in everybody
+    )
 
 
 TARGETS: Final[dict[str, Callable[[bytes], None]]] = {"codec": codec, "connection": connection}

@@ -10,7 +10,7 @@ import pytest
 from conformance import wire
 from flockmq.bounds import LAGGING_MAX_S, SINK_CONGESTED_BYTES, SINK_CONGESTED_MAX_S, SWEEP_INTERVAL_S, SWEEP_TICKS
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.clean_session_end import LocalSessions
+from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
@@ -35,7 +35,7 @@ class Served:
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
         self.port.router = self.router
-        self.port.sessions = LocalSessions(self.router, self.port.session_ends)
+        self.port.sessions = CleanSessionEnd(self.router, self.port.session_ends)
         self.defects: list[str] = []
         self.reactor = SimulatedReactor(self.router, self.limits, self.loop.time, self.defects.append)
         self.reactor.port = self.port

@@ -153,7 +153,7 @@ async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_la
 async def test_a_slot_that_was_released_or_taken_anew_is_not_taken_again(owner: Owners) -> None:
     made = await owner()
     await made.store.take(3, OLD)
-    server = made.store._slots[3].line
+    server = made.store._slots[3].server
     assert isinstance(server, StoreServer)
     await server.turn.acquire()
     again = asyncio.ensure_future(made.store.take(3, OLD, again=True))

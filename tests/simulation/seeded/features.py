@@ -16,7 +16,7 @@ from flockmq.node.connection_services import CleanSessionEndHandler
 from flockmq.node.judging import PublishReauthorization
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.unattended_publishing import LeftMessages
-from flockmq.protocol.pending_publish import Inbound
+from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.publishing.delayed import Delayed, Schedule, parse
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.retained_log import RetainedLog
@@ -43,7 +43,7 @@ def give_back_too_soon(right: Function, peer: NodeSender) -> None:
 
 
 @seeded(judge.SHARED_TWICE, "shared", RemoteSessions._remembered)
-def deal_anew(right: Function, fronts: RemoteSessions, inbound: Inbound, answer: bytes) -> None:
+def deal_anew(right: Function, fronts: RemoteSessions, inbound: PendingPublish, answer: bytes) -> None:
     """To whom a QoS 2 message was dealt out, nobody asks: said again it is dealt out again."""
     right(fronts, inbound, messages.encode(messages.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
 

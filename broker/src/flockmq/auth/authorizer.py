@@ -25,7 +25,7 @@ from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
 from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings
-from flockmq.protocol.client import ALLOWED, ASKED, DENIED, UNTOLD, PeerInfo, Principal
+from flockmq.protocol.client import ALLOWED, ASKED, DENIED, UNDECIDED, PeerInfo, Principal
 
 log: Final = logging.getLogger(__name__)
 
@@ -166,8 +166,9 @@ class Authorizer:
         connection: Hashable,
         done: Callable[[int], None],
     ) -> None:
-        """Ask the HTTP services. Calls `done` once, after this returns: with ALLOWED, DENIED, or UNTOLD. UNTOLD means
-        that a service doesn't answer or that `connection` has too many requests waiting."""
+        """Ask the HTTP services. Calls `done` once, after this returns: with ALLOWED, DENIED, or UNDECIDED. UNDECIDED
+        means that a service doesn't answer or that `connection` has too many requests waiting.
+        """
         subject = _subject(client_id, principal, peer)
         key = (action, topic, qos, retain)
         answers = self._answers(client_id, principal)
@@ -200,7 +201,7 @@ class Authorizer:
 
     def _not_asked(self, done: Callable[[int], None]) -> None:
         self.results["busy"] += 1
-        done(UNTOLD)
+        done(UNDECIDED)
 
     async def _ask(
         self, subject: Subject, principal: Principal, key: Key, answers: Answers, done: Callable[[int], None]
@@ -211,7 +212,7 @@ class Authorizer:
             decision = await self._asked(subject, *key)
         except Exception as error:
             self._unanswered(error)
-            done(UNTOLD)
+            done(UNDECIDED)
             return
         done(self._decided(answers, principal, key, decision))
 

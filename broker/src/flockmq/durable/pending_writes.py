@@ -119,32 +119,32 @@ class PendingWrites:
     def _grow(self, state: SlotQueue, batch: WriteBatch, size: int) -> None:
         batch.size += size
         self.queued_bytes += size
-        state.line.waiting_bytes += size
+        state.server.waiting_bytes += size
         if not state.queued:
             self._enqueue(state)
 
     def _enqueue(self, state: SlotQueue) -> None:
         if state.writable and not state.queued and state.batches:
             state.queued = True
-            state.line.queue[state.number] = state
-            state.line.arrived()
+            state.server.queue[state.number] = state
+            state.server.arrived()
 
     def _suspend(self, state: SlotQueue) -> None:
         """Don't write the slot until it is taken again."""
         state.writable = state.queued = False
-        state.line.queue.pop(state.number, None)
+        state.server.queue.pop(state.number, None)
 
     def _let_go(self, state: SlotQueue, batch: WriteBatch) -> None:
         """The batch no longer waits."""
         self.queued_bytes -= batch.size
-        state.line.waiting_bytes -= batch.size
+        state.server.waiting_bytes -= batch.size
 
-    def _move(self, state: SlotQueue, line: ServerQueue) -> None:
+    def _move(self, state: SlotQueue, server: ServerQueue) -> None:
         """The slot is at another Redis server now."""
-        state.line.queue.pop(state.number, None)
+        state.server.queue.pop(state.number, None)
         state.queued = False
         waiting_bytes = sum(batch.size for batch in state.batches)
-        state.line.waiting_bytes -= waiting_bytes
-        line.waiting_bytes += waiting_bytes
-        state.line = line
+        state.server.waiting_bytes -= waiting_bytes
+        server.waiting_bytes += waiting_bytes
+        state.server = server
         self._enqueue(state)

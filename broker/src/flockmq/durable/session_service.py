@@ -96,7 +96,7 @@ class SessionService:
         for client_id, until_s in list(self._expected.items()):
             if until_s <= self.router.now_s:
                 self._gone(client_id)
-                self._let_in(client_id)
+                self._continue_attach(client_id)
         self.manager.forget_departed()
         self.manager.tick(self._proxies.is_connected)
         for client_id in [client_id for client_id in self._cut_off if client_id not in self.sessions.by_id]:
@@ -130,7 +130,7 @@ class SessionService:
         will = self._held_back(session, session.meta.will if with_will else None, hold_s)
         self.sessions.leave(session, will, self.router.now_s)
         self.manager.request_barriers()
-        self._let_in(session.client_id)
+        self._continue_attach(session.client_id)
 
     def _must_wait(self, attach: Attach) -> bool:
         """True if the session has a will, and nobody has reported how its old connection ended. A repeated CONNECT is
@@ -141,7 +141,7 @@ class SessionService:
             return False
         return session.meta.will is not None and not self.was_asked_by(attach.client_id, attach.opening)
 
-    def _let_in(self, client_id: bytes) -> None:
+    def _continue_attach(self, client_id: bytes) -> None:
         """It is known now how the client's old connection ended: continue its attach."""
         attach = self._waiting_attaches.take(client_id)
         if attach is not None and self.manager.has_loaded(slot_of(client_id)):

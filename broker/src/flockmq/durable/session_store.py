@@ -100,13 +100,13 @@ class SessionStore(PendingWrites):
         state = self._slots.get(slot)
         if state is None:
             return False
-        server = cast(StoreServer, state.line)
+        server = cast(StoreServer, state.server)
         return server.takes_nothing_new() or self.is_backed_up(slot)
 
     def is_short(self, slot: int) -> bool:
         """True if no new sessions or subscriptions may begin in the slot."""
         state = self._slots.get(slot)
-        return state is not None and (cast(StoreServer, state.line).room.is_short or self.is_full(slot))
+        return state is not None and (cast(StoreServer, state.server).room.is_short or self.is_full(slot))
 
     def is_any_full(self) -> bool:
         """False if `is_full` is False for every slot."""
@@ -115,13 +115,13 @@ class SessionStore(PendingWrites):
 
     def rooms(self) -> dict[str, MemoryRoom]:
         """By address: the memory of servers that have slots of this core."""
-        lines = {state.line for state in self._slots.values()}
-        return {server.link.address: server.room for server in self._servers.all() if server in lines}
+        servers = {state.server for state in self._slots.values()}
+        return {server.link.address: server.room for server in self._servers.all() if server in servers}
 
     def is_backed_up(self, slot: int) -> bool:
         """True if the slot must accept only acknowledgements and deletes, because too much waits for its server."""
         state = self._slots.get(slot)
-        return state is not None and state.line.waiting_bytes >= self._servers.part_bytes()
+        return state is not None and state.server.waiting_bytes >= self._servers.part_bytes()
 
     # --- whose a slot is ----------------------------------------------------------------------------------------------
 
@@ -213,8 +213,8 @@ class SessionStore(PendingWrites):
         """Move slots that were at another server here, after that server has no batch of them in flight."""
         for number in slots:
             state = self._slots.get(number)
-            if state is not None and state.line is not server:
-                async with cast(StoreServer, state.line).turn:
+            if state is not None and state.server is not server:
+                async with cast(StoreServer, state.server).turn:
                     self._move(state, server)
 
     async def _fence(self, server: StoreServer, slots: list[SlotQueue]) -> list[StoreFenced | UnreadableSlot | None]:
@@ -246,7 +246,7 @@ class SessionStore(PendingWrites):
         for state in (*slots, *server.queue.values()):
             if (there := self._servers.of(state.keys)) is not server and self._slots.get(state.number) is state:
                 self._move(state, there)
-        here = [state for state in slots if state.line is server]
+        here = [state for state in slots if state.server is server]
         if here:
             await self._servers.connect(server, here[0])
         return here
@@ -309,7 +309,7 @@ class SessionStore(PendingWrites):
         state.before, state.after = state.after, b""
         self._let_go(state, batch)
         self.committed_bytes += batch.size
-        cast(StoreServer, state.line).room.wrote(batch.size)
+        cast(StoreServer, state.server).room.wrote(batch.size)
         self.commits += 1
         _answer(batch, durable=True)
 
@@ -343,7 +343,7 @@ class SessionStore(PendingWrites):
         """
         while True:
             await asyncio.sleep(bounds.STORE_WATCH_EVERY_S)
-            self._servers.in_use = len({state.line for state in self._slots.values()})
+            self._servers.in_use = len({state.server for state in self._slots.values()})
             try:
                 async with server.turn:
                     await self._look(server)
@@ -354,7 +354,7 @@ class SessionStore(PendingWrites):
 
     async def _look(self, server: StoreServer) -> None:
         """Write an empty batch: for one slot, or for all if the connection is new. Also ask for the memory use."""
-        slots = [state for state in self._slots.values() if state.line is server]
+        slots = [state for state in self._slots.values() if state.server is server]
         sure = [state for state in await self._still_at(server, slots) if state.writable and not state.after]
         if not sure:
             return

@@ -114,17 +114,17 @@ class SlotQueue:
         "fence",
         "is_amid_message",
         "keys",
-        "line",
         "number",
         "queued",
+        "server",
         "writable",
     )
 
-    def __init__(self, number: int, fence: bytes, line: ServerQueue) -> None:
+    def __init__(self, number: int, fence: bytes, server: ServerQueue) -> None:
         self.number = number
         self.keys = SlotKeys(number)
         self.fence = fence
-        self.line = line
+        self.server = server
         self.before = b""
         """The fence that Redis must have before the first batch."""
         self.after = b""

@@ -206,7 +206,7 @@ class AccessControl(AccessPort):
         self._login_expiry.remove(channel.client_id(), channel)
         self.auth.authorizer.forget(channel.client_id(), channel.principal)
         channel.principal = principal
-        channel.must_be_asked_about(self.must_authorize(principal))
+        channel.set_must_authorize(self.must_authorize(principal))
         self._note_expiry(channel, principal)
         channel.reauthenticated(outcome.data)
         self.on_principal(channel)
@@ -249,7 +249,7 @@ class AccessControl(AccessPort):
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """As `JudgePort.authorize`. Rules check the topic without a prefix such as `$share/group/`."""
+        """As `AuthorizationPort.authorize`. Rules check the topic without a prefix such as `$share/group/`."""
         prefix, topic = unwrap(topic)
         verdict = self._hooks.authorize(channel, action, prefix, topic, qos, retain)
         if verdict is not None:

@@ -23,8 +23,8 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.sys_topics import SysTopics
 from flockmq.node.unattended_publishing import LeftMessages
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.clean_session_end import LocalSessions, LocalSessionsPort
-from flockmq.protocol.pending_publish import Inbound
+from flockmq.protocol.clean_session_end import CleanSessionEnd, CleanSessionEndPort
+from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.protocol.ports import NodePort
 from flockmq.publishing.retained_feed import RetainedSender
 from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
@@ -40,7 +40,7 @@ from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.telemetry.metrics import Reasons
 
 
-class CleanSessionEndHandler(LocalSessionsPort):
+class CleanSessionEndHandler(CleanSessionEndPort):
     """Ends clean sessions: publishes the will, removes routes, and dispatches unacknowledged shared messages again."""
 
     def __init__(
@@ -99,7 +99,7 @@ class ConnectionServices(NodePort):
     def __init__(
         self,
         clients: Connections,
-        sessions: LocalSessions,
+        sessions: CleanSessionEnd,
         remote_sessions: RemoteSessions,
         access: AccessControl,
         judging: JudgingQueue,
@@ -179,28 +179,28 @@ class ConnectionServices(NodePort):
 
     # Messages that the owner or the log must store first.
 
-    def remember(self, inbound: Inbound) -> None:
-        token = inbound.channel.token if isinstance(inbound.channel, Channel) else None
+    def remember(self, pending: PendingPublish) -> None:
+        token = pending.channel.token if isinstance(pending.channel, Channel) else None
         if isinstance(token, int):
-            self._remote_sessions.remember(inbound, token)
+            self._remote_sessions.remember(pending, token)
         else:
-            inbound.remembered()
+            pending.remembered()
 
-    def log(self, inbound: Inbound) -> None:
-        self._spawn(self._log_then(inbound))
+    def log(self, pending: PendingPublish) -> None:
+        self._spawn(self._log_then(pending))
 
-    async def _log_then(self, inbound: Inbound) -> None:
-        message, channel = inbound.message, inbound.channel
+    async def _log_then(self, pending: PendingPublish) -> None:
+        message, channel = pending.message, pending.channel
         if is_delayed(message.topic):
-            authorization = self._access.authorization(channel, sent_message(inbound.said), message.topic)
+            authorization = self._access.authorization(channel, sent_message(pending.said), message.topic)
             reason = await self._left.delay(message, authorization)
-            inbound.logged(Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason, deliver=False)
+            pending.logged(Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason, deliver=False)
             return
         if isinstance(channel, Channel) and isinstance(channel.token, int):
             message.author = author_of(channel.client_id(), channel.token, is_will=False)
         message.user = channel.principal.username
         reason = await self._retaining.retain(message)
-        inbound.logged(reason, deliver=not self._retaining.is_overtaken(message))
+        pending.logged(reason, deliver=not self._retaining.is_overtaken(message))
 
 
 def sent_message(message: Publish) -> SentMessage:
@@ -208,7 +208,7 @@ def sent_message(message: Publish) -> SentMessage:
 
 
 def unsubscribe(
-    sessions: LocalSessions, plugin_hooks: PluginHooks, channel: Channel, session: LocalSession, filters: list[bytes]
+    sessions: CleanSessionEnd, plugin_hooks: PluginHooks, channel: Channel, session: LocalSession, filters: list[bytes]
 ) -> list[int]:
     """As `NodePort.unsubscribe`."""
     reasons = sessions.unsubscribe(session, filters)

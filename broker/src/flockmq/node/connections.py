@@ -28,8 +28,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.connection_registrations import ConnectionRegistrations
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
-from flockmq.protocol.clean_session_end import LocalSessions
-from flockmq.protocol.client import ALLOWED, ASKED, PUBLISH, UNTOLD, Principal
+from flockmq.protocol.clean_session_end import CleanSessionEnd
+from flockmq.protocol.client import ALLOWED, ASKED, PUBLISH, UNDECIDED, Principal
 from flockmq.publishing.delayed import check_publishable
 from flockmq.quotas import Usage
 from flockmq.rlog.retained_authors import author_of
@@ -66,7 +66,7 @@ class Connections:
 
     def __init__(
         self,
-        sessions: LocalSessions,
+        sessions: CleanSessionEnd,
         remote_sessions: RemoteSessions,
         counters: Counters,
         flush: Callable[[], None],
@@ -109,7 +109,7 @@ class Connections:
         session = channel.session
         assert isinstance(session, LocalSession)
         channel.principal = principal
-        channel.must_be_asked_about(self.must_authorize(principal))
+        channel.set_must_authorize(self.must_authorize(principal))
         if not session.client_id:
             session.client_id = b"auto-" + self._token_bytes(10).hex().encode()
         session.usage = self.usage(principal.username)
@@ -144,7 +144,7 @@ class Connections:
         if channel.state == ADMITTING:
             if verdict == ALLOWED:
                 self._attach(channel, connect, extra)
-            elif verdict == UNTOLD:
+            elif verdict == UNDECIDED:
                 channel.refuse(Reason.SERVER_UNAVAILABLE, "nobody can say whether it may have its will")
             else:
                 channel.refuse(Reason.NOT_AUTHORIZED, "the will's topic")

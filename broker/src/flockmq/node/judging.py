@@ -20,7 +20,7 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.subscription_revocation import SubscriptionRevocation
 from flockmq.protocol.channel import CONNECTED, Channel
-from flockmq.protocol.clean_session_end import LocalSessions
+from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.protocol.client import Principal
 from flockmq.routing.router import Router
 from flockmq.session_rpc.remote_sessions import RemoteSessions
@@ -28,7 +28,7 @@ from flockmq.transport.reactor import Reactor
 
 
 class Judging:
-    """One per node. `queue` is the `JudgePort` of the connections."""
+    """One per node. `queue` is the `AuthorizationPort` of the connections."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Judging:
         router: Router,
         reactor: Reactor,
         clients: Connections,
-        sessions: LocalSessions,
+        sessions: CleanSessionEnd,
         remote_sessions: RemoteSessions,
         version: ClusterVersion,
         clock: Clock,
@@ -115,7 +115,7 @@ class PublishReauthorization:
                 for first in range(0, len(connections), AUTHORIZATION_SLICE_CLIENTS):
                     for connection in connections[first : first + AUTHORIZATION_SLICE_CLIENTS]:
                         if connection is not None and connection.state == CONNECTED:
-                            connection.must_be_asked_about(self._must_authorize(connection.principal))
+                            connection.set_must_authorize(self._must_authorize(connection.principal))
                     await asyncio.sleep(0)
         finally:
             self._task = None

@@ -16,11 +16,11 @@ from flockmq.node.judging_turns import JudgingTurns
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.client import PUBLISH
-from flockmq.protocol.ports import JudgePort, PendingSubscribe
+from flockmq.protocol.ports import AuthorizationPort, PendingSubscribe
 from flockmq.transport.reactor import Reactor
 
 
-class JudgingQueue(JudgePort):
+class JudgingQueue(AuthorizationPort):
     """One per node."""
 
     def __init__(self, turns: JudgingTurns, reauthorization: SubscriptionReauthorization, reactor: Reactor) -> None:
@@ -48,7 +48,7 @@ class JudgingQueue(JudgePort):
             publisher.unpause()
             self._reactor.soon()
 
-    def rests(self, subscribing: PendingSubscribe) -> bool:
+    def must_wait(self, subscribing: PendingSubscribe) -> bool:
         if not self._turns.is_enough():
             return False
         self._begun_under.setdefault(subscribing.channel, self._reauthorization.changes)
@@ -60,9 +60,9 @@ class JudgingQueue(JudgePort):
         try:
             if not channel.has_ended():
                 if subscribing.packet.packet_id and channel.has_left():
-                    subscribing.leave_off()
+                    subscribing.refuse_rest()
                 else:
-                    subscribing.judge()
+                    subscribing.authorize()
                 self._reactor.soon()
         except Exception:
             self._reactor.failed(channel)

@@ -40,7 +40,7 @@ class JudgingTurns:
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
-        """As `JudgePort.authorize`."""
+        """As `AuthorizationPort.authorize`."""
         return self._count(partial(self._access.authorize, channel, action, topic, qos, retain, done))
 
     async def in_turn(self, user: bytes, check: Callable[[], bool | None]) -> bool | None:

@@ -43,7 +43,7 @@ from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
 from flockmq.node.user_quotas import DelayedBytes, UserQuotas
-from flockmq.protocol.clean_session_end import LocalSessions
+from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
@@ -187,7 +187,7 @@ class Node:
         cluster, soon, slot_sender = self.cluster, self.reactor.soon, self.delivery.slots.sender
         has_wills = cluster.version.gate(2)
         ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.filters, self.left)
-        self.sessions = LocalSessions(self.router, ends)
+        self.sessions = CleanSessionEnd(self.router, ends)
         self.remote_sessions = RemoteSessions(self.router.turn, soon, self.plugin_hooks.unsubscribed, self._token_bytes)
         self.clients = Connections(
             self.sessions,

@@ -8,7 +8,7 @@
  └────── anything else, refused, timed out ───────────────────┘
 
 Invariants: acknowledgements are sent in the order of their messages [MQTT-4.6.0-2]. A message that can't be answered at
-once is put into `line`; while anything is in it, all later messages join it.
+once is put into `publish_queue`; while anything is in it, all later messages join it.
 """
 
 from __future__ import annotations
@@ -52,9 +52,28 @@ class Channel(PausablePublisher):
     """
 
     __slots__ = (
-        "_left_as", "admitted_once", "aliases", "authentication_method", "clean_end", "close_reason", "connected_s",
-        "is_mqtt31", "keepalive_s", "limits", "line", "line_paused", "must_authorize", "plain", "principal", "repeats",
-        "router", "session", "state", "subscribes_waiting", "token", "will",
+        "_left_as",
+        "admitted_once",
+        "aliases",
+        "authentication_method",
+        "clean_end",
+        "close_reason",
+        "connected_s",
+        "is_mqtt31",
+        "keepalive_s",
+        "limits",
+        "must_authorize",
+        "plain",
+        "principal",
+        "publish_queue",
+        "queue_paused",
+        "repeats",
+        "router",
+        "session",
+        "state",
+        "subscribes_waiting",
+        "token",
+        "will",
     )  # fmt: skip
 
     def __init__(self, router: Router, limits: Limits) -> None:
@@ -62,7 +81,7 @@ class Channel(PausablePublisher):
         self.repeats: bool = False
         self.must_authorize: bool = False
         self.plain: bool = limits.max_qos_allowed > 0 and limits.max_topic_levels >= router.max_topic_levels
-        self.line_paused: bool = False
+        self.queue_paused: bool = False
         self.is_mqtt31: bool = False
         self.clean_end: bool = False
         self.admitted_once: bool = False
@@ -77,7 +96,7 @@ class Channel(PausablePublisher):
         self.token: object = None
         self.will: Will | None = None
         self.aliases: IncomingAliases | None = None
-        self.line: HoldableQueue | None = None
+        self.publish_queue: HoldableQueue | None = None
         self.subscribes_waiting: int = 0
         self.keepalive_s: float = limits.idle_timeout
         self.connected_s: float = 0.0
@@ -180,7 +199,7 @@ class Channel(PausablePublisher):
     def flush_soon(self) -> None:
         raise NotImplementedError(type(self).__name__)
 
-    def must_be_asked_about(self, checked: bool) -> None:
+    def set_must_authorize(self, checked: bool) -> None:
         """Set whether the node must authorize the client's requests from now on. Earlier results are forgotten."""
         self.must_authorize = checked
         self.allowed = set() if checked or self.limits.strict_mode else None
@@ -211,15 +230,15 @@ class Channel(PausablePublisher):
         elif reason >= 0x80:
             self.close(reason)  # 3.1.1 can't refuse a message, and must not acknowledge it [MQTT-4.3.2-2].
 
-    def denial(self, message: Publish) -> int:
+    def denied_reason(self, message: Publish) -> int:
         """The client may not publish this message: returns the reason code for its acknowledgement, or closes the
         connection.
         """
         if self.denied(PUBLISH, message.topic):
             self.close(Reason.NOT_AUTHORIZED)
-        return self.sayable(Reason.NOT_AUTHORIZED)
+        return self.reason_in_version(Reason.NOT_AUTHORIZED)
 
-    def sayable(self, reason: int) -> int:
+    def reason_in_version(self, reason: int) -> int:
         """The reason code, or SUCCESS before 5.0, where a message can't be refused: it is acknowledged and dropped
         [MQTT-3.3.5-2].
         """

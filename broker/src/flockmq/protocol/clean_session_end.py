@@ -11,7 +11,7 @@ from flockmq.session.local_session import LocalSession
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class LocalSessionsPort:
+class CleanSessionEndPort:
     """Told what follows from the end of sessions."""
 
     def publish(self, will: Will, session: LocalSession) -> None:
@@ -27,10 +27,10 @@ class LocalSessionsPort:
         raise NotImplementedError(type(self).__name__)
 
 
-class LocalSessions:
+class CleanSessionEnd:
     """One per node."""
 
-    def __init__(self, router: Router, port: LocalSessionsPort) -> None:
+    def __init__(self, router: Router, port: CleanSessionEndPort) -> None:
         self._router = router
         self._port = port
 

@@ -13,7 +13,7 @@ from mypy_extensions import mypyc_attr
 DENIED: Final = 0
 ALLOWED: Final = 1
 ASKED: Final = 2
-UNTOLD: Final = 3
+UNDECIDED: Final = 3
 """The authorization result is unknown: the request is refused, but not as "not authorized"."""
 
 PUBLISH: Final = 1

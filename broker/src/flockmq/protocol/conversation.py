@@ -25,7 +25,7 @@ from flockmq.protocol import acknowledgements, publisher
 from flockmq.protocol import connect as opening
 from flockmq.protocol.channel import ADMITTING, AUTHENTICATING, CLOSED, CONNECTED, OPENED, Channel
 from flockmq.protocol.ports import NodePort
-from flockmq.protocol.publish_queue import line_of
+from flockmq.protocol.publish_queue import queue_of
 from flockmq.protocol.subscribe import SubscribeRequest, UnsubscribeRequest
 from flockmq.routing import fast_path
 from flockmq.routing.router import Router
@@ -53,7 +53,7 @@ class Conversation(Channel):
         return self.state == CLOSED
 
     def authorize(self, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]) -> int:
-        return self.port.judge.authorize(self, action, topic, qos, retain, done)
+        return self.port.authorization.authorize(self, action, topic, qos, retain, done)
 
     def denied(self, action: int, topic: bytes) -> bool:
         return self.port.access.denied(self, action, topic)
@@ -110,12 +110,12 @@ class Conversation(Channel):
         while at < end and self.paused == 0 and self.state != CLOSED:
             first = data[at]
             if self.state == CONNECTED:
-                if first == 0x30 and self.line is None and self.plain:
+                if first == 0x30 and self.publish_queue is None and self.plain:
                     plain_end = fast_path.scan(self.router, data, at, self.protocol_version, self)
                     if plain_end != at:
                         at = plain_end
                         continue
-                elif first == 0x32 and self.line is None and self.plain and not self.router.stale:
+                elif first == 0x32 and self.publish_queue is None and self.plain and not self.router.stale:
                     plain_end = fast_path.scan_acknowledged(self.router, data, at, self)
                     if plain_end != at:
                         at = plain_end
@@ -279,7 +279,7 @@ class Conversation(Channel):
     def subscribe(self, packet: Subscribe) -> None:
         session = self.session
         assert session is not None
-        SubscribeRequest(self, self.port, session, packet).judge()
+        SubscribeRequest(self, self.port, session, packet).authorize()
 
     def _unsubscribe(self, body: bytes) -> None:
         packet = decode.unsubscribe(self.protocol_version, body, self.limits.strict_mode)
@@ -373,9 +373,9 @@ class Conversation(Channel):
         session = self.session
         assert session is not None
         will = self.will if was == CONNECTED else None
-        line = line_of(self)
-        if reason == Reason.SESSION_TAKEN_OVER and line is not None:
-            line.supersede()
+        queue = queue_of(self)
+        if reason == Reason.SESSION_TAKEN_OVER and queue is not None:
+            queue.supersede()
         self.port.gone(self, session, will)
         self.will = None
         self._leave(session)
@@ -387,9 +387,9 @@ class Conversation(Channel):
         self._left_as = session.client_id
         self.session = None
         self.repeats = session.is_remote()
-        line = self.line
-        if line is not None and line.is_held:
-            self.router.held.abandoned(line)
+        queue = self.publish_queue
+        if queue is not None and queue.is_held:
+            self.router.held.abandoned(queue)
 
 
 def _reason_string(why: str) -> Properties | None:

@@ -24,7 +24,7 @@ FORWARDED: Final = 5
 DONE: Final = 6
 
 
-class Inbound:
+class PendingPublish:
     """One PUBLISH that waits. `reason`: the reason code for its acknowledgement. `size_bytes`: its size, for limits.
     `said`: the message as the client sent it; plugins or rules may have changed `message`.
     """
@@ -51,7 +51,9 @@ class Inbound:
             # A message that can't be authorized is not acknowledged, although one that is denied is, before 5.0
             # [MQTT-3.3.5-2].
             is_denied = verdict == DENIED
-            self.reason = self.channel.denial(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            self.reason = (
+                self.channel.denied_reason(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR
+            )
             self.state = DONE
         self._moved()
 
@@ -65,7 +67,7 @@ class Inbound:
         it is delayed, or the client's next connection has published a newer one.
         """
         # If the topic is invalid, a repeat would be refused too.
-        self.reason = self.channel.sayable(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
+        self.reason = self.channel.reason_in_version(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
         self.state = READY if reason < 0x80 and deliver else DONE
         self._moved()
 
@@ -78,7 +80,7 @@ class Inbound:
 
     def _moved(self) -> None:
         """Results may arrive between two turns, so flush soon."""
-        line = self.channel.line
-        if line is not None:
-            line.advance()
+        queue = self.channel.publish_queue
+        if queue is not None:
+            queue.advance()
         self.channel.flush_soon()

@@ -14,7 +14,7 @@ from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Auth, Connect, Subscribe
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.pending_publish import Inbound
+from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import ClientSession, SubscribeChange
 from flockmq.session.local_session import LocalSession
@@ -32,11 +32,11 @@ class PendingSubscribe(SubscribeChange):
         self.session = session
         self.packet = packet
 
-    def judge(self) -> None:
+    def authorize(self) -> None:
         """Authorize the filters one by one, until all are done or the time slice of this turn is used up."""
         raise NotImplementedError(type(self).__name__)
 
-    def leave_off(self) -> None:
+    def refuse_rest(self) -> None:
         """The client has disconnected: refuse the filters that aren't authorized yet."""
         raise NotImplementedError(type(self).__name__)
 
@@ -64,19 +64,19 @@ class AccessPort:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class JudgePort:
+class AuthorizationPort:
     """Authorization."""
 
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         """Returns DENIED, ALLOWED or ASKED. For ASKED, `done` is called once, in a later turn, with DENIED, ALLOWED or
-        UNTOLD. Called only for clients that `must_authorize`.
+        UNDECIDED. Called only for clients that `must_authorize`.
         """
         raise NotImplementedError
 
-    def rests(self, subscribing: PendingSubscribe) -> bool:
-        """True if the time slice of this turn is used up; then `subscribing.judge` is called in a later turn."""
+    def must_wait(self, subscribing: PendingSubscribe) -> bool:
+        """True if the time slice of this turn is used up; then `subscribing.authorize` is called in a later turn."""
         raise NotImplementedError
 
 
@@ -126,9 +126,11 @@ class FiltersPort:
 class NodePort:
     """The node of a connection."""
 
-    def __init__(self, access: AccessPort, judge: JudgePort, hooks: HookPort, filters: FiltersPort) -> None:
+    def __init__(
+        self, access: AccessPort, authorization: AuthorizationPort, hooks: HookPort, filters: FiltersPort
+    ) -> None:
         self.access = access
-        self.judge = judge
+        self.authorization = authorization
         self.hooks = hooks
         self.filters = filters
 
@@ -155,15 +157,15 @@ class NodePort:
         """
         raise NotImplementedError
 
-    def remember(self, inbound: Inbound) -> None:
-        """Have the owner of the session store the id of a QoS 2 message. Calls `inbound.remembered`, or
-        `inbound.logged` with the reason of a refusal. The owner gets the messages of one connection in order.
+    def remember(self, pending: PendingPublish) -> None:
+        """Have the owner of the session store the id of a QoS 2 message. Calls `pending.remembered`, or
+        `pending.logged` with the reason of a refusal. The owner gets the messages of one connection in order.
         """
         raise NotImplementedError
 
-    def log(self, inbound: Inbound) -> None:
+    def log(self, pending: PendingPublish) -> None:
         """Write a message to the log before it is delivered: a retained one (this node must then have all earlier
-        routes), or a delayed one. Calls `inbound.logged`.
+        routes), or a delayed one. Calls `pending.logged`.
         """
         raise NotImplementedError
 

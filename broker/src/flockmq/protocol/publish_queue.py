@@ -26,7 +26,16 @@ from flockmq.bounds import INBOUND_BYTES, INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYT
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.pending_publish import ASKING, CHECKING, DONE, FORWARDED, LOGGING, PERMITTED, READY, Inbound
+from flockmq.protocol.pending_publish import (
+    ASKING,
+    CHECKING,
+    DONE,
+    FORWARDED,
+    LOGGING,
+    PERMITTED,
+    READY,
+    PendingPublish,
+)
 from flockmq.protocol.ports import NodePort
 from flockmq.routing.stale_table_queue import HoldableQueue
 from flockmq.session.client_session import ClientSession
@@ -44,34 +53,34 @@ class PublishQueue(HoldableQueue):
 
     __slots__ = (
         "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_port",
-        "_untold", "channel",
+        "_unreported", "channel",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, port: NodePort) -> None:
         super().__init__()
         self.channel = channel
         self._port = port
-        self._checking: deque[Inbound] = deque()
-        self._asking: deque[Inbound] = deque()
-        self._logging: deque[Inbound] = deque()
-        self._delivered: deque[Inbound] = deque()
+        self._checking: deque[PendingPublish] = deque()
+        self._asking: deque[PendingPublish] = deque()
+        self._logging: deque[PendingPublish] = deque()
+        self._delivered: deque[PendingPublish] = deque()
         self._bytes: int = 0
         self._is_broken: bool = False
         """A message was refused, and the client will send it again."""
         self._is_superseded: bool = False
         """The client already publishes on another connection."""
-        self._untold: Inbound | None = None
+        self._unreported: PendingPublish | None = None
         """The last refused message that the client will send again if it disconnects before it gets the refusal."""
 
     def __len__(self) -> int:
         return len(self._checking) + len(self._asking) + len(self._logging) + len(self._delivered)
 
-    def join(self, inbound: Inbound) -> None:
+    def join(self, pending: PendingPublish) -> None:
         """Call `advance` afterwards."""
-        self._checking.append(inbound)
-        self._bytes += inbound.size_bytes
+        self._checking.append(pending)
+        self._bytes += pending.size_bytes
         if self.is_held:
-            self.channel.router.held.bytes += inbound.size_bytes + INBOUND_BYTES
+            self.channel.router.held.bytes += pending.size_bytes + INBOUND_BYTES
 
     def size_bytes(self) -> int:
         return self._bytes + INBOUND_BYTES * len(self)
@@ -83,7 +92,7 @@ class PublishQueue(HoldableQueue):
         return self.channel.repeats
 
     def is_in_log(self) -> bool:
-        return any(inbound.message.must_be_logged() for inbound in self._logging)
+        return any(pending.message.must_be_logged() for pending in self._logging)
 
     def give_up(self) -> None:
         """The client has disconnected, and none of these was acknowledged: drop them."""
@@ -99,7 +108,7 @@ class PublishQueue(HoldableQueue):
         """
         self._is_superseded = True
         waiting = (self._checking, self._asking, self._logging)
-        dropped = sum([self._is_dropped(inbound.message) for queue in waiting for inbound in queue])
+        dropped = sum([self._is_dropped(pending.message) for queue in waiting for pending in queue])
         self.channel.router.counters.dropped_left += dropped
 
     def _is_dropped(self, message: Publish) -> bool:
@@ -107,7 +116,7 @@ class PublishQueue(HoldableQueue):
 
     def _unanswered(self) -> int:
         waiting = (self._checking, self._asking, self._logging)
-        return sum([inbound.message.qos > 0 for queue in waiting for inbound in queue])
+        return sum([pending.message.qos > 0 for queue in waiting for pending in queue])
 
     def is_full(self) -> bool:
         return len(self) >= INBOUND_LINE_MAX or self._bytes >= INBOUND_LINE_MAX_BYTES
@@ -118,8 +127,8 @@ class PublishQueue(HoldableQueue):
     def holds(self, packet_id: int) -> bool:
         """True if a QoS 2 message with this packet id waits."""
         for queue in (self._checking, self._asking, self._logging, self._delivered):
-            for inbound in queue:
-                if inbound.message.packet_id == packet_id and inbound.message.qos == 2:
+            for pending in queue:
+                if pending.message.packet_id == packet_id and pending.message.qos == 2:
                     return True
         return False
 
@@ -128,139 +137,139 @@ class PublishQueue(HoldableQueue):
         channel = self.channel
         checking, asking, logging, delivered = self._checking, self._asking, self._logging, self._delivered
         while checking and checking[0].state != CHECKING:
-            inbound = checking.popleft()
-            asking.append(inbound)
-            if self._refuses(inbound):
-                _refuse(inbound)
-            if inbound.state == PERMITTED:
-                self._permitted(inbound)
-            if inbound.state == ASKING:
-                self._port.remember(inbound)
-            self._note_refusal(inbound)
+            pending = checking.popleft()
+            asking.append(pending)
+            if self._refuses(pending):
+                _refuse(pending)
+            if pending.state == PERMITTED:
+                self._permitted(pending)
+            if pending.state == ASKING:
+                self._port.remember(pending)
+            self._note_refusal(pending)
         while asking and asking[0].state != ASKING:
-            inbound = asking.popleft()
-            logging.append(inbound)
-            if inbound.state == LOGGING and self._refuses(inbound):
-                _refuse(inbound)
-            if inbound.state == LOGGING:
-                self._port.log(inbound)
-            self._note_refusal(inbound)
+            pending = asking.popleft()
+            logging.append(pending)
+            if pending.state == LOGGING and self._refuses(pending):
+                _refuse(pending)
+            if pending.state == LOGGING:
+                self._port.log(pending)
+            self._note_refusal(pending)
         while logging and logging[0].state != LOGGING:
-            inbound = logging[0]
-            if channel.router.stale and inbound.state == READY and inbound.message.qos and not self._is_broken:
+            pending = logging[0]
+            if channel.router.stale and pending.state == READY and pending.message.qos and not self._is_broken:
                 channel.router.held.put(self)
                 break
             logging.popleft()
-            delivered.append(inbound)
-            if inbound.state == READY:
-                self._deliver(inbound)
-            self._note_refusal(inbound)
+            delivered.append(pending)
+            if pending.state == READY:
+                self._deliver(pending)
+            self._note_refusal(pending)
         while delivered and delivered[0].state == DONE:
             self._acknowledge(delivered.popleft())
         self._moved()
 
-    def _permitted(self, inbound: Inbound) -> None:
+    def _permitted(self, pending: PendingPublish) -> None:
         """An authorized message is next: determine what it must wait for."""
-        channel, message = self.channel, inbound.message
+        channel, message = self.channel, pending.message
         if channel.router.is_intercepted(message.topic):
             replaced = self._port.hooks.intercept(channel, message)
             if isinstance(replaced, int):
-                inbound.reason = channel.sayable(replaced)
-                inbound.state = DONE
+                pending.reason = channel.reason_in_version(replaced)
+                pending.state = DONE
                 return
-            inbound.message = message = replaced
-        inbound.state = first_state(message, inbound.session)
+            pending.message = message = replaced
+        pending.state = first_state(message, pending.session)
 
     def _moved(self) -> None:
         """Messages were acknowledged: read again if there is room, and allow the fast path if the queue is empty."""
         channel = self.channel
-        if channel.line_paused and self.has_room() and not (self.is_held and channel.router.held.is_half_full()):
-            channel.line_paused = False
+        if channel.queue_paused and self.has_room() and not (self.is_held and channel.router.held.is_half_full()):
+            channel.queue_paused = False
             channel.unpause()
         if len(self) == 0:
-            channel.line = None
+            channel.publish_queue = None
 
-    def _note_refusal(self, inbound: Inbound) -> None:
+    def _note_refusal(self, pending: PendingPublish) -> None:
         """Note a refusal that makes the client send the message again. A disconnected client doesn't get it; before 5.0
         only the end of the connection can tell it.
         """
-        reason, channel = inbound.reason, self.channel
-        if reason < 0x80 or not inbound.message.qos:
+        reason, channel = pending.reason, self.channel
+        if reason < 0x80 or not pending.message.qos:
             return
         if channel.protocol_version != 5 or (reason not in _FOR_GOOD and not channel.can_answer()):
             self._is_broken = True
         elif reason not in _FOR_GOOD:
-            self._untold = inbound
+            self._unreported = pending
 
-    def _refuses(self, inbound: Inbound) -> bool:
+    def _refuses(self, pending: PendingPublish) -> bool:
         """True if the message must not be delivered, because an earlier one will be sent again and must
         come before it.
         """
-        if inbound.message.qos == 0:
-            return self._is_dropped(inbound.message)
-        return self._is_broken or self._is_long_untold()
+        if pending.message.qos == 0:
+            return self._is_dropped(pending.message)
+        return self._is_broken or self._is_refusal_unreported()
 
-    def _is_long_untold(self) -> bool:
+    def _is_refusal_unreported(self) -> bool:
         """True if a refusal wasn't sent yet because an earlier message isn't done."""
-        if self._untold is None:
+        if self._unreported is None:
             return False
         for queue in (self._delivered, self._logging, self._asking):
-            for inbound in queue:
-                if inbound is self._untold:
+            for pending in queue:
+                if pending is self._unreported:
                     return False
-                if inbound.state != DONE:
+                if pending.state != DONE:
                     return True
         return False
 
-    def _acknowledge(self, inbound: Inbound) -> None:
-        self._bytes -= inbound.size_bytes
+    def _acknowledge(self, pending: PendingPublish) -> None:
+        self._bytes -= pending.size_bytes
         if self.is_held:
-            self.channel.router.held.bytes -= inbound.size_bytes + INBOUND_BYTES
-        message, reason = inbound.message, inbound.reason
+            self.channel.router.held.bytes -= pending.size_bytes + INBOUND_BYTES
+        message, reason = pending.message, pending.reason
         if reason >= 0x80:
-            _forget(inbound)
-        if inbound is self._untold:
-            self._untold = None
+            _forget(pending)
+        if pending is self._unreported:
+            self._unreported = None
         self.channel.acknowledge(message.qos, message.packet_id, reason)
 
-    def _deliver(self, inbound: Inbound) -> None:
+    def _deliver(self, pending: PendingPublish) -> None:
         router = self.channel.router
-        message = inbound.message
-        if self._refuses(inbound):
-            _refuse(inbound)
+        message = pending.message
+        if self._refuses(pending):
+            _refuse(pending)
             return
         if router.may_refuse(message):
             fan = router.fanout_with_room(message, self.channel)
         else:
             fan = router.route(message.topic).fanout
         if fan is None:
-            _refuse(inbound)
+            _refuse(pending)
             return
-        asked = router.forward(fan, message, inbound.accepted, self.channel)
+        asked = router.forward(fan, message, pending.accepted, self.channel)
         if asked < 0:
-            _refuse(inbound)
+            _refuse(pending)
             return
         router.delivery.deliver(fan, message, self.channel)
         if fan.reaches_nobody():
-            inbound.reason = Reason.NO_MATCHING_SUBSCRIBERS
-        inbound.waits += asked  # Receivers that accepted at once were subtracted already.
-        inbound.state = FORWARDED if inbound.waits else DONE
+            pending.reason = Reason.NO_MATCHING_SUBSCRIBERS
+        pending.waits += asked  # Receivers that accepted at once were subtracted already.
+        pending.state = FORWARDED if pending.waits else DONE
 
 
-def _refuse(inbound: Inbound) -> None:
-    inbound.reason = Reason.QUOTA_EXCEEDED
-    inbound.state = DONE
-    _forget(inbound)
+def _refuse(pending: PendingPublish) -> None:
+    pending.reason = Reason.QUOTA_EXCEEDED
+    pending.state = DONE
+    _forget(pending)
 
 
-def _forget(inbound: Inbound) -> None:
+def _forget(pending: PendingPublish) -> None:
     """The client may send the message again when it resumes its session; it is a new message then, after those that
     were delivered since. So it is forgotten before later ones are delivered, not when the refusal is sent to the
     client, which may have disconnected by then.
     """
-    session, inbound.session = inbound.session, None
-    if session is not None and inbound.message.qos == 2:
-        session.forget(inbound.message.packet_id)
+    session, pending.session = pending.session, None
+    if session is not None and pending.message.qos == 2:
+        session.forget(pending.message.packet_id)
 
 
 def first_state(message: Publish, session: ClientSession | None) -> int:
@@ -270,23 +279,23 @@ def first_state(message: Publish, session: ClientSession | None) -> int:
     return LOGGING if message.must_be_logged() else READY
 
 
-def line_of(channel: Channel) -> PublishQueue | None:
-    line = channel.line
-    assert line is None or isinstance(line, PublishQueue)
-    return line
+def queue_of(channel: Channel) -> PublishQueue | None:
+    queue = channel.publish_queue
+    assert queue is None or isinstance(queue, PublishQueue)
+    return queue
 
 
-def join(channel: Channel, port: NodePort, inbound: Inbound) -> None:
+def join(channel: Channel, port: NodePort, pending: PendingPublish) -> None:
     """Add a message behind all that wait for this client."""
-    line = line_of(channel)
-    if line is None:
-        channel.line = line = PublishQueue(channel, port)
-    line.join(inbound)
-    if line.is_full() and not channel.line_paused:
-        channel.line_paused = True
+    queue = queue_of(channel)
+    if queue is None:
+        channel.publish_queue = queue = PublishQueue(channel, port)
+    queue.join(pending)
+    if queue.is_full() and not channel.queue_paused:
+        channel.queue_paused = True
         channel.pause()
-    line.advance()
-    if line.is_held:
+    queue.advance()
+    if queue.is_held:
         _wait_for_tables(channel)
 
 
@@ -296,6 +305,6 @@ def _wait_for_tables(channel: Channel) -> None:
     held.make_room()
     if held.is_over_limit():
         channel.close(Reason.QUOTA_EXCEEDED, "too much waits here")
-    elif held.is_half_full() and not channel.line_paused:
-        channel.line_paused = True
+    elif held.is_half_full() and not channel.queue_paused:
+        channel.queue_paused = True
         channel.pause()

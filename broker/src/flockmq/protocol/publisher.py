@@ -13,9 +13,9 @@ from flockmq.mqtt.topics import check_topic_name, is_system
 from flockmq.protocol import strict_mode
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ALLOWED, ASKED, PUBLISH
-from flockmq.protocol.pending_publish import CHECKING, DONE, READY, Inbound
+from flockmq.protocol.pending_publish import CHECKING, DONE, READY, PendingPublish
 from flockmq.protocol.ports import NodePort
-from flockmq.protocol.publish_queue import first_state, join, line_of
+from flockmq.protocol.publish_queue import first_state, join, queue_of
 from flockmq.routing import fast_path
 from flockmq.session.client_session import FULL, REPEAT
 
@@ -43,8 +43,8 @@ def receive(channel: Channel, port: NodePort, data: bytes, at: int, body: int, e
         if heard == REPEAT:
             if is_strict and not data[at] & 8:
                 raise protocol_error("a QoS 2 PUBLISH sent again without DUP", "MQTT-3.3.1-1")
-            line = line_of(channel)
-            if line is None or not line.holds(message.packet_id):  # Otherwise its PUBREC is on its way.
+            queue = queue_of(channel)
+            if queue is None or not queue.holds(message.packet_id):  # Otherwise its PUBREC is on its way.
                 channel.acknowledge(2, message.packet_id, Reason.SUCCESS)
             return
         if heard == FULL:
@@ -55,7 +55,7 @@ def receive(channel: Channel, port: NodePort, data: bytes, at: int, body: int, e
         if is_system(message.topic):
             _deny(channel, port, message)
         else:
-            _answer(channel, port, message, channel.sayable(Reason.TOPIC_NAME_INVALID))
+            _answer(channel, port, message, channel.reason_in_version(Reason.TOPIC_NAME_INVALID))
     elif not is_as_indicated:
         _refuse(channel, port, message, Reason.PAYLOAD_FORMAT_INVALID)
     elif channel.must_authorize:
@@ -79,13 +79,13 @@ def _check_limits(channel: Channel, message: Publish) -> None:
 
 
 def _authorize(channel: Channel, port: NodePort, message: Publish, head: bytes) -> None:
-    inbound = Inbound(channel, message, CHECKING)
-    verdict = channel.authorize(PUBLISH, message.topic, message.qos, message.retain, inbound.decided)
+    pending = PendingPublish(channel, message, CHECKING)
+    verdict = channel.authorize(PUBLISH, message.topic, message.qos, message.retain, pending.decided)
     if verdict == ALLOWED:
         _remember(channel, head)
         _take(channel, port, message)
     elif verdict == ASKED:
-        join(channel, port, inbound)
+        join(channel, port, pending)
     else:
         _deny(channel, port, message)
 
@@ -100,7 +100,7 @@ def _remember(channel: Channel, head: bytes) -> None:
 
 
 def _deny(channel: Channel, port: NodePort, message: Publish) -> None:
-    reason = channel.denial(message)
+    reason = channel.denied_reason(message)
     if channel.can_answer():
         _answer(channel, port, message, reason)
 
@@ -119,11 +119,11 @@ def _take(channel: Channel, port: NodePort, message: Publish) -> None:
     if router.is_intercepted(message.topic):
         replaced = port.hooks.intercept(channel, message)
         if isinstance(replaced, int):
-            _answer(channel, port, message, channel.sayable(replaced))
+            _answer(channel, port, message, channel.reason_in_version(replaced))
             return
         message = replaced
     state = first_state(message, channel.session)
-    if channel.line is None and state == READY and not (router.stale and message.qos):
+    if channel.publish_queue is None and state == READY and not (router.stale and message.qos):
         fan = router.route(message.topic).fanout
         if not fan.crosses or message.qos == 0:
             reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
@@ -132,16 +132,16 @@ def _take(channel: Channel, port: NodePort, message: Publish) -> None:
             router.delivery.deliver(fan, message, channel)
             channel.acknowledge(message.qos, message.packet_id, reason)
             return
-    inbound = Inbound(channel, message, state)
-    inbound.said = said
-    join(channel, port, inbound)
+    pending = PendingPublish(channel, message, state)
+    pending.said = said
+    join(channel, port, pending)
 
 
 def _answer(channel: Channel, port: NodePort, message: Publish, reason: int) -> None:
     """Acknowledge a message that is dropped, after those before it [MQTT-4.6.0-2]."""
-    if channel.line is None:
+    if channel.publish_queue is None:
         channel.acknowledge(message.qos, message.packet_id, reason)
     else:
-        inbound = Inbound(channel, message, DONE)
-        inbound.reason = reason
-        join(channel, port, inbound)
+        pending = PendingPublish(channel, message, DONE)
+        pending.reason = reason
+        join(channel, port, pending)

@@ -16,7 +16,7 @@ from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.client import ALLOWED, ASKED, SUBSCRIBE, UNTOLD
+from flockmq.protocol.client import ALLOWED, ASKED, SUBSCRIBE, UNDECIDED
 from flockmq.protocol.ports import NodePort, PendingSubscribe
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import ClientSession, UnsubscribeChange
@@ -50,28 +50,28 @@ class SubscribeRequest(PendingSubscribe):
         self._asked: int = 0
         self._pauses: bool = False
 
-    def judge(self) -> None:
+    def authorize(self) -> None:
         channel = self.channel
-        while not self._all_judged() and not channel.has_ended():
-            if channel.must_authorize and self._port.judge.rests(self):
+        while not self._all_authorized() and not channel.has_ended():
+            if channel.must_authorize and self._port.authorization.must_wait(self):
                 break
-            self._judge_one(self.packet.subscriptions[len(self._reasons)])
+            self._authorize_one(self.packet.subscriptions[len(self._reasons)])
         self._go_or_pause()
 
-    def leave_off(self) -> None:
+    def refuse_rest(self) -> None:
         for request in self.packet.subscriptions[len(self._reasons) :]:
             self._reasons.append(Reason.IMPLEMENTATION_SPECIFIC_ERROR)
             self._filters.append(request.filter)
         self._go_or_pause()
 
-    def _all_judged(self) -> bool:
+    def _all_authorized(self) -> bool:
         return len(self._reasons) == len(self.packet.subscriptions)
 
     def _go_or_pause(self) -> None:
         channel = self.channel
         if channel.has_ended():
             return
-        pauses = self._asked > 0 or not self._all_judged()
+        pauses = self._asked > 0 or not self._all_authorized()
         if pauses and not self._pauses:
             channel.pause()
         elif self._pauses and not pauses:
@@ -80,7 +80,7 @@ class SubscribeRequest(PendingSubscribe):
         if not pauses:
             self._go()
 
-    def _judge_one(self, request: Request) -> None:
+    def _authorize_one(self, request: Request) -> None:
         """Authorize the filter that the client asked for."""
         channel = self.channel
         position = len(self._reasons)
@@ -105,7 +105,7 @@ class SubscribeRequest(PendingSubscribe):
         channel = self.channel
         if channel.has_ended():
             return
-        if verdict == UNTOLD:
+        if verdict == UNDECIDED:
             self._reasons[position] = Reason.IMPLEMENTATION_SPECIFIC_ERROR
         elif verdict != ALLOWED:
             self._deny(position)
@@ -153,7 +153,7 @@ class SubscribeRequest(PendingSubscribe):
         identifier = None if self.packet.properties is None else self.packet.properties.subscription_identifier
         return b"" if identifier is None else subscription_identifier(identifier)
 
-    def told(self, reasons: list[int]) -> None:
+    def answered(self, reasons: list[int]) -> None:
         channel = self.channel
         if channel.has_ended():
             return
@@ -217,7 +217,7 @@ class _NodeSide(SubscribePort):
 
     def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:
         if not self._channel.has_ended():
-            self._request.told(reasons)
+            self._request.answered(reasons)
             if owed:
                 self._port.send_retained(owed, saw_all)
 
@@ -237,9 +237,9 @@ class UnsubscribeRequest(UnsubscribeChange):
     def unsubscribe_here(self) -> None:
         session = self._session
         assert isinstance(session, LocalSession), "the owners of others unsubscribe them"
-        self.told(self._port.unsubscribe(self._channel, session, self.filters))
+        self.answered(self._port.unsubscribe(self._channel, session, self.filters))
 
-    def told(self, reasons: list[int]) -> None:
+    def answered(self, reasons: list[int]) -> None:
         channel = self._channel
         if reasons and not channel.has_ended():
             channel.subscribe_answered()

@@ -42,7 +42,7 @@ class SubscribeChange:
         """The session runs at this node: subscribe."""
         raise NotImplementedError(type(self).__name__)
 
-    def told(self, reasons: list[int]) -> None:
+    def answered(self, reasons: list[int]) -> None:
         """The owner's reason codes for `wanted`, in order; [] if the connection has ended."""
         raise NotImplementedError(type(self).__name__)
 
@@ -58,7 +58,7 @@ class UnsubscribeChange:
         """The session runs at this node: unsubscribe."""
         raise NotImplementedError(type(self).__name__)
 
-    def told(self, reasons: list[int]) -> None:
+    def answered(self, reasons: list[int]) -> None:
         """The reason codes for UNSUBACK, one for each filter; [] if the connection has ended."""
         raise NotImplementedError(type(self).__name__)
 

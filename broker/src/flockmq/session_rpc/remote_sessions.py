@@ -19,7 +19,7 @@ from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.pending_publish import Inbound
+from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.slots import slot_of
@@ -158,7 +158,7 @@ class RemoteSessions(RemoteSessionPort):
         self._change(token, messages.SubscribeQuestion(wanted, change.identifiers()), partial(self._subscribed, change))
 
     def _subscribed(self, change: SubscribeChange, answer: bytes) -> None:
-        change.told(messages.decode_reasons(answer) if answer else [])
+        change.answered(messages.decode_reasons(answer) if answer else [])
         self._flush()
 
     def unsubscribe(self, token: int, change: UnsubscribeChange) -> None:
@@ -173,7 +173,7 @@ class RemoteSessions(RemoteSessionPort):
         for filter, reason in zip(change.filters, reasons, strict=True):
             if reason == Reason.SUCCESS:
                 self._unsubscribed_from(proxied.channel, filter)
-        change.told(reasons)
+        change.answered(reasons)
         self._flush()
 
     def _change(self, token: int, question: messages.Question, answered: Answered) -> None:
@@ -228,28 +228,28 @@ class RemoteSessions(RemoteSessionPort):
         self._flush()
         return answer
 
-    def remember(self, inbound: Inbound, token: int) -> None:
+    def remember(self, pending: PendingPublish, token: int) -> None:
         """Have the owner store the id of a QoS 2 message before it is published. The answer has the message id and the
         chosen members of shared subscriptions.
         """
-        assert inbound.session is not None
-        client_id, message, router = inbound.session.client_id, inbound.message, inbound.channel.router
+        assert pending.session is not None
+        client_id, message, router = pending.session.client_id, pending.message, pending.channel.router
         deals = b""
         if router.shared.is_used() and not is_delayed(message.topic):
             deals = router.shared.propose(router.route(message.topic).fanout.groups, message, client_id)
         question = messages.ReceiveQuestion(message.packet_id, deals)
-        self.owners.ask(client_id, token, question, partial(self._remembered, inbound))
+        self.owners.ask(client_id, token, question, partial(self._remembered, pending))
 
-    def _remembered(self, inbound: Inbound, answer: bytes) -> None:
+    def _remembered(self, pending: PendingPublish, answer: bytes) -> None:
         if not answer:  # The connection has ended. The client sends the message again when it resumes the session.
-            inbound.logged(Reason.UNSPECIFIED_ERROR)
+            pending.logged(Reason.UNSPECIFIED_ERROR)
             return
         origin = messages.decode_origin(answer)
         if origin:
-            inbound.message.origin, inbound.message.deals = origin[:ORIGIN_BYTES], origin[ORIGIN_BYTES:]
-            inbound.remembered()
+            pending.message.origin, pending.message.deals = origin[:ORIGIN_BYTES], origin[ORIGIN_BYTES:]
+            pending.remembered()
         else:
-            inbound.logged(Reason.QUOTA_EXCEEDED)
+            pending.logged(Reason.QUOTA_EXCEEDED)
 
 
 def _wanted(filter: bytes, request: Request) -> messages.WantedSubscription:

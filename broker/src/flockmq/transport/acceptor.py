@@ -32,7 +32,7 @@ _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN,
 
 class OpenListener:
     """An open listener. `meters`: shared by all its clients. `connections`: their number. `is_metered`: each client has
-    a meter. `socket`: None if descriptors come from elsewhere. `is_deaf`: it accepts no clients at the moment.
+    a meter. `socket`: None if descriptors come from elsewhere. `is_suspended`: it accepts no clients at the moment.
     """
 
     def __init__(self, settings: Listener, meters: list[SharedMeter], now_s: float) -> None:
@@ -42,7 +42,7 @@ class OpenListener:
         rate = settings.max_conn_rate
         self.conn_rate: Bucket | None = Bucket(rate, 0.0, now_s) if rate > 0.0 else None
         self.connections: int = 0
-        self.is_deaf: bool = False
+        self.is_suspended: bool = False
         self.socket: socket.socket | None = None
         self.family: int = socket.AF_INET
 
@@ -50,7 +50,7 @@ class OpenListener:
 class Acceptor:
     """One per reactor. Calls `adopt(fd, listener, network)` for each accepted client.
 
-    `listeners`: by file descriptor. `newcomers`: addresses of the clients that were accepted since the last tick,
+    `listeners`: by file descriptor. `just_accepted`: addresses of the clients that were accepted since the last tick,
     because admission needs them. `networks`: number of connections from each network.
     """
 
@@ -58,7 +58,7 @@ class Acceptor:
         self, epoll: select.epoll, router: Router, limits: Limits, adopt: Callable[[int, OpenListener, str], object]
     ) -> None:
         self.listeners: dict[int, OpenListener] = {}
-        self.newcomers: dict[int, tuple[str, int]] = {}
+        self.just_accepted: dict[int, tuple[str, int]] = {}
         self.networks: dict[str, int] = {}
         self.max_connections_per_address: int = limits.max_connections
         self.conn_rate: Bucket | None = None
@@ -83,12 +83,12 @@ class Acceptor:
                 listener.socket.close()
         self.listeners.clear()
 
-    def listen_again(self) -> None:
+    def resume_listeners(self) -> None:
         """Every tick: accept clients from the backlogs again."""
-        self.newcomers.clear()
+        self.just_accepted.clear()
         for listener in self.listeners.values():
-            if listener.is_deaf:
-                self._deafen(listener, False)
+            if listener.is_suspended:
+                self._suspend(listener, False)
         if self.conn_rate is not None and self.listeners:  # Another listener gets the next tokens first.
             fd = next(iter(self.listeners))
             self.listeners[fd] = self.listeners.pop(fd)
@@ -107,17 +107,17 @@ class Acceptor:
                 if error.errno in _GONE_IN_THE_BACKLOG:
                     continue
                 self.refused(f"{listener.settings.name}: can't accept: {error.strerror}")
-                self._deafen(listener, True)  # Out of descriptors or memory: the backlog waits for the next tick.
+                self._suspend(listener, True)  # Out of descriptors or memory: the backlog waits for the next tick.
                 return
             self._debit(listener)
             fd, address = accepted
-            self._let_in(listener, fd, address)
+            self._admit(listener, fd, address)
 
-    def _let_in(self, listener: OpenListener, fd: int, address: object) -> None:
+    def _admit(self, listener: OpenListener, fd: int, address: object) -> None:
         """Adopt the client, or turn it away."""
         host = peer_address.plain(str(address[0])) if isinstance(address, tuple) else ""
         network = addresses.network(host)
-        why = self._turns_away(listener, host, network)
+        why = self._why_refused(listener, host, network)
         if why:
             self.refused(why)
             os.close(fd)
@@ -126,26 +126,26 @@ class Acceptor:
         if not isinstance(address, tuple):
             self._adopt(fd, listener, "")
             return
-        self.newcomers[fd] = (host, int(address[1]))
+        self.just_accepted[fd] = (host, int(address[1]))
         self._adopt(fd, listener, self.count_in(network) if listener.settings.proxy is None else "")
 
-    def _turns_away(self, listener: OpenListener, host: str, network: str) -> str:
+    def _why_refused(self, listener: OpenListener, host: str, network: str) -> str:
         """Why a client from this address is turned away; "": it isn't."""
         settings = listener.settings
         if self._router.counters.connections >= self._max_connections:
             return f"max_connections of {self._max_connections} reached"
         if listener.connections >= settings.max_connections:
             return f"{settings.name}: max_connections of {settings.max_connections} reached"
-        why = settings.turns_away(host)
+        why = settings.why_refused(host)
         if not why and settings.proxy is None and self.is_full(network):
-            return self.crowded(host)
+            return self.full_network_error(host)
         return why
 
     def is_full(self, network: str) -> bool:
         """True if the network has its maximum of connections. Unix sockets have no limit."""
         return self.networks.get(network, 0) >= self.max_connections_per_address
 
-    def crowded(self, host: str) -> str:
+    def full_network_error(self, host: str) -> str:
         """The log text for a client of a full network."""
         return f"{host} has max_connections_per_address of {self.max_connections_per_address}"
 
@@ -166,7 +166,7 @@ class Acceptor:
         now_s = self._router.now_s
         for bucket in (listener.conn_rate, self.conn_rate):
             if bucket is not None and bucket.tokens(now_s) < 1.0:
-                self._deafen(listener, True)
+                self._suspend(listener, True)
                 return True
         return False
 
@@ -181,7 +181,7 @@ class Acceptor:
             self._refused_logged_s = self._router.now_s
             log.warning("clients are turned away: %s", why)
 
-    def _deafen(self, listener: OpenListener, deaf: bool) -> None:
-        listener.is_deaf = deaf
+    def _suspend(self, listener: OpenListener, suspended: bool) -> None:
+        listener.is_suspended = suspended
         if listener.socket is not None:
-            self._epoll.modify(listener.socket.fileno(), 0 if deaf else select.EPOLLIN)
+            self._epoll.modify(listener.socket.fileno(), 0 if suspended else select.EPOLLIN)

@@ -46,7 +46,7 @@ UNWATCHED: Final = -1
 class ConnectionReactor:
     """What a connection needs from its reactor."""
 
-    def newcomer(self, fd: int) -> tuple[str, int] | None:
+    def accepted_address(self, fd: int) -> tuple[str, int] | None:
         """The address of a client that was accepted since the last tick; else None."""
         raise NotImplementedError
 
@@ -66,15 +66,15 @@ class ConnectionReactor:
         """The connection is over a rate: pause it until there are tokens again."""
         raise NotImplementedError
 
-    def greet(self, connection: Connection) -> None:
+    def queue_handshake(self, connection: Connection) -> None:
         """A complete ClientHello has arrived: pause the connection until its handshake may start."""
         raise NotImplementedError
 
-    def costs(self, connection: Connection, more_bytes: int) -> None:
+    def add_cost(self, connection: Connection, more_bytes: int) -> None:
         """Add to the memory cost of a client that isn't authenticated yet; `more_bytes` may be negative."""
         raise NotImplementedError
 
-    def welcomes(self, connection: Connection, host: str) -> bool:
+    def admits_address(self, connection: Connection, host: str) -> bool:
         """True if the client at this address, which a load balancer named, may connect. It is then counted in its
         network.
         """
@@ -128,7 +128,7 @@ class Connection(Conversation):
 
     def origin(self) -> tuple[str, int]:
         """The address of the other end. For a new connection the reactor knows it; later the kernel is asked."""
-        return self.reactor.newcomer(self.fd) or peer_of(self.fd, self.listener.family)
+        return self.reactor.accepted_address(self.fd) or peer_of(self.fd, self.listener.family)
 
     def has_left(self) -> bool:
         if self.fd < 0:
@@ -163,7 +163,7 @@ class Connection(Conversation):
             self._feed_metered(self.meter, data, size)
         elif data or not size:
             super().feed(data)
-        self._heed(layers)
+        self._check_layers(layers)
 
     def _feed_metered(self, meter: ClientMeter, data: bytes, size: int) -> None:
         """`size` bytes were read, which contained `data`: bytes that layers keep for themselves count, too."""
@@ -187,7 +187,7 @@ class Connection(Conversation):
             self.keepalive_s = self.limits.idle_timeout
             # If the balancer connects for itself (LOCAL, UNKNOWN), its own address counts.
             host = header.host or self.origin()[0]
-            if not self.reactor.welcomes(self, host):
+            if not self.reactor.admits_address(self, host):
                 self.lost()
                 return b""
         return data
@@ -196,11 +196,11 @@ class Connection(Conversation):
         if tls.is_open:
             layers.is_shaking_hands = False
             if self.state != CONNECTED:
-                self.reactor.costs(self, TLS_SESSION_BYTES - TLS_HANDSHAKE_BYTES)
-        elif tls.is_greeted and not tls.has_begun():
-            self.reactor.greet(self)
+                self.reactor.add_cost(self, TLS_SESSION_BYTES - TLS_HANDSHAKE_BYTES)
+        elif tls.has_hello and not tls.has_begun():
+            self.reactor.queue_handshake(self)
 
-    def _heed(self, layers: LayerStack) -> None:
+    def _check_layers(self, layers: LayerStack) -> None:
         """Check whether a layer has failed or ended, or has an answer to send."""
         answers = False
         for layer in layers.layers:

@@ -1,7 +1,7 @@
 """A node's connections by file descriptor: adds them, tells epoll what to watch, and closes them.
 
-Invariant: a connection is in `connections` exactly while its descriptor is open. All other references (`lingering`,
-`greetings`, `waiting`, `unauthenticated`, the rate limit) are removed when it is closed.
+Invariant: a connection is in `connections` exactly while its descriptor is open. All other references (`half_closed`,
+`pending_handshakes`, `waiting`, `unauthenticated`, the rate limit) are removed when it is closed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from flockmq.transport.unauthenticated import Unauthenticated
 
 
 class ConnectionTable(ConnectionReactor):
-    """`lingering`: half-closed connections, whose clients may still read the last packet. `greetings`: connections
-    whose ClientHello waits for its handshake. `waiting`: connections that wait to be read. `unauthenticated`: those
-    before CONNACK.
+    """`half_closed`: half-closed connections, whose clients may still read the last packet. `pending_handshakes`:
+    connections whose ClientHello waits for its handshake. `waiting`: connections that wait to be read.
+    `unauthenticated`: those before CONNACK.
     """
 
     def __init__(self, reactor: Reactor, epoll: select.epoll, limits: Limits, clock: Clock) -> None:
         self.acceptor = Acceptor(epoll, reactor.router, limits, self.adopt)
         self.connections: list[Connection | None] = []
-        self.lingering: dict[Connection, None] = {}
-        self.greetings: dict[Connection, None] = {}
+        self.half_closed: dict[Connection, None] = {}
+        self.pending_handshakes: dict[Connection, None] = {}
         self.waiting: dict[Connection, None] = {}
         self.unauthenticated = Unauthenticated(UNAUTHENTICATED_MAX_BYTES)
         self.rate_limit = RateLimit(reactor, clock.monotonic)
@@ -54,8 +54,8 @@ class ConnectionTable(ConnectionReactor):
         listener.connections += 1
         return connection
 
-    def newcomer(self, fd: int) -> tuple[str, int] | None:
-        return self.acceptor.newcomers.get(fd)
+    def accepted_address(self, fd: int) -> tuple[str, int] | None:
+        return self.acceptor.just_accepted.get(fd)
 
     # Epoll.
 
@@ -79,7 +79,7 @@ class ConnectionTable(ConnectionReactor):
         """Close the connection; if the server ended it, half-close it first, so that the client can read the last
         packet.
         """
-        if connection.clean_end or connection.out or connection in self.lingering:
+        if connection.clean_end or connection.out or connection in self.half_closed:
             self.close(connection)
             return
         half = socket.socket(fileno=connection.fd)
@@ -94,15 +94,15 @@ class ConnectionTable(ConnectionReactor):
         connection.last_seen_s = self._router.now_s
         connection.paused = 0
         self.watch(connection)
-        self.lingering[connection] = None
+        self.half_closed[connection] = None
 
     def close(self, connection: Connection) -> None:
         fd = connection.fd
         if fd < 0:
             return
         connection.fd = -1
-        self.lingering.pop(connection, None)
-        self.greetings.pop(connection, None)
+        self.half_closed.pop(connection, None)
+        self.pending_handshakes.pop(connection, None)
         self.waiting.pop(connection, None)
         if connection.cost:
             self.unauthenticated.forget(connection)
@@ -113,7 +113,7 @@ class ConnectionTable(ConnectionReactor):
         if connection.layers is not None:
             connection.layers.release()
         self.connections[fd] = None
-        self.acceptor.newcomers.pop(fd, None)
+        self.acceptor.just_accepted.pop(fd, None)
         connection.listener.connections -= 1
         os.close(fd)
         connection.out.clear()
@@ -127,15 +127,15 @@ class ConnectionTable(ConnectionReactor):
                 connection.lost()
                 self.close(connection)
 
-    def close_lingering(self) -> None:
+    def close_half_closed(self) -> None:
         """Close the connections that were half-closed long enough ago."""
-        for connection in list(self.lingering):
+        for connection in list(self.half_closed):
             if self._router.now_s - connection.last_seen_s > LINGER_MAX_S:
                 self.close(connection)
 
     # Unauthenticated clients, and those over a rate.
 
-    def welcomes(self, connection: Connection, host: str) -> bool:
+    def admits_address(self, connection: Connection, host: str) -> bool:
         if host == UNKNOWN or (host and not connection.listener.settings.access.admits(host)):
             self._router.counters.connects_refused += 1
             return False
@@ -143,30 +143,30 @@ class ConnectionTable(ConnectionReactor):
             return True
         network = addresses.network(host)
         if self.acceptor.is_full(network):
-            self.acceptor.refused(self.acceptor.crowded(host))
+            self.acceptor.refused(self.acceptor.full_network_error(host))
             return False
         self.unauthenticated.forget(connection)  # Until now the connection's cost was counted for the load balancer.
         connection.network = self.acceptor.count_in(network)
         return True
 
-    def greet(self, connection: Connection) -> None:
+    def queue_handshake(self, connection: Connection) -> None:
         """The handshake takes a millisecond, and only a limited number may be in progress, so it waits for its turn."""
-        if connection not in self.greetings:
+        if connection not in self.pending_handshakes:
             connection.pause()
-            self.greetings[connection] = None
+            self.pending_handshakes[connection] = None
             self._reactor.soon()
 
-    def answer_greetings(self) -> None:
+    def start_handshakes(self) -> None:
         """Start the handshakes of the first connections that wait; the others wait for the next turns."""
-        for connection in list(islice(self.greetings, TLS_GREETINGS_PER_TURN_MAX)):
-            if connection in self.greetings:  # Otherwise it was closed to make room.
-                del self.greetings[connection]
+        for connection in list(islice(self.pending_handshakes, TLS_GREETINGS_PER_TURN_MAX)):
+            if connection in self.pending_handshakes:  # Otherwise it was closed to make room.
+                del self.pending_handshakes[connection]
                 connection.unpause()
-                self.costs(connection, TLS_HANDSHAKE_BYTES)
-        if self.greetings:
+                self.add_cost(connection, TLS_HANDSHAKE_BYTES)
+        if self.pending_handshakes:
             self._reactor.soon()
 
-    def costs(self, connection: Connection, more_bytes: int) -> None:
+    def add_cost(self, connection: Connection, more_bytes: int) -> None:
         """If the total is too large, close the connections that cost too much."""
         counted = self.unauthenticated
         counted.cost(connection, more_bytes)

@@ -231,7 +231,7 @@ class EpollReactor(Reactor):
             else:
                 self._feed(connection, data)
             if connection.state not in (CONNECTED, CLOSED):
-                self.table.costs(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
+                self.table.add_cost(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
             if connection.paused and connection.state != CLOSED:  # A closed connection ends with the turn.
                 self.table.watch(connection)
 
@@ -283,8 +283,8 @@ class EpollReactor(Reactor):
             self.table.watch(channel)
 
     def prepare(self) -> None:
-        if self.table.greetings:
-            self.table.answer_greetings()
+        if self.table.pending_handshakes:
+            self.table.start_handshakes()
 
     def channels(self) -> Sequence[Channel | None]:
         return self.table.connections
@@ -299,9 +299,9 @@ class EpollReactor(Reactor):
             self._timer = self.loop.call_later(SWEEP_INTERVAL_S, self.tick)
         now_s = self._monotonic()
         self.begin_turn(now_s)
-        self.table.acceptor.listen_again()
+        self.table.acceptor.resume_listeners()
         self.sweep(now_s)
-        self.table.close_lingering()
+        self.table.close_half_closed()
         self.end_turn()
 
 

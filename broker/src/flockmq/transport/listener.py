@@ -58,7 +58,7 @@ class Listener:
         self.allowed_origins = tuple(origin.lower() for origin in allowed_origins)
         self.has_layers: bool = proxy is not None or certificates is not None or bool(path)
 
-    def turns_away(self, host: str) -> str:
+    def why_refused(self, host: str) -> str:
         """Why a client from this address is turned away; "": it isn't."""
         if self.proxy is not None and not self.proxy.peers.admits(host):
             return f"{self.name}: {host} isn't in proxy_protocol_from"

@@ -23,15 +23,15 @@ from flockmq.transport.token_bucket import Meter, Rates
 class SharedMeter(Meter):
     """A meter that many clients share, with the queue of those that wait for it."""
 
-    __slots__ = ("line",)
+    __slots__ = ("queue",)
 
     def __init__(self, rates: Rates, now_s: float) -> None:
         super().__init__(rates, now_s)
-        self.line: dict[ClientMeter, None] = {}
+        self.queue: dict[ClientMeter, None] = {}
 
     def is_taken(self, now_s: float) -> bool:
         """True if a client must wait here: for tokens, or behind others."""
-        return bool(self.line) or self.wait_s(now_s) > 0.0
+        return bool(self.queue) or self.wait_s(now_s) > 0.0
 
 
 @mypyc_attr(acyclic=True)
@@ -81,7 +81,7 @@ class RateLimit:
 
     def is_busy(self) -> bool:
         """True if a client waits."""
-        return bool(self._alone) or any(shared.line for shared in self._shared)
+        return bool(self._alone) or any(shared.queue for shared in self._shared)
 
     def hold(self, client: Channel, meter: ClientMeter) -> None:
         """Let the client wait for its own bucket, and then in the queues of the shared ones."""
@@ -115,13 +115,13 @@ class RateLimit:
             self._alone[self._next] = meter
             meter.ticket = self._next
         else:
-            self._line_up(meter, meter.shared, now_s)
+            self._enqueue(meter, meter.shared, now_s)
 
-    def _line_up(self, meter: ClientMeter, lines: list[SharedMeter], now_s: float) -> None:
+    def _enqueue(self, meter: ClientMeter, queues: list[SharedMeter], now_s: float) -> None:
         """Let the client wait in the first of these queues where it must, or resume it."""
-        for shared in lines:
+        for shared in queues:
             if shared.is_taken(now_s):
-                shared.line[meter] = None
+                shared.queue[meter] = None
                 return
         client = meter.held
         meter.held = None
@@ -133,7 +133,7 @@ class RateLimit:
         meter.held = None
         self._alone.pop(meter.ticket, None)
         for shared in meter.shared:
-            shared.line.pop(meter, None)
+            shared.queue.pop(meter, None)
 
     def tick(self, now_s: float) -> None:
         """Resume the clients for which there are tokens."""
@@ -145,7 +145,7 @@ class RateLimit:
             if meter is not None:
                 self._wait(meter, now_s)
         for shared in self._shared:
-            if shared.line:
-                for meter in list(islice(shared.line, shared.room(now_s))):
-                    del shared.line[meter]
-                    self._line_up(meter, meter.shared[meter.shared.index(shared) + 1 :], now_s)
+            if shared.queue:
+                for meter in list(islice(shared.queue, shared.room(now_s))):
+                    del shared.queue[meter]
+                    self._enqueue(meter, meter.shared[meter.shared.index(shared) + 1 :], now_s)

@@ -26,11 +26,11 @@ _RECORD_HEAD_BYTES: Final = 5
 
 @mypyc_attr(acyclic=True)
 class Tls(Layer):
-    """The server's side. `is_greeted`: a complete ClientHello has arrived; the next `unwrap` answers it, which takes
+    """The server's side. `has_hello`: a complete ClientHello has arrived; the next `unwrap` answers it, which takes
     about a millisecond. `is_open`: the handshake is complete.
     """
 
-    __slots__ = ("_certificates", "_in", "_kept", "_object", "_out", "is_greeted", "is_open")
+    __slots__ = ("_certificates", "_in", "_kept", "_object", "_out", "has_hello", "is_open")
 
     def __init__(self, certificates: TlsCertificates) -> None:
         super().__init__()
@@ -39,14 +39,14 @@ class Tls(Layer):
         self._in: ssl.MemoryBIO | None = None
         self._out: ssl.MemoryBIO | None = None
         self._kept: bytes = b""
-        self.is_greeted: bool = False
+        self.has_hello: bool = False
         self.is_open: bool = False
 
     def unwrap(self, data: bytes) -> bytes:
         if self.has_ended or self.fault is not None:
             return b""
         if self._object is None:
-            if not self.is_greeted:
+            if not self.has_hello:
                 self._hello(data)
                 return b""
             data = self._begin(data)
@@ -93,7 +93,7 @@ class Tls(Layer):
             size = _RECORD_HEAD_BYTES + (data[3] << 8 | data[4])
             if size > TLS_HELLO_MAX_BYTES:
                 self.fault = PacketError(Reason.PROTOCOL_ERROR, "TLS", f"a ClientHello of {size} bytes")
-            self.is_greeted = len(data) >= size
+            self.has_hello = len(data) >= size
 
     def _begin(self, data: bytes) -> bytes:
         """Create OpenSSL's object; returns all bytes so far."""

@@ -13,7 +13,17 @@ from flockmq.auth.rule_sources import HttpRules, LogRules, Source, encoded
 from flockmq.auth.rules import Rules, Subject
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings, CacheSettings, HttpSourceSettings, RuleSettings
-from flockmq.protocol.client import ALLOWED, ANONYMOUS, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD, PeerInfo, Principal
+from flockmq.protocol.client import (
+    ALLOWED,
+    ANONYMOUS,
+    ASKED,
+    DENIED,
+    PUBLISH,
+    SUBSCRIBE,
+    UNDECIDED,
+    PeerInfo,
+    Principal,
+)
 from flockmq.rlog.schema import RULES
 from unit.broker.auth.harness import FakeLog
 
@@ -313,7 +323,7 @@ async def test_a_source_that_fails_permits_nothing_denies_nothing_and_leaves_nob
     heard: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     service.answer.set_exception(RuntimeError("a defect"))
     authorizer.ask(b"c", JO, lambda: PEER, PUBLISH, b"a", 0, False, CONNECTION, heard.set_result)
-    assert await asyncio.wait_for(heard, 5.0) == UNTOLD
+    assert await asyncio.wait_for(heard, 5.0) == UNDECIDED
     assert "a defect" in caplog.text
 
 

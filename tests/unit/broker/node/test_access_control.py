@@ -123,7 +123,7 @@ class Gate(Port):
     def _admitted(self, channel: Channel, connect: Connect, principal: Principal, extra: Properties | None) -> None:
         self.meanwhile()
         channel.principal = principal
-        channel.must_be_asked_about(self.access.must_authorize(principal))
+        channel.set_must_authorize(self.access.must_authorize(principal))
         assert channel.session is not None
         channel.admitted(connect, 7, channel.session, False, extra)
         self.channels.append(channel)

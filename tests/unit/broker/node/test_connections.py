@@ -17,7 +17,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.node.connections import Connections
 from flockmq.protocol.channel import CLOSED, Channel
-from flockmq.protocol.client import ALLOWED, ANONYMOUS, ASKED, DENIED, UNTOLD, Principal
+from flockmq.protocol.client import ALLOWED, ANONYMOUS, ASKED, DENIED, UNDECIDED, Principal
 from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
@@ -327,21 +327,21 @@ def test_violations_are_a_few_lines_each_one_line(admitting: Admitting, caplog: 
     assert all("\n" not in record.getMessage() for record in caplog.records)
 
 
-@pytest.mark.parametrize("verdict", [ALLOWED, DENIED, ASKED, UNTOLD])
+@pytest.mark.parametrize("verdict", [ALLOWED, DENIED, ASKED, UNDECIDED])
 def test_a_will_is_authorized_before_its_client_is_admitted(admitting: Admitting, verdict: int) -> None:
-    admitting.verdicts[b"w"] = ASKED if verdict == UNTOLD else verdict
+    admitting.verdicts[b"w"] = ASKED if verdict == UNDECIDED else verdict
     admitting.clients.must_authorize = lambda principal: True
     channel = admitting.node.opened()
     will = ConnectWill(b"w", b"gone", 1, False, None)
     answer = admitting.node.feed(channel, encode.connect(Connect(5, b"c", will=will)))
-    if verdict in (ASKED, UNTOLD):
-        admitting.asked[0][2](UNTOLD if verdict == UNTOLD else DENIED)
+    if verdict in (ASKED, UNDECIDED):
+        admitting.asked[0][2](UNDECIDED if verdict == UNDECIDED else DENIED)
         admitting.node.turn()
         answer = channel.packets()
     if verdict == ALLOWED:
         assert admitting.answer(channel, 7)[3] == 0
     else:
-        reason = Reason.SERVER_UNAVAILABLE if verdict == UNTOLD else Reason.NOT_AUTHORIZED
+        reason = Reason.SERVER_UNAVAILABLE if verdict == UNDECIDED else Reason.NOT_AUTHORIZED
         assert without_words(answer) == [encode.connack(5, reason)]
 
 

@@ -18,7 +18,7 @@ class Connection:
         self.principal = None
         self.asked = 0
 
-    def must_be_asked_about(self, checked: bool) -> None:
+    def set_must_authorize(self, checked: bool) -> None:
         self.asked += 1
 
 

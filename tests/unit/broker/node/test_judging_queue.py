@@ -41,7 +41,7 @@ class Judged(Port):
         self.judged_again: list[Channel] = []
         self.standing = SimpleNamespace(changes=0, check_now=self.judged_again.append)
         reactor = SimpleNamespace(soon=self._soon, failed=self._failed)
-        self.judge = JudgingQueue(self.judging, cast(Any, self.standing), cast(Any, reactor))
+        self.authorization = JudgingQueue(self.judging, cast(Any, self.standing), cast(Any, reactor))
         self.node: Node
         self.turns: list[int] = []
 
@@ -75,7 +75,7 @@ def port() -> Judged:
 def clients(port: Judged, count: int) -> list[Client]:
     made = [port.node.client(f"c{number}", 5) for number in range(count)]
     for client in made:
-        client.must_be_asked_about(True)
+        client.set_must_authorize(True)
     return made
 
 
@@ -213,7 +213,7 @@ async def test_a_waiter_is_called_once(port: Judged) -> None:
 
 async def test_a_user_of_many_connections_has_no_more_turns_than_another(port: Judged) -> None:
     crowd, (decent,) = clients(port, 20), [port.node.client("decent", 5)]
-    decent.must_be_asked_about(True)
+    decent.set_must_authorize(True)
     for client in crowd:
         client.principal = Principal(b"many")
         port.node.feed(client, much(client, 20))

@@ -54,7 +54,7 @@ class Hooked(Port):
             channel.refuse(known)
             return
         channel.principal = ANONYMOUS if known is None else known
-        channel.must_be_asked_about(self.plugin_hooks.must_authorize())
+        channel.set_must_authorize(self.plugin_hooks.must_authorize())
         assert channel.session is not None
         channel.admitted(connect, 7, channel.session, False)
         self.plugin_hooks.connected(channel, channel.session, False)

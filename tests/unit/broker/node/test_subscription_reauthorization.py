@@ -14,7 +14,7 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.node.subscription_reauthorization import Key, SubscriptionReauthorization
 from flockmq.protocol.channel import CLOSED, CONNECTED
-from flockmq.protocol.client import ALLOWED, ASKED, DENIED, UNTOLD
+from flockmq.protocol.client import ALLOWED, ASKED, DENIED, UNDECIDED
 from flockmq.session_rpc.ports import FilterAuthorizer
 
 
@@ -46,7 +46,7 @@ class Node:
 
     def __init__(self, *connections: Connection | None, disconnects: bool = False) -> None:
         self.channels: Any = connections
-        self.verdicts: dict[bytes, int] = {b"no": DENIED, b"yes": ALLOWED, b"untold": UNTOLD}
+        self.verdicts: dict[bytes, int] = {b"no": DENIED, b"yes": ALLOWED, b"untold": UNDECIDED}
         self.asked: list[Callable[[int], None]] = []
         self.on_judge: Callable[[], None] = lambda: None
         self.rests = 0

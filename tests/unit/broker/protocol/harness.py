@@ -9,11 +9,11 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Auth, Connect, SubscribeEntry
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.clean_session_end import LocalSessions, LocalSessionsPort
+from flockmq.protocol.clean_session_end import CleanSessionEnd, CleanSessionEndPort
 from flockmq.protocol.client import ALLOWED
 from flockmq.protocol.conversation import Conversation
-from flockmq.protocol.pending_publish import Inbound
-from flockmq.protocol.ports import AccessPort, FiltersPort, HookPort, JudgePort, NodePort, PendingSubscribe
+from flockmq.protocol.pending_publish import PendingPublish
+from flockmq.protocol.ports import AccessPort, AuthorizationPort, FiltersPort, HookPort, NodePort, PendingSubscribe
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
@@ -58,7 +58,7 @@ class _Access(AccessPort):
         return self.port.denied(channel, action, topic)
 
 
-class _Judge(JudgePort):
+class _Judge(AuthorizationPort):
     def __init__(self, port: Port) -> None:
         self.port = port
 
@@ -67,8 +67,8 @@ class _Judge(JudgePort):
     ) -> int:
         return self.port.authorize(channel, action, topic, qos, retain, done)
 
-    def rests(self, subscribing: PendingSubscribe) -> bool:
-        return self.port.rests(subscribing)
+    def must_wait(self, subscribing: PendingSubscribe) -> bool:
+        return self.port.must_wait(subscribing)
 
 
 class _Hooks(HookPort):
@@ -93,7 +93,7 @@ class _Filters(FiltersPort):
         self.port.dropped += filters
 
 
-class _Ends(LocalSessionsPort):
+class _Ends(CleanSessionEndPort):
     def __init__(self, port: Port) -> None:
         self.port = port
 
@@ -116,7 +116,7 @@ class Port(NodePort):
         super().__init__(_Access(self), _Judge(self), _Hooks(self), _Filters(self))
         self.session_ends = _Ends(self)
         self.router: Router
-        self.sessions: LocalSessions
+        self.sessions: CleanSessionEnd
         self.hold = False
         self.asked: list[tuple[int, bytes, Callable[[int], None]]] = []
         self.verdicts: dict[bytes, int] = {}
@@ -131,7 +131,7 @@ class Port(NodePort):
         self.claims: list[list[bytes]] = []
         self.claiming: list[Callable[[dict[bytes, int]], None]] = []
         self.taken: dict[bytes, int] = {}
-        self.inbound: list[Inbound] = []
+        self.inbound: list[PendingPublish] = []
         self.dropped: list[bytes] = []
         self.published: list[Publish] = []
         self.ended: list[Channel] = []
@@ -164,7 +164,7 @@ class Port(NodePort):
         self.asked.append((action, topic, done))
         return self.verdicts.get(topic, ALLOWED)
 
-    def rests(self, subscribing: PendingSubscribe) -> bool:
+    def must_wait(self, subscribing: PendingSubscribe) -> bool:
         if len(self.asked) < self.judged_a_turn:
             return False
         self.resting.append(subscribing)
@@ -193,13 +193,13 @@ class Port(NodePort):
         else:
             done(0, False)
 
-    def remember(self, inbound: Inbound) -> None:
+    def remember(self, inbound: PendingPublish) -> None:
         if self.hold:
             self.inbound.append(inbound)
         else:
             inbound.remembered()
 
-    def log(self, inbound: Inbound) -> None:
+    def log(self, inbound: PendingPublish) -> None:
         if self.hold:
             self.inbound.append(inbound)
         else:
@@ -243,7 +243,7 @@ class Node:
     def serving(self, port: Port) -> Port:
         """The port knows the router and has the sessions."""
         port.router = self.router
-        port.sessions = LocalSessions(self.router, port.session_ends)
+        port.sessions = CleanSessionEnd(self.router, port.session_ends)
         return port
 
     def turn(self) -> None:

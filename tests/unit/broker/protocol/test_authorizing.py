@@ -10,7 +10,7 @@ from flockmq.mqtt.packets import NO_LOCAL, Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
-from flockmq.protocol.client import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNTOLD
+from flockmq.protocol.client import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNDECIDED
 from unit.broker.protocol.harness import Client, Node, publish, remote
 
 
@@ -23,7 +23,7 @@ def node() -> Node:
 
 def checked(node: Node, version: int = 5) -> Client:
     client = node.client("p", version)
-    client.must_be_asked_about(True)
+    client.set_must_authorize(True)
     return client
 
 
@@ -35,7 +35,7 @@ def test_an_allowed_head_is_asked_about_once(node: Node, qos: int) -> None:
         node.feed(publisher, publish(5, "yes", "x", qos=qos, packet_id=qos) * 2)
     assert len(subscriber.packets()) == 6
     assert [(action, topic) for action, topic, _ in node.port.asked] == [(PUBLISH, b"yes")]
-    publisher.must_be_asked_about(True)
+    publisher.set_must_authorize(True)
     node.port.verdicts[b"yes"] = DENIED
     node.feed(publisher, publish(5, "yes", "x", qos=qos, packet_id=qos))
     assert subscriber.packets() == []
@@ -98,7 +98,7 @@ def test_no_local_holds_for_what_is_allowed_when_its_client_is_gone(node: Node) 
     publisher, other = node.client("p", 5, lasting), node.client("s", 5)
     for client in (publisher, other):
         node.subscribe(client, ("#", NO_LOCAL | 1))
-    publisher.must_be_asked_about(True)
+    publisher.set_must_authorize(True)
     node.feed(publisher, publish(5, "ask", "1", qos=1, packet_id=1))
     publisher.lost()
     back = node.client("p", 5, lasting)
@@ -113,7 +113,7 @@ def test_what_nobody_can_judge_is_not_acknowledged(node: Node, version: int, qos
     node.port.disconnects_the_denied = True
     publisher = checked(node, version)
     node.feed(publisher, publish(version, "ask", "1", qos=qos, packet_id=1))
-    node.port.asked[-1][2](UNTOLD)
+    node.port.asked[-1][2](UNDECIDED)
     node.turn()
     kind = frame.PUBACK if qos == 1 else frame.PUBREC
     refused = [encode.pub_ack(kind, 5, 1, Reason.IMPLEMENTATION_SPECIFIC_ERROR)]
@@ -129,7 +129,7 @@ def test_what_is_sent_again_on_another_connection_is_overtaken_by_nothing(node: 
     node.feed(publisher, b"".join(packets) + publish(version, "yes", "3", qos=1, packet_id=3))
     first, second = (done for _, topic, done in node.port.asked if topic == b"ask")
     second(ALLOWED)
-    first(UNTOLD)
+    first(UNDECIDED)
     node.turn()
     assert publisher.has_ended() == (version == 4)
     assert len(subscriber.packets()) == (0 if version == 4 else 2)
@@ -139,7 +139,7 @@ def test_a_subscription_that_nobody_can_judge_is_refused(node: Node) -> None:
     node.port.disconnects_the_denied = True
     client = checked(node)
     node.subscribe(client, ("ask", 1), ("yes", 1))
-    node.port.asked[0][2](UNTOLD)
+    node.port.asked[0][2](UNDECIDED)
     node.turn()
     assert client.packets() == [encode.suback(5, 1, [Reason.IMPLEMENTATION_SPECIFIC_ERROR, 1])]
 
@@ -181,7 +181,7 @@ def test_a_subscribe_is_judged_in_as_many_turns_as_it_takes(node: Node) -> None:
     for judged in (4, 5):
         assert len(node.port.asked) == node.port.judged_a_turn
         node.port.judged_a_turn += 2
-        node.port.resting.pop().judge()
+        node.port.resting.pop().authorize()
         node.turn()
         assert (len(node.port.asked), client.packets()) == (judged, [])
     node.port.asked[2][2](ALLOWED)
@@ -198,7 +198,7 @@ def test_what_is_answered_between_two_turns_of_a_subscribe_doesnt_end_it(node: N
     node.turn()
     assert client.packets() == []
     node.port.judged_a_turn = 2
-    node.port.resting.pop().judge()
+    node.port.resting.pop().authorize()
     node.turn()
     assert client.packets() == [encode.suback(5, 1, [1, 1])]
 

@@ -98,7 +98,7 @@ def test_a_claim_for_a_subscription_that_is_refused_is_given_back() -> None:
 
 def test_a_filter_that_was_denied_was_not_claimed_and_is_not_given_back(node: Node) -> None:
     client = node.client("c", 5)
-    client.must_be_asked_about(True)
+    client.set_must_authorize(True)
     node.port.verdicts[FILTER] = DENIED
     (suback,) = node.subscribe(client, (FILTER.decode(), 1), ("$exclusive/x", 1))
     assert suback[-2:] == bytes((Reason.NOT_AUTHORIZED, 1))

@@ -12,7 +12,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
 from flockmq.protocol.client import ASKED
-from flockmq.protocol.pending_publish import Inbound
+from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.message_id import origin_of, session_source
@@ -92,7 +92,7 @@ def test_acknowledgements_keep_the_order_of_messages(node: Node) -> None:
     peer.waiting[0]()
     node.turn()
     assert acks(publisher) == [1, 2, 3]
-    assert publisher.line is None
+    assert publisher.publish_queue is None
 
 
 def test_a_peer_that_answers_at_once_is_not_waited_for(node: Node) -> None:
@@ -105,7 +105,7 @@ def test_a_peer_that_answers_at_once_is_not_waited_for(node: Node) -> None:
     node.router.remote.add(b"a", Gone(node.router.turn))
     node.router.changed(b"a")
     assert node.feed(publisher, message(1)) == [b"\x40\x02\x00\x01"]
-    assert publisher.line is None
+    assert publisher.publish_queue is None
 
 
 def test_a_link_without_room_refuses_to_a_5_0_client_and_ends_a_3_1_1_client(node: Node) -> None:
@@ -183,7 +183,7 @@ def test_the_line_is_bounded_in_messages_and_bytes(node: Node, payload_bytes: in
         answered += 1
         node.turn()
     assert answered == 2 * most
-    assert (publisher.paused, publisher.line) == (0, None)
+    assert (publisher.paused, publisher.publish_queue) == (0, None)
     assert len(publisher.packets()) == answered
 
 
@@ -202,7 +202,7 @@ def asking(node: Node, version: int = 5) -> Client:
     """A client whose every message to `a` is asked about."""
     node.port.verdicts = {b"a": ASKED}
     publisher = node.client("p", version)
-    publisher.must_be_asked_about(True)
+    publisher.set_must_authorize(True)
     return publisher
 
 
@@ -256,7 +256,7 @@ def test_what_is_to_be_logged_is_not_where_an_earlier_one_is_refused(node: Node)
     publisher.lost()
     first.logged(Reason.UNSPECIFIED_ERROR)
     assert node.port.inbound == [first]
-    assert publisher.line is None
+    assert publisher.publish_queue is None
 
 
 def test_a_client_whose_messages_are_replaced_by_smaller_ones_is_read_again(node: Node) -> None:
@@ -267,7 +267,7 @@ def test_a_client_whose_messages_are_replaced_by_smaller_ones_is_read_again(node
     assert publisher.paused == 1, "the line is full"
     for number in range(5):
         decide(node, number)
-    assert (publisher.paused, publisher.line) == (0, None)
+    assert (publisher.paused, publisher.publish_queue) == (0, None)
 
 
 def of_session(number: int) -> bytes:
@@ -318,7 +318,7 @@ def group_of(node: Node, *peers: OtherNode) -> None:
         shares.put((b"$share/g/a", name), SharedMembers(1, 0), None)
 
 
-def with_origin(node: Node, publisher: Client, packet_id: int = 1) -> Inbound:
+def with_origin(node: Node, publisher: Client, packet_id: int = 1) -> PendingPublish:
     """A QoS 2 message that waits for the log alone."""
     node.port.hold = True
     node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=packet_id, retain=True))

@@ -161,7 +161,7 @@ def test_clients_are_not_read_when_much_waits_and_cut_off_when_too_much_does(nod
     assert node.router.held.bytes <= HELD_MAX_BYTES
     freshen(node)
     assert answers(publishers[0]) == [(0x40, 1), (0x40, 2)]
-    assert not publishers[0].line_paused
+    assert not publishers[0].queue_paused
 
 
 def test_who_is_cut_off_by_what_another_had_waiting_holds_up_nobody() -> None:

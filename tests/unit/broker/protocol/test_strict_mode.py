@@ -141,7 +141,7 @@ def test_heads_that_others_made_known_are_checked_for_a_strict_client(node: Node
     lax = Client(node.router, node.port, Limits())
     node.feed(lax, encode.connect(Connect(5, b"lax")))
     strict = node.client("strict", 5)
-    strict.must_be_asked_about(asked_about)
+    strict.set_must_authorize(asked_about)
     doubtful, good = (publish(5, topic, "x", qos=qos, packet_id=qos) for topic in ("a\x02", "good"))
     for _ in range(3):
         node.feed(lax, doubtful)

@@ -9,7 +9,7 @@ from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.protocol.channel import Channel
-from flockmq.protocol.pending_publish import Inbound
+from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.routing.shared_frames import find_deal
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.subscriber import Subscription
@@ -71,7 +71,7 @@ class AtHome(Port):
         front = self.fronts.add(channel, channel.session, TOKEN, OPENING)
         channel.admitted(connect, TOKEN, front, False)
 
-    def remember(self, inbound: Inbound) -> None:
+    def remember(self, inbound: PendingPublish) -> None:
         self.fronts.remember(inbound, TOKEN)
 
     def connected(self) -> Client:

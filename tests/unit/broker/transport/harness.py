@@ -9,7 +9,7 @@ from typing import Self
 from flockmq.clock import SYSTEM, Clock
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
-from flockmq.protocol.clean_session_end import LocalSessions
+from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
@@ -37,7 +37,7 @@ class Served:
     def serve(self, port: Port) -> None:
         """From now on new clients have this port."""
         port.router = self.router
-        port.sessions = LocalSessions(self.router, port.session_ends)
+        port.sessions = CleanSessionEnd(self.router, port.session_ends)
         self.port = self.reactor.port = port
 
     def __enter__(self) -> Self:

@@ -74,7 +74,7 @@ def test_who_comes_too_fast_waits_in_the_backlog() -> None:
         clients = [socket.create_connection(address) for _ in range(5)]
         served.reactor.turn()
         assert listener.connections == 2
-        assert listener.is_deaf
+        assert listener.is_suspended
         listener.conn_rate.debit(-2.0, served.router.now_s)  # type: ignore[union-attr]
         served.reactor.tick()
         served.reactor.turn()

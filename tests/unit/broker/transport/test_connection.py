@@ -123,7 +123,7 @@ def test_its_disconnect_counts_though_its_end_was_seen_first(over: str) -> None:
         client.sendall(said(encode.connect(Connect(4, b"p", will=ConnectWill(b"dead", b"x", 0, False, None)))))
         served.reactor.turn()
         client.recv(100)
-        connection.must_be_asked_about(True)
+        connection.set_must_authorize(True)
         served.port.verdicts = {b"ask": ASKED}
         subscribe = encode.subscribe(4, 1, [SubscribeEntry(b"ask", 0)])
         last = said(subscribe + publish(4, "t", "x") + encode.disconnect(4))

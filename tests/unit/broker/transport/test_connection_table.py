@@ -51,7 +51,7 @@ def test_a_client_that_is_cut_off_can_read_why_and_is_closed_then() -> None:
         client.close()
         served.reactor.turn()
         assert connection.fd == -1
-        assert not served.reactor.table.lingering
+        assert not served.reactor.table.half_closed
 
 
 def test_a_client_that_was_cut_off_and_stays_is_closed_by_the_clock() -> None:

@@ -191,11 +191,11 @@ def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
             end.sendall(Client(pki.trusting()).say())
         served.reactor._serve(served.reactor.epoll.poll(0, 512), math.inf)
         served.reactor.end_turn()
-        assert len(served.reactor.table.greetings) == 3
+        assert len(served.reactor.table.pending_handshakes) == 3
         sent = len(clients) * (UNAUTHENTICATED_READ_BYTES + 1000)
         assert 0 <= served.reactor.table.unauthenticated.bytes - TLS_GREETINGS_PER_TURN_MAX * TLS_HANDSHAKE_BYTES < sent
         served.reactor.end_turn()
-        assert len(served.reactor.table.greetings) == 0
+        assert len(served.reactor.table.pending_handshakes) == 0
 
 
 def test_one_handshake_too_many_makes_room_by_closing_the_oldest(pki: Pki) -> None:
@@ -242,7 +242,7 @@ def test_behind_a_balancer_the_clients_own_address_is_judged() -> None:
         client.sendall(HEADER + CONNECT)
         served.reactor.turn()
         assert client.recv(1) == b""
-        assert connection.fd == -1 or connection in served.reactor.table.lingering
+        assert connection.fd == -1 or connection in served.reactor.table.half_closed
         assert served.port.violations == []
         _, client = layered(served, listener)
         assert served.ask(client, HEADER.replace(b"192.0.2.1", b"198.51.100.1") + CONNECT) == CONNACK
@@ -375,6 +375,6 @@ def test_half_open_connections_cost_little_each_and_end_in_time(pki: Pki, start:
         for _, theirs in ends:
             theirs.close()
         served.reactor.turn()
-        for connection in list(served.reactor.table.lingering):
+        for connection in list(served.reactor.table.half_closed):
             served.reactor.table.close(connection)
         assert served.router.counters.connections == 0

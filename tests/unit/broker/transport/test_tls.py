@@ -23,7 +23,7 @@ def shaken(server: Tls, client: Client) -> bytes:
     for _ in range(4):
         said = client.say()
         assert server.unwrap(said) == b""
-        if server.is_greeted and not server.is_open:
+        if server.has_hello and not server.is_open:
             assert server.unwrap(b"") == b""
         heard = client.hear(server.wrap(b""))
     return heard
@@ -48,9 +48,9 @@ def test_nothing_is_made_for_a_client_before_its_first_record_is_whole(pki: Pki)
     hello = client.say()
     for at in range(len(hello) - 1):
         server.unwrap(hello[at : at + 1])
-        assert not server.is_greeted
+        assert not server.has_hello
     server.unwrap(hello[-1:])
-    assert server.is_greeted
+    assert server.has_hello
     assert not server.has_begun()
     server.unwrap(b"")
     assert server.has_begun()
