@@ -1,7 +1,7 @@
-"""`flockmq bench`: a load generator for any MQTT broker, and what it costs the broker.
+"""`flockmq bench`: a load generator for any MQTT broker, which also measures the broker's CPU and memory.
 
-`command` is what a user types, `throughput`, `latency`, `connects` and `idle` are the measurements, `crowd` runs one
-many times at once. A `BenchTarget` says where the broker is, a `BenchLink` is one connection to it, a `Ring` is what a
-publisher sends, a `BenchInbox` accounts for what arrives. All of it is one thread a process, without a library: what
-stands between the measurement and the socket is here to be read.
+`command` is the command line. `throughput`, `latency`, `connects`, `subscribes` and `idle` are the measurements;
+`multi_process` runs one in several processes. A `BenchTarget` is the broker's address, a `BenchLink` one connection to
+it, a `MessageRing` the messages of a publisher, and a `BenchInbox` checks the messages that arrive. Each process has
+one thread and uses no MQTT library, so everything between measurement and socket can be read here.
 """

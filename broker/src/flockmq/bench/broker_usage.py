@@ -1,4 +1,4 @@
-"""What a running broker takes of the machine, by its process id: read from /proc, its child processes included."""
+"""CPU and memory of a running broker and its child processes, from /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def family(pids: Sequence[int]) -> list[int]:
-    """The processes and all their descendants, as far as they run."""
+    """The processes and all their descendants that still run."""
     parents: dict[int, int] = {}
     for folder in PROC.iterdir():
         if folder.name.isdigit() and (fields := _stat(int(folder.name))):
@@ -24,23 +24,25 @@ def family(pids: Sequence[int]) -> list[int]:
 
 
 def resident_bytes(pids: Sequence[int]) -> int:
-    """What the processes hold in memory together (VmRSS)."""
+    """The resident memory of all these processes (VmRSS)."""
     lines = (line for pid in pids for line in _read(PROC / str(pid) / "status").splitlines())
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def cpu_s(pids: Sequence[int]) -> float:
-    """Processor time, user and system, that the processes have used together."""
+    """The user and system CPU time of all these processes."""
     return sum(int(fields[11]) + int(fields[12]) for pid in pids if (fields := _stat(pid))) / TICKS_PER_S
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat after the command's name, the third on; none when it ended."""
+    """The fields of /proc/PID/stat after the command's name, beginning with the third; none if the
+    process has ended.
+    """
     return _read(PROC / str(pid) / "stat").rpartition(")")[2].split()
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # It has ended meanwhile.
         return ""

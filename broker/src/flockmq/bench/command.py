@@ -1,4 +1,4 @@
-"""`flockmq bench`: measures as its arguments say, and prints the figures for people or for programs."""
+"""`flockmq bench`: runs a measurement as the options say, and prints the results as text or JSON."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from flockmq.bench.target import BenchTarget
 from flockmq.errors import ConfigError
 
 FILES_BESIDES: Final = 64
-"""Open files besides connections."""
+"""Open files in addition to connections."""
 PASSWORD_MAX_BYTES: Final = 4096
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure as the options say and print. Raises UserError."""
+    """Run the measurement and print its results. Raises UserError."""
     password = None if options.password_file is None else _password(options.password_file)
     where = target.parse(
         options.url, username=options.username, password=password, cafile=options.cafile, insecure=options.insecure
     )
-    gc.disable()  # its pauses would be the load's, not the broker's; nothing here makes cycles
+    gc.disable()  # A pause would be measured as the broker's; nothing here creates reference cycles.
     sample = MEASUREMENTS[options.measurement](options, where)
     print(json.dumps(sample) if options.json else "\n".join(_lines(options, where, sample)))
     return 0
@@ -41,7 +41,7 @@ def _password(file: Path) -> str:
 
 
 def _allow_files(connections: int) -> None:
-    """Raise the limit of open files as far as it is needed. Raises ConfigError."""
+    """Raise the limit of open files as far as needed. Raises ConfigError."""
     wanted = connections + FILES_BESIDES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if resource.RLIM_INFINITY not in (soft, hard) and hard < wanted:
@@ -52,7 +52,7 @@ def _allow_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-# --- measurements ---------------------------------------------------------------------------------------------------
+# --- measurements -----------------------------------------------------------------------------------------------------
 
 
 def _plan(options: argparse.Namespace, prefix: str) -> Plan:
@@ -146,7 +146,7 @@ MEASUREMENTS: Final[dict[str, Callable[[argparse.Namespace, BenchTarget], Sample
 }
 
 
-# --- for people -----------------------------------------------------------------------------------------------------
+# --- text output ------------------------------------------------------------------------------------------------------
 
 
 def _lines(options: argparse.Namespace, where: BenchTarget, sample: Sample) -> list[str]:

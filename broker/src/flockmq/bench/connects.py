@@ -1,6 +1,7 @@
-"""Connects a second: so many at a time go from TCP connect through CONNECT to CONNACK, say DISCONNECT and are replaced.
+"""Connects per second: `inflight` connections at a time go from TCP connect through CONNECT to CONNACK, send DISCONNECT
+and are replaced.
 
-The oldest is waited for first: one system call, and a broker that answers the others meanwhile loses nothing.
+It waits for the oldest one first. That costs one system call, and the broker can answer the others meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from flockmq.bench.target import BenchTarget
 
 
 def measure(plan: Plan, target: BenchTarget, inflight: int, pids: list[int], ready: Callable[[], None]) -> Sample:
-    """Of the plan: times, prefix."""
+    """Uses the plan's times and prefix."""
     clock, begun, done = time.perf_counter, 0, 0
     under_way: deque[BenchLink] = deque()
     ready()

@@ -1,4 +1,4 @@
-"""What can go wrong while a broker is measured."""
+"""Errors of measurements."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from flockmq.errors import UserError
 
 
 class Failed(UserError):
-    """The broker, or the way to it, failed the measurement: a figure from such a run would be worse than none."""
+    """The broker, or the connection to it, failed during the measurement, so there is no result."""

@@ -1,6 +1,6 @@
-"""Idle connections: each has one subscription with a wildcard of its own, and no traffic.
+"""Idle connections: each has one subscription with its own wildcard filter, and no traffic.
 
-What one costs the broker is its resident memory with them less what it was without, divided by their number.
+The cost of a connection is the growth of the broker's resident memory, divided by the number of connections.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from flockmq.bench.target import BenchTarget
 
 AT_ONCE: Final = 64
 QUIET_S: Final = 0.5
-"""After the last SUBACK: what a broker does a moment later belongs to the connections too."""
+"""After the last SUBACK: memory that the broker allocates a moment later belongs to the connections too."""
 
 
 def measure(
     target: BenchTarget, connections: int, qos: int, prefix: str, limit_s: float, hold_s: float, pids: list[int]
 ) -> Sample:
-    """Open as many, or as many as `limit_s` allows."""
+    """Open `connections` connections, or as many as `limit_s` allows."""
     family = broker_usage.family(pids)
     before = broker_usage.resident_bytes(family)
     with contextlib.ExitStack() as stack:

@@ -1,9 +1,9 @@
-"""What a subscriber gets, accounted for message by message, mostly without looking at one message at a time.
+"""Checks every message that a subscriber gets, mostly without handling single messages.
 
-A publisher's messages arrive in the order of its ring [MQTT-4.6.0-6], so what was read is compared, many messages at
-once, with the bytes that the ring says come next; only where they differ is a single message taken apart. Messages of
-several publishers alternate, each keeping its own order. At QoS 1 and 2 the packet ids are the broker's: they are taken
-out, a column of all packets at once, before the comparison, and answered.
+A publisher's messages arrive in the order of its ring [MQTT-4.6.0-6]. So the received bytes are compared, many messages
+at once, with the bytes that come next in the ring; only where they differ is a single message parsed. Messages of
+several publishers alternate, each in its own order. At QoS 1 and 2 the packet ids are the broker's: before the
+comparison they are replaced by 0, for all packets at once, and acknowledged.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.link import BenchLink
-from flockmq.bench.message_ring import PLACE_LETTERS, PUBLISHER_LETTERS, Ring, number
+from flockmq.bench.message_ring import PLACE_LETTERS, PUBLISHER_LETTERS, MessageRing, number
 
 READ_BYTES: Final = 256 * 1024
 HEAD_BYTES: Final = 3
-"""First byte, Remaining Length and, mostly, the first byte of the topic's length: they tell a PUBLISH of ours."""
+"""First byte, Remaining Length and, mostly, the first byte of the topic's length: they identify our PUBLISH packets."""
 ACK_BYTES: Final = 4
 PUBACK, PUBREC, PUBREL, PUBCOMP = b"\x40", b"\x50", b"\x62", b"\x70"
 TWO: Final = b"\x02"
 
 
 class Tally:
-    """What became of the messages. `settled[p]`: copies of publisher p's that arrived or are known to be lost."""
+    """Counts of messages. `settled[p]`: copies of publisher p's messages that arrived or are known to be lost."""
 
     __slots__ = ("delivered", "late", "lost", "repeated", "settled")
 
@@ -34,21 +34,21 @@ class Tally:
         self.lost = 0
         self.repeated = 0
         self.late = 0
-        """Arrived after one that was published later."""
+        """Messages that arrived after one that was published later."""
 
 
 class BenchInbox:
-    """A subscriber's connection, and which message of each of its publishers comes next.
+    """A subscriber's connection, and the next expected message of each of its publishers.
 
-    `rings` are those of the publishers that it hears, the first of which has the number `first` in the tally.
+    `rings`: those of its publishers; the first of them has the number `first` in the tally.
     """
 
-    def __init__(self, link: BenchLink, rings: Sequence[Ring], first: int, qos: int, tally: Tally) -> None:
+    def __init__(self, link: BenchLink, rings: Sequence[MessageRing], first: int, qos: int, tally: Tally) -> None:
         ring = rings[0]
         self.link = link
         self.descriptor = link.fileno()
         self.replies = bytearray()
-        """Acknowledgements to be written, not framed yet."""
+        """Acknowledgements to write, without the link's framing."""
         self._rings = rings
         self._first = first
         self._qos = qos
@@ -62,17 +62,17 @@ class BenchInbox:
         self._buffer = bytearray(READ_BYTES + self._size)
         self._view = memoryview(self._buffer)
         self._kept = 0
-        """Bytes at the buffer's front: a packet whose end hasn't arrived."""
+        """Bytes at the buffer's front: an incomplete packet."""
 
     def receive(self) -> None:
-        """Read once, account for every packet that is whole, and note what has to be answered."""
+        """Read once, check all complete packets, and collect their acknowledgements."""
         kept = self._kept
         received = self.link.receive_into(self._view[kept : kept + READ_BYTES])
         if received:
             self._take(kept + received)
 
     def flush(self) -> bool:
-        """Whether nothing waits to be written any more."""
+        """Write what waits. Returns True if nothing waits any more."""
         if not self.link.flush():
             return False
         if self.replies:
@@ -103,7 +103,7 @@ class BenchInbox:
             self._buffer[: self._kept] = self._buffer[at:end]
 
     def _leading(self, at: int, whole: int) -> int:
-        """How many PUBLISH packets of ours stand one behind the other at `at`."""
+        """The number of consecutive PUBLISH packets at `at`."""
         stop = at + whole * self._size
         for offset in range(HEAD_BYTES):
             column = self._buffer[at + offset : stop : self._size]
@@ -112,7 +112,7 @@ class BenchInbox:
         return (stop - at) // self._size
 
     def _answer(self, at: int, count: int) -> None:
-        """PUBACK or PUBREC for `count` packets, whose ids are put to 0."""
+        """Collect PUBACK or PUBREC for `count` packets, and set their packet ids to 0."""
         size = self._size
         high, stop = at + self._ids_at, at + count * size
         self.replies += acks(
@@ -123,7 +123,7 @@ class BenchInbox:
         self._buffer[high + 1 : stop : size] = zeros
 
     def _complete(self, at: int, end: int) -> int:
-        """PUBCOMP for each of the PUBRELs at `at`; where they end."""
+        """Collect PUBCOMP for each of the PUBRELs at `at`. Returns where they end."""
         column = self._buffer[at : end - ACK_BYTES + 1 : ACK_BYTES]
         stop = at + (len(column) - len(column.lstrip(PUBREL))) * ACK_BYTES
         self.replies += acks(PUBCOMP, self._buffer[at + 2 : stop : ACK_BYTES], self._buffer[at + 3 : stop : ACK_BYTES])
@@ -153,8 +153,8 @@ class BenchInbox:
             raise Failed(f"{self.link.target}: a message of an unknown publisher arrived: {self._hex(at)}")
         return whose
 
-    def _run(self, at: int, most: int, ring: Ring, place: int) -> int:
-        """How many of the next packets, `most` at most, are what the ring says: tries all, else doubles its steps."""
+    def _run(self, at: int, most: int, ring: MessageRing, place: int) -> int:
+        """How many of the next packets, at most `most`, equal the ring: tries all, otherwise uses doubling steps."""
         size, view, follows = self._size, self._view, ring.arriving.startswith
         if follows(view[at : at + most * size], place * size):
             return most
@@ -170,7 +170,7 @@ class BenchInbox:
         return run
 
     def _astray(self, at: int, whose: int) -> None:
-        """One packet that isn't what comes next: messages are missing, or this one is late, or comes again."""
+        """One packet that isn't the next one: messages are missing, or this one is late or a duplicate."""
         ring, expected, missing = self._rings[whose], self._next[whose], self._missing[whose]
         place = self._number(at + self._payload_at + PUBLISHER_LETTERS, PLACE_LETTERS)
         if place >= ring.count or not ring.arriving.startswith(self._view[at : at + self._size], place * self._size):
@@ -201,7 +201,7 @@ class BenchInbox:
 
 
 def acks(first_byte: bytes, high: bytes | bytearray, low: bytes | bytearray) -> bytes:
-    """One acknowledgement for each packet id, given as columns of their bytes."""
+    """One acknowledgement for each packet id; the ids are given as columns of their bytes."""
     count = len(high)
     packets = bytearray(ACK_BYTES * count)
     packets[0::4] = first_byte * count

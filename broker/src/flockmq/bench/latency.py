@@ -1,7 +1,7 @@
 """Closed loop: one publisher, one subscriber, one message in flight, blocking sockets.
 
-A sample is the time from the publisher's write to the subscriber's whole read. At QoS 1 and 2 both finish their
-handshakes before the next, so that acknowledgements of one message never share a turn with the next message.
+A sample is the time from the publisher's write to the subscriber's complete read. At QoS 1 and 2 both complete their
+exchanges before the next message, so acknowledgements of one message never overlap with the next.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PERCENTILES: Final = {"p50_us": 0.5, "p99_us": 0.99, "p999_us": 0.999}
 
 
 def measure(plan: Plan, publish_to: BenchTarget, subscribe_at: BenchTarget) -> Sample:
-    """Percentiles of the round trip in µs. Of the plan: QoS, payload, times, prefix."""
+    """Percentiles of the latency in µs. Uses the plan's QoS, payload, times and prefix."""
     topic, payload = f"{plan.prefix}/latency", b"x" * plan.payload_bytes
     with contextlib.ExitStack() as stack:
         subscriber = stack.enter_context(contextlib.closing(connect(subscribe_at, f"{plan.prefix}-subscriber")))
@@ -39,7 +39,7 @@ def measure(plan: Plan, publish_to: BenchTarget, subscribe_at: BenchTarget) -> S
 
 
 def percentiles(samples: list[float]) -> Sample:
-    """Of times in seconds, one at least, in µs."""
+    """Percentiles in µs of at least one time in seconds."""
     samples = sorted(samples)
     figures = {name: samples[int(len(samples) * share)] * 1e6 for name, share in PERCENTILES.items()}
     return figures | {"max_us": samples[-1] * 1e6, "samples": len(samples)}
@@ -48,11 +48,12 @@ def percentiles(samples: list[float]) -> Sample:
 def _round_trip(
     publisher: BenchLink, subscriber: BenchLink, packet: bytes, qos: int, packet_id: int, payload_bytes: int
 ) -> tuple[float, float]:
-    """When the message was sent and when it was received; everything that follows from it is done."""
+    """When the message was sent and when it was received. All acknowledgements are complete when this returns."""
     framed = publisher.framed(packet)
     sent = time.perf_counter()
     publisher.send(framed)
-    if qos == 2:  # delivery may wait for PUBREL [MQTT-4.3.3], so that part of the handshake belongs to the trip
+    # The broker may wait for PUBREL before it delivers [MQTT-4.3.3], so that part of the exchange is included.
+    if qos == 2:
         _expect(publisher, frame.PUBREC)
         publisher.write(encode.pub_ack(frame.PUBREL, frame.V311, packet_id))
     arrived = subscriber.read(len(packet))

@@ -1,7 +1,7 @@
 """One connection to the broker: TCP, TLS, or WebSocket over either.
 
-While a session is set up a link blocks, with a bound on how long it waits; `make_nonblocking` begins the measurement.
-`send` and `receive_into` then do one system call and never wait.
+During setup a link blocks, with a timeout. After `make_nonblocking`, `send` and `receive_into` make one system call and
+never wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flockmq.mqtt.packets import Connect, SubscribeEntry
 ANSWER_MAX_S: Final = 10
 """How long a blocking call waits for the broker."""
 KEEP_ALIVE_S: Final = 0xFFFF
-"""As long as can be said: an idle connection stays silent, and some brokers refuse 0, which is none."""
+"""The largest value: an idle connection stays silent. (Some brokers refuse 0, which means no keep-alive.)"""
 PATIENCE: Final = struct.pack("ll", ANSWER_MAX_S, 0)
 GRANTED_MAX: Final = 2
 """The highest reason code of a SUBACK that isn't a refusal."""
@@ -31,14 +31,14 @@ WOULD_BLOCK: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteErr
 
 
 class BenchLink:
-    """A connected socket. Raises Failed, with the broker named, for whatever the broker or the way to it does wrong."""
+    """A connected socket. Raises Failed, with the broker's address, for every error of the broker or the connection."""
 
     __slots__ = ("_socket", "target", "unsent")
 
     def __init__(self, target: BenchTarget) -> None:
         self.target = target
         self.unsent: bytes | memoryview = b""
-        """What was posted and the socket hasn't taken."""
+        """Posted bytes that the socket hasn't taken."""
         try:
             family, address = target.resolved()
             plain = socket.socket(family, socket.SOCK_STREAM)
@@ -57,11 +57,11 @@ class BenchLink:
         self._socket.setblocking(False)
 
     def framed(self, packet: bytes) -> bytes:
-        """The packet as it goes over this link."""
+        """The packet in the form in which this link sends it."""
         return packet
 
     def send(self, data: bytes | memoryview) -> int:
-        """How many bytes (framed ones) the socket took; 0 when it is full."""
+        """Send framed bytes. Returns how many the socket took; 0: it is full."""
         try:
             return self._socket.send(data)
         except WOULD_BLOCK:
@@ -70,7 +70,7 @@ class BenchLink:
             raise self._broken(error) from None
 
     def receive_into(self, buffer: memoryview) -> int:
-        """How many bytes of MQTT arrived; 0 when there are none now."""
+        """Receive MQTT bytes. Returns how many; 0: there are none now."""
         try:
             count = self._socket.recv_into(buffer)
         except WOULD_BLOCK:
@@ -82,7 +82,7 @@ class BenchLink:
         return count
 
     def post(self, framed: bytes | memoryview) -> bool:
-        """Send it as far as the socket takes it, and keep the rest for `flush`; False when there is a rest."""
+        """Send as much as the socket takes, and keep the rest for `flush`. Returns False if there is a rest."""
         took = self.send(framed)
         if took < len(framed):
             self.unsent = memoryview(framed)[took:]
@@ -90,13 +90,13 @@ class BenchLink:
         return True
 
     def flush(self) -> bool:
-        """Whether nothing is left of what was posted, after sending what the socket takes now."""
+        """Send more of what was posted. Returns True if nothing is left."""
         if self.unsent:
             self.unsent = self.unsent[self.send(self.unsent) :]
         return not self.unsent
 
     def write(self, packet: bytes) -> None:
-        """Send a whole packet, waiting for the socket."""
+        """Send a complete packet; waits for the socket."""
         rest = memoryview(self.framed(packet))
         while rest:
             sent = self.send(rest)
@@ -105,7 +105,7 @@ class BenchLink:
             rest = rest[sent:]
 
     def read(self, count: int) -> bytes:
-        """Exactly `count` bytes, waiting for them."""
+        """Read exactly `count` bytes; waits for them."""
         data = bytearray(count)
         view, got = memoryview(data), 0
         while got < count:
@@ -116,14 +116,14 @@ class BenchLink:
         return bytes(data)
 
     def read_packet(self) -> bytes:
-        """The next packet, whole, waiting for it."""
+        """Read the next complete packet; waits for it."""
         head = self.read(2)
         while head[-1] & 0x80:
             head += self.read(1)
         return head + self.read(frame.remaining_length(head, 1)[0])
 
     def close(self) -> None:
-        """DISCONNECT, then a reset: no socket is left in TIME_WAIT."""
+        """Send DISCONNECT, then reset the connection, so that no socket stays in TIME_WAIT."""
         with contextlib.suppress(Failed):
             self.send(self.framed(encode.disconnect(frame.V311)))
         self.abort()
@@ -138,7 +138,9 @@ class BenchLink:
 
 
 class WebSocketLink(BenchLink):
-    """Packets in binary messages. A broker may cut its frames anywhere; what arrives is MQTT's own bytes again."""
+    """Sends packets in binary messages. A broker may split its frames anywhere; `receive_into` returns only the
+    payload.
+    """
 
     __slots__ = ("_incoming",)
 
@@ -169,7 +171,7 @@ class WebSocketLink(BenchLink):
 
 
 def connect(target: BenchTarget, client_id: str, *, lasting: bool = False) -> BenchLink:
-    """CONNECT up to its CONNACK, with a clean session or, `lasting`, with one that outlives the connection."""
+    """Connect up to CONNACK, with a clean session or, if `lasting`, with a durable one."""
     link = begin(target, client_id, lasting=lasting)
     try:
         finish(link)
@@ -180,7 +182,7 @@ def connect(target: BenchTarget, client_id: str, *, lasting: bool = False) -> Be
 
 
 def begin(target: BenchTarget, client_id: str, *, lasting: bool = False) -> BenchLink:
-    """The first half of `connect`: CONNECT is sent."""
+    """First half of `connect`: send CONNECT."""
     link = WebSocketLink(target) if target.websocket else BenchLink(target)
     login = Connect(
         frame.V311,
@@ -195,12 +197,12 @@ def begin(target: BenchTarget, client_id: str, *, lasting: bool = False) -> Benc
 
 
 def forget(target: BenchTarget, client_id: str) -> None:
-    """End a session that outlived its connection, and what waits for it."""
+    """End a durable session and drop its messages."""
     connect(target, client_id).close()
 
 
 def finish(link: BenchLink) -> None:
-    """The second half: CONNACK is awaited."""
+    """Second half of `connect`: wait for CONNACK."""
     connack = link.read(4)
     if connack[0] >> 4 != frame.CONNACK:
         raise Failed(f"{link.target}: answered CONNECT with {connack.hex(' ')}")
@@ -209,18 +211,18 @@ def finish(link: BenchLink) -> None:
 
 
 def subscribe(link: BenchLink, filters: list[str], qos: int) -> None:
-    """SUBSCRIBE up to its SUBACK; each filter has to be granted as asked for."""
+    """Subscribe up to SUBACK. Each filter must be granted with the requested QoS."""
     ask(link, filters, qos)
     granted(link, filters, qos)
 
 
 def ask(link: BenchLink, filters: list[str], qos: int) -> None:
-    """The first half of `subscribe`: SUBSCRIBE is sent."""
+    """First half of `subscribe`: send SUBSCRIBE."""
     link.write(encode.subscribe(frame.V311, 1, [SubscribeEntry(name.encode(), qos) for name in filters]))
 
 
 def granted(link: BenchLink, filters: list[str], qos: int) -> None:
-    """The second half: SUBACK is awaited."""
+    """Second half of `subscribe`: wait for SUBACK."""
     suback = link.read_packet()
     if suback[0] >> 4 != frame.SUBACK:
         raise Failed(f"{link.target}: answered SUBSCRIBE with {suback[:8].hex(' ')}")

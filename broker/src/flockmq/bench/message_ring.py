@@ -1,9 +1,9 @@
-"""What a publisher sends: a ring of messages, encoded once, so that publishing is one `send` of a slice.
+"""A publisher's messages: a ring that is encoded once, so that publishing is one `send` of a slice.
 
-Each payload begins with the publisher's number and the message's place in the ring, so that a message lost, repeated,
-late or changed is told apart on arrival; the ring holds at least two windows, so that a place says which message it is.
-Numbers are written with the letters A to P: some brokers give other characters of a topic a meaning of their own, and
-no letter is the first byte of a packet that a subscriber gets.
+Each payload begins with the publisher's number and the message's place in the ring. So a lost, repeated, late or
+changed message is recognized on arrival. The ring holds at least two windows, so the place identifies the message.
+Numbers are written with the letters A to P, because some brokers treat other characters in topics specially, and
+because no letter is the first byte of a packet that a subscriber gets.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ TO_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOP", b"0123456789abcdef")
 
 
 def letters(number: int, count: int) -> bytes:
-    """`number` in `count` letters."""
+    """`number` as `count` letters."""
     return f"{number:0{count}x}".encode().translate(TO_LETTERS)
 
 
 def number(text: bytes) -> int:
-    """What `letters` wrote. Raises ValueError."""
+    """The number that `letters` encoded. Raises ValueError."""
     return int(text.translate(TO_DIGITS), 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
-    """`count` messages: as they are written, and as they arrive with packet id 0. All of one size."""
+class MessageRing:
+    """`count` messages of equal size: as they are written, and as they arrive with packet id 0."""
 
     count: int
     written: bytes
     written_bytes: int
-    """Of one message, with what its link puts around it."""
+    """Size of one message, with its link's framing."""
     arriving: bytes
     arriving_bytes: int
     packet_id_offset: int
@@ -51,7 +51,9 @@ class Ring:
 
 
 def places(window: int, topics: int, qos: int) -> int:
-    """How many messages a ring holds: at least two windows, whole rounds of the topics, as many as there are ids."""
+    """The number of messages in a ring: at least two windows, full rounds of the topics, at most the number of packet
+    ids.
+    """
     rounds = max(1, -(-2 * window // topics))
     count = topics * rounds
     if qos and count > PACKET_IDS_MAX:
@@ -61,8 +63,8 @@ def places(window: int, topics: int, qos: int) -> int:
 
 def build(
     publisher: int, topics: list[bytes], count: int, qos: int, payload_bytes: int, framed: Callable[[bytes], bytes]
-) -> Ring:
-    """The ring of one publisher, which takes its topics in turn; they are of one length."""
+) -> MessageRing:
+    """The ring of one publisher, which uses its topics in turn; all topics have the same length."""
     filler = b"x" * (payload_bytes - PAYLOAD_MIN_BYTES)
     whose = letters(publisher, PUBLISHER_LETTERS)
     written, arriving = [], []
@@ -75,7 +77,7 @@ def build(
         written.append(framed(packet))
     size = len(arriving[0])
     payload_offset = size - payload_bytes
-    return Ring(
+    return MessageRing(
         count=count,
         written=b"".join(written),
         written_bytes=len(written[0]),

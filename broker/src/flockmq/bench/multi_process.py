@@ -1,4 +1,4 @@
-"""One measurement by many processes at once, for a broker that one process can't keep busy."""
+"""Runs one measurement in several processes, for a broker that one process can't keep busy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from flockmq.errors import UserError
 
 SUMS: Final = ("rate", "delivered", "lost", "repeated", "late", "connects")
 READY_MAX_S: Final = 120.0
-"""How long the first wait until the last is connected and subscribed."""
+"""How long the first process waits until the last one is connected and subscribed."""
 
 Measure = Callable[[int, Callable[[], None]], Sample]
-"""Called with the process' number and what to call when it is ready."""
+"""Called with the number of the process, and a function to call when it is ready."""
 
 
 def run(processes: int, measure: Measure) -> Sample:
-    """Rates and counts of all added up; of the rest the highest. Raises Failed with the first failure's words."""
+    """Run it and combine the results: the sum of rates and counts, the maximum of all others. Raises Failed with the
+    text of the first failure.
+    """
     if processes == 1:
         return _completed(measure(0, lambda: None))
     context = multiprocessing.get_context("fork")
@@ -52,7 +54,7 @@ def _member(number: int, measure: Measure, barrier: Barrier, pipe: Connection) -
     except UserError as error:
         barrier.abort()
         pipe.send(str(error))
-    except BrokenBarrierError:  # another one failed and says why
+    except BrokenBarrierError:  # Another process failed and reports why.
         pipe.send("")
 
 
@@ -70,7 +72,7 @@ def _together(samples: Sequence[Sample]) -> Sample:
 
 
 def _completed(sample: Sample) -> Sample:
-    """With the broker's processor time for one message or connection, where both are known."""
+    """Add the broker's CPU time per message or connection, if both are known."""
     if "broker_busy" in sample and sample["rate"]:
         sample["cpu_us"] = sample["broker_busy"] / sample["rate"] * 1e6
     return sample

@@ -1,4 +1,4 @@
-"""The arguments of `flockmq bench`, kept apart from what they start: `flockmq --help` loads no more than this."""
+"""The options of `flockmq bench`. Separate from the measurements, so that `flockmq --help` imports only this file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A publisher's connection: its window, what it writes, and the acknowledgements that it gets."""
+"""A publisher's connection: sends messages within a window, and processes acknowledgements."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ from typing import Final
 from flockmq.bench.errors import Failed
 from flockmq.bench.inbox import ACK_BYTES, PUBACK, PUBCOMP, PUBREC, PUBREL, READ_BYTES, Tally, acks
 from flockmq.bench.link import BenchLink
-from flockmq.bench.message_ring import Ring
+from flockmq.bench.message_ring import MessageRing
 
 WRITE_MAX_BYTES: Final = 128 * 1024
 
 
 class BenchOutbox:
-    """A message is under way until every subscriber that it has got it and, at QoS 1 and 2, its publisher knows.
-
-    So nothing piles up in a broker that reads faster than it delivers: what is measured is what it can keep up.
+    """A message is in flight until all its subscribers have it and, at QoS 1 and 2, its publisher got the
+    acknowledgement. So no queue grows in a broker that reads faster than it delivers, and the rate it can sustain is
+    measured.
     """
 
     def __init__(
-        self, link: BenchLink, ring: Ring, number: int, tally: Tally, *, qos: int, copies: int, window: int, batch: int
+        self,
+        link: BenchLink,
+        ring: MessageRing,
+        number: int,
+        tally: Tally,
+        *,
+        qos: int,
+        copies: int,
+        window: int,
+        batch: int,
     ) -> None:
         self.link = link
         self.descriptor = link.fileno()
@@ -49,11 +58,11 @@ class BenchOutbox:
         return self.sent - done
 
     def unsettled(self) -> int:
-        """Copies of what was sent that neither arrived nor are known to be lost."""
+        """Copies of sent messages that neither arrived nor are known to be lost."""
         return self.sent * self._copies - self._settled[self._number]
 
     def publish(self) -> bool:
-        """Write what is owed, then at most one write of new messages; True when it could go on at once."""
+        """Write pending replies, then at most one write of new messages. Returns True if it could continue at once."""
         if (self.replies or self.link.unsent) and not self.flush():
             return False
         room = self._window - self.under_way()
@@ -66,7 +75,7 @@ class BenchOutbox:
         return self.link.post(self._written[at : at + count * self._size]) and room > count
 
     def flush(self) -> bool:
-        """Whether nothing waits to be written any more."""
+        """Write what waits. Returns True if nothing waits any more."""
         if not self.link.flush():
             return False
         if self.replies:
@@ -76,7 +85,7 @@ class BenchOutbox:
         return True
 
     def receive(self) -> None:
-        """Read once; every acknowledgement moves the window or is answered."""
+        """Read once. Each acknowledgement moves the window or is answered."""
         kept = self._kept
         received = self.link.receive_into(self._view[kept : kept + READ_BYTES - ACK_BYTES])
         end = kept + received

@@ -8,12 +8,14 @@ from flockmq.bench import message_ring
 from flockmq.errors import ConfigError
 
 Sample = dict[str, float]
-"""Figures by name: what a measurement gives, and what `--json` prints."""
+"""Results by name: what a measurement returns, and what `--json` prints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Who publishes what to whom. `fan`: every publisher reaches every subscriber; otherwise they are pairs."""
+    """Publishers, subscribers and messages of a run. `fan`: every publisher reaches every subscriber; otherwise they
+    are pairs.
+    """
 
     publishers: int = 1
     subscribers: int = 1
@@ -21,28 +23,28 @@ class Plan:
     topics: int = 1
     wildcard: bool = False
     filters: int = 0
-    """Wildcard filters of other topics that are subscribed besides."""
+    """Number of additional wildcard filters, for other topics."""
     qos: int = 0
     payload_bytes: int = 64
     window: int = 8192
     batch: int = 1_000_000
-    """Messages that one write may carry."""
+    """Maximum number of messages in one write."""
     warmup_s: float = 0.3
     duration_s: float = 1.0
     lasting: bool = False
-    """Subscribers' sessions outlive their connections, so that what is acknowledged to a publisher is durable."""
+    """Subscribers have durable sessions, so that an acknowledged message is durable."""
     settle_s: float = 0.0
-    """From the last SUBACK to the first message: what a cluster takes to know a subscription everywhere."""
+    """From the last SUBACK to the first message: the time until the whole cluster knows the subscriptions."""
     prefix: str = "bench"
-    """Of topics and client ids."""
+    """Prefix of topics and client ids."""
 
     @property
     def copies(self) -> int:
-        """Subscribers that each message has."""
+        """Number of subscribers that get each message."""
         return self.subscribers if self.fan else 1
 
     def check(self) -> None:
-        """Raises ConfigError where the parts don't fit."""
+        """Raises ConfigError if the parts don't fit together."""
         if not self.fan and self.publishers != self.subscribers:
             raise ConfigError("pairs need as many --subscribers as --publishers (or say --fan)")
         places = message_ring.places(self.window, self.topics, self.qos)
@@ -69,7 +71,7 @@ class Plan:
         return self.topic_names(group)[0].decode()
 
     def other_filters(self) -> list[str]:
-        """As deep as the topics and with their first level, so that a broker has to tell them apart; none matches."""
+        """Filters as deep as the topics and with the same first level, but that match none of them."""
         return [
             f"{self.prefix}/+/X{message_ring.letters(index, message_ring.PLACE_LETTERS).decode()}"
             for index in range(self.filters)

@@ -1,8 +1,8 @@
-"""Closed loop: one client, one SUBSCRIBE in flight, each of a filter that nobody else has.
+"""Closed loop: one client, one SUBSCRIBE in flight, each for a filter that no other client has.
 
-A sample is the time from the write of SUBSCRIBE to the whole read of its SUBACK: with a cluster behind it, what it
-takes until a route is committed and the client's own node has it. Nothing is unsubscribed before the end: a route on
-its way out would be what the next SUBSCRIBE waits for.
+A sample is the time from the write of SUBSCRIBE to the complete read of its SUBACK. In a cluster this includes the
+commit of the route, and the time until the client's own node has it. Nothing is unsubscribed before the end, because
+the next SUBSCRIBE would wait for the removal of the route.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flockmq.bench.target import BenchTarget
 
 
 def measure(plan: Plan, target: BenchTarget) -> Sample:
-    """Percentiles of SUBSCRIBE to SUBACK in µs. Of the plan: QoS, times, prefix."""
+    """Percentiles of SUBSCRIBE to SUBACK in µs. Uses the plan's QoS, times and prefix."""
     with contextlib.closing(connect(target, f"{plan.prefix}-subscriber")) as link:
         start = time.perf_counter() + plan.warmup_s
         end, samples, number = start + plan.duration_s, list[float](), 0

@@ -1,4 +1,4 @@
-"""Where the broker is and how one logs in: `mqtt://`, `mqtts://`, `ws://` and `wss://` addresses."""
+"""The broker's address and login: `mqtt://`, `mqtts://`, `ws://` and `wss://` URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_PATH: Final = "/mqtt"
 
 @dataclass(frozen=True, slots=True)
 class BenchTarget:
-    """A broker's address and the login that every connection uses."""
+    """A broker's address, and the login for all connections."""
 
     scheme: str
     host: str
@@ -50,7 +50,7 @@ def parse(
     cafile: Path | None = None,
     insecure: bool = False,
 ) -> BenchTarget:
-    """The target of a URL. Raises ConfigError: one line that says what is wrong with it."""
+    """The target for a URL. Raises ConfigError with one line that says what is wrong."""
     parts = urlsplit(url)
     try:
         port = parts.port
@@ -78,7 +78,7 @@ def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str | i
 
 
 def _tls(cafile: Path | None, insecure: bool) -> ssl.SSLContext:
-    """`insecure`: any certificate will do, and any name in it."""
+    """`insecure`: accept any certificate and any name in it."""
     try:
         context = ssl.create_default_context(cafile=cafile)
     except OSError as error:

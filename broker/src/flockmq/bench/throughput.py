@@ -1,7 +1,7 @@
-"""Throughput: publishers keep a window of messages under way, subscribers account for each one.
+"""Throughput: publishers keep a window of messages in flight, and subscribers check each message.
 
-The figure is deliveries inside the measured time, which begins after the warm-up and is longer for a slow broker. Then
-the publishers stop, and what is still under way must go on arriving: what doesn't within QUIET_S is lost.
+The result is the number of deliveries during the measured time, which begins after the warm-up and is longer for a slow
+broker. Then the publishers stop, and messages in flight must still arrive: those that don't within QUIET_S are lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from flockmq.bench import broker_usage, message_ring
 from flockmq.bench.inbox import BenchInbox, Tally
 from flockmq.bench.link import BenchLink, ask, connect, forget, granted, subscribe
-from flockmq.bench.message_ring import Ring
+from flockmq.bench.message_ring import MessageRing
 from flockmq.bench.outbox import BenchOutbox
 from flockmq.bench.plan import Plan, Sample
 from flockmq.bench.target import BenchTarget
@@ -34,7 +34,9 @@ FILTERS_PER_CONNECTION: Final = 20_000
 def measure(
     plan: Plan, publish_to: BenchTarget, subscribe_at: BenchTarget, pids: list[int], ready: Callable[[], None]
 ) -> Sample:
-    """Run the plan. `ready` is called when everybody is connected and subscribed, and may wait for other processes."""
+    """Run the plan. `ready` is called when all clients are connected and subscribed; it may wait for
+    other processes.
+    """
     with contextlib.ExitStack() as stack:
         run = _set_up(plan, publish_to, subscribe_at, stack)
         ready()
@@ -61,7 +63,7 @@ def measure(
 
 
 def _set_up(plan: Plan, publish_to: BenchTarget, subscribe_at: BenchTarget, stack: contextlib.ExitStack) -> _Run:
-    """Everybody connected, and subscribed before anybody can publish; `stack` closes them."""
+    """Connect all clients, and subscribe before any can publish; `stack` closes them."""
 
     def opened(target: BenchTarget, name: str, lasting: bool = False) -> BenchLink:
         client_id = f"{plan.prefix}-{name}"
@@ -87,24 +89,24 @@ def _set_up(plan: Plan, publish_to: BenchTarget, subscribe_at: BenchTarget, stac
 
 
 class _Run:
-    """All connections of one plan, and the loop that turns them."""
+    """All connections of one plan, and their event loop."""
 
     def __init__(self, plan: Plan, stack: contextlib.ExitStack) -> None:
         self.tally = Tally(plan.publishers)
         self._poller = select.epoll()
         self._boxes: dict[int, BenchInbox | BenchOutbox] = {}
-        """By descriptor."""
+        """By file descriptor."""
         self._waiting: set[int] = set()
-        """Descriptors whose EPOLLOUT is awaited."""
+        """File descriptors that wait for EPOLLOUT."""
         self._outboxes: list[BenchOutbox] = []
         self._eager = False
-        """Every publisher could go on at once."""
+        """Every publisher could continue at once."""
         self._window_copies = plan.window * plan.publishers * plan.copies
         self._turns = 0
         self._turns_per_read = max(1, min(READ_EVERY_MESSAGES, plan.window // 4) // plan.batch)
         stack.callback(self._poller.close)
 
-    def add_publisher(self, plan: Plan, index: int, link: BenchLink) -> Ring:
+    def add_publisher(self, plan: Plan, index: int, link: BenchLink) -> MessageRing:
         topics = plan.topic_names(0 if plan.fan else index)
         count = message_ring.places(plan.window, plan.topics, plan.qos)
         messages = message_ring.build(index, topics, count, plan.qos, plan.payload_bytes, link.framed)
@@ -115,8 +117,8 @@ class _Run:
         self._watch(outbox)
         return messages
 
-    def add_subscriber(self, plan: Plan, index: int, link: BenchLink, rings: list[Ring]) -> None:
-        """`rings` are all publishers', of which a subscriber of pairs hears its own."""
+    def add_subscriber(self, plan: Plan, index: int, link: BenchLink, rings: list[MessageRing]) -> None:
+        """`rings`: those of all publishers; a subscriber of a pair gets only its own."""
         heard, first = (rings, 0) if plan.fan else (rings[index : index + 1], index)
         self._watch(BenchInbox(link, heard, first, plan.qos, self.tally))
 
@@ -126,9 +128,11 @@ class _Run:
         self._poller.register(box.descriptor, select.EPOLLIN)
 
     def turn_for(self, seconds: float, windows: int) -> float:
-        """Turn for so long, and until so many windows were delivered but no more than PATIENCE times as long; how long.
+        """Run for `seconds`, and until `windows` windows were delivered, but at most PATIENCE times as long. Returns
+        how long it took.
 
-        A slow broker may take a whole window in before it delivers the first of it, and more than a second for that.
+        A slow broker may receive a whole window before it delivers the first message, and need more than a second for
+        that.
         """
         clock = time.perf_counter
         start = now = clock()
@@ -141,7 +145,9 @@ class _Run:
         return now - start
 
     def drain(self) -> None:
-        """Publish no more, and wait for what is under way, DRAIN_MAX_S at most; when nothing arrives, it is lost."""
+        """Stop publishing, and wait at most DRAIN_MAX_S for messages in flight. When nothing arrives for QUIET_S, they
+        are lost.
+        """
         start = since = time.perf_counter()
         seen = self.tally.delivered
         while any(outbox.under_way() for outbox in self._outboxes):
@@ -156,10 +162,10 @@ class _Run:
                 return
 
     def _turn(self, publish: bool) -> None:
-        """Read what is there and answer it, then let every publisher write once.
+        """Receive and answer what is there, then let every publisher write once.
 
-        While everybody has room to go on publishing, it is read only every few turns: a client that wakes for each
-        message would be what limits the figure where a write carries only one.
+        While all publishers can continue at once, receive only every few turns. Otherwise, with one message per write,
+        the client would wake up for each message and limit the result.
         """
         self._turns += 1
         if not self._eager or self._turns % self._turns_per_read == 0:
@@ -191,7 +197,7 @@ class _Run:
 
 
 def _subscribe_others(plan: Plan, opened: Callable[[str], BenchLink]) -> None:
-    """All connections at once, each a packet at a time."""
+    """On all connections at once, on each one packet at a time."""
     filters = plan.other_filters()
     shares = [filters[at : at + FILTERS_PER_CONNECTION] for at in range(0, len(filters), FILTERS_PER_CONNECTION)]
     links = [opened(f"filters-{index}") for index in range(len(shares))]

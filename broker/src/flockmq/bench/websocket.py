@@ -1,4 +1,4 @@
-"""WebSocket as a client needs it (RFC 6455): the opening request, masked frames out, bare bytes back in."""
+"""WebSocket for a client (RFC 6455): the opening request, masked frames to send, and payload from received frames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def request(host: str, port: int, path: str) -> bytes:
 
 
 def refusal(answer: bytes) -> str | None:
-    """Why the server's answer, up to its empty line, opens no WebSocket; None when it does."""
+    """Why the server's answer, up to its empty line, opens no WebSocket; None if it does."""
     status, *lines = answer.decode("latin-1").split("\r\n")
     if " 101" not in status:
         return status
@@ -43,7 +43,7 @@ def refusal(answer: bytes) -> str | None:
 
 
 def frame(packet: bytes) -> bytes:
-    """One binary message that holds the packet, masked as a client's has to be."""
+    """One binary message with the packet, masked as a client must do."""
     length, key = len(packet), os.urandom(4)
     if length < 126:
         head = bytes((BINARY, MASKED | length))
@@ -57,18 +57,18 @@ def frame(packet: bytes) -> bytes:
 
 
 class Incoming:
-    """Takes the frames' heads out of what a server sent, wherever it was cut."""
+    """Removes frame headers from what a server sends, wherever it is split."""
 
     __slots__ = ("_head", "_left")
 
     def __init__(self) -> None:
         self._head = b""
-        """The beginning of a frame's head whose end hasn't arrived."""
+        """An incomplete frame header."""
         self._left = 0
         """Bytes of the current frame's payload that haven't arrived."""
 
     def unwrap(self, buffer: memoryview, count: int) -> int:
-        """Leave only payload in `buffer[:count]`; how many bytes of it there are. ValueError: the server closes."""
+        """Keep only the payload in `buffer[:count]`. Returns its size. Raises ValueError if the server closes."""
         at = out = 0
         while at < count:
             if self._left:
@@ -92,7 +92,7 @@ class Incoming:
 
 
 def _head_bytes(head: bytes) -> int:
-    """How long a server's head is that begins so; a server masks nothing."""
+    """The length of a server's frame header that begins so; a server masks nothing."""
     if len(head) < 2 or head[1] < 126:
         return 2
     return 4 if head[1] == 126 else 10

@@ -1,1 +1,1 @@
-"""MQTT's bytes: packets, their properties, topics, reason codes. Pure; it knows of no session and no node."""
+"""MQTT packets as bytes: their properties, topics and reason codes. No I/O, no sessions."""

@@ -1,10 +1,9 @@
-"""Control packets that a client sends, from bytes (MQTT 3.1, 3.1.1 and 5.0).
+"""Decodes control packets from clients (MQTT 3.1, 3.1.1 and 5.0).
 
-Each function takes a packet's body (what follows the fixed header, whose flags `frame.check_flags` has seen) and
-returns a packet that keeps every rule of the specification that can be told from the packet alone, or raises
-PacketError; it raises nothing else, whatever the bytes. `is_strict`: it refuses the strings that a server may refuse,
-too. What depends on the connection's state is the session's. PUBLISH is decoded by offset in the session; its
-properties are read by `publish_properties`.
+Each function takes a packet's body (the bytes after the fixed header, whose flags `frame.check_flags` has checked). It
+returns a packet that obeys every rule that can be checked on the packet alone, or raises PacketError and nothing else.
+`is_strict`: also refuse strings that a server may refuse. Rules about the connection's state are checked by the
+session. PUBLISH is decoded in `message`; `publish_properties` reads its properties.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _WILL_RETAIN: Final = 0x20
 _PASSWORD: Final = 0x40
 _USER_NAME: Final = 0x80
 
-# What a client may say (sections 3.4.2.1, 3.5.2.1, 3.6.2.1, 3.7.2.1, 3.14.2.1, 3.15.2.1), and the statement.
+# Reason codes that a client may send (sections 3.4.2.1, 3.5.2.1, 3.6.2.1, 3.7.2.1, 3.14.2.1, 3.15.2.1).
 _PUBLISH_REASONS: Final = {0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99}
 _RELEASE_REASONS: Final = {0x00, 0x92}
 _REASONS: Final[dict[int, set[int]]] = {
@@ -67,7 +66,7 @@ _ACK_NAMES: Final[dict[int, str]] = {
 
 
 def connect(body: bytes, is_strict: bool = False) -> Connect:
-    """CONNECT (section 3.1). On PacketError, `answer_version(body)` says how a CONNACK would have to be written."""
+    """CONNECT (section 3.1). If this raises PacketError, `answer_version(body)` returns the version for CONNACK."""
     reader = Reader("CONNECT", body, 0, len(body), is_strict)
     version = _protocol_version(reader)
     flags = _connect_flags(reader, version)
@@ -81,7 +80,7 @@ def connect(body: bytes, is_strict: bool = False) -> Connect:
     packet = Connect(version, client_id, clean_start=clean_start, keep_alive_s=keep_alive_s, properties=own)
     if flags & _WILL:
         packet.will = _will(reader, version, flags)
-    # MQTT 3.1 lets the packet end before a user name or password that its flags promise.
+    # In MQTT 3.1 the packet may end before a user name or password that its flags announce.
     if flags & _USER_NAME and not (version == V31 and reader.at_end()):
         packet.user_name = reader.text("User Name")
     if flags & _PASSWORD and not (version == V31 and reader.at_end()):
@@ -91,13 +90,15 @@ def connect(body: bytes, is_strict: bool = False) -> Connect:
 
 
 def answer_version(body: bytes) -> int:
-    """The version in which to refuse this CONNECT: 5 if its level byte says 5 or more, else 4. Raises nothing."""
+    """The version in which to refuse this CONNECT: 5 if its protocol version byte is 5 or more, else 4.
+    Never raises.
+    """
     at = 2 + (body[0] << 8 | body[1]) if len(body) >= 2 else 0
     return V5 if 0 < at < len(body) and body[at] >= V5 else V311
 
 
 def subscribe(version: int, body: bytes, is_strict: bool = False) -> Subscribe:
-    """SUBSCRIBE (section 3.8). A filter that is malformed refuses the packet as a whole."""
+    """SUBSCRIBE (section 3.8). One malformed filter makes the packet malformed."""
     reader = Reader("SUBSCRIBE", body, 0, len(body), is_strict)
     packet_id = reader.packet_id()
     own = properties.decode(frame.SUBSCRIBE, reader) if version == V5 else None
@@ -126,7 +127,9 @@ def unsubscribe(version: int, body: bytes, is_strict: bool = False) -> Unsubscri
 
 
 def ack(packet_type: int, version: int, body: bytes, is_strict: bool = False) -> tuple[int, int]:
-    """PUBACK, PUBREC, PUBREL or PUBCOMP (sections 3.4 to 3.7): (packet id, reason). Properties are only checked."""
+    """PUBACK, PUBREC, PUBREL or PUBCOMP (sections 3.4 to 3.7): (packet id, reason code). Properties are
+    only checked.
+    """
     reader = Reader(_ACK_NAMES[packet_type], body, 0, len(body), is_strict)
     packet_id = reader.packet_id()
     reason = 0
@@ -139,7 +142,7 @@ def ack(packet_type: int, version: int, body: bytes, is_strict: bool = False) ->
 
 
 def disconnect(version: int, body: bytes, is_strict: bool = False) -> Disconnect:
-    """DISCONNECT (section 3.14); an empty body is a normal disconnection."""
+    """DISCONNECT (section 3.14). An empty body is a normal disconnection."""
     reader = Reader("DISCONNECT", body, 0, len(body), is_strict)
     reason = 0
     own: Properties | None = None
@@ -154,8 +157,9 @@ def disconnect(version: int, body: bytes, is_strict: bool = False) -> Disconnect
 
 
 def auth(body: bytes, is_strict: bool = False) -> Auth:
-    """AUTH (section 3.15). A client's always continues or begins something, so it always names its method; to leave it
-    out is lawful in form (section 3.15.2.1)."""
+    """AUTH (section 3.15). A client's AUTH continues or begins an exchange, so it must name the authentication method,
+    although the packet format allows to omit it (section 3.15.2.1).
+    """
     reader = Reader("AUTH", body, 0, len(body), is_strict)
     reason = 0
     own: Properties | None = None
@@ -174,7 +178,7 @@ def pingreq(body: bytes) -> None:
 
 
 def publish_properties(data: bytes, offset: int, end: int, is_strict: bool = False) -> tuple[Properties | None, int]:
-    """The properties of the PUBLISH that ends at `end`: (None if there are none, offset of the payload)."""
+    """The properties of the PUBLISH that ends at `end`. Returns (properties or None, offset of the payload)."""
     if offset < end and data[offset] == 0:
         return None, offset + 1
     reader = Reader("PUBLISH", data, offset, end, is_strict)

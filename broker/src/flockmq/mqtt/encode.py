@@ -1,8 +1,8 @@
-"""Packets to bytes (MQTT 3.1, 3.1.1 and 5.0): what a server sends, and the few that its own checks send as a client.
+"""Encodes packets (MQTT 3.1, 3.1.1 and 5.0): those a server sends, and the few that FlockMQ sends as a client.
 
-Every function returns whole packets, ready to be appended to a sink. Properties go only into MQTT 5.0 packets, and only
-those that the packet may carry. `max_bytes` is the receiver's Maximum Packet Size: to stay below it a reason string and
-user properties are left out [MQTT-3.2.2-19]; 0 is no limit.
+Each function returns complete packets. Only MQTT 5.0 packets get properties, and only those that the packet may have.
+`max_bytes`: the receiver's Maximum Packet Size; if needed, reason string and user properties are omitted
+[MQTT-3.2.2-19]; 0: no limit.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _ACK_FIRST_BYTE: Final[dict[int, int]] = {
 def connack(
     version: int, reason: int, session_present: bool = False, own: Properties | None = None, *, max_bytes: int = 0
 ) -> bytes:
-    """CONNACK; a failure never says that a session is present [MQTT-3.2.2-6], and MQTT 3.1 has no such flag.
+    """CONNACK. With a failure, Session Present is always 0 [MQTT-3.2.2-6]; MQTT 3.1 has no such flag.
 
-    b"" where older versions have no return code for the reason, and the connection ends without CONNACK.
+    Returns b"" if an older version has no return code for the reason; then the connection is closed without CONNACK.
     """
     if version != V5:
         code = v3_connack(reason)
@@ -55,7 +55,7 @@ def publish(
     packet_id: int = 0,
     encoded_properties: bytes = b"",
 ) -> bytes:
-    """PUBLISH. `encoded_properties` comes without its length, from `properties.encode(frame.PUBLISH, …)`."""
+    """PUBLISH. `encoded_properties`: from `properties.encode(frame.PUBLISH, …)`, without their length."""
     first_byte = 0x30 | (8 if dup else 0) | qos << 1 | (1 if retain else 0)
     parts = [binary(topic)]
     if qos:
@@ -76,7 +76,7 @@ def pub_ack(
     *,
     max_bytes: int = 0,
 ) -> bytes:
-    """PUBACK, PUBREC, PUBREL or PUBCOMP, in the shortest form that says it (section 3.4.2.1)."""
+    """PUBACK, PUBREC, PUBREL or PUBCOMP, in the shortest form (section 3.4.2.1)."""
     first_byte = _ACK_FIRST_BYTE[packet_type]
     if version != V5 or (reason == 0 and own is None):
         return bytes([first_byte, 2, packet_id >> 8, packet_id & 0xFF])
@@ -89,7 +89,7 @@ def pub_ack(
 def suback(
     version: int, packet_id: int, reasons: list[int], own: Properties | None = None, *, max_bytes: int = 0
 ) -> bytes:
-    """SUBACK: one reason for each subscription, in the order of the SUBSCRIBE; 0x80 is older versions' only failure."""
+    """SUBACK: one reason code for each subscription, in order. Older versions have only one failure code, 0x80."""
     if version != V5:
         codes = bytes([reason if reason < _FAILURE else _FAILURE for reason in reasons])
         return frame.frame(0x90, u16(packet_id) + codes)
@@ -99,14 +99,14 @@ def suback(
 def unsuback(
     version: int, packet_id: int, reasons: list[int], own: Properties | None = None, *, max_bytes: int = 0
 ) -> bytes:
-    """UNSUBACK; before MQTT 5.0 it has no reasons."""
+    """UNSUBACK. Before MQTT 5.0 it has no reason codes."""
     if version != V5:
         return bytes([0xB0, 2, packet_id >> 8, packet_id & 0xFF])
     return _with_properties(frame.UNSUBACK, 0xB0, u16(packet_id), own, max_bytes, bytes(reasons))
 
 
 def disconnect(version: int, reason: int = 0, own: Properties | None = None, *, max_bytes: int = 0) -> bytes:
-    """DISCONNECT; a server sends none before MQTT 5.0, where it has no body and says nothing."""
+    """DISCONNECT. Before MQTT 5.0 it has no body, and a server sends none."""
     if version != V5 or (reason == 0 and own is None):
         return b"\xe0\x00"
     if own is None:

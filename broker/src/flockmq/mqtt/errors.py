@@ -1,4 +1,4 @@
-"""The one error of the codec: a packet that the specification forbids."""
+"""The only error of the codec: a packet that violates the specification."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import Final
 
 from flockmq.mqtt.reason import Reason
 
-CLOSE_ON_ERROR: Final = "MQTT-4.13.1-1"  # what a receiver does with any malformed packet; cited where no rule is nearer
+CLOSE_ON_ERROR: Final = "MQTT-4.13.1-1"  # the general rule for malformed packets; cited if no other rule fits
 
 
 class PacketError(Exception):
-    """A malformed packet or protocol error; the connection it came on must be closed [MQTT-4.13.1-1].
+    """A malformed packet or protocol error; its connection must be closed [MQTT-4.13.1-1].
 
-    reason: what to answer with, in CONNACK or DISCONNECT, where the version has one.
-    statement: the rule that was broken: `MQTT-3.1.2-1`, or `section 3.1.2.11.3` where the rule has no number. Numbers
-    are those of MQTT 5.0, unless only 3.1.1 has the rule.
-    The message is one line: what, where, and the statement. It holds no bytes of the packet, so it can be logged.
+    `reason`: the reason code for CONNACK or DISCONNECT. `statement`: the rule that was violated, such as
+    `MQTT-3.1.2-1`, or `section 3.1.2.11.3` for a rule without number. Numbers are those of MQTT 5.0, unless only 3.1.1
+    has the rule.
+
+    The message is one line: what, where, and the rule. It contains no bytes of the packet, so it can be logged.
     """
 
     def __init__(self, reason: Reason, statement: str, what: str) -> None:
@@ -25,10 +26,10 @@ class PacketError(Exception):
 
 
 def malformed(what: str, statement: str = CLOSE_ON_ERROR) -> PacketError:
-    """The packet can't be parsed as the specification lays it out (0x81)."""
+    """The packet can't be parsed (0x81)."""
     return PacketError(Reason.MALFORMED_PACKET, statement, what)
 
 
 def protocol_error(what: str, statement: str) -> PacketError:
-    """The packet parses, but says something that isn't allowed (0x82)."""
+    """The packet can be parsed, but isn't allowed (0x82)."""
     return PacketError(Reason.PROTOCOL_ERROR, statement, what)

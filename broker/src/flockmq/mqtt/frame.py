@@ -1,7 +1,7 @@
-"""The fixed header (MQTT 5.0 section 2.1): packet types, their flags, Remaining Length.
+"""The fixed header (MQTT 5.0 section 2.1): packet types, flags, Remaining Length.
 
-A stream of bytes becomes packets here and nowhere else: `check_flags(first byte)`, then `remaining_length` from the
-next one. Neither copies, and an incomplete header is no error.
+Splits a stream of bytes into packets: `check_flags(first byte)`, then `remaining_length` from the next byte. Neither
+copies, and an incomplete header is no error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ V5: Final = 5
 VARINT_MAX: Final = 268_435_455  # four bytes of seven bits (section 1.5.5)
 INCOMPLETE: Final = -1
 
-# By packet type: the flags it must have (section 2.1.3) and the statement that says so.
+# By packet type: the required flags (section 2.1.3), and the statement that requires them.
 _FLAGS: Final[list[int]] = [0, 0, 0, 0, 0, 0, 2, 0, 2, 0, 2, 0, 0, 0, 0, 0]
 _FLAGS_STATEMENT: Final[dict[int, str]] = {
     PUBREL: "MQTT-3.6.1-1",
@@ -45,10 +45,10 @@ _FLAGS_STATEMENT: Final[dict[int, str]] = {
 
 
 def check_flags(first_byte: int, version: int) -> None:
-    """Refuse a first byte whose type is reserved or whose flags the version forbids.
+    """Refuse a reserved packet type, or flags that the version forbids.
 
-    MQTT 3.1 leaves unused flags undefined (and sets DUP on a repeated SUBSCRIBE), so only QoS 3 is refused there.
-    A CONNECT comes before the version is known: pass 0.
+    MQTT 3.1 leaves unused flags undefined (and sets DUP on a resent SUBSCRIBE), so there only QoS 3 is refused. For a
+    CONNECT, whose version isn't known yet, pass 0.
     """
     packet_type = first_byte >> 4
     flags = first_byte & 0x0F
@@ -65,10 +65,10 @@ def check_flags(first_byte: int, version: int) -> None:
 
 
 def remaining_length(data: bytes, offset: int, version: int = V5) -> tuple[int, int]:
-    """Read the Remaining Length at `offset`: (length in bytes, offset of the packet's body).
+    """Read the Remaining Length at `offset`. Returns (length in bytes, offset of the packet's body).
 
-    (INCOMPLETE, offset) when `data` ends within it. More bytes than needed are refused by MQTT 5.0 only
-    [MQTT-1.5.5-1]: older devices pad this field to a fixed width, as 3.1.1 lets them; pass 0 before CONNECT, and then
+    Returns (INCOMPLETE, offset) if `data` ends within it. Only MQTT 5.0 refuses an encoding with more bytes than needed
+    [MQTT-1.5.5-1]: older devices pad this field to a fixed width, as 3.1.1 allows. Before CONNECT pass 0, and then call
     `check_header`.
     """
     available = len(data) - offset
@@ -91,13 +91,13 @@ def remaining_length(data: bytes, offset: int, version: int = V5) -> tuple[int, 
 
 
 def check_header(header_bytes: int, length: int) -> None:
-    """Refuse a fixed header that is longer than its Remaining Length needs, once the version is known to be 5.0."""
+    """Refuse a padded Remaining Length, when the version is known to be 5.0."""
     if header_bytes > 1 + len(varint(length)):
         raise malformed("Remaining Length in more bytes than it needs", "MQTT-1.5.5-1")
 
 
 def varint(number: int) -> bytes:
-    """A Variable Byte Integer in its shortest form; ValueError outside 0..VARINT_MAX."""
+    """A Variable Byte Integer in its shortest form. Raises ValueError outside 0..VARINT_MAX."""
     if 0 <= number < 0x80:
         return bytes([number])
     if not 0 <= number <= VARINT_MAX:
@@ -111,5 +111,5 @@ def varint(number: int) -> bytes:
 
 
 def frame(first_byte: int, body: bytes) -> bytes:
-    """A whole packet: first byte, Remaining Length, body."""
+    """A complete packet: first byte, Remaining Length, body."""
     return b"".join([bytes([first_byte]), varint(len(body)), body])

@@ -1,9 +1,8 @@
-"""One PUBLISH on its way, and the forms in which it leaves.
+"""A PUBLISH in the broker, and the packets that its receivers get.
 
-A message is kept as the packet it came in and taken apart by offset. A subscriber of the same protocol version and QoS
-gets those very bytes; every other form is encoded once, whatever the number of its receivers.
-
-What always holds: `packet` is one whole, valid PUBLISH with DUP 0; topic aliases are resolved before it is made.
+A message is kept as the packet in which it arrived, and read by offset. A subscriber with the same protocol version and
+QoS gets the same bytes; every other form is encoded once for all its receivers. Invariants: `packet` is one complete,
+valid PUBLISH with DUP 0. Topic aliases are resolved before a message is made.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NO_EXPIRY: Final = -1
 
 
 def packet_id_offset(packet: bytes) -> int:
-    """Where the packet id of a QoS ≥ 1 PUBLISH stands (for QoS 0: where properties or payload begin)."""
+    """The offset of the packet id in a QoS 1 or 2 PUBLISH (QoS 0: of the properties or payload)."""
     at = 1
     while packet[at] & 0x80:
         at += 1
@@ -33,20 +32,20 @@ def packet_id_offset(packet: bytes) -> int:
 
 
 def with_packet_id(packet: bytes, packet_id: int) -> bytes:
-    """The same QoS ≥ 1 PUBLISH under another packet id."""
+    """The same QoS 1 or 2 PUBLISH with another packet id."""
     at = packet_id_offset(packet)
     return packet[:at] + bytes((packet_id >> 8, packet_id & 0xFF)) + packet[at + 2 :]
 
 
 def as_duplicate(packet: bytes) -> bytes:
-    """The same QoS ≥ 1 PUBLISH, sent again [MQTT-3.3.1-1]."""
+    """The same QoS 1 or 2 PUBLISH with DUP set, for a resend [MQTT-3.3.1-1]."""
     return bytes((packet[0] | 8,)) + packet[1:]
 
 
 @mypyc_attr(acyclic=True)
 class StoredMessage:
-    """A packet that waits, and what must be known of it: when it expires (`expires_s`, monotonic; 0: never), and the
-    shared subscription (`$share/group/filter`) that it came by, b"" for an ordinary one. `version` is the packet's.
+    """A waiting packet. `expires_s`: when it expires, as monotonic time; 0: never. `share`: the share filter
+    (`$share/group/filter`) through which it came; b"": none. `version`: that of the packet.
     """
 
     __slots__ = ("expires_s", "packet", "share", "version")
@@ -58,17 +57,17 @@ class StoredMessage:
         self.share = share
 
     def under(self, packet: bytes) -> StoredMessage:
-        """The same, under another packet id."""
+        """The same message with another packet id."""
         return self if packet is self.packet else StoredMessage(packet, self.version, self.expires_s, self.share)
 
     def now(self, now_s: float) -> bytes:
-        """The packet with what is left of its expiry [MQTT-3.3.2-6]; b"": it has expired [MQTT-3.3.2-5]."""
+        """The packet with its remaining message expiry [MQTT-3.3.2-6]; b"": it has expired [MQTT-3.3.2-5]."""
         if self.expires_s != 0.0 and self.expires_s <= now_s:
             return b""
         return self.started(now_s)
 
     def started(self, now_s: float) -> bytes:
-        """The same for a packet whose delivery began before: it doesn't expire any more."""
+        """The same for a packet whose delivery has started: it no longer expires."""
         if self.expires_s == 0.0 or self.version != 5:
             return self.packet
         return with_expiry(self.packet, max(0.0, self.expires_s - now_s))
@@ -79,13 +78,13 @@ def packet_of(entry: StoredMessage | bytes) -> bytes:
 
 
 def topic_of(packet: bytes) -> bytes:
-    """Of a whole PUBLISH."""
+    """The topic of a complete PUBLISH."""
     _, body = remaining_length(packet, 1, 0)
     return packet[body + 2 : body + 2 + (packet[body] << 8 | packet[body + 1])]
 
 
 def with_expiry(packet: bytes, left_s: float) -> bytes:
-    """A PUBLISH whose Message Expiry Interval, if it has one, is `left_s` rounded up."""
+    """A PUBLISH whose Message Expiry Interval, if it has one, is set to `left_s`, rounded up."""
     at = properties.expiry_offset(packet, packet_id_offset(packet) + (2 if packet[0] & 6 else 0))
     if at == 0:
         return packet
@@ -96,7 +95,7 @@ def with_expiry(packet: bytes, left_s: float) -> bytes:
 
 
 def aged(packet: bytes, waited_s: int) -> bytes:
-    """A version 5 PUBLISH that waited for so long: its Message Expiry Interval, if it has one, is less by that
+    """A version 5 PUBLISH that has waited: reduces its Message Expiry Interval, if it has one, by `waited_s`
     [MQTT-3.3.2-6]; 0: it has expired.
     """
     at = properties.expiry_offset(packet, packet_id_offset(packet) + (2 if packet[0] & 6 else 0))
@@ -108,12 +107,14 @@ def aged(packet: bytes, waited_s: int) -> bytes:
 
 @mypyc_attr(acyclic=True)
 class Publish:
-    """A message: `version` is that of `packet` (4 stands for 3.1 and 3.1.1 too); `properties` without their length; the
-    payload is what stands in `packet` from `payload_at` on; `expiry_s` is the Message Expiry Interval or NO_EXPIRY.
-    `origin`: its id where it has one from its publisher's session (`routing.message_id`), `deals`: to whom it goes then
-    of shared subscriptions, where that is kept (`routing.shared_items`), and `publisher`: the client id that no-local
-    asks for, where its connection isn't here; else b"". `author`: of one that is retained, where it has one
-    (`rlog.retained_authors`); `user`: whose quota it takes if it is retained, None where nobody has one.
+    """A message. `version`: that of `packet` (4 also stands for 3.1 and 3.1.1). `properties`: without their length.
+    `payload_at`: offset of the payload in `packet`. `expiry_s`: the Message Expiry Interval, or NO_EXPIRY.
+
+    - `origin`: the message id, if the publisher's session assigned one (`routing.message_id`); else b"".
+    - `deals`: the stored choice of shared-subscription members for that id (`routing.shared_frames`); else b"".
+    - `publisher`: the publishing client id, for No Local, if its connection isn't here; else b"".
+    - `author`: the author of a retained message, if it has one (`rlog.retained_authors`).
+    - `user`: the user whose quota a retained message uses; None: no user has a quota.
     """
 
     __slots__ = (
@@ -153,11 +154,11 @@ class Publish:
         return self.packet[self.payload_at :]
 
     def must_be_logged(self) -> bool:
-        """It is acknowledged when the log has it: retained, or delayed."""
+        """True if it is acknowledged only when the log has it: a retained or delayed message."""
         return self.retain or is_delayed(self.topic)
 
     def form(self, version: int, qos: int, retain: bool) -> bytes:
-        """The packet for a receiver of this version, QoS and RETAIN flag, under the publisher's packet id."""
+        """The packet for a receiver with this version, QoS and RETAIN flag; it has the publisher's packet id."""
         if version == self.version and qos == self.qos and retain == self.retain:
             return self.packet
         key = version << 3 | qos << 1 | (1 if retain else 0)
@@ -171,7 +172,7 @@ class Publish:
         return form
 
     def form_with(self, qos: int, retain: bool, identifiers: bytes) -> bytes:
-        """The version 5 packet for one receiver that gave subscription identifiers [MQTT-3.3.4-3]."""
+        """The version 5 packet for one receiver with subscription identifiers [MQTT-3.3.4-3]."""
         return self._encode(5, qos, retain, identifiers + self.properties)
 
     def _encode(self, version: int, qos: int, retain: bool, properties: bytes) -> bytes:
@@ -189,7 +190,7 @@ class Publish:
 def publication(
     version: int, qos: int, retain: bool, topic: bytes, payload: bytes, encoded: bytes, expiry_s: int = NO_EXPIRY
 ) -> Publish:
-    """A message that comes from no PUBLISH of a client: a will, a retained row. `encoded` are its properties."""
+    """A message that isn't from a client's PUBLISH: a will or a retained row. `encoded`: its properties."""
     packet_id = 1 if qos else 0
     packet = encode.publish(
         version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded
@@ -198,7 +199,7 @@ def publication(
 
 
 def waited(message: Publish, waited_s: int) -> Publish | None:
-    """The message after it waited for so long; None: it has expired [MQTT-3.3.2-5]."""
+    """The message after it has waited; None: it has expired [MQTT-3.3.2-5]."""
     if message.expiry_s == NO_EXPIRY or waited_s <= 0:
         return message
     left_s = message.expiry_s - waited_s
@@ -225,9 +226,10 @@ def waited(message: Publish, waited_s: int) -> Publish | None:
 def parse_publish(
     data: bytes, at: int, body: int, end: int, version: int, aliases: IncomingAliases | None = None
 ) -> Publish:
-    """The PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError.
+    """Parse the PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError.
 
-    The topic is not checked; flags are (`frame.check_flags`). `aliases` None: the sender may use none.
+    The caller has checked the flags (`frame.check_flags`) and checks the topic. `aliases` None: topic aliases aren't
+    allowed.
     """
     first = data[at]
     topic_end = body + 2
@@ -255,9 +257,9 @@ def parse_publish(
             raise protocol_error("PUBLISH with neither a topic name nor a topic alias", "section 3.3.2.1")
     packet = data[at:end]
     payload_at -= at
-    if first & 8:  # DUP says something about the publisher's attempt only [MQTT-3.3.1-3]
+    if first & 8:  # DUP concerns only the publisher's own delivery [MQTT-3.3.1-3].
         packet = bytes((first & 0xF7,)) + packet[1:]
-    if body - at > 2 and data[body - 1] == 0:  # a padded Remaining Length, which 3.1.1 allows
+    if body - at > 2 and data[body - 1] == 0:  # A padded Remaining Length, which 3.1.1 allows.
         payload = packet[payload_at:]
         packet = encode.publish(4, topic, payload, qos=qos, retain=retain, packet_id=packet_id)
         payload_at = len(packet) - len(payload)
@@ -276,7 +278,7 @@ def _with_properties(
     at: int,
     aliases: IncomingAliases | None,
 ) -> Publish:
-    """A version 5 PUBLISH: all its properties are passed on, but its topic alias, which is resolved [MQTT-3.3.2-17]."""
+    """A version 5 PUBLISH. All properties are passed on, except the topic alias, which is resolved [MQTT-3.3.2-17]."""
     own, payload_at = decode.publish_properties(data, properties_at, end)
     assert own is not None
     expiry_s = NO_EXPIRY if own.message_expiry_interval is None else own.message_expiry_interval
@@ -301,14 +303,14 @@ def _with_properties(
 
 
 def transcode(packet: bytes, from_version: int, to_version: int) -> bytes:
-    """One PUBLISH, of any QoS and with its packet id, in the other protocol version."""
+    """One PUBLISH of any QoS, converted to the other protocol version; it keeps its packet id."""
     _, body = remaining_length(packet, 1, 0)
     message = parse_publish(packet, 0, body, len(packet), from_version)
     return message.form(to_version, message.qos, message.retain)
 
 
 def transcode_run(chunk: bytes, to_version: int) -> bytes:
-    """A run of QoS 0 PUBLISH packets without properties, from version 4 to 5 or from 5 to 4."""
+    """A run of QoS 0 PUBLISH packets without properties, converted from version 4 to 5 or from 5 to 4."""
     parts: list[bytes] = []
     at = 0
     end = len(chunk)
@@ -344,9 +346,8 @@ NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
 @mypyc_attr(acyclic=True)
 class Will:
-    """The message that is published `delay_s` after the connection ends, if nothing prevents it [MQTT-3.1.2-8].
-
-    `authorization`: why its client might publish it; opaque here, b"" where nobody knows.
+    """The message that is published `delay_s` after the connection ends, unless that is prevented [MQTT-3.1.2-8].
+    `authorization`: why the client may publish it, in encoded form; b"": unknown.
     """
 
     __slots__ = ("authorization", "delay_s", "message")

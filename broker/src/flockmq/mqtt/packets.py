@@ -1,6 +1,6 @@
-"""What decoded control packets look like. They live for one call: the session keeps what it needs of them.
+"""Decoded control packets. They are short-lived: the session keeps what it needs of them.
 
-Strings and topics are `bytes` that were checked; `properties` is None where the packet had none or isn't MQTT 5.0.
+Strings and topics are `bytes` that were checked. `properties`: None if there are none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RETAIN_HANDLING_SHIFT: Final = 4
 
 
 class ConnectWill:
-    """The message that is published when the connection ends without a DISCONNECT."""
+    """The will in a CONNECT."""
 
     __slots__ = ("payload", "properties", "qos", "retain", "topic")
 
@@ -28,7 +28,7 @@ class ConnectWill:
 
 
 class Connect:
-    """CONNECT. `version` is 3, 4 or 5; `client_id` b"" asks the server to assign one; `keep_alive_s` 0 is none."""
+    """CONNECT. `version`: 3, 4 or 5. `client_id` b"": the server assigns one. `keep_alive_s` 0: no keep-alive."""
 
     __slots__ = ("clean_start", "client_id", "keep_alive_s", "password", "properties", "user_name", "version", "will")
 
@@ -55,7 +55,7 @@ class Connect:
 
 
 class SubscribeEntry:
-    """One entry of a SUBSCRIBE: a filter, `$share/…` included, and the options byte as it came (section 3.8.3.1)."""
+    """One entry of a SUBSCRIBE: the filter, including `$share/…`, and the options byte (section 3.8.3.1)."""
 
     __slots__ = ("filter", "options")
 
@@ -82,7 +82,7 @@ class SubscribeEntry:
 
 
 class Subscribe:
-    """SUBSCRIBE: at least one subscription, in the packet's order."""
+    """SUBSCRIBE, with at least one subscription, in order."""
 
     __slots__ = ("packet_id", "properties", "subscriptions")
 
@@ -93,7 +93,7 @@ class Subscribe:
 
 
 class Unsubscribe:
-    """UNSUBSCRIBE: at least one filter, in the packet's order."""
+    """UNSUBSCRIBE, with at least one filter, in order."""
 
     __slots__ = ("filters", "packet_id", "properties")
 
@@ -104,7 +104,7 @@ class Unsubscribe:
 
 
 class Disconnect:
-    """DISCONNECT from a client; reason 0 before MQTT 5.0."""
+    """DISCONNECT from a client. Before MQTT 5.0 the reason code is 0."""
 
     __slots__ = ("properties", "reason")
 

@@ -1,8 +1,7 @@
-"""Properties (MQTT 5.0 section 2.2.2): one table says what each is called, how it is written and where it may stand.
+"""Properties (MQTT 5.0 section 2.2.2): a table with the name, type, packets and values of each.
 
-`decode` and `encode` are driven by that table alone; a property is added by adding its row. What always holds of
-decoded `Properties`: each value is of its type and within its range, none came twice (but user properties), and each
-was allowed in its packet.
+`decode` and `encode` use only that table; to add a property, add a row. Invariants of decoded `Properties`: each value
+has its type and range, none occurred twice (except user properties), and each is allowed in its packet.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.mqtt.wire import Reader, binary, u16, u32
 
-WILL: Final = 0  # properties of a will have rules of their own, so they get a packet type of their own
+WILL: Final = 0  # the properties of a will have rules of their own, so they get a packet type of their own
 
 U8: Final = 0
 U16: Final = 1
@@ -38,7 +37,7 @@ SUBSCRIPTION_IDENTIFIER: Final = 11
 
 
 class Properties:
-    """The properties of one packet: None is absent, strings are bytes of well-formed UTF-8, times are in seconds."""
+    """The properties of one packet. None: absent. Strings are bytes of valid UTF-8; times are in seconds."""
 
     payload_format_indicator: int | None = None
     message_expiry_interval: int | None = None
@@ -70,7 +69,7 @@ class Properties:
 
 
 class Property:
-    """A row of the table. `packets`: packet types, or WILL, that may carry it; `lowest`..`highest`: its values."""
+    """A row of the table. `packets`: packet types, or WILL, that may have it. `lowest`..`highest`: its values."""
 
     __slots__ = ("highest", "identifier", "kind", "lowest", "name", "packets", "section")
 
@@ -137,7 +136,7 @@ _BY_PACKET: Final[list[list[Property]]] = [[row for row in TABLE if packet in ro
 
 
 def decode(packet: int, reader: Reader) -> Properties | None:
-    """Read the property length and properties of a packet that a client sent; None when there are none."""
+    """Read the property length and the properties of a packet from a client. Returns None if there are none."""
     length = reader.varint("Property Length")
     if length == 0:
         return None
@@ -169,7 +168,7 @@ def decode(packet: int, reader: Reader) -> Properties | None:
 
 
 def encode(packet: int, properties: Properties | None) -> bytes:
-    """The properties that `packet` may carry, without their length; b"" for none. Rows are written in table order."""
+    """The properties that `packet` may have, without their length, in the table's order; b"": there are none."""
     if properties is None:
         return b""
     parts: list[bytes] = []
@@ -188,13 +187,13 @@ def encode(packet: int, properties: Properties | None) -> bytes:
 
 
 def subscription_identifier(identifier: int) -> bytes:
-    """One encoded Subscription Identifier, to stand before a message's own properties in a PUBLISH to a subscriber."""
+    """One encoded Subscription Identifier; it is put before a message's own properties in a PUBLISH to a subscriber."""
     return b"\x0b" + varint(identifier)
 
 
 def expiry_offset(packet: bytes, at: int) -> int:
-    """Where the four bytes of the Message Expiry Interval stand in a valid PUBLISH whose properties begin at `at`, with
-    their length; 0 if it has none.
+    """The offset of the four bytes of the Message Expiry Interval in a valid PUBLISH whose properties (with their
+    length) begin at `at`; 0: it has none.
     """
     end = len(packet)
     if at >= end or packet[at] == 0:

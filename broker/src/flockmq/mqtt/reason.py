@@ -1,7 +1,7 @@
-"""The catalogue of reason codes (MQTT 5.0 section 2.4) and what older versions say instead.
+"""Reason codes (MQTT 5.0 section 2.4), and the return codes of older versions.
 
-One number may stand for several names in the specification (0x00 is Success, Normal disconnection and Granted QoS 0);
-here each number has one name. Codes from 0x80 on are failures.
+In the specification one number may have several names (0x00 is Success, Normal disconnection and Granted QoS 0); here
+each number has one name. Codes from 0x80 on are failures.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Reason(IntEnum):
-    """MQTT 5.0 reason codes; the value is the byte on the wire."""
+    """MQTT 5.0 reason codes; the value is the byte in the packet."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01
@@ -66,10 +66,10 @@ _V3_BAD_USER_NAME_OR_PASSWORD: Final = 4
 _V3_NOT_AUTHORIZED: Final = 5
 
 NO_RETURN_CODE: Final = -1
-"""None of 3.1.1's return codes says it: the connection ends without CONNACK [MQTT-3.2.2-6]."""
+"""3.1.1 has no return code for this; the connection is closed without CONNACK [MQTT-3.2.2-6]."""
 
 _V3_UNSAID: Final = (0x81, 0x82, 0x95)
-"""What is wrong with the CONNECT itself is answered by the connection's end alone (3.1.1) [MQTT-3.1.4-1]."""
+"""Errors in the CONNECT packet itself: 3.1.1 only closes the connection [MQTT-3.1.4-1]."""
 
 _V3_CONNACK: Final[dict[int, int]] = {
     0x00: 0,
@@ -83,7 +83,7 @@ _V3_CONNACK: Final[dict[int, int]] = {
 
 
 def v3_connack(reason: int) -> int:
-    """The 3.1/3.1.1 CONNACK return code for a reason, or NO_RETURN_CODE for a CONNECT that breaks the specification;
-    every other failure without one of its own is 3, server unavailable.
+    """The 3.1/3.1.1 CONNACK return code for a reason code. NO_RETURN_CODE for a CONNECT that violates the
+    specification; 3 (server unavailable) for every other failure without its own return code.
     """
     return NO_RETURN_CODE if reason in _V3_UNSAID else _V3_CONNACK.get(reason, _V3_SERVER_UNAVAILABLE)

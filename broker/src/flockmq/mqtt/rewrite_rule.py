@@ -1,10 +1,12 @@
-"""One rule of topic rewrite, and the template that makes a topic. Pure.
+"""One topic rewrite rule, and the template of its destination topic. No I/O.
 
-What always holds: a client's own name fills one level of a topic, neither more nor a wildcard, and makes no name of the
-broker's own. A rule that would do so makes b"", and who asked is refused: to leave the topic as it was could give a
-client what the rule was to keep it from. Groups lead to `$SYS` and its like only where topic or rule says so.
-Expressions are RE2's: a match takes time in proportion to the topic (at most 65,535 bytes), whatever the expression. So
-there are no look-arounds and no back-references.
+Invariants: a client's own name fills exactly one level of a topic, without wildcards, and can't create a topic that
+begins with `$`. If a rule would do that, the result is b"" and the request is refused: leaving the topic unchanged
+could give the client what the rule should prevent. Matched groups lead to `$SYS` and the like only if the topic or the
+rule does.
+
+Expressions are RE2's: matching takes time proportional to the topic's length (at most 65,535 bytes). So there are no
+look-arounds and no back-references.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ CLIENT_ID: Final = "clientid"
 USER_NAME: Final = "username"
 HOST: Final = "host"
 CLIENT_NAMES: Final = (CLIENT_ID, USER_NAME, HOST)
-"""What a node knows of every client."""
+"""Variables that are known for every client."""
 
 
 class _Match(Protocol):
@@ -31,12 +33,12 @@ class _Match(Protocol):
 
 
 class TopicTemplate:
-    """A topic with variables in it: `$1` to `$groups`, and those of `names` as `${name}`. Raises ValueError."""
+    """A topic with variables: `$1` to `$groups`, and `${name}` for each of `names`. Raises ValueError."""
 
     __slots__ = ("_parts", "names")
 
     def __init__(self, text: str, names: Sequence[str], groups: int = 0) -> None:
-        self._parts: list[tuple[str, str]] = []  # a literal, and the variable behind it or ""
+        self._parts: list[tuple[str, str]] = []  # literal text, and the variable after it or ""
         self.names: list[str] = []
         at = 0
         for found in _VARIABLE.finditer(text):
@@ -52,7 +54,7 @@ class TopicTemplate:
         self._parts.append((text[at:], ""))
 
     def fill(self, values: dict[str, str]) -> bytes:
-        """The topic; b"" where a name's value is empty, begins with `$`, or isn't one level of a topic."""
+        """The topic; b"" if the value of a name is empty, begins with `$`, or isn't a single topic level."""
         for name in self.names:
             value = values[name]
             if not value or value[0] == "$" or "/" in value or "+" in value or "#" in value:
@@ -64,7 +66,7 @@ class TopicTemplate:
 
 
 class RewriteRule:
-    """`source` is a topic filter. Raises ValueError for what can't be a rule, which names the key."""
+    """`source`: a topic filter. Raises ValueError for an invalid rule; the text names the key."""
 
     __slots__ = ("_search", "source", "template")
 
@@ -81,7 +83,7 @@ class RewriteRule:
             raise ValueError(f"dest_topic {dest_topic!r}: {wrong}") from None
 
     def apply(self, topic: bytes, client_id: bytes, username: bytes) -> bytes:
-        """The topic rewritten, as it was where the expression doesn't match, or b""."""
+        """The rewritten topic; the same topic if the expression doesn't match; or b"" (refused)."""
         found = self._search(topic.decode())
         if found is None:
             return topic
@@ -94,7 +96,7 @@ class RewriteRule:
 
 
 def _compiled(pattern: str) -> tuple[Callable[[str], _Match | None], int]:
-    """How to search for an expression, and the number of its groups. Raises ValueError."""
+    """The search function for an expression, and the number of its groups. Raises ValueError."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -105,6 +107,6 @@ def _compiled(pattern: str) -> tuple[Callable[[str], _Match | None], int]:
 
 
 def _text(error: Exception) -> str:
-    """RE2 says what is wrong as bytes."""
+    """RE2's error text, which is bytes."""
     said = error.args[0] if error.args else ""
     return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

@@ -1,7 +1,6 @@
-"""Topic aliases of one connection, both ways (MQTT 5.0 section 3.3.2.3.4). They end with it; no session keeps them.
+"""Topic aliases of one connection, in both directions (MQTT 5.0 section 3.3.2.3.4). They end with the connection.
 
-What always holds: at most so many aliases as the receiver allowed; an alias that was sent stands for its topic until
-the connection ends.
+Invariants: at most as many aliases are used as the receiver allows. An alias keeps its topic until the connection ends.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from flockmq.mqtt.frame import remaining_length, varint
 from flockmq.mqtt.reason import Reason
 
 _LONGER_BY_MAX: Final = 5
-"""Bytes by which the first packet with an alias may be longer: the property, and both lengths."""
+"""How much longer the first packet with an alias may be, in bytes: the property, and longer length fields."""
 
 
 @mypyc_attr(acyclic=True)
 class IncomingAliases:
-    """What the client's aliases stand for."""
+    """The topics of the client's aliases."""
 
     __slots__ = ("_maximum", "_topics")
 
@@ -30,7 +29,9 @@ class IncomingAliases:
         self._topics: dict[int, bytes] | None = None
 
     def resolve(self, alias: int, topic: bytes) -> bytes:
-        """The topic of a PUBLISH with this alias; one that names its topic sets the alias. Raises PacketError."""
+        """The topic of a PUBLISH with this alias; a PUBLISH that also has a topic sets the alias. Raises
+        PacketError.
+        """
         if alias > self._maximum:
             raise PacketError(
                 Reason.TOPIC_ALIAS_INVALID, "MQTT-3.3.2-9", f"topic alias {alias} above the maximum, {self._maximum}"
@@ -49,8 +50,8 @@ class IncomingAliases:
 
 @mypyc_attr(acyclic=True)
 class OutgoingAliases:
-    """The first topics that are sent get the aliases that there are. `max_packet_bytes`: what the client takes, 0: any
-    packet.
+    """Aliases for packets to the client: the first topics that are sent get the available aliases. `max_packet_bytes`:
+    the client's maximum packet size; 0: any.
     """
 
     __slots__ = ("_aliases", "_max_packet_bytes", "_maximum")
@@ -61,7 +62,7 @@ class OutgoingAliases:
         self._aliases: dict[bytes, int] = {}
 
     def shorten(self, packet: bytes) -> bytes:
-        """A version 5 PUBLISH with its topic's alias: the first time beside the topic, then in its place."""
+        """A version 5 PUBLISH with an alias: the first time in addition to the topic, later instead of it."""
         _, body = remaining_length(packet, 1, 0)
         topic_end = body + 2 + (packet[body] << 8 | packet[body + 1])
         topic = packet[body + 2 : topic_end]

@@ -1,10 +1,9 @@
-"""Topic names and topic filters (MQTT 5.0 sections 4.7 and 4.8.2): what may stand in them.
+"""Topic names and topic filters (MQTT 5.0 sections 4.7 and 4.8.2), and FlockMQ's prefixes for them.
 
-Both are `bytes` everywhere on the data path. Whoever holds one that went through `check_topic_name` or `check_filter`
-may rely on it: well-formed UTF-8 without U+0000, 1 to 65,535 bytes, at most TOPIC_MAX_LEVELS levels, wildcards only
-where the specification allows them. `$share/group/filter` is a shared subscription in every protocol version,
-`$exclusive/filter` one that nobody else may have, `$delayed/seconds/topic` a message that comes later. Whoever judges
-or changes what a client says (rules, rewriting, plugins) does so to what `unwrap` finds behind these prefixes.
+Both are `bytes` everywhere on the data path. After `check_topic_name` or `check_filter` they are valid: UTF-8 without
+U+0000, 1 to 65,535 bytes, at most TOPIC_MAX_LEVELS levels, wildcards only where MQTT allows them. `$share/group/filter`
+is a shared subscription in every protocol version, `$exclusive/filter` a subscription that only one client may have,
+`$delayed/seconds/topic` a delayed message. Rules, rewriting and plugins use what `unwrap` finds after these prefixes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ DELAYED: Final = b"$delayed/"
 
 
 def check_topic_name(topic: bytes, statement: str = "MQTT-4.7.0-1") -> None:
-    """Raise PacketError unless `topic` can be published to; `statement` is cited where wildcards are refused."""
+    """Raise PacketError unless `topic` is a valid topic name. `statement`: cited if it has wildcards."""
     _check_length(topic, "topic name")
     check_text(topic, "topic name")
     if topic.find(b"+") >= 0 or topic.find(b"#") >= 0:  # `in` raises and drops an exception for each look
@@ -34,7 +33,7 @@ def check_topic_name(topic: bytes, statement: str = "MQTT-4.7.0-1") -> None:
 
 
 def check_filter(topic_filter: bytes) -> None:
-    """Raise PacketError unless `topic_filter`, shared or not, can be subscribed to."""
+    """Raise PacketError unless `topic_filter`, shared or not, is valid."""
     _check_length(topic_filter, "topic filter")
     check_text(topic_filter, "topic filter")
     if topic_filter[:7] == _SHARE:
@@ -58,17 +57,17 @@ def check_filter(topic_filter: bytes) -> None:
 
 
 def is_system(topic: bytes) -> bool:
-    """What the broker tells of itself."""
+    """True for `$SYS/…`, the broker's own topics."""
     return topic[:5] == _SYSTEM
 
 
 def is_reserved(topic: bytes) -> bool:
-    """The topic is the broker's own, or begins as only filters do."""
+    """True if the topic is the broker's own, or begins with a prefix of filters."""
     return topic[:1] == b"$" and (is_system(topic) or is_shared(topic) or is_exclusive(topic))
 
 
 def is_unpublishable(topic: bytes) -> bool:
-    """No client's message goes there: of the names that begin with `$` clients publish to `$delayed/…` only."""
+    """True if no client may publish there: of all topics that begin with `$`, clients may use only `$delayed/…`."""
     return topic[:1] == b"$" and not is_delayed(topic)
 
 
@@ -85,20 +84,21 @@ def is_exclusive(topic_filter: bytes) -> bool:
 
 
 def exclusively(topic_filter: bytes) -> bytes:
-    """The filter that a client subscribes to who wants this one alone."""
+    """The same filter as an exclusive subscription."""
     return _EXCLUSIVE + topic_filter
 
 
 def matching(topic_filter: bytes) -> bytes:
-    """What topics are held against: the filter without `$share/group/` or `$exclusive/`."""
+    """The part of a filter that is matched with topics: without `$share/group/` or `$exclusive/`."""
     if topic_filter[:1] != b"$":
         return topic_filter
     return topic_filter[11:] if is_exclusive(topic_filter) else split_share(topic_filter)[1]
 
 
 def unwrap(said: bytes) -> tuple[bytes, bytes]:
-    """A topic or filter as (prefixes, what it is about): `$share/group/`, `$exclusive/`, `$delayed/seconds/`, nested or
-    none."""
+    """A topic or filter as (prefixes, rest). Prefixes are `$share/group/`, `$exclusive/` and `$delayed/seconds/`, maybe
+    nested.
+    """
     at = 0
     while said[at : at + 1] == b"$":
         if said[at : at + 11] == _EXCLUSIVE:

@@ -1,7 +1,7 @@
-"""Data representation (MQTT 5.0 section 1.5): integers, strings and binary data inside a packet.
+"""Data representation (MQTT 5.0 section 1.5): integers, strings and binary data in a packet.
 
-A `Reader` walks one packet from `offset` to `end` and never looks beyond: whatever is cut short there is a malformed
-packet, named by the field that was being read. Strings stay `bytes`, checked once.
+A `Reader` reads one packet from `offset` to `end`. If a field is cut short there, the packet is malformed; the error
+names the field. Strings stay `bytes`, and are checked once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _DOUBTFUL: Final = re.compile(f"[\x01-\x1f\x7f-\x9f{_NON_CHARACTERS}]")
 
 
 class Reader:
-    """A cursor over one packet's bytes, `packet` being its name in messages; `is_strict`: `check_characters`, too."""
+    """A cursor in one packet's bytes. `packet`: its name for error messages. `is_strict`: also apply
+    `check_characters`.
+    """
 
     __slots__ = ("data", "end", "is_strict", "offset", "packet")
 
@@ -32,7 +34,7 @@ class Reader:
         self.is_strict = is_strict
 
     def take(self, length: int, what: str) -> int:
-        """Step over `length` bytes and return where they began."""
+        """Skip `length` bytes and return where they began."""
         start = self.offset
         if length > self.end - start:
             raise malformed(f"{self.packet} cut short in {what}")
@@ -52,7 +54,7 @@ class Reader:
         return data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
 
     def varint(self, what: str) -> int:
-        """A Variable Byte Integer, refused when longer than four bytes or than needed [MQTT-1.5.5-1]."""
+        """A Variable Byte Integer. Refused if longer than four bytes or than needed [MQTT-1.5.5-1]."""
         number = 0
         for width in range(4):
             byte = self.u8(what)
@@ -69,14 +71,14 @@ class Reader:
         return self.data[at : at + length]
 
     def text(self, what: str) -> bytes:
-        """A UTF-8 Encoded String, checked, as the bytes it came in."""
+        """A UTF-8 Encoded String, checked, as bytes."""
         text = self.binary(what)
         check_text(text, what)
         self.check_characters(text, what)
         return text
 
     def check_characters(self, text: bytes, what: str) -> None:
-        """Of text that was checked otherwise, where the reader is strict."""
+        """In strict mode, check a text that passed the other checks."""
         if self.is_strict:
             check_characters(text, what)
 
@@ -96,10 +98,10 @@ class Reader:
 
 
 def check_text(text: bytes, what: str) -> None:
-    """Raise PacketError unless `text` is well-formed UTF-8 [MQTT-1.5.4-1] without U+0000 [MQTT-1.5.4-2].
+    """Raise PacketError unless `text` is valid UTF-8 [MQTT-1.5.4-1] without U+0000 [MQTT-1.5.4-2].
 
-    Python's decoder refuses surrogates and overlong forms, as RFC 3629 asks. For control characters and non-characters
-    see `check_characters`.
+    Python's decoder refuses surrogates and overlong forms, as RFC 3629 requires. For control characters and
+    non-characters see `check_characters`.
     """
     try:
         text.decode()
@@ -110,8 +112,8 @@ def check_text(text: bytes, what: str) -> None:
 
 
 def check_characters(text: bytes, what: str) -> None:
-    """Raise PacketError if `text`, which is well-formed, has a control character or a Unicode non-character: a server
-    may refuse them (section 1.5.4).
+    """Raise PacketError if `text` has a control character or a Unicode non-character, which a server may refuse
+    (section 1.5.4).
     """
     found = _DOUBTFUL.search(text.decode())
     if found is not None:
@@ -127,7 +129,9 @@ def u32(number: int) -> bytes:
 
 
 def binary(data: bytes) -> bytes:
-    """Length-prefixed bytes, which is also how a UTF-8 Encoded String is written; ValueError above 65,535 bytes."""
+    """Bytes with a length prefix, the form of binary data and of UTF-8 strings. Raises ValueError above
+    65,535 bytes.
+    """
     if len(data) > STRING_MAX_BYTES:
         raise ValueError(f"a field of {len(data)} bytes doesn't fit two bytes of length")
     return u16(len(data)) + data

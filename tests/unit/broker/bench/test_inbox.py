@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.inbox import BenchInbox, Tally
-from flockmq.bench.message_ring import Ring, build
+from flockmq.bench.message_ring import MessageRing, build
 from flockmq.mqtt import encode, frame
 from unit.broker.bench.wires import wire
 
@@ -23,7 +23,7 @@ IDS = [7, 0x3402, 0x6202, 0xFFFF, 52]
 """Packet ids of a broker's choosing, some of which look like heads of packets."""
 
 
-def ring_of(publisher: int, qos: int) -> Ring:
+def ring_of(publisher: int, qos: int) -> MessageRing:
     return build(publisher, [b"t/AA", b"t/AB"], COUNT, qos, 20, bytes)
 
 
