@@ -56,7 +56,7 @@ class DevNode(msgspec.Struct, eq=False):
     role: str
     log: Path
     process: Process
-    told: asyncio.StreamReader
+    ready_pipe: asyncio.StreamReader
     ports: NodePorts | None = None
 
     def last_lines(self) -> list[str]:
@@ -75,11 +75,11 @@ async def run(
             redis_url = (await stack.enter_async_context(embedded_valkey(None))).url
         shared = shared_settings(redis_url)
         await stack.enter_async_context(_cluster(nodes, folder, cores, replicants, mqtt_port, management_port, shared))
-        _say(*table(nodes))
+        _print(*table(nodes))
         if not await _show_crossing(nodes):
             return 1
         if not once:
-            _say(
+            _print(
                 "",
                 "Anonymous clients are allowed: this is for trying things out, and listens on 127.0.0.1 only.",
                 f"Logs: {folder}/*.log. Press Ctrl-C to stop.",
@@ -143,38 +143,38 @@ async def _cluster(
 
 
 async def _start(name: str, role: str, log: Path, settings: dict[str, str]) -> DevNode:
-    told_fd, tell_fd = os.pipe()
-    told = asyncio.StreamReader()
+    read_fd, write_fd = os.pipe()
+    ready_pipe = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(told), os.fdopen(told_fd, "rb", buffering=0)
+        lambda: asyncio.StreamReaderProtocol(ready_pipe), os.fdopen(read_fd, "rb", buffering=0)
     )
     environment = os.environ | {environment_name(path): value for path, value in settings.items()}
     try:
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "flockmq", "run", "--ready-fd", str(tell_fd)),
+                *(sys.executable, "-P", "-m", "flockmq", "run", "--ready-fd", str(write_fd)),
                 env=environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                pass_fds=(tell_fd,),
+                pass_fds=(write_fd,),
                 preexec_fn=die_with_parent(),
                 start_new_session=True,  # so that Ctrl-C signals only this process, which stops the nodes in order
             )
     finally:
-        os.close(tell_fd)
-    return DevNode(name, role, log, process, told)
+        os.close(write_fd)
+    return DevNode(name, role, log, process, ready_pipe)
 
 
 async def _wait_ready(nodes: Iterable[DevNode]) -> None:
     """Wait until all nodes are ready. Raises NodeFailed if one exits, or takes too long."""
-    waiting = {asyncio.ensure_future(node.told.readline()): node for node in nodes}
+    waiting = {asyncio.ensure_future(node.ready_pipe.readline()): node for node in nodes}
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             for line, node in waiting.items():
-                if not (told := await line):
+                if not (ports := await line):
                     raise NodeFailed(await _exit_report(node), await node.process.wait())
-                node.ports = msgspec.json.decode(told, type=NodePorts)
+                node.ports = msgspec.json.decode(ports, type=NodePorts)
     except TimeoutError:
         late = next(node for node in waiting.values() if node.ports is None)
         lines = "".join(f"\n  {line}" for line in late.last_lines())
@@ -215,7 +215,7 @@ async def _stop(nodes: Sequence[DevNode]) -> None:
     await asyncio.wait(ends)
     for node in running:
         if _failed_to_stop(node):
-            _say(await _exit_report(node))
+            _print(await _exit_report(node))
 
 
 def _failed_to_stop(node: DevNode) -> bool:
@@ -243,9 +243,9 @@ async def _show_crossing(nodes: Sequence[DevNode]) -> bool:
     try:
         crossing = await check_crossing(here_mqtt, there_mqtt)
     except (OSError, EOFError) as error:
-        _say("", f"No message crossed from {here} to {there}: {error or type(error).__name__}")
+        _print("", f"No message crossed from {here} to {there}: {error or type(error).__name__}")
         return False
-    _say(
+    _print(
         "",
         f'A message crossed: "{crossing.payload}" on {crossing.topic}, published on {here} (port '
         f"{here_mqtt.port}), reached a subscriber on {there} (port {there_mqtt.port}) in "
@@ -262,9 +262,9 @@ async def _watch(nodes: Sequence[DevNode]) -> int:
         for end in ended:
             node = alive.pop(end)
             rest = f"{len(alive)} of {len(nodes)} nodes go on." if alive else "None is left."
-            _say("", await _exit_report(node), rest)
+            _print("", await _exit_report(node), rest)
     return 1
 
 
-def _say(*lines: str) -> None:
+def _print(*lines: str) -> None:
     print(*lines, sep="\n", flush=True)

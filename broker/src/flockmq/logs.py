@@ -83,13 +83,13 @@ class _Json(logging.Formatter):
 
 
 class _Kinds:
-    """Counts the lines of each kind in the current second, which begins with its first line. After it, `tell` is called
-    with the number of lines left out of each kind: by a timer if an event loop runs in this thread, else with the next
-    line of any kind."""
+    """Counts the lines of each kind in the current second, which begins with its first line. After it, `report` is
+    called with the number of lines left out of each kind: by a timer if an event loop runs in this thread, else with
+    the next line of any kind."""
 
-    def __init__(self, now_s: Callable[[], float], tell: Callable[[str, str, int], None]) -> None:
+    def __init__(self, now_s: Callable[[], float], report: Callable[[str, str, int], None]) -> None:
         self._now_s = now_s
-        self._tell = tell
+        self._report = report
         self._since_s = float("-inf")
         self._lines: dict[tuple[str, str], int] = {}
         self._more: dict[tuple[str, str], int] = {}
@@ -98,34 +98,34 @@ class _Kinds:
         """Count a line of this kind. Returns whether it may be shown."""
         now_s = self._now_s()
         if now_s - self._since_s >= LOG_KINDS_COUNTED_S:
-            self.tell_how_many_more()
+            self.report_left_out()
             self._since_s = now_s
         kind = name, message
         lines = self._lines[kind] = self._lines.get(kind, 0) + 1
         if lines <= lines_max:
             return True
         if not self._more:
-            self._tell_in_time(self._since_s + LOG_KINDS_COUNTED_S - now_s)
+            self._report_later(self._since_s + LOG_KINDS_COUNTED_S - now_s)
         self._more[kind] = lines - lines_max
         return False
 
-    def tell_how_many_more(self) -> None:
+    def report_left_out(self) -> None:
         more, self._more = self._more, {}
         self._lines.clear()
         self._since_s = float("-inf")
         for (name, message), lines in more.items():
-            self._tell(name, message, lines)
+            self._report(name, message, lines)
 
-    def _tell_in_time(self, delay_s: float) -> None:
+    def _report_later(self, delay_s: float) -> None:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             return
-        loop.call_later(delay_s, self._tell_if_nobody_did, self._more)
+        loop.call_later(delay_s, self._report_once, self._more)
 
-    def _tell_if_nobody_did(self, more: dict[tuple[str, str], int]) -> None:
+    def _report_once(self, more: dict[tuple[str, str], int]) -> None:
         if more is self._more:
-            self.tell_how_many_more()
+            self.report_left_out()
 
 
 class FewOfAKind(logging.StreamHandler[Any]):
@@ -134,14 +134,14 @@ class FewOfAKind(logging.StreamHandler[Any]):
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         super().__init__(sys.stderr)
-        self._kinds = _Kinds(now_s, self._say_how_many_more)
+        self._kinds = _Kinds(now_s, self._log_left_out)
 
     def emit(self, record: logging.LogRecord) -> None:
         is_bounded = record.levelno >= logging.INFO and record.name != AUDIT
         if not is_bounded or self._kinds.has_room(record.name, str(record.msg), LOG_LINES_PER_S):
             super().emit(record)
 
-    def _say_how_many_more(self, name: str, message: str, lines: int) -> None:
+    def _log_left_out(self, name: str, message: str, lines: int) -> None:
         with self.lock or contextlib.nullcontext():
             super().emit(logging.LogRecord(name, logging.WARNING, "", 0, _MORE, (lines, message), None))
 
@@ -162,19 +162,19 @@ class Sparing:
     def __init__(self, log: logging.Logger, lines_per_s: int, now_s: Callable[[], float]) -> None:
         self._log = log
         self._lines_per_s = lines_per_s
-        self._kinds = _Kinds(now_s, self._say_how_many_more)
+        self._kinds = _Kinds(now_s, self._log_left_out)
 
     def info(self, message: str, *values: object) -> None:
-        self._say(logging.INFO, message, *values)
+        self._emit(logging.INFO, message, *values)
 
     def warning(self, message: str, *values: object) -> None:
-        self._say(logging.WARNING, message, *values)
+        self._emit(logging.WARNING, message, *values)
 
-    def _say(self, level: int, message: str, *values: object) -> None:
+    def _emit(self, level: int, message: str, *values: object) -> None:
         if self._kinds.has_room(logging.getLevelName(level), message, self._lines_per_s):
             self._log.log(level, message, *values)
 
-    def _say_how_many_more(self, level: str, message: str, lines: int) -> None:
+    def _log_left_out(self, level: str, message: str, lines: int) -> None:
         self._log.log(logging.getLevelNamesMapping()[level], _MORE, lines, message)
 
 
@@ -187,7 +187,7 @@ class Retrying:
         self._log = log
         self._now_s = now_s
         self._since_s: float | None = None
-        self._said: tuple[int, str] = (0, "")
+        self._last: tuple[int, str] = (0, "")
         self._is_leaving = False
 
     def failed(self, message: str, *values: object) -> None:
@@ -196,13 +196,13 @@ class Retrying:
             self._since_s = now_s
         lasts = now_s - self._since_s >= RETRIED_QUIETLY_MAX_S
         level = logging.WARNING if lasts and not self._is_leaving else logging.INFO
-        said = level, message % values
-        if said != self._said:
-            self._said = said
+        line = level, message % values
+        if line != self._last:
+            self._last = line
             self._log.log(level, message, *values)
 
     def worked(self) -> None:
-        self._since_s, self._said = None, (0, "")
+        self._since_s, self._last = None, (0, "")
 
     def leave(self) -> None:
         self._is_leaving = True

@@ -38,8 +38,8 @@ def _limits(root: Path) -> Iterator[int]:
         group = PurePosixPath(path.lstrip("/"))
         for folder in (group, *group.parents):
             try:
-                said = (top / folder / name).read_text().strip()
+                limit = (top / folder / name).read_text().strip()
             except OSError:
                 continue
-            if said.isdigit():  # "max" means no limit
-                yield int(said)
+            if limit.isdigit():  # "max" means no limit
+                yield int(limit)

@@ -114,12 +114,12 @@ def check_lists(key: str, cacertfile: Path, crlfile: Path) -> None:
 
 def reason(error: Exception) -> str:
     """OpenSSL's reason for an error, without the position in its source."""
-    said = getattr(error, "reason", None) or re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error))
-    word = str(said).replace("_", " ").lower()
-    return _MEANT.get(word, word)
+    text = getattr(error, "reason", None) or re.sub(r"^\[.*?\] | \(_ssl\.c:\d+\)$", "", str(error))
+    word = str(text).replace("_", " ").lower()
+    return _CLEARER.get(word, word)
 
 
-_MEANT: Final = {
+_CLEARER: Final = {
     "pem lib": "one of them isn't PEM, or the key needs a password",
     "bad decrypt": "the key's password is wrong",
 }

@@ -70,10 +70,10 @@ def default_limits(redis_bytes: int) -> Held:
     )
 
 
-def may_grant(untold: int, more: int, limit: int) -> bool:
-    """Whether a node may grant `more` of a quota before it reports that. `untold` is what it has granted and not
+def may_grant(unreported: int, more: int, limit: int) -> bool:
+    """Whether a node may grant `more` of a quota before it reports that. `unreported` is what it has granted and not
     reported yet. An amount larger than a share is granted if nothing is unreported."""
-    return more <= 0 or untold <= 0 or untold + more <= limit // bounds.QUOTA_SHARES
+    return more <= 0 or unreported <= 0 or unreported + more <= limit // bounds.QUOTA_SHARES
 
 
 class MaxMemory:
@@ -104,8 +104,8 @@ class Usage:
     """One user's usage on this node. It exists as long as a session refers to it."""
 
     __slots__ = (
-        "__weakref__", "_quotas", "_waiting", "is_noted", "queued_bytes", "sessions", "subscription_bytes",
-        "subscriptions", "told", "user",
+        "__weakref__", "_quotas", "_waiting", "is_listed", "queued_bytes", "reported", "sessions",
+        "subscription_bytes", "subscriptions", "user",
     )  # fmt: skip
 
     def __init__(self, quotas: Quotas, user: bytes) -> None:
@@ -115,8 +115,8 @@ class Usage:
         self.queued_bytes = 0
         self.subscriptions = 0
         self.subscription_bytes = 0
-        self.is_noted = False
-        self.told = NOTHING
+        self.is_listed = False
+        self.reported = NOTHING
         """The usage in the last report."""
         self._waiting: deque[tuple[Held, Callable[[], None]]] = deque()
 
@@ -142,7 +142,7 @@ class Usage:
     def queued(self, change_bytes: int) -> None:
         """The queued bytes of one of its sessions changed."""
         self.queued_bytes += change_bytes
-        if change_bytes > 0 and self.queued_bytes >= self._quotas.told_queued_bytes:
+        if change_bytes > 0 and self.queued_bytes >= self._quotas.large_queued_bytes:
             self.note()
 
     def may_begin(self) -> bool:
@@ -166,21 +166,21 @@ class Usage:
     def must_wait(self, more: Held) -> bool:
         """Whether this request must wait until the usage here is reported. A request that will be refused anyway
         doesn't wait."""
-        if not self._quotas.tells():
+        if not self._quotas.must_report():
             return False
         here, limits = self.here(), self._quotas.limits
         total = here.plus(self._elsewhere()).plus(more)
         if any(asked and amount > limit for asked, amount, limit in zip(more, total, limits, strict=True)):
             return False
-        return not all(map(may_grant, here.minus(self.told), more, limits))
+        return not all(map(may_grant, here.minus(self.reported), more, limits))
 
     def wait(self, more: Held, then: Callable[[], None]) -> None:
         """Call `then` when the usage here is reported. The caller must then check whether the quota allows the
         request."""
         self._waiting.append((more, then))
         self._quotas.waiting[self.user] = self
-        self.is_noted = True
-        self._quotas.noted[self.user] = self
+        self.is_listed = True
+        self._quotas.large_users[self.user] = self
         self._quotas.on_growth()
 
     def go_on(self) -> bool:
@@ -200,10 +200,10 @@ class Usage:
 
     def note(self) -> None:
         """Include the user in reports if it is large, and report at once if its usage has grown much."""
-        if not self.is_noted:
+        if not self.is_listed:
             if self._quotas.is_large(self):
-                self.is_noted = True
-                self._quotas.noted[self.user] = self
+                self.is_listed = True
+                self._quotas.large_users[self.user] = self
         elif self._quotas.has_grown(self):
             self._quotas.on_growth()
 
@@ -258,17 +258,17 @@ class StoredBytes:
 
 
 class Quotas:
-    """One per node, for its clients and the sessions that it owns. `noted` are the large users, which are reported to
+    """One per node, for its clients and the sessions that it owns. `large_users` are those that are reported to
     other nodes; `largest` removes those that aren't large any more."""
 
     def __init__(self, limits: Held = UNLIMITED) -> None:
         self.elsewhere: dict[bytes, Held] = {}
-        self.noted: dict[bytes, Usage] = {}
+        self.large_users: dict[bytes, Usage] = {}
         self.retained = StoredBytes()
         self.delayed = StoredBytes()
         self.waiting: dict[bytes, Usage] = {}
         """Users with requests that wait for the next report."""
-        self.tells: Callable[[], bool] = _tells_nobody
+        self.must_report: Callable[[], bool] = _no_other_nodes
         """Whether there are other nodes to report to."""
         self.refused = dict.fromkeys(KINDS, 0)
         """Refusals, by quota."""
@@ -281,8 +281,8 @@ class Quotas:
         self.limits = limits
         shown_bytes = max(1, min(bounds.QUOTA_RETAINED_SHOWN_BYTES, limits.retained_bytes // bounds.QUOTA_TOLD_PARTS))
         self.retained.shown_bytes = self.delayed.shown_bytes = shown_bytes
-        self._told = Held(*(max(1, limit // bounds.QUOTA_TOLD_PARTS) for limit in limits))
-        self.told_queued_bytes = self._told.queued_bytes
+        self._large = Held(*(max(1, limit // bounds.QUOTA_TOLD_PARTS) for limit in limits))
+        self.large_queued_bytes = self._large.queued_bytes
         self._growth = Held(*(max(1, limit // (2 * bounds.QUOTA_SHARES)) for limit in limits))
 
     def of(self, user: bytes) -> Usage:
@@ -307,33 +307,33 @@ class Quotas:
         return False
 
     def is_large(self, usage: Usage) -> bool:
-        told = self._told
+        large = self._large
         return (
-            usage.sessions >= told.sessions
-            or usage.queued_bytes >= told.queued_bytes
-            or usage.subscriptions >= told.subscriptions
-            or usage.subscription_bytes >= told.subscription_bytes
+            usage.sessions >= large.sessions
+            or usage.queued_bytes >= large.queued_bytes
+            or usage.subscriptions >= large.subscriptions
+            or usage.subscription_bytes >= large.subscription_bytes
         )
 
     def has_grown(self, usage: Usage) -> bool:
-        told, growth = usage.told, self._growth
+        reported, growth = usage.reported, self._growth
         return (
-            usage.sessions >= told.sessions + growth.sessions
-            or usage.queued_bytes >= told.queued_bytes + growth.queued_bytes
-            or usage.subscriptions >= told.subscriptions + growth.subscriptions
-            or usage.subscription_bytes >= told.subscription_bytes + growth.subscription_bytes
+            usage.sessions >= reported.sessions + growth.sessions
+            or usage.queued_bytes >= reported.queued_bytes + growth.queued_bytes
+            or usage.subscriptions >= reported.subscriptions + growth.subscriptions
+            or usage.subscription_bytes >= reported.subscription_bytes + growth.subscription_bytes
         )
 
     def largest(self) -> dict[bytes, Held]:
         """The usage of the largest users here, for a report."""
-        for user, usage in list(self.noted.items()):
-            usage.told = usage.here()
+        for user, usage in list(self.large_users.items()):
+            usage.reported = usage.here()
             if not self.is_large(usage):
-                usage.is_noted = False
-                del self.noted[user]
-        return most({user: usage.here() for user, usage in self.noted.items()}, self.limits)
+                usage.is_listed = False
+                del self.large_users[user]
+        return most({user: usage.here() for user, usage in self.large_users.items()}, self.limits)
 
-    def were_told(self) -> None:
+    def report_sent(self) -> None:
         """A report was sent: continue the requests that waited for it."""
         for user, usage in list(self.waiting.items()):
             if not usage.go_on():
@@ -345,7 +345,7 @@ class Quotas:
         return held if usage is None else held.plus(usage.here())
 
 
-def _tells_nobody() -> bool:
+def _no_other_nodes() -> bool:
     return False
 
 

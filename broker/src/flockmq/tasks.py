@@ -25,15 +25,15 @@ class VitalTaskFailed(Exception):
     """Passed to the event loop's exception handler. Its cause is the task's error."""
 
 
-def begun_anew(work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
+def restartable(work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
     """Run `work` until it returns. After an error, log it and start again."""
-    return asyncio.create_task(_begin_anew(work, name), name=name)
+    return asyncio.create_task(_restart_on_error(work, name), name=name)
 
 
 def vital(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     """Run a vital task. An error in it goes to the loop's exception handler."""
     task = asyncio.create_task(work, name=name)
-    task.add_done_callback(_tell_failure)
+    task.add_done_callback(_report_failure)
     return task
 
 
@@ -69,17 +69,17 @@ class Spawned:
         return True
 
 
-async def _begin_anew(work: Callable[[], Awaitable[None]], name: str) -> None:
+async def _restart_on_error(work: Callable[[], Awaitable[None]], name: str) -> None:
     while True:
         try:
             await work()
             return
         except Exception:
-            log.exception("%s failed, it begins anew", name)
+            log.exception("%s failed, it is started again", name)
             await asyncio.sleep(bounds.TASK_AGAIN_S)
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _report_failure(task: asyncio.Task[None]) -> None:
     if task.cancelled() or (error := task.exception()) is None:
         return
     vital_failed(task.get_name(), error)

@@ -37,7 +37,7 @@ def test_a_node_grants_a_share_before_others_are_told(untold: int, more: int, ma
 
 def test_what_is_beyond_a_share_waits_until_others_were_told() -> None:
     quotas = Quotas(LIMITS)
-    quotas.tells = lambda: True
+    quotas.must_report = lambda: True
     eve, one, then = quotas.of(b"eve"), Held(sessions=1), list[int]()
     told: list[bool] = []
     quotas.on_growth = lambda: told.append(True)
@@ -56,7 +56,7 @@ def test_what_is_beyond_a_share_waits_until_others_were_told() -> None:
     assert (then, bool(told)) == ([], True)
     for number in range(3):
         quotas.largest()
-        quotas.were_told()
+        quotas.report_sent()
         assert then[number] == number
     assert eve.sessions == 4
     assert then == [0, 1, 2, 3], "who would be refused waits no longer"

@@ -27,17 +27,17 @@ async def test_what_may_begin_anew_outlives_an_error(
         await asyncio.Future()
 
     with caplog.at_level(logging.ERROR):
-        task = tasks.begun_anew(work, "some work")
+        task = tasks.restartable(work, "some work")
         await asyncio.wait_for(again.wait(), 10)
     task.cancel()
-    assert "some work failed, it begins anew" in caplog.text
+    assert "some work failed, it is started again" in caplog.text
     assert "ValueError: the first round" in caplog.text
 
 
 async def test_what_may_begin_anew_ends_when_its_work_is_done() -> None:
     async def work() -> None: ...
 
-    await asyncio.wait_for(tasks.begun_anew(work, "some work"), 10)
+    await asyncio.wait_for(tasks.restartable(work, "some work"), 10)
 
 
 async def test_the_failure_of_a_vital_task_is_told_to_the_loop() -> None:

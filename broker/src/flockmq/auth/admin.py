@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from flockmq.auth import bans, hashing, rule_sources, scram
 from flockmq.auth.hash_pool import HashPool
-from flockmq.auth.rules import glob, meant
+from flockmq.auth.rules import compile_rules, glob
 from flockmq.auth.user_revocation import disabled, enabled, is_disabled
 from flockmq.bounds import AUTH_PAGE_MAX, BAN_PATTERNS_MAX, PASSWORD_MAX_BYTES, RULES_MAX_BYTES
 from flockmq.clock import Clock
@@ -183,10 +183,10 @@ class Admin:
         old = self._user(user_id)
         is_superuser = old.is_superuser if change.is_superuser is None else change.is_superuser
         if change.password is None and change.password_hash is None:
-            user = _as_said(msgspec.structs.replace(old, is_superuser=is_superuser), change.is_disabled, old)
+            user = _with_disabled(msgspec.structs.replace(old, is_superuser=is_superuser), change.is_disabled, old)
         else:
-            said = change.password, change.password_hash, change.salt
-            user = await self.made(NewUser(user_id, *said, is_superuser, change.is_disabled), old)
+            given = change.password, change.password_hash, change.salt
+            user = await self.made(NewUser(user_id, *given, is_superuser, change.is_disabled), old)
         await self._write([USERS.put(user_id, user)])
         return _shown_user(user_id, user)
 
@@ -197,7 +197,7 @@ class Admin:
 
     async def made(self, new: NewUser, old: User | None = None) -> User:
         """Make the row to write. If `new` has the password of `old`, the hash stays the same. Raises Invalid, Busy."""
-        return _as_said(await self._enabled(new, None if old is None else enabled(old)), new.is_disabled, old)
+        return _with_disabled(await self._enabled(new, None if old is None else enabled(old)), new.is_disabled, old)
 
     async def _enabled(self, new: NewUser, old: User | None) -> User:
         self.check_user(new)
@@ -258,7 +258,7 @@ class Admin:
         """Raises Missing."""
         raw = self._tables.rules.get((of, who))
         if raw is None:
-            raise Missing(f"{_spoken(of, who)} has no rules")
+            raise Missing(f"{_shown_key(of, who)} has no rules")
         return ShownRules(of, who, rule_sources.decoded(raw))
 
     async def put_rules(self, of: OfKind, who: str, rules: tuple[RuleSettings, ...]) -> ShownRules:
@@ -266,7 +266,7 @@ class Admin:
         if not self._rules_matter:
             raise Unused('nothing in authorization.sources asks for rules: add one of type "built_in_database"')
         try:
-            meant(rules)
+            compile_rules(rules)
         except ValueError as error:
             raise Invalid("rules", str(error)) from None
         raw = rule_sources.encoded(rules)
@@ -320,7 +320,7 @@ class Admin:
         except ValueError:
             key = (of, who)
         if self._tables.bans.get(key) is None:
-            raise Missing(f"{_spoken(of, who)} isn't banned")
+            raise Missing(f"{_shown_key(of, who)} isn't banned")
         await self._write([BANS.delete(key)])
 
     async def sweep_bans(self) -> None:
@@ -347,7 +347,7 @@ def _shown_user(user_id: str, user: User) -> ShownUser:
     return ShownUser(user_id, user.is_superuser, is_disabled(user))
 
 
-def _as_said(user: User, is_to_be_disabled: bool | None, old: User | None) -> User:
+def _with_disabled(user: User, is_to_be_disabled: bool | None, old: User | None) -> User:
     """Disable or enable the user as the request says. If it doesn't say, the user stays as it was."""
     if is_to_be_disabled is None:
         is_to_be_disabled = old is not None and is_disabled(old)
@@ -363,5 +363,5 @@ def _joined(key: tuple[str, str]) -> str:
     return f"{key[0]}/{key[1]}"
 
 
-def _spoken(of: str, who: str) -> str:
+def _shown_key(of: str, who: str) -> str:
     return f"{of} {who!r}" if who else f'"{of}"'

@@ -20,7 +20,7 @@ from flockmq import tasks
 from flockmq.auth.http_service import Overloaded, Unanswered
 from flockmq.auth.request_queue import RequestQueue
 from flockmq.auth.rule_sources import CLIENTID, HttpRules, LogRules, Source
-from flockmq.auth.rules import Rules, Subject, digest, tells_of_clients
+from flockmq.auth.rules import Rules, Subject, digest, reveals_clients
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
 from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM
@@ -65,15 +65,15 @@ class Authorizer:
         self._size = settings.cache.max_size
         self._ttl_s = settings.cache.ttl
         self._now_s = now_s
-        self._kept: dict[bytes, tuple[Principal, Answers]] = {}
+        self._cached: dict[bytes, tuple[Principal, Answers]] = {}
         """Cached decisions by client id, with the principal that they were made for."""
         self._requests = RequestQueue()
         self._fresher: asyncio.Task[None] | None = None
 
     @property
-    def kept(self) -> int:
+    def cached(self) -> int:
         """How many clients have cached decisions."""
-        return len(self._kept)
+        return len(self._cached)
 
     @property
     def waiting(self) -> int:
@@ -134,23 +134,23 @@ class Authorizer:
         """Returns ALLOWED, DENIED, or ASKED. For ASKED call `ask`. `topic` has no prefix such as `$share/GROUP/`
         (`mqtt.topics.unwrap` removes it)."""
         if not self.must_check(principal):
-            return ALLOWED if principal.superuser or not tells_of_clients(topic) else DENIED
-        kept = self._kept.get(client_id)
-        if kept is not None and kept[0] is principal and (answer := kept[1].get((action, topic, qos, retain))):
+            return ALLOWED if principal.superuser or not reveals_clients(topic) else DENIED
+        cached = self._cached.get(client_id)
+        if cached is not None and cached[0] is principal and (answer := cached[1].get((action, topic, qos, retain))):
             if answer[1] > self._now_s():
                 self.results["kept"] += 1
                 return ALLOWED if answer[0] else DENIED
-            del kept[1][action, topic, qos, retain]
+            del cached[1][action, topic, qos, retain]
         decision: bool | None = None
         subject = _subject(client_id, principal, peer)
         if isinstance(principal.rules, Rules):
-            decision = self._says(principal.rules, subject, action, topic, qos, retain)
+            decision = self._decide(principal.rules, subject, action, topic, qos, retain)
         for source in self._sources:
             if decision is not None:
                 break
             if isinstance(source, HttpRules):
                 return ASKED
-            decision = self._says(source, subject, action, topic, qos, retain)
+            decision = self._decide(source, subject, action, topic, qos, retain)
         answers = self._answers(client_id, principal)
         return self._decided(answers, principal, (action, topic, qos, retain), decision)
 
@@ -227,10 +227,12 @@ class Authorizer:
                 decision = await source.ask(subject, action, topic, qos, retain)
             else:
                 user = (subject.username or subject.clientid).encode()
-                decision = await self.in_turn(user, partial(self._says, source, subject, action, topic, qos, retain))
+                decision = await self.in_turn(user, partial(self._decide, source, subject, action, topic, qos, retain))
         return decision
 
-    def _says(self, source: Source, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
+    def _decide(
+        self, source: Source, subject: Subject, action: int, topic: bytes, qos: int, retain: bool
+    ) -> bool | None:
         before = subject.looked_at
         decision = source.decide(subject, action, topic, qos, retain)
         self.looked_at += subject.looked_at - before
@@ -247,7 +249,7 @@ class Authorizer:
 
     def _decided(self, answers: Answers, principal: Principal, key: Key, decision: bool | None) -> int:
         if decision is None:
-            decision = self._is_open(has_rules=principal.rules is not None) and not tells_of_clients(key[1])
+            decision = self._is_open(has_rules=principal.rules is not None) and not reveals_clients(key[1])
         if self._ttl_s and len(key[1]) <= AUTHORIZATIONS_MAX_TOPIC_BYTES:
             if len(answers) >= self._size:
                 del answers[next(iter(answers))]
@@ -259,17 +261,17 @@ class Authorizer:
         """This client's cache. It is dropped when the client leaves, gets another principal, or rules change."""
         if not client_id or not self._ttl_s:
             return {}
-        kept = self._kept.get(client_id)
-        if kept is None or kept[0] is not principal:
-            kept = self._kept[client_id] = (principal, {})
-        return kept[1]
+        cached = self._cached.get(client_id)
+        if cached is None or cached[0] is not principal:
+            cached = self._cached[client_id] = (principal, {})
+        return cached[1]
 
     def forget(self, client_id: bytes, principal: Principal) -> None:
         """Drop the cache of a client that left or has another principal now. The cache of another connection with the
         same client id stays."""
-        kept = self._kept.get(client_id)
-        if kept is not None and kept[0] is principal:
-            del self._kept[client_id]
+        cached = self._cached.get(client_id)
+        if cached is not None and cached[0] is principal:
+            del self._cached[client_id]
 
     async def _ask_again(self) -> None:
         """Every `ttl`, have connections drop what they derived from decisions. So a service's answer lives for one
@@ -299,9 +301,9 @@ class Authorizer:
             if isinstance(source, LogRules):
                 source.forget(key)
         if key is not None and key[0] == CLIENTID:
-            self._kept.pop(key[1].encode(), None)
+            self._cached.pop(key[1].encode(), None)
         else:
-            self._kept.clear()
+            self._cached.clear()
         self.on_change()
         self.on_rules(key)
 

@@ -65,8 +65,8 @@ class Bans:
             self._holds(self._exact.get(("clientid", client)))
             or (bool(user) and self._holds(self._exact.get(("username", user))))
             or any(
-                is_meant(client if kind == "clientid_pattern" else user) and self._holds(ban)
-                for (kind, _), (is_meant, ban) in self._patterns.items()
+                matches(client if kind == "clientid_pattern" else user) and self._holds(ban)
+                for (kind, _), (matches, ban) in self._patterns.items()
                 if user or kind == "clientid_pattern"
             )
             or (bool(self._clients) and self._holds(self._clients.get((user, client, network(host)))))

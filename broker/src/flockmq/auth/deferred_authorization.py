@@ -96,26 +96,26 @@ class DeferredAuthorization:
         client_id: bytes,
         principal: Principal,
         peer: PeerInfo,
-        said: SentMessage,
+        sent: SentMessage,
         published: bytes,
         *,
         by_plugin: bool,
     ) -> StoredAuthorization:
-        """Record why the client may publish `said`. `published` is the topic after rewriting, or b"" if it isn't
+        """Record why the client may publish `sent`. `published` is the topic after rewriting, or b"" if it isn't
         rewritten yet. `by_plugin`: a plugin allowed it."""
-        topic = unwrap(said.topic)[1]
+        topic = unwrap(sent.topic)[1]
         common_name = None if peer.certificate is None else peer.certificate.common_name
         known = StoredAuthorization(client_id, principal.username, peer.host, KNOWN, common_name=common_name)
-        why = KNOWN | (RETAIN if said.retain else 0) | _standing(principal)
+        why = KNOWN | (RETAIN if sent.retain else 0) | _user_flags(principal)
         rules = principal.rules
         if by_plugin or (
-            isinstance(rules, Rules) and rules.decide(known.subject(), PUBLISH, topic, said.qos, said.retain)
+            isinstance(rules, Rules) and rules.decide(known.subject(), PUBLISH, topic, sent.qos, sent.retain)
         ):
             why |= ITS_OWN
-        is_as_said = unwrap(published)[1] == topic
-        return msgspec.structs.replace(known, why=why, topic=b"" if is_as_said else topic)
+        is_unchanged = unwrap(published)[1] == topic
+        return msgspec.structs.replace(known, why=why, topic=b"" if is_unchanged else topic)
 
-    def check(self, authorization: StoredAuthorization, said: SentMessage) -> int:
+    def check(self, authorization: StoredAuthorization, sent: SentMessage) -> int:
         """Returns ALLOWED, DENIED, or ASKED. For ASKED call `is_still_allowed`."""
         client_id, why = authorization.client_id, authorization.why
         if (client_id or authorization.user) and self._bans.banned(
@@ -132,18 +132,18 @@ class DeferredAuthorization:
             is_superuser = is_superuser and user.is_superuser
         if is_superuser or why & ITS_OWN:
             return ALLOWED
-        return self._authorizer.check_offline(authorization.subject(), *_action(said))
+        return self._authorizer.check_offline(authorization.subject(), *_action(sent))
 
-    async def is_still_allowed(self, authorization: StoredAuthorization, said: SentMessage) -> bool:
+    async def is_still_allowed(self, authorization: StoredAuthorization, sent: SentMessage) -> bool:
         """Like `check`, but asks HTTP services too."""
-        return await self._authorizer.is_still_allowed(authorization.subject(), *_action(said))
+        return await self._authorizer.is_still_allowed(authorization.subject(), *_action(sent))
 
 
-def _action(said: SentMessage) -> tuple[int, bytes, int, bool]:
-    return PUBLISH, unwrap(said.topic)[1], said.qos, said.retain
+def _action(sent: SentMessage) -> tuple[int, bytes, int, bool]:
+    return PUBLISH, unwrap(sent.topic)[1], sent.qos, sent.retain
 
 
-def _standing(principal: Principal) -> int:
+def _user_flags(principal: Principal) -> int:
     why = SUPERUSER if principal.superuser else 0
     if not principal.user_id:
         return why

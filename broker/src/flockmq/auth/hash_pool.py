@@ -109,7 +109,7 @@ class HashPool:
         self.waiting -= 1
         last = self._waiting[fullest].pop()
         self._forget(last)
-        _tell(last.waiters, lambda done: done.set_exception(Busy()))
+        _resolve(last.waiters, lambda done: done.set_exception(Busy()))
 
     def _move_up(self, job: _Job, address: str) -> None:
         """Move a shared job to the queue of `address` if fewer jobs are ahead of it there."""
@@ -149,19 +149,19 @@ class HashPool:
         if ended.cancelled():
             _cancel(job.waiters)
         elif error := ended.exception():
-            _tell(job.waiters, lambda done: done.set_exception(error))
+            _resolve(job.waiters, lambda done: done.set_exception(error))
         else:
-            _tell(job.waiters, lambda done: done.set_result(ended.result()))
+            _resolve(job.waiters, lambda done: done.set_result(ended.result()))
         self._start()
 
 
-def _tell(waiters: list[_Waiter], tell: Callable[[asyncio.Future[object]], None]) -> None:
+def _resolve(waiters: list[_Waiter], resolve: Callable[[asyncio.Future[object]], None]) -> None:
     """Hand out the result to HASH_SLICE_LOGINS callers per event-loop iteration, because each continues a CONNECT."""
     for waiter in waiters[:HASH_SLICE_LOGINS]:
         if not waiter.done.done():
-            tell(waiter.done)
+            resolve(waiter.done)
     if len(waiters) > HASH_SLICE_LOGINS:
-        asyncio.get_running_loop().call_soon(_tell, waiters[HASH_SLICE_LOGINS:], tell)
+        asyncio.get_running_loop().call_soon(_resolve, waiters[HASH_SLICE_LOGINS:], resolve)
 
 
 def _cancel(waiters: list[_Waiter]) -> None:

@@ -105,7 +105,7 @@ class HttpService:
         if self._session is None or self.asked >= ASKED_MAX:
             raise Overloaded
         try:
-            url, headers = self._said_to(value), self._headers_for(value)
+            url, headers = self._url_for(value), self._headers_for(value)
             said = {name: template.render(value) for name, template in self._body.items()}
         except ValueError as error:
             self._warnings.warning("%s: %s isn't asked: %s", self._where, self._host(), error)
@@ -119,7 +119,7 @@ class HttpService:
         finally:
             self.asked -= 1
 
-    def _said_to(self, value: Callable[[str], str | None]) -> URL:
+    def _url_for(self, value: Callable[[str], str | None]) -> URL:
         """Raises ValueError."""
         path = [segment.render(value, _quoted) for segment in self._path]
         for segment, text in zip(self._path, path, strict=True):

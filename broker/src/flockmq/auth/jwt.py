@@ -81,15 +81,15 @@ class JwtAuthenticator:
         if not isinstance(key_id, str):
             key_id = None
         if key_id in self._keys or not self._keys.may_ask:
-            return self._by_one_of(attempt, token, self._keys, key_id)
+            return self._verdict_by_key_id(attempt, token, self._keys, key_id)
         return self._asked(attempt, token, self._keys, key_id)
 
     async def _asked(self, attempt: Attempt, token: bytes, keys: KeySet, key_id: str | None) -> Verdict:
         """The key is unknown and may be new, so fetch the keys first."""
         await keys.refresh()
-        return self._by_one_of(attempt, token, keys, key_id)
+        return self._verdict_by_key_id(attempt, token, keys, key_id)
 
-    def _by_one_of(self, attempt: Attempt, token: bytes, keys: KeySet, key_id: str | None) -> Verdict:
+    def _verdict_by_key_id(self, attempt: Attempt, token: bytes, keys: KeySet, key_id: str | None) -> Verdict:
         return self._verdict(attempt, token, keys.get(key_id)) if len(keys) else Pass.UNAVAILABLE
 
     def _verdict(self, attempt: Attempt, token: bytes, key: object) -> Verdict:

@@ -51,7 +51,7 @@ class RequestQueue:
             if len(waiting) < ASKING_OF_CONNECTION_MAX and connection not in self._gone:
                 waiting.append((request, refused))
             else:
-                _tell_soon(refused)
+                _refuse_soon(refused)
         elif len(self._tasks) < ASKED_MAX and self._has_share(connection):
             self._begin(connection, request)
         else:
@@ -65,7 +65,7 @@ class RequestQueue:
         if waiting is None or connection in self._gone:
             return
         while waiting and self._waiting_of_gone + len(waiting) > ASKING_OF_GONE_MAX:
-            _tell_soon(waiting.pop()[1])
+            _refuse_soon(waiting.pop()[1])
         if waiting:
             self._waiting_of_gone += len(waiting)
             self._gone.add(connection)
@@ -106,5 +106,5 @@ class RequestQueue:
             self._next[connection] = None
 
 
-def _tell_soon(refused: Refused) -> None:
+def _refuse_soon(refused: Refused) -> None:
     asyncio.get_running_loop().call_soon(refused)

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from flockmq.auth.http_service import HttpService, Unanswered
-from flockmq.auth.rules import CLIENT_VALUES, Rules, Subject, meant
+from flockmq.auth.rules import CLIENT_VALUES, Rules, Subject, compile_rules
 from flockmq.bounds import CONFIG_MAX_BYTES, RULES_COMPILED_MAX
 from flockmq.clock import Clock
 from flockmq.config.auth_settings import FileSourceSettings, HttpSourceSettings, RuleSettings
@@ -111,13 +111,13 @@ class HttpRules:
 
     async def ask(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> bool | None:
         """Raises Unanswered, Overloaded."""
-        said = {
+        values = {
             "action": "publish" if action == PUBLISH else "subscribe",
             "topic": topic.decode(),
             "qos": str(qos),
             "retain": "true" if retain else "false",
         }
-        answer = await self._service.ask(lambda name: said[name] if name in said else subject.value(name))
+        answer = await self._service.ask(lambda name: values[name] if name in values else subject.value(name))
         match answer.result:
             case "allow":
                 return True
@@ -135,7 +135,7 @@ def file_rules(settings: FileSourceSettings, where: str) -> Rules:
     if settings.path is not None:
         rules, source = read_rules(settings.path, f"{where}.path"), str(settings.path)
     try:
-        return meant(rules)
+        return compile_rules(rules)
     except ValueError as error:
         raise ConfigError(f"{source}: {error}") from None
 

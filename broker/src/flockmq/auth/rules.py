@@ -106,7 +106,7 @@ class Rules:
         return None
 
 
-def meant(rules: Sequence[RuleSettings]) -> Rules:
+def compile_rules(rules: Sequence[RuleSettings]) -> Rules:
     """Compile new rules, from a user or a service. Raises ValueError, also for topics with a prefix such as
     `$share/GROUP/`: they could never match, because prefixes are removed before the check. (The log may hold such rules
     from an older release; they never match.)"""
@@ -220,7 +220,7 @@ class _Personal:
     def __init__(self, text: str, template: Template, permits: bool) -> None:
         self._template = template
         self._is_system = _is_system(template.render(lambda _: "x").encode())
-        self.levels = _of_whoever(tuple(text.encode().split(b"/")), permits)
+        self.levels = _for_any_client(tuple(text.encode().split(b"/")), permits)
 
     def fits(self, subject: Subject, permits: bool, action: int, topic: bytes, levels: Levels) -> bool:
         values = [subject.value(name) for name in self._template.names]
@@ -232,7 +232,7 @@ class _Personal:
         return _fits(own, permits, action, levels)
 
 
-def _of_whoever(levels: Levels, permits: bool) -> Levels:
+def _for_any_client(levels: Levels, permits: bool) -> Levels:
     """For the index: a filter that covers this one with placeholders, for any client. In an `allow` a level with
     placeholders stays one level. In a `deny` it may become several, because a client's value may contain `/`."""
     if permits:
@@ -315,7 +315,7 @@ def _is_system(level: bytes) -> bool:
     return level[:1] == b"$"
 
 
-def tells_of_clients(filter: bytes) -> bool:
+def reveals_clients(filter: bytes) -> bool:
     """Whether a topic or filter includes `$SYS` topics with client ids, user names and addresses."""
     return filter.startswith(b"$SYS/") and overlaps(tuple(filter.split(b"/")), _CLIENTS)
 
@@ -386,8 +386,8 @@ def claimed(value: object) -> Rules:
         said = [
             {"permit": "allow", "action": names[name], "topics": topics} for name, topics in lists.items() if topics
         ]
-        return meant([msgspec.convert(rule, RuleSettings) for rule in said])
-    return meant([_own(rule) for rule in msgspec.convert(value, tuple[_Claimed, ...])])
+        return compile_rules([msgspec.convert(rule, RuleSettings) for rule in said])
+    return compile_rules([_own(rule) for rule in msgspec.convert(value, tuple[_Claimed, ...])])
 
 
 def _own(rule: _Claimed) -> RuleSettings:

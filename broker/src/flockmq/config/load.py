@@ -34,51 +34,53 @@ def load(
         *read_environment(os.environ if environment is None else environment),
         *command_line,
     )
-    said: dict[str, object] = {}
+    settings: dict[str, object] = {}
     sources: dict[str, str] = {}
     for setting in layers:
         value = read(setting.value, kind_of(setting.path), setting.source, is_text=setting.is_text)
         if not setting.is_text:
             refuse_secrets(value, setting)
-        said[setting.path] = value
+        settings[setting.path] = value
         sources[setting.path] = setting.source
-    if said.get("role") == "core":
-        said.setdefault(DEFAULT_LISTENER, None)
-    _inherit(said)
-    config = _fill_defaults(_section(Config, "", said, sources, Config()))
+    if settings.get("role") == "core":
+        settings.setdefault(DEFAULT_LISTENER, None)
+    _inherit(settings)
+    config = _fill_defaults(_section(Config, "", settings, sources, Config()))
     _check_whole(config, sources)
     return config
 
 
-def _inherit(said: dict[str, object]) -> None:
+def _inherit(settings: dict[str, object]) -> None:
     """Keys that a zone doesn't set are those of `[mqtt]`."""
-    zones = {path.split(".")[1] for path in said if path.startswith("zones.")}
-    for path, value in list(said.items()):
+    zones = {path.split(".")[1] for path in settings if path.startswith("zones.")}
+    for path, value in list(settings.items()):
         if path.startswith("mqtt."):
             for zone in zones:
-                said.setdefault(f"zones.{zone}.{path.removeprefix('mqtt.')}", value)
+                settings.setdefault(f"zones.{zone}.{path.removeprefix('mqtt.')}", value)
 
 
-def _section(struct: Any, path: str, said: Mapping[str, object], sources: Mapping[str, str], base: Any) -> Any:
+def _section(struct: Any, path: str, settings: Mapping[str, object], sources: Mapping[str, str], base: Any) -> Any:
     """Make the struct at `path`. Keys that nobody set come from `base`, or, if that is None, are the type's
     defaults."""
-    given: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for name, kind in field_types(struct).items():
         below = f"{path}.{name}" if path else name
         default = getattr(base, name, None)
         if is_struct(kind):
-            given[name] = _section(kind, below, said, sources, default)
+            fields[name] = _section(kind, below, settings, sources, default)
         elif (one := named(kind)) is not None:
-            names = {key.removeprefix(f"{below}.").split(".")[0]: None for key in said if key.startswith(f"{below}.")}
-            bases: dict[str, Any] = default or {}
-            given[name] = {
-                each: _section(one, f"{below}.{each}", said, sources, bases.get(each)) for each in (bases | names)
+            names = {
+                key.removeprefix(f"{below}.").split(".")[0]: None for key in settings if key.startswith(f"{below}.")
             }
-        elif below in said:
-            given[name] = said[below]
+            bases: dict[str, Any] = default or {}
+            fields[name] = {
+                each: _section(one, f"{below}.{each}", settings, sources, bases.get(each)) for each in (bases | names)
+            }
+        elif below in settings:
+            fields[name] = settings[below]
         elif base is not None:
-            given[name] = default
-    return build(struct, given, path, sources)
+            fields[name] = default
+    return build(struct, fields, path, sources)
 
 
 def _fill_defaults(config: Config) -> Config:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from flockmq.ctl.api import Api, Row, path
-from flockmq.ctl.verbs import Verbs, add_list, add_verb, said
+from flockmq.ctl.verbs import Verbs, add_list, add_verb, given
 
 
 def add(verbs: Verbs) -> None:
@@ -23,7 +23,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _list(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    return api.pages("/clients", said(options, "clientid", "username", "listener", "node", "peerhost"))
+    return api.pages("/clients", given(options, "clientid", "username", "listener", "node", "peerhost"))
 
 
 def _show(api: Api, options: argparse.Namespace) -> Iterator[Row]:

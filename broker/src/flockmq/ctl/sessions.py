@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from flockmq.bounds import AUTH_PAGE_MAX
 from flockmq.ctl.api import Api, Row, path
-from flockmq.ctl.verbs import Verbs, add_list, add_verb, said
+from flockmq.ctl.verbs import Verbs, add_list, add_verb, given
 
 
 def add(verbs: Verbs) -> None:
@@ -24,7 +24,7 @@ def add(verbs: Verbs) -> None:
 
 
 def _list(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    return api.pages("/sessions", said(options, "clientid", "connected"))
+    return api.pages("/sessions", given(options, "clientid", "connected"))
 
 
 def _show(api: Api, options: argparse.Namespace) -> Iterator[Row]:

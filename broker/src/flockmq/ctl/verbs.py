@@ -42,9 +42,9 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def said(options: argparse.Namespace, *names: str) -> dict[str, str]:
+def given(options: argparse.Namespace, *names: str) -> dict[str, str]:
     """The options among these names that the user gave."""
-    return {name: said for name in names if (said := getattr(options, name)) is not None}
+    return {name: given for name in names if (given := getattr(options, name)) is not None}
 
 
 def seconds(options: argparse.Namespace) -> dict[str, object]:

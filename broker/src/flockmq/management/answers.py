@@ -51,13 +51,13 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
         raise RequestRefused(400, f"the body can't be used: {error}") from None
 
 
-class _Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ClientIdBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clientid: str
 
 
-async def client_id_said(request: web.Request) -> str:
+async def client_id_in_body(request: web.Request) -> str:
     """The client id in the body, for client ids that are too long for a path. Raises RequestRefused."""
-    client_id = (await body_of(request, _Said)).clientid
+    client_id = (await body_of(request, _ClientIdBody)).clientid
     about(request, client_id)
     return client_id
 

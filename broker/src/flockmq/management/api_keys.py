@@ -113,9 +113,9 @@ class ApiKeys:
             self._configured = hashed
             log.info("%s: the key was read again, the one from before opens nothing any more", _FILE)
 
-    def holder(self, given: bytes) -> Holder | None:
+    def holder(self, presented: bytes) -> Holder | None:
         """The holder of a key; None if the key is unknown or expired."""
-        hashed = _hash(given)
+        hashed = _hash(presented)
         if self._configured is not None and compare_digest(hashed, self._configured):
             return Holder(CONFIGURED, "admin")
         key = self._rlog.tables.api_keys.get(hashed)
@@ -173,13 +173,13 @@ class ApiKeys:
 
 def _hash_of_configured(key: Secret) -> str:
     """Raises ConfigError if the key is too short."""
-    said = key.reveal().encode()
-    if len(said) < API_KEY_MIN_BYTES:
+    key_bytes = key.reveal().encode()
+    if len(key_bytes) < API_KEY_MIN_BYTES:
         raise ConfigError(
             f"{_FILE}: the key must have at least {API_KEY_MIN_BYTES} bytes; make one at random, "
             f"for example: openssl rand -hex {API_KEY_MIN_BYTES}"
         )
-    return _hash(said)
+    return _hash(key_bytes)
 
 
 def _hash(key: bytes) -> str:

@@ -83,5 +83,5 @@ class AuditLog:
 
 
 def _shown(row: AuditEntry) -> ShownChange:
-    said = msgspec.structs.asdict(row)
-    return ShownChange(at=datetime.fromtimestamp(round(said.pop("at_s"), 3), UTC), **said)
+    fields = msgspec.structs.asdict(row)
+    return ShownChange(at=datetime.fromtimestamp(round(fields.pop("at_s"), 3), UTC), **fields)

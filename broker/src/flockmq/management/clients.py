@@ -21,7 +21,15 @@ from typing import Final
 from aiohttp import web
 
 from flockmq.bounds import LOGGED_MAX_CHARACTERS
-from flockmq.management.answers import VIEWS, RequestRefused, check_place, check_query, client_id_said, limit_of, shown
+from flockmq.management.answers import (
+    VIEWS,
+    RequestRefused,
+    check_place,
+    check_query,
+    client_id_in_body,
+    limit_of,
+    shown,
+)
 from flockmq.management.rows import ClientsWanted, SessionsWanted
 
 FILTERS: Final = ("clientid", "username", "node", "listener", "peerhost")
@@ -96,7 +104,7 @@ async def end_session(request: web.Request) -> web.Response:
 
 async def _client_id(request: web.Request) -> str:
     """In the path, or in the body. Raises RequestRefused."""
-    return request.match_info.get("client_id") or await client_id_said(request)
+    return request.match_info.get("client_id") or await client_id_in_body(request)
 
 
 def _check_found(found: object, client_id: str, what: str) -> None:

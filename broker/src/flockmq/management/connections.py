@@ -135,7 +135,7 @@ class _Connection(asyncio.Protocol):
         except (OSError, asyncio.CancelledError):
             if self._transport is None:
                 accepted.close()
-                self._end_of_it()
+                self._ended()
 
     def has_asked(self) -> None:
         self._too_late.cancel()
@@ -150,7 +150,7 @@ class _Connection(asyncio.Protocol):
         else:
             self._transport.abort()
 
-    def _end_of_it(self) -> None:
+    def _ended(self) -> None:
         self._too_late.cancel()
         self._is_read()
         self._forget(self._handler, None)
@@ -165,7 +165,7 @@ class _Connection(asyncio.Protocol):
         self._handler.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_of_it()
+        self._ended()
         self._handler.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

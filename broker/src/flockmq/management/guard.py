@@ -163,9 +163,9 @@ class Guard:
     async def _holder(self, request: web.Request) -> Holder:
         if not len(self._keys):
             raise RequestRefused(403, "no API key is configured; name a file that holds one in management.api_key_file")
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        scheme, _, presented = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            holder = self._keys.holder(given.strip().encode(errors="surrogateescape"))
+            holder = self._keys.holder(presented.strip().encode(errors="surrogateescape"))
             if holder is not None:
                 return holder
             await self._take_time(request)
@@ -194,8 +194,8 @@ class Guard:
         audit.info("%s (%s) from %s: %s %r", holder.name, holder.role, peer, request.method, request.path)
         response = await handler(request)
         if response.status < 300:
-            said = request.get(ABOUT, "")
-            await self._audit.note(holder, peer, request.method, request.path, said, response.status)
+            about = request.get(ABOUT, "")
+            await self._audit.note(holder, peer, request.method, request.path, about, response.status)
         return response
 
 

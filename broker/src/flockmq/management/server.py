@@ -124,8 +124,8 @@ class _Http(web.RequestHandler):
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
         super().handle_error(request, status, exc, message)  # logs the error
-        said = (message or "").partition("\n")[0].rstrip(":").encode(errors="replace").decode()
-        why = f"this can't be read as a request: {said}" if status == 400 else "it failed here; see the node's log"
+        reason = (message or "").partition("\n")[0].rstrip(":").encode(errors="replace").decode()
+        why = f"this can't be read as a request: {reason}" if status == 400 else "it failed here; see the node's log"
         refused = answer(status, {"error": why})
         refused.force_close()
         return refused

@@ -182,7 +182,7 @@ class Cluster:
             self._running = self._keep(tasks.vital(self.fencing.leading.run(), "cluster-leading"))
         if not self._relays:
             self._relays = True
-            self._keep(tasks.begun_anew(self.events.run, "cluster-events"))
+            self._keep(tasks.restartable(self.events.run, "cluster-events"))
 
     async def take_new_incarnation(self) -> str:
         """After a purge, take a new incarnation, and return when a majority of the cores is linked again. Then call

@@ -137,9 +137,9 @@ class Mesh:
 
     def start(self) -> None:
         if self._seeds:
-            self._tasks.append(tasks.begun_anew(self._resolve_seeds, "cluster-seeds"))
+            self._tasks.append(tasks.restartable(self._resolve_seeds, "cluster-seeds"))
         if self._keys.file is not None or self._certificates is not None:
-            self._tasks.append(tasks.begun_anew(self._refresh, "cluster-keys"))
+            self._tasks.append(tasks.restartable(self._refresh, "cluster-keys"))
 
     async def stop(self) -> None:
         """Take leave of every peer and close."""

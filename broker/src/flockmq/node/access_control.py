@@ -281,30 +281,30 @@ class AccessControl(AccessPort):
 
     # Messages that are published after their client has gone.
 
-    def authorization(self, channel: Channel, said: SentMessage, published: bytes = b"") -> StoredAuthorization:
+    def authorization(self, channel: Channel, sent: SentMessage, published: bytes = b"") -> StoredAuthorization:
         """As `DeferredAuthorization.make`."""
         client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
-        by_plugin = self._plugin_verdict(channel, said) == ALLOWED
-        return self.auth.deferred_authorization.make(client_id, principal, peer, said, published, by_plugin=by_plugin)
+        by_plugin = self._plugin_verdict(channel, sent) == ALLOWED
+        return self.auth.deferred_authorization.make(client_id, principal, peer, sent, published, by_plugin=by_plugin)
 
     def may_leave(self, channel: Channel, will: Will) -> bool:
         """Whether the client may still publish its will when its connection ends. HTTP services aren't asked here, but
         when the will is due."""
         client_id, principal, message = channel.client_id(), channel.principal, will.message
         authorization = decoded(will.authorization, client_id, principal.username)
-        said = authorization.sent_message(message.topic, message.qos, message.retain)
-        verdict = self._plugin_verdict(channel, said)
+        sent = authorization.sent_message(message.topic, message.qos, message.retain)
+        verdict = self._plugin_verdict(channel, sent)
         if verdict is None:
-            topic = unwrap(said.topic)[1]
+            topic = unwrap(sent.topic)[1]
             check = self.auth.authorizer.check
-            verdict = check(client_id, principal, authorization.peer, PUBLISH, topic, said.qos, said.retain)
+            verdict = check(client_id, principal, authorization.peer, PUBLISH, topic, sent.qos, sent.retain)
         return verdict != DENIED
 
-    def _plugin_verdict(self, channel: Channel, said: SentMessage) -> int | None:
+    def _plugin_verdict(self, channel: Channel, sent: SentMessage) -> int | None:
         if channel.principal.superuser or not self._hooks.must_authorize():
             return None
-        prefix, topic = unwrap(said.topic)
-        return self._hooks.authorize(channel, PUBLISH, prefix, topic, said.qos, said.retain)
+        prefix, topic = unwrap(sent.topic)
+        return self._hooks.authorize(channel, PUBLISH, prefix, topic, sent.qos, sent.retain)
 
     def denied(self, channel: Channel, action: int, topic: bytes) -> bool:
         log.debug("client %r may not do %d to %r", channel.client_id().decode(), action, topic.decode())

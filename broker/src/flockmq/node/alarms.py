@@ -64,7 +64,7 @@ class SlotAlarms:
         self._texts: dict[int, str] = {}
         """Slot → text of its alarm."""
 
-    def say(self, slot: int, text: str, *, is_ours: bool = True) -> None:
+    def update(self, slot: int, text: str, *, is_ours: bool = True) -> None:
         """As `durable.ports.HostPort.alarm`."""
         if text:
             self._texts[slot] = text
@@ -82,10 +82,10 @@ class SlotAlarms:
 
     def _look_at(self, slot: int) -> None:
         name, text = f"{_UNREADABLE}{slot}", self._texts.get(slot, "")
-        stands = self._rlog.tables.alarms.get(name)
-        if text and (stands is None or stands.text != text):
+        exists = self._rlog.tables.alarms.get(name)
+        if text and (exists is None or exists.text != text):
             self._rlog.raise_alarm(name, text)
-        elif not text and stands is not None:
+        elif not text and exists is not None:
             self._rlog.clear_alarm(name)
 
 
@@ -103,17 +103,17 @@ class ClockAlarm:
         """Check the clock; called every few seconds. The alarm is raised if the clock is off in two checks in a row."""
         off_s = self._cluster.time.off_s
         was_off, self._was_off = self._was_off, abs(off_s) > CLOCK_OFF_MAX_S
-        alarm, stands = _PREFIX + self._name, self._rlog.tables.alarms.get(_PREFIX + self._name) is not None
-        if self._was_off and was_off and not stands:
+        alarm, exists = _PREFIX + self._name, self._rlog.tables.alarms.get(_PREFIX + self._name) is not None
+        if self._was_off and was_off and not exists:
             way = "ahead of" if off_s > 0 else "behind"
             text = f"the clock of {self._name} is {abs(off_s):.1f} s {way} the cluster's time: have NTP set it"
             self._rlog.raise_alarm(alarm, text)
-        elif stands and not self._was_off:
+        elif exists and not self._was_off:
             self._end(alarm)
         if self._cluster.is_leader:
-            self._end_those_of_strangers()
+            self._end_of_former_members()
 
-    def _end_those_of_strangers(self) -> None:
+    def _end_of_former_members(self) -> None:
         """End the alarms of nodes that aren't members any more."""
         members = {info.name for info in self._cluster.nodes_table.values()}
         for alarm, _ in list(self._rlog.tables.alarms.items()):

@@ -130,7 +130,7 @@ class Assembly:
                 ("access", node.access.watch),
                 ("sessions", node.watch_sessions),
             ):
-                stack.callback(tasks.begun_anew(work, f"node-{name}").cancel)
+                stack.callback(tasks.restartable(work, f"node-{name}").cancel)
             stack.push_async_callback(node.close_clients)
             yield
 
@@ -224,8 +224,8 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
 def _limits(name: str, mqtt: MqttSettings, max_connections: int) -> Limits:
     """The limits of one zone's clients."""
     others = {*RatesSettings.__struct_fields__, "shared_subscription_strategy"}
-    said: dict[str, Any] = {key: getattr(mqtt, key) for key in MqttSettings.__struct_fields__ if key not in others}
-    return Limits(name, max_connections=max_connections, **said)
+    values: dict[str, Any] = {key: getattr(mqtt, key) for key in MqttSettings.__struct_fields__ if key not in others}
+    return Limits(name, max_connections=max_connections, **values)
 
 
 def _cluster_settings(config: Config, mqtt_port: int, speaks: int, entropy: Entropy) -> ClusterSettings:

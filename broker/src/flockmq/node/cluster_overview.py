@@ -25,7 +25,7 @@ LOG: Final = "overview.log"
 LOGS: Final = "overview.logs"
 MEMBERS: Final = "overview.members"
 
-_SAID: Final = [name for name in Member.__struct_fields__ if name in Status.__struct_fields__]
+_REPORTED: Final = [name for name in Member.__struct_fields__ if name in Status.__struct_fields__]
 """Fields that are in both `Status` (what a node reports in its heartbeats) and `Member`. They are copied by name."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -125,11 +125,11 @@ class ClusterOverview:
         )
         if status is None:
             return about
-        said: dict[str, object] = {name: getattr(status, name) for name in _SAID}
-        said["unreachable"] = [name_of(other) for other in status.unreachable]
+        reported: dict[str, object] = {name: getattr(status, name) for name in _REPORTED}
+        reported["unreachable"] = [name_of(other) for other in status.unreachable]
         if info.role not in CORE_ROLES and status.core:
-            said["writes_through"] = name_of(status.core)
-        return msgspec.structs.replace(about, **said)
+            reported["writes_through"] = name_of(status.core)
+        return msgspec.structs.replace(about, **reported)
 
 
 def log_states(rlog: Rlog) -> Mapping[str, LogState]:

@@ -23,7 +23,7 @@ class ConnectionRegistrations:
     """One per node."""
 
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
-        self.will_of: Callable[[Channel], Will | None] = _as_said
+        self.will_of: Callable[[Channel], Will | None] = _unchanged
         """Returns the client's will, rewritten as it will be published, or None."""
         self.identifies: Callable[[], bool] = _no
         """Whether the node authenticates clients."""
@@ -88,7 +88,7 @@ class ConnectionRegistrations:
         """Whether the owner keeps this connection's will."""
         return token in self._with_will
 
-    def are_of_others(self, channel: Channel, session: ClientSession, older: Channel | None) -> bool:
+    def is_other_users(self, channel: Channel, session: ClientSession, older: Channel | None) -> bool:
         """Whether the older connection belongs to another user."""
         if older is None or older.session is None:
             return False
@@ -119,7 +119,7 @@ def _row(will: Will) -> WillRow:
     return WillRow(will.delay_s, will.message.version, will.message.packet, will.authorization)
 
 
-def _as_said(channel: Channel) -> Will | None:
+def _unchanged(channel: Channel) -> Will | None:
     return channel.will
 
 

@@ -80,9 +80,9 @@ class Connections:
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
         """Whether no client may publish to this topic, not even its will."""
-        self.authorization: Callable[[Channel, Publish], bytes] = _nobody_knows
+        self.authorization: Callable[[Channel, Publish], bytes] = _no_authorization
         """Returns the authorization to store with a will (`Will.authorization`)."""
-        self.usage: Callable[[bytes], Usage | None] = _nobody_counts
+        self.usage: Callable[[bytes], Usage | None] = _no_usage
         """Returns the quota usage of a user."""
         self.reauthorize: Callable[[Channel], None] = ignore
         """Authorizes the client's subscriptions again under the current rules."""
@@ -155,7 +155,7 @@ class Connections:
         assert isinstance(session, LocalSession)
         older = self.by_id.get(session.client_id)
         # A new owner may not know the older connection yet, so check its user here too.
-        if self.registrations.are_of_others(channel, session, older):
+        if self.registrations.is_other_users(channel, session, older):
             channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID)
             return
         if channel.will is not None and not session.expiry_s and not _may_keep(session, channel.will):
@@ -202,8 +202,8 @@ class Connections:
         """Log a protocol error. The rate is limited, so that a hostile client can't fill the log file."""
         address, client_id = channel.address(), channel.client_id().decode()
         if client_id:
-            said = "client %r from %s: %s; closed with 0x%02X"
-            self._violations.warning(said, client_id, address, error, error.reason)
+            text = "client %r from %s: %s; closed with 0x%02X"
+            self._violations.warning(text, client_id, address, error, error.reason)
         else:
             self._violations.warning("before CONNECT, from %s: %s; closed with 0x%02X", address, error, error.reason)
 
@@ -349,11 +349,11 @@ def _may_keep(session: LocalSession, will: Will) -> bool:
     return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
 
 
-def _nobody_counts(user: bytes) -> Usage | None:
+def _no_usage(user: bytes) -> Usage | None:
     return None
 
 
-def _nobody_knows(channel: Channel, message: Publish) -> bytes:
+def _no_authorization(channel: Channel, message: Publish) -> bytes:
     return b""
 
 

@@ -107,7 +107,7 @@ class DurableHost:
         self.claim = self.claims.claim
         self.release = self.claims.release
         self._alarms = SlotAlarms(rlog, runs_here)
-        self.alarm = self._alarms.say
+        self.alarm = self._alarms.update
         giving = RetainedProgress(self.router, has_authors)
         self._feeds = RetainedSender(retained, giving, retaining.caught_up, flush, clock)
         self.intake = SlotReceiver(self.session_service.intake, cluster.nodes_table.__contains__, self.soon, loop.time)

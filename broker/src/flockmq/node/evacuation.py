@@ -27,11 +27,12 @@ from flockmq.transport.reactor import Reactor
 
 log: Final = logging.getLogger(__name__)
 
-_NOBODY: Final = Others(False, 1.0)
+_NO_OTHERS: Final = Others(False, 1.0)
 
 
 class Evacuation(EvacuationView):
-    """One per node. Setting `hurry` disconnects all clients at once. `tell` returns the state of the cluster."""
+    """One per node. Setting `hurry` disconnects all clients at once. `cluster_state` returns the state of the
+    cluster."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Evacuation(EvacuationView):
         access: AccessControl,
         reactor: Reactor,
         cluster: Cluster,
-        tell: Callable[[], Awaitable[ClusterState]],
+        cluster_state: Callable[[], Awaitable[ClusterState]],
         settings: Draining,
     ) -> None:
         self.hurry = asyncio.Event()
@@ -47,9 +48,9 @@ class Evacuation(EvacuationView):
         self._access = access
         self._reactor = reactor
         self._cluster = cluster
-        self._tell = tell
+        self._cluster_state = cluster_state
         self._settings = settings
-        self._others = _NOBODY
+        self._others = _NO_OTHERS
         self._is_known = False
         """Whether the last request for the cluster's state was answered."""
         self._is_ending = False
@@ -101,13 +102,13 @@ class Evacuation(EvacuationView):
             raise Unavailable("this node ends, and sends its clients away")
         if self._wanted is None:
             log.info("an operator has this node's clients sent to other nodes")
-            self._wanted = tasks.begun_anew(self._go_on, "node-evacuation")
+            self._wanted = tasks.restartable(self._go_on, "node-evacuation")
 
     def stop(self) -> None:
         if self._wanted is not None:
             self._wanted.cancel()
             self._wanted = None
-            self._others = _NOBODY
+            self._others = _NO_OTHERS
             self._send_elsewhere()
 
     async def _go_on(self) -> None:
@@ -137,19 +138,19 @@ class Evacuation(EvacuationView):
         now = asyncio.get_running_loop().time
         until_s = now() + OTHERS_UNKNOWN_MAX_S
         while True:
-            told = await self._ask()
-            self._is_known = told is not None
-            if told is not None:
-                self._others, until_s = told, now() + OTHERS_UNKNOWN_MAX_S
-            if now() >= until_s or (told is not None and not told.accept):
-                self._others = _NOBODY
+            answer = await self._ask()
+            self._is_known = answer is not None
+            if answer is not None:
+                self._others, until_s = answer, now() + OTHERS_UNKNOWN_MAX_S
+            if now() >= until_s or (answer is not None and not answer.accept):
+                self._others = _NO_OTHERS
                 if not for_good:
                     return
             await asyncio.sleep(EVICTION_LOOK_S)
 
     async def _ask(self) -> Others | None:
         """None if this node reaches no core, so that it knows only itself."""
-        me, state = self._cluster, await self._tell()
+        me, state = self._cluster, await self._cluster_state()
         is_known = me.is_core or state.told_by != me.settings.name
         return others(state.nodes, me.incarnation) if is_known else None
 

@@ -33,7 +33,7 @@ class EvictionPace:
         self._rate = settings.rate
         self._asked_s = begun_s + min(EVICTION_BEGINS_S, timeout_s * _BEGINS_PART)
         self._ends_s = begun_s + timeout_s
-        self._owed = 0.0
+        self._backlog = 0.0
 
     def is_over(self, now_s: float) -> bool:
         return now_s >= self._ends_s
@@ -46,10 +46,10 @@ class EvictionPace:
         if now_s < self._asked_s:
             return 0
         rate = max(self._rate * share, left / time_left_s)
-        self._owed += rate * min(now_s - self._asked_s, EVICTION_JOINED_MAX_S)
+        self._backlog += rate * min(now_s - self._asked_s, EVICTION_JOINED_MAX_S)
         self._asked_s = now_s
-        number = min(int(self._owed), left)
-        self._owed -= number
+        number = min(int(self._backlog), left)
+        self._backlog -= number
         return number
 
 

@@ -51,10 +51,10 @@ class JudgingTurns:
     def _count(self, check: Callable[[], T]) -> T:
         authorizer = self._access.auth.authorizer
         before = authorizer.looked_at
-        said = check()
+        result = check()
         self._left -= JUDGEMENT_RULES + authorizer.looked_at - before
         self._begin()
-        return said
+        return result
 
     def is_enough(self) -> bool:
         """Whether the current client has used up its share and must `wait`."""

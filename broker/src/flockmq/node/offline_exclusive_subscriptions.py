@@ -93,8 +93,8 @@ class OfflineExclusiveSubscriptions:
         """The filters that are denied; none if the client came back meanwhile, because then its node checks it. Each
         check has an event-loop iteration of its own, because it may look at many rules."""
         checked_rules, denied = session.record.authorized_rules, []
-        for filter, said, qos in asked:
-            if self._access.is_denied_by_name(session.client_id, session.record.user or b"", said, qos):
+        for filter, requested, qos in asked:
+            if self._access.is_denied_by_name(session.client_id, session.record.user or b"", requested, qos):
                 denied.append(filter)
             await asyncio.sleep(0)
         return denied if self._is_away(session) and session.record.authorized_rules == checked_rules else []

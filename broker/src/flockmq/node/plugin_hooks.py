@@ -141,18 +141,18 @@ class PluginHooks(HookPort):
     def refused(self, channel: Channel, reason: int) -> None:
         """The client got a CONNACK that refuses it."""
         if points.CLIENT_CONNACK in self._placed:
-            self.hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=reason))
+            self.hooks.notify(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=reason))
 
     def connected(self, channel: Channel, session: ClientSession, is_present: bool) -> None:
         """CONNACK was queued. Tell plugins, and make the configured auto-subscriptions."""
         hooks = self.hooks
         event = points.SESSION_RESUMED if is_present else points.SESSION_CREATED
         if event in self._placed:
-            hooks.tell(event, points.Session(client_id=session.client_id.decode()))
+            hooks.notify(event, points.Session(client_id=session.client_id.decode()))
         if points.CLIENT_CONNACK in self._placed:
-            hooks.tell(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=Reason.SUCCESS))
+            hooks.notify(points.CLIENT_CONNACK, points.Connack(client=client_of(channel), reason=Reason.SUCCESS))
         if points.CLIENT_CONNECTED in self._placed:
-            hooks.tell(points.CLIENT_CONNECTED, client_of(channel))
+            hooks.notify(points.CLIENT_CONNECTED, client_of(channel))
         if self._auto and not channel.has_ended():
             self._subscribe_automatically(channel, session)
 
@@ -168,15 +168,15 @@ class PluginHooks(HookPort):
     def disconnected(self, channel: Channel) -> None:
         if points.CLIENT_DISCONNECTED in self._placed:
             event = points.Disconnected(client=client_of(channel), reason=channel.close_reason)
-            self.hooks.tell(points.CLIENT_DISCONNECTED, event)
+            self.hooks.notify(points.CLIENT_DISCONNECTED, event)
 
     def taken_over(self, client_id: bytes) -> None:
         if points.SESSION_TAKENOVER in self._placed:
-            self.hooks.tell(points.SESSION_TAKENOVER, points.Session(client_id=client_id.decode()))
+            self.hooks.notify(points.SESSION_TAKENOVER, points.Session(client_id=client_id.decode()))
 
     def session_ended(self, client_id: bytes) -> None:
         if points.SESSION_TERMINATED in self._placed:
-            self.hooks.tell(points.SESSION_TERMINATED, points.Session(client_id=client_id.decode()))
+            self.hooks.notify(points.SESSION_TERMINATED, points.Session(client_id=client_id.decode()))
 
     # Subscriptions.
 
@@ -203,7 +203,7 @@ class PluginHooks(HookPort):
             prefix, inner = unwrap(filter)
             client = client_of(channel)
             event = points.Subscription(client=client, filter=inner.decode(), qos=qos, prefix=prefix.decode())
-            self.hooks.tell(points.SESSION_SUBSCRIBED, event)
+            self.hooks.notify(points.SESSION_SUBSCRIBED, event)
 
     def unsubscribing(self, channel: Channel, filter: bytes) -> bytes:
         """The filter to unsubscribe from instead of the requested one. If rules refuse it, it stays the requested
@@ -218,7 +218,7 @@ class PluginHooks(HookPort):
 
     def unsubscribed(self, channel: Channel, filter: bytes) -> None:
         if points.SESSION_UNSUBSCRIBED in self._placed:
-            self.hooks.tell(points.SESSION_UNSUBSCRIBED, _unsubscription(channel, filter))
+            self.hooks.notify(points.SESSION_UNSUBSCRIBED, _unsubscription(channel, filter))
 
     def _subscribe_automatically(self, channel: Channel, session: ClientSession) -> None:
         values = {

@@ -56,7 +56,7 @@ class RedisShortage:
         if self.pressure_reports is not None:
             self.pressure_reports.is_asked = self.is_on and self._cluster.version.at_least(2)
         if self._store is not None and (rooms := self._store.rooms()):
-            self._tell(rooms)
+            self._update_alarms(rooms)
             self._keep_streams_small(rooms)
 
     def refuses(self) -> bool:
@@ -64,15 +64,15 @@ class RedisShortage:
         self.refused += self.is_on
         return self.is_on
 
-    def _tell(self, rooms: Mapping[str, MemoryRoom]) -> None:
+    def _update_alarms(self, rooms: Mapping[str, MemoryRoom]) -> None:
         for address, room in rooms.items():
-            alarm, stands = PREFIX + address, self._rlog.tables.alarms.get(PREFIX + address) is not None
-            if room.is_short and not stands and not room.is_full():
+            alarm, exists = PREFIX + address, self._rlog.tables.alarms.get(PREFIX + address) is not None
+            if room.is_short and not exists and not room.is_full():
                 used, limit = (size // 2**20 for size in room.memory)
                 text = f"Redis at {address} uses {used} of {limit} MiB: {_REFUSED}"
                 log.error("%s", text)
                 self._rlog.raise_alarm(alarm, text)
-            elif stands and not room.is_short:
+            elif exists and not room.is_short:
                 self._rlog.clear_alarm(alarm)
         if self._cluster.is_leader:  # clear alarms of servers that were replaced
             for name in [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(PREFIX)]:

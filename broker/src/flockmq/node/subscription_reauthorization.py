@@ -44,7 +44,7 @@ class SubscriptionReauthorization:
     def __init__(self, revocation: SubscriptionRevocation, disconnects: bool, clock: Clock) -> None:
         self._revocation = revocation
         self._disconnects = disconnects
-        self._said = Sparing(log, STANDING_LOGGED_PER_S, clock.monotonic)
+        self._revocations_log = Sparing(log, STANDING_LOGGED_PER_S, clock.monotonic)
         self._changed: dict[Key | None, None] = {}
         self._task: asyncio.Task[None] | None = None
         self.changes = 0
@@ -130,8 +130,8 @@ class SubscriptionReauthorization:
         if channel.paused:  # a SUBSCRIBE is in progress, and may grant what was authorized under the old rules
             self._look_again(channel, looks)
         if ended:
-            told = "client %r lost %d subscriptions that rules no longer allow, %r among them"
-            self._said.info(told, channel.client_id().decode(), len(ended), ended[0].decode())
+            text = "client %r lost %d subscriptions that rules no longer allow, %r among them"
+            self._revocations_log.info(text, channel.client_id().decode(), len(ended), ended[0].decode())
             if self._disconnects:
                 channel.close(Reason.NOT_AUTHORIZED)
             self._revocation.flush_soon()

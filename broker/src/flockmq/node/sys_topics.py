@@ -126,19 +126,19 @@ class SysTopics:
     async def run(self) -> None:
         """Publish at the configured intervals. Runs until cancelled."""
         async with asyncio.TaskGroup() as rounds:
-            rounds.create_task(self._every(self._settings.sys_msg_interval, self.tell))
-            rounds.create_task(self._every(self._settings.sys_heartbeat_interval, self.beat))
+            rounds.create_task(self._every(self._settings.sys_msg_interval, self.publish_values))
+            rounds.create_task(self._every(self._settings.sys_heartbeat_interval, self.publish_heartbeat))
 
     async def _every(self, interval_s: float, round_: Callable[[], None]) -> None:
         while interval_s:
             await asyncio.sleep(interval_s)
             round_()
 
-    def tell(self) -> None:
+    def publish_values(self) -> None:
         """Publish the static facts and all numbers."""
         self._publish(self._facts() | self._numbers())
 
-    def beat(self) -> None:
+    def publish_heartbeat(self) -> None:
         """Publish uptime and time, which show that the node is alive."""
         self._publish(self._times())
 
@@ -175,7 +175,7 @@ class SysTopics:
     # Client events.
 
     def connected(self, channel: Channel, connect: Connect, session: ClientSession) -> None:
-        if not (self._is_heard() and self._settings.sys_event_messages.client_connected):
+        if not (self._may_be_wanted() and self._settings.sys_event_messages.client_connected):
             return
         topic = self._topic(session.client_id, b"/connected")
         if self._is_wanted(topic):
@@ -189,7 +189,7 @@ class SysTopics:
             self._event(topic, client_of(channel), more)
 
     def disconnected(self, channel: Channel) -> None:
-        if not (self._is_heard() and self._settings.sys_event_messages.client_disconnected):
+        if not (self._may_be_wanted() and self._settings.sys_event_messages.client_disconnected):
             return
         topic = self._topic(channel.client_id(), b"/disconnected")
         if self._is_wanted(topic):
@@ -258,7 +258,7 @@ class SysTopics:
 
     # Sending.
 
-    def _is_heard(self) -> bool:
+    def _may_be_wanted(self) -> bool:
         """Whether somebody may be subscribed to a `$SYS` topic. A quick estimate, because it is called for every
         connection."""
         router = self._router

@@ -67,7 +67,7 @@ class UserUsage(msgspec.Struct, frozen=True, array_like=True):
         return Held(self.sessions, self.queued_bytes, self.subscriptions, self.subscription_bytes)
 
 
-class QuotaNote(msgspec.Struct, frozen=True, array_like=True):
+class QuotaReport(msgspec.Struct, frozen=True, array_like=True):
     """A usage report, sent from node to node."""
 
     redis_bytes: int
@@ -78,12 +78,12 @@ class QuotaNote(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(QuotaNote).decode
+_decode: Final = msgspec.msgpack.Decoder(QuotaReport).decode
 
 
 class UserQuotas:
-    """`store` is None if this node isn't a core. `have_users` tells whether clients have users: they are authenticated,
-    or their user names are trusted because client ids are bound to them."""
+    """`store` is None if this node isn't a core. `have_users` tells whether clients have users: they are
+    authenticated, or their user names are trusted because client ids are bound to them."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class UserQuotas:
         self._store = store
         self._have_users = have_users
         self._now_s = now_s
-        self._heard: dict[str, QuotaNote] = {}
+        self._reports: dict[str, QuotaReport] = {}
         """The last report of each linked node, by incarnation."""
         self._is_urgent = False
         self._soon: asyncio.TimerHandle | None = None
@@ -108,11 +108,11 @@ class UserQuotas:
         self._maxmemory = MaxMemory()
         self.quotas = Quotas(self._limits())
         self.quotas.on_growth = self._grew
-        self.quotas.tells = self._tells
+        self.quotas.must_report = self._must_report
         self._on_its_way = StorageQuota(self.quotas)
         cluster.on_link_lost.append(self._link_lost)
         for method in (HELD, ELSEWHERE):
-            cluster.on_note(method, partial(self._hear, method))
+            cluster.on_note(method, partial(self._received, method))
 
     def whose(self, user: bytes | None) -> bytes | None:
         """The user for whom to count; None if clients have no users."""
@@ -128,9 +128,9 @@ class UserQuotas:
             before = self.quotas.limits
             self.look()
             if self.quotas.limits != before:
-                await self._note_all()
+                await self._list_large_users()
 
-    async def _note_all(self) -> None:
+    async def _list_large_users(self) -> None:
         """After a change of limits, find the large users again."""
         usages = self.quotas.usages()
         for first in range(0, len(usages), bounds.QUOTA_SLICE_USERS):
@@ -141,27 +141,27 @@ class UserQuotas:
 
     def look(self) -> None:
         self._looked_s = self._now_s()
-        self._heard = {who: note for who, note in self._heard.items() if self._cluster.is_linked(who)}
+        self._reports = {who: note for who, note in self._reports.items() if self._cluster.is_linked(who)}
         self._maxmemory.look(self._seen_redis_bytes(), self._looked_s)
         self.quotas.limit(self._limits())
         self._add_up()
-        if self._tells():
-            self._tell()
-        self.quotas.were_told()
+        if self._must_report():
+            self._send_reports()
+        self.quotas.report_sent()
         if self._cluster.is_leader:
             self._look_at_alarms()
 
-    def _tells(self) -> bool:
+    def _must_report(self) -> bool:
         """Whether there are other nodes, and all of them know these reports."""
         return self._cluster.version.at_least(2) and len(self._cluster.nodes_table) > 1
 
     def _add_up(self) -> None:
         together = _sum if self._cluster.is_core else _most
-        self.quotas.elsewhere = together(note.users for note in self._heard.values())
+        self.quotas.elsewhere = together(note.users for note in self._reports.values())
 
     def users(self) -> dict[bytes, Held]:
         """The largest users of the whole cluster."""
-        known = dict.fromkeys((*self.quotas.elsewhere, *self.quotas.noted, *self._storing()))
+        known = dict.fromkeys((*self.quotas.elsewhere, *self.quotas.large_users, *self._storing()))
         return most({user: self.quotas.total(user) for user in known}, self.quotas.limits)
 
     def shown(self) -> QuotasShown:
@@ -185,20 +185,20 @@ class UserQuotas:
         return sorted(self.quotas.retained.large | self.quotas.delayed.large)
 
     def storing(self, user: bytes | None, more_bytes: int) -> AbstractAsyncContextManager[bool]:
-        """Reserve quota for a write to the log. The context's value tells whether it is allowed. The bytes count as
-        pending until the context ends."""
+        """Reserve quota for a write to the log. The context's value tells whether it is allowed. The bytes count
+        as pending until the context ends."""
         if user is None or not self._have_users():
             return nullcontext(True)
         return self._on_its_way.take(user, more_bytes)
 
     # --- reports ------------------------------------------------------------------------------------------------------
 
-    def _hear(self, method: str, incarnation: str, body: bytes) -> None:
+    def _received(self, method: str, incarnation: str, body: bytes) -> None:
         note = _decode(body)
         if (method == HELD) != self._cluster.is_core:
             return
-        before = self._heard.get(incarnation, _SILENT)
-        self._heard[incarnation] = note
+        before = self._reports.get(incarnation, _SILENT)
+        self._reports[incarnation] = note
         if method == ELSEWHERE:  # this is a replicant, and only the few cores report to it
             self._add_up()
             return
@@ -211,7 +211,7 @@ class UserQuotas:
 
     def _link_lost(self, incarnation: str) -> None:
         """Clients of that node reconnect to other nodes. Recount soon, so that their usage doesn't count twice."""
-        if incarnation in self._heard and not self._cluster.is_linked(incarnation):
+        if incarnation in self._reports and not self._cluster.is_linked(incarnation):
             self._look_soon()
 
     def _grew(self) -> None:
@@ -227,9 +227,9 @@ class UserQuotas:
         self._soon = None
         self.look()
 
-    def _tell(self) -> None:
+    def _send_reports(self) -> None:
         redis_bytes, here = self._maxmemory.size_bytes, self.quotas.largest()
-        held = _encode(QuotaNote(redis_bytes, _rows(here), self._is_urgent))
+        held = _encode(QuotaReport(redis_bytes, _rows(here), self._is_urgent))
         self._is_urgent = False
         total = {user: had.plus(here.get(user, NOTHING)) for user, had in self.quotas.elsewhere.items()} | {
             user: had for user, had in here.items() if user not in self.quotas.elsewhere
@@ -239,14 +239,14 @@ class UserQuotas:
             if link.peer.role in CORE_ROLES:
                 link.note(HELD, held)
             elif self._cluster.is_core:
-                its = {row.user: row.held() for row in self._heard.get(link.peer.incarnation, _SILENT).users}
+                its = {row.user: row.held() for row in self._reports.get(link.peer.incarnation, _SILENT).users}
                 rest = {user: had.minus(its.get(user, NOTHING)) for user, had in largest.items()}
-                link.note(ELSEWHERE, _encode(QuotaNote(redis_bytes, _rows(rest))))
+                link.note(ELSEWHERE, _encode(QuotaReport(redis_bytes, _rows(rest))))
 
     def _redis_bytes(self) -> int:
         """The `maxmemory` that this node or other nodes see. The largest counts, because a node that has just started
         may see too little. A node reports only what it sees itself, or a value would circulate for ever."""
-        return max(self._maxmemory.size_bytes, *(note.redis_bytes for note in self._heard.values()), 0)
+        return max(self._maxmemory.size_bytes, *(note.redis_bytes for note in self._reports.values()), 0)
 
     def _seen_redis_bytes(self) -> int:
         rooms = {} if self._store is None else self._store.rooms()
@@ -264,20 +264,20 @@ class UserQuotas:
 
     def _look_at_alarms(self) -> None:
         users, limits = self.users(), self.quotas.limits
-        standing = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(PREFIX)]
+        existing = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(PREFIX)]
         still: set[str] = set()
         for user, held in users.items():
             name = PREFIX + name_of(user)
-            if name in standing and over(held, limits, slack_percent=10):
+            if name in existing and over(held, limits, slack_percent=10):
                 still.add(name)
-            elif name not in standing and len(standing) < bounds.QUOTA_ALARMS_MAX and over(held, limits):
+            elif name not in existing and len(existing) < bounds.QUOTA_ALARMS_MAX and over(held, limits):
                 what = _used_up(held, limits)
                 text = f"user {name_of(user)!r} has used up {what}: more is refused (0x97) or dropped"
                 log.error("%s", text)
                 self._rlog.raise_alarm(name, text)
-                standing.append(name)
+                existing.append(name)
                 still.add(name)
-        for name in standing:
+        for name in existing:
             if name not in still:
                 self._rlog.clear_alarm(name)
 
@@ -311,7 +311,7 @@ def delayed_bytes(row: DelayedMessage) -> int:
     return bounds.RETAINED_MESSAGE_BYTES + len(row.topic) + len(row.payload) + len(row.properties)
 
 
-_SILENT: Final = QuotaNote(0, [])
+_SILENT: Final = QuotaReport(0, [])
 
 
 def name_of(user: bytes) -> str:

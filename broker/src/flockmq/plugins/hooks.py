@@ -101,7 +101,7 @@ class Hooks:
         self._all.append(Handler(plugin, point, call, required, (-priority, len(self._all)), filters))
         self._place()
 
-    def tell(self, point: Point[E, A], event: E) -> None:
+    def notify(self, point: Point[E, A], event: E) -> None:
         """Notify the handlers of an event."""
         for handler in self.at(point):
             self._call(handler, event)

@@ -156,21 +156,21 @@ class Point(Generic[E, A]):
         return self.name
 
 
-def _check_filter(told: Subscription | Unsubscription, answered: Subscription | Unsubscription) -> None:
-    check_filter((told.prefix + answered.filter).encode())
+def _check_filter(event: Subscription | Unsubscription, answer: Subscription | Unsubscription) -> None:
+    check_filter((event.prefix + answer.filter).encode())
 
 
-def _check_message(told: Message, answered: Message) -> None:
-    topic = answered.topic.encode()
-    check_topic_name(told.prefix.encode() + topic)
-    if is_unpublishable(topic) or (told.prefix and is_delayed(topic)):
-        raise ValueError(f"a message to {told.prefix}{answered.topic}, where no client publishes")
-    if answered.qos != told.qos:
+def _check_message(event: Message, answer: Message) -> None:
+    topic = answer.topic.encode()
+    check_topic_name(event.prefix.encode() + topic)
+    if is_unpublishable(topic) or (event.prefix and is_delayed(topic)):
+        raise ValueError(f"a message to {event.prefix}{answer.topic}, where no client publishes")
+    if answer.qos != event.qos:
         raise ValueError("another QoS; that is the publisher's")
-    encoded = properties.encode(frame.PUBLISH, answered.properties)
+    encoded = properties.encode(frame.PUBLISH, answer.properties)
     block = frame.varint(len(encoded)) + encoded
     decode.publish_properties(block, 0, len(block))
-    size = len(topic) + len(block) + len(answered.payload) + _HEADER_MAX_BYTES
+    size = len(topic) + len(block) + len(answer.payload) + _HEADER_MAX_BYTES
     if size > PACKET_MAX_BYTES:
         raise ValueError(f"a message of {size} bytes; {PACKET_MAX_BYTES} are the most")
 

@@ -65,4 +65,6 @@ class StorageQuota:
         return False
 
     def _must_wait(self, own: _Unconfirmed, more_bytes: int) -> bool:
-        return self._quotas.tells() and not may_grant(own.size_bytes, more_bytes, self._quotas.limits.retained_bytes)
+        return self._quotas.must_report() and not may_grant(
+            own.size_bytes, more_bytes, self._quotas.limits.retained_bytes
+        )

@@ -75,7 +75,7 @@ class Core:
     async def start(self) -> None:
         """Settle the log, then accept appends. Raises RedisUnreachable."""
         await self.committer.start()
-        self._snapshots = tasks.begun_anew(self._snapshot_forever, "rlog-snapshots")
+        self._snapshots = tasks.restartable(self._snapshot_forever, "rlog-snapshots")
 
     async def stop(self) -> None:
         """Write the last snapshots, then stop."""

@@ -119,7 +119,7 @@ def test_without_a_ttl_nothing_is_kept() -> None:
     may(authorizer, "a")
     may(authorizer, "a")
     assert source.asked == 2
-    assert authorizer.kept == 0
+    assert authorizer.cached == 0
 
 
 def test_nobody_gets_what_was_kept_for_another_under_the_same_client_id() -> None:
@@ -136,9 +136,9 @@ def test_what_is_kept_goes_with_its_client_and_with_no_other_of_its_client_id() 
     authorizer = Authorizer(AuthorizationSettings(), [Rules([RuleSettings(permit="allow", username="jo")])])
     assert may(authorizer, "a", jo) == ALLOWED
     authorizer.forget(b"c", stranger)
-    assert authorizer.kept == 1
+    assert authorizer.cached == 1
     authorizer.forget(b"c", jo)
-    assert authorizer.kept == 0
+    assert authorizer.cached == 0
 
 
 class Logged:
@@ -281,7 +281,7 @@ async def test_an_answer_is_kept_if_its_client_stays_and_the_rules_do() -> None:
     assert may(authorizer, "a") == ALLOWED
     authorizer, service = make()
     assert await answered(authorizer, service, lambda: authorizer.forget(b"c", JO)) == ALLOWED
-    assert authorizer.kept == 0, "nothing is kept of who is gone"
+    assert authorizer.cached == 0, "nothing is kept of who is gone"
     authorizer, service = make()
     assert await answered(authorizer, service, lambda: authorizer.put(("all", ""), b"", None)) == ALLOWED
     assert may(authorizer, "a") == ASKED, "it was asked under other rules"

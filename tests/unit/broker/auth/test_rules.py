@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flockmq.auth.rule_index import RuleIndex
 from flockmq.auth.rule_sources import LogRules, encoded, file_rules
-from flockmq.auth.rules import Rules, Subject, claimed, covers, meant, overlaps
+from flockmq.auth.rules import Rules, Subject, claimed, compile_rules, covers, overlaps
 from flockmq.config.auth_settings import FileSourceSettings, RuleSettings
 from flockmq.errors import ConfigError
 from flockmq.protocol.client import PUBLISH, SUBSCRIBE
@@ -163,7 +163,7 @@ def test_a_rule_that_cant_be_meant_is_refused(rule: RuleSettings, why: str) -> N
 def test_a_rule_about_what_no_rule_sees_is_refused_where_it_is_said(topic: str, why: str) -> None:
     rules = (allow("a"), deny(topic))
     with pytest.raises(ValueError, match=why):
-        meant(rules)
+        compile_rules(rules)
     with pytest.raises(ConfigError, match=rf"here\.rules: .*{why}"):
         file_rules(FileSourceSettings(rules=rules), "here")
     with pytest.raises(ValueError, match="fits nothing"):

@@ -77,12 +77,12 @@ async def test_a_user_begins_so_many_sessions_and_others_begin_theirs(home: Home
 
 def tell_others(home: Home) -> None:
     home.quotas.largest()
-    home.quotas.were_told()
+    home.quotas.report_sent()
 
 
 async def test_sessions_beyond_a_share_begin_when_others_were_told(home: Home) -> None:
     home.quotas.limit(UNLIMITED._replace(sessions=64))
-    home.quotas.tells = lambda: True
+    home.quotas.must_report = lambda: True
     first, second, third = roommates(3)
 
     def begin_again(token: int, client_id: bytes) -> int:
@@ -103,7 +103,7 @@ async def test_sessions_beyond_a_share_begin_when_others_were_told(home: Home) -
 
 async def test_filters_beyond_a_share_wait_and_what_is_asked_behind_them(home: Home) -> None:
     home.quotas.limit(UNLIMITED._replace(subscriptions=128))
-    home.quotas.tells = lambda: True
+    home.quotas.must_report = lambda: True
     begin(home, 1, ID)
     answers: list[list[int]] = []
 

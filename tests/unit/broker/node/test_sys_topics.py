@@ -108,8 +108,8 @@ def test_MQTT_4_7_2_1_a_wildcard_at_the_first_level_does_not_match(filter: str) 
     telling = Telling()
     client = telling.node.client("c", 5)
     assert said(telling.node.subscribe(client, (filter, 0))) == {}
-    telling.system.tell()
-    telling.system.beat()
+    telling.system.publish_values()
+    telling.system.publish_heartbeat()
     telling.node.turn()
     assert client.packets() == []
 
@@ -117,11 +117,11 @@ def test_MQTT_4_7_2_1_a_wildcard_at_the_first_level_does_not_match(filter: str) 
 def test_rounds_come_live_and_the_two_kinds_apart() -> None:
     telling = Telling()
     client = telling.watching("$SYS/#")
-    telling.system.beat()
+    telling.system.publish_heartbeat()
     telling.node.turn()
     beat = said(client.packets())
     assert set(beat) == {"$SYS/brokers/n1/uptime", "$SYS/brokers/n1/datetime", "$SYS/broker/uptime"}
-    telling.system.tell()
+    telling.system.publish_values()
     telling.node.turn()
     told = said(client.packets())
     assert not set(told) & set(beat)
@@ -133,7 +133,7 @@ def test_the_most_clients_are_remembered() -> None:
     client = telling.watching("$SYS/broker/clients/maximum")
     for connections in (7, 2):
         telling.samples = [Sample("flockmq_connections", connections)]
-        telling.system.tell()
+        telling.system.publish_values()
         telling.node.turn()
         assert said(client.packets()) == {"$SYS/broker/clients/maximum": ("7", False)}
 
@@ -153,7 +153,7 @@ def test_only_what_names_its_node_goes_to_other_nodes() -> None:
     telling = Telling()
     peer = OtherNode(telling.node)
     telling.node.router.remote.add(b"$SYS/#", peer)
-    telling.system.tell()
+    telling.system.publish_values()
     topics = {packet[4 : 4 + packet[3]] for run in peer.runs for packet in split(run)}
     assert b"$SYS/brokers" in topics
     assert b"$SYS/brokers/n1/version" in topics
@@ -163,8 +163,8 @@ def test_only_what_names_its_node_goes_to_other_nodes() -> None:
 def test_nothing_is_published_when_nobody_listens() -> None:
     telling = Telling()
     telling.node.client("c", 5)
-    telling.system.tell()
-    telling.system.beat()
+    telling.system.publish_values()
+    telling.system.publish_heartbeat()
     telling.node.client("d", 5).lost()
     assert telling.node.router.counters.messages_sent == 0
     assert not telling.node.router.knows(b"$SYS/brokers")

@@ -69,14 +69,14 @@ def fail(event: object) -> None:
 def test_a_point_without_handlers_leaves_the_event_as_it_is(hooks: Hooks) -> None:
     assert CLIENT_SUBSCRIBE not in hooks.placed
     assert hooks.ask(CLIENT_SUBSCRIBE, SUBSCRIPTION) is SUBSCRIPTION
-    hooks.tell(CLIENT_CONNECTED, CLIENT)
+    hooks.notify(CLIENT_CONNECTED, CLIENT)
 
 
 def test_the_highest_priority_comes_first_and_equals_in_the_order_they_came(hooks: Hooks) -> None:
     called: list[str] = []
     for name, priority in (("a", 0), ("b", 0), ("c", 10), ("d", -1)):
         hooks.add(hooks.plugins["p"], CLIENT_CONNECTED, lambda _, name=name: called.append(name), priority, False, ())
-    hooks.tell(CLIENT_CONNECTED, CLIENT)
+    hooks.notify(CLIENT_CONNECTED, CLIENT)
     assert called == ["c", "a", "b", "d"]
 
 
