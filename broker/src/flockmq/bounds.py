@@ -697,6 +697,8 @@ EVICTION_BEGINS_S: Final = 1.0
 balancers send no new clients."""
 EVICTION_LOOK_S: Final = 0.5
 """How often a draining node checks which nodes accept clients, and how many drain."""
+REBALANCE_LOOK_S: Final = 2.0
+"""How often a node compares its number of clients with the other nodes', if rebalancing is on."""
 OTHERS_UNKNOWN_MAX_S: Final = 3.0
 """If that is unknown for this long, the node disconnects all clients at once."""
 RETAINED_BACK_S: Final = 2.0

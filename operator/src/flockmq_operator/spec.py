@@ -88,6 +88,14 @@ class Autoscaling(Part, frozen=True):
     behavior: Manifest | None = None
 
 
+class Rebalance(Part, frozen=True):
+    """When a node sends clients beyond its share to others."""
+
+    relative_threshold_percent: int = 110
+    absolute_threshold: int = 100
+    wait_seconds: int = 30
+
+
 class SecretKey(Part, frozen=True):
     name: str
     key: str = "password"
@@ -297,6 +305,7 @@ class Spec(Part, frozen=True):
     service: Service = Service()
     mqtt: Mqtt = Mqtt()
     forwarding: Literal["direct", "via-core"] = "direct"
+    rebalance: Rebalance | None = None
     authentication: Authentication = Authentication()
     authorization: Authorization = Authorization()
     config: str = ""
@@ -349,15 +358,17 @@ def pods_digest(spec: Spec, component: str) -> str:
     if component != "redis":
         cores = msgspec.structs.replace(spec.cores, storage=Storage())
         cores_take_clients = component == "core" and spec.replicants.replicas == 0 and spec.autoscaling is None
+        takes_clients = component == "replicant" or cores_take_clients
         pods = msgspec.structs.replace(
             pods,
             image=spec.image,
             cores=cores if component == "core" else as_cores(spec.replicants),
             redis=Redis(replicas=spec.redis.replicas, tls=tls, external=spec.redis.external),
             replicants=Replicants(replicas=0) if cores_take_clients else Replicants(),
-            listeners=spec.listeners if component == "replicant" or cores_take_clients else Spec().listeners,
+            listeners=spec.listeners if takes_clients else Spec().listeners,
             mqtt=spec.mqtt,
             forwarding=spec.forwarding,
+            rebalance=spec.rebalance if takes_clients else None,
             authentication=spec.authentication,
             authorization=spec.authorization,
             config=spec.config,

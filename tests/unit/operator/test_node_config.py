@@ -331,6 +331,17 @@ def test_a_node_has_sent_its_clients_away_when_its_pods_grace_is_nearly_over(
     assert config.node.drain_timeout == drain_s
 
 
+def test_nodes_that_take_clients_rebalance_where_the_spec_says_so(tmp_path: Path) -> None:
+    rebalance = {"relativeThresholdPercent": 120, "absoluteThreshold": 50, "waitSeconds": 60}
+    said = loaded(tmp_path, {"rebalance": rebalance}, "replicant").cluster.rebalance
+    assert (said.enabled, said.relative_threshold, said.absolute_threshold, said.wait) == (True, 1.2, 50, 60.0)
+    assert loaded(tmp_path, {"rebalance": {}}, "replicant").cluster.rebalance.enabled
+    assert not loaded(tmp_path, {}, "replicant").cluster.rebalance.enabled
+    assert not loaded(tmp_path, {"rebalance": {}}, "core").cluster.rebalance.enabled
+    three_pods = {"rebalance": {}, "replicants": {"replicas": 0}}
+    assert loaded(tmp_path, three_pods, "core").cluster.rebalance.enabled
+
+
 def test_how_fast_clients_are_sent_away_is_free_and_when_is_not(tmp_path: Path) -> None:
     assert loaded(tmp_path, {"config": "[cluster]\neviction_rate = 50"}, "core").cluster.eviction_rate == 50.0
     with pytest.raises(SpecError, match=r"node\.drain_timeout"):

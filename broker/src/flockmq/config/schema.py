@@ -273,6 +273,18 @@ class ListenersSettings(msgspec.Struct, frozen=True, kw_only=True):
 # --- other sections -------------------------------------------------------------------------------------------------
 
 
+class RebalanceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a node that has more clients than its share sends the excess to other nodes."""
+
+    enabled: bool = False
+    relative_threshold: Annotated[float, Meta(ge=1.0, le=10.0)] = 1.1
+    """A node has too many clients if it has more than the mean times this ..."""
+    absolute_threshold: Annotated[int, Meta(ge=1, le=10_000_000)] = 100
+    """... and more than this above the mean. Then it goes on until it has no more than the mean."""
+    wait: Seconds = 30.0
+    """For how long it must have had too many, while the same nodes took clients, before it begins."""
+
+
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(max_length=512)] = ""
     """The cluster's name. Redis keeps the name of the first cluster that uses it, and a core of another one doesn't
@@ -295,8 +307,9 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long all nodes must run a release before the cluster uses formats that only this release knows. Until then it
     can be rolled back."""
     eviction_rate: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 500.0
-    """Clients per second that all stopping nodes together send to other nodes. It is exceeded if `node.drain_timeout`
-    requires that."""
+    """Clients per second that all nodes together send to other nodes, when nodes stop or rebalance. It is exceeded if
+    `node.drain_timeout` requires that."""
+    rebalance: RebalanceSettings = RebalanceSettings()
     forwarding: Literal["direct", "via-core"] = "direct"
     """How messages get from one replicant to another. Use `via-core` if replicants can't reach each other."""
     certfile: Path | None = None

@@ -18,7 +18,7 @@ from flockmq.auth.service import AuthService
 from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
-from flockmq.config.schema import Config, MqttSettings, RatesSettings, named_listeners
+from flockmq.config.schema import Config, MqttSettings, RatesSettings, RebalanceSettings, named_listeners
 from flockmq.config.values import Address
 from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
@@ -32,6 +32,7 @@ from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.link_listener import Bind
 from flockmq.membership.readiness import OwnRedis
 from flockmq.membership.views import ClusterSettings
+from flockmq.node.client_balance import Balancing
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.node import Node
 from flockmq.node.plugin_hooks import PluginHooks
@@ -129,6 +130,7 @@ class Assembly:
                 ("retained", node.retaining.watch_expired),
                 ("access", node.access.watch),
                 ("sessions", node.watch_sessions),
+                ("rebalancing", node.rebalancing.run),
             ):
                 stack.callback(tasks.restartable(work, f"node-{name}").cancel)
             stack.push_async_callback(node.close_clients)
@@ -216,9 +218,16 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         clock,
         entropy,
         Draining(config.node.drain_timeout, config.cluster.eviction_rate),
+        _balancing(config.cluster.rebalance),
         takes_clients=any(named_listeners(config)),
     )
     return Assembly(config, limits, node, cluster, rlog, purged)
+
+
+def _balancing(settings: RebalanceSettings) -> Balancing | None:
+    if not settings.enabled:
+        return None
+    return Balancing(settings.relative_threshold, settings.absolute_threshold, settings.wait)
 
 
 def _limits(name: str, mqtt: MqttSettings, max_connections: int) -> Limits:

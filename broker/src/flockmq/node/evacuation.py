@@ -92,10 +92,19 @@ class Evacuation(EvacuationView):
     def is_wanted(self) -> bool:
         return self._wanted is not None
 
+    @property
+    def is_emptied(self) -> bool:
+        """Whether all clients go, or are to go."""
+        return self.is_wanted or self._is_ending
+
+    @property
+    def clients(self) -> int:
+        return len(self._clients.by_id)
+
     def status(self) -> Evacuated:
         counters, share = self._reactor.router.counters, self._others.share
         rate = self._settings.rate * share if self._access.sends_away else 0.0
-        return Evacuated(is_on=self.is_wanted, clients=len(self._clients.by_id), evicted=counters.evictions, rate=rate)
+        return Evacuated(is_on=self.is_wanted, clients=self.clients, evicted=counters.evictions, rate=rate)
 
     def start(self) -> None:
         if self._is_ending:
@@ -160,7 +169,7 @@ class Evacuation(EvacuationView):
     def _send_elsewhere(self) -> None:
         """Begin, or stop, to refuse clients and to have their wills held back, if that has changed."""
         accept = self._others.accept
-        self._clients.hold_s = WILL_HELD_S if accept and self._cluster.version.at_least(2) else 0.0
+        self._clients.hold_s = self._hold_s() if accept else 0.0
         if accept == self._access.sends_away:
             return
         self._access.sends_away = accept
@@ -180,13 +189,20 @@ class Evacuation(EvacuationView):
     def _evict(self, pace: EvictionPace) -> None:
         if not self._others.accept or not self._is_known:
             return
-        number = pace.due(asyncio.get_running_loop().time(), len(self._clients.by_id), self._others.share)
-        if not number:
-            return
+        number = pace.due(asyncio.get_running_loop().time(), self.clients, self._others.share)
+        if number:
+            self.evict(number)
+
+    def evict(self, number: int) -> None:
+        """Send the clients that have been here longest to other nodes."""
+        self._clients.hold_s = self._hold_s()
         for channel in list(islice(self._clients.by_id.values(), number)):
             channel.send_away(True)
         self._reactor.router.counters.evictions += number
         self._reactor.end_turn()
+
+    def _hold_s(self) -> float:
+        return WILL_HELD_S if self._cluster.version.at_least(2) else 0.0
 
     async def _moment(self) -> None:
         with contextlib.suppress(TimeoutError):

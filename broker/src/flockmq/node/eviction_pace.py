@@ -66,9 +66,10 @@ def others(members: Iterable[Member], me: str) -> Others:
     """Summarize the members. `me` is this node's incarnation."""
     known = [member for member in members if member.incarnation != me and member.heard]
     draining = sum(member.draining and member.connections > 0 for member in known)
-    return Others(any(_accepts(member) for member in known), 1 / (1 + draining))
+    return Others(any(accepts(member) for member in known), 1 / (1 + draining))
 
 
-def _accepts(member: Member) -> bool:
+def accepts(member: Member) -> bool:
+    """Whether it takes clients now."""
     takes = member.role != "core" if member.takes_clients is None else member.takes_clients
     return takes and member.ready and not member.draining

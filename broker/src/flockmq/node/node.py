@@ -29,6 +29,7 @@ from flockmq.node import metrics
 from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms, ClockAlarm
 from flockmq.node.client_admin import ClientAdmin
+from flockmq.node.client_balance import Balancing
 from flockmq.node.cluster_overview import ClusterOverview
 from flockmq.node.connection_services import CleanSessionEndHandler, ConnectionServices, ConnectionWatcher
 from flockmq.node.connections import Connections
@@ -39,6 +40,7 @@ from flockmq.node.inbound_messages import InboundMessages
 from flockmq.node.judging import Judging
 from flockmq.node.management_view import ManagementView
 from flockmq.node.plugin_hooks import PluginHooks
+from flockmq.node.rebalancing import Rebalancing
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
@@ -83,6 +85,7 @@ class Node:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         draining: Draining = Draining(),  # noqa: B008 - it never changes
+        balancing: Balancing | None = None,
         *,
         takes_clients: bool = True,
     ) -> None:
@@ -111,7 +114,9 @@ class Node:
         self._take_clients()
         self._serve_clients()
         self._own_slots(zones, store)
-        self.evacuation = Evacuation(self.clients, self.access, reactor, cluster, self.overview.members, draining)
+        members = self.overview.members
+        self.evacuation = Evacuation(self.clients, self.access, reactor, cluster, members, draining)
+        self.rebalancing = Rebalancing(self.evacuation, cluster, members, balancing, draining.rate)
         self._listen()
 
     # Put together.
@@ -327,6 +332,7 @@ class Node:
             self.quotas.samples,
             partial(metrics.log_samples, rlog, cluster),
             partial(metrics.cluster_samples, cluster),
+            self.rebalancing.samples,
             self.alarms.samples,
         )
 

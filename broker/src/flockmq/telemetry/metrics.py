@@ -37,6 +37,7 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_info", "What runs here; the value is always 1.", ("version", "build", "role", "node")),
     Metric("gauge", "flockmq_ready", "1 if the node is bootstrapped, listens, and can serve."),
     Metric("gauge", "flockmq_draining", "1 while the node is sending its clients away."),
+    Metric("gauge", "flockmq_rebalancing", "1 while the node sends clients beyond its share to other nodes."),
     Metric("gauge", "flockmq_uptime_seconds", "Seconds since the node started."),
     Metric("gauge", "flockmq_connections", "Connected MQTT clients."),
     Metric("gauge", "flockmq_sessions", "Sessions whose state this node holds."),
@@ -93,7 +94,7 @@ CATALOGUE: Final = (
     Metric("counter", "flockmq_flapping_bans", "Clients that this node banned for flapping."),
     Metric("counter", "flockmq_disconnects", "Ended connections, by reason code.", ("reason",)),
     Metric("counter", "flockmq_takeovers", "Connections that ended because their client id connected again."),
-    Metric("counter", "flockmq_evicted_clients", "Clients that this node sent to other nodes while draining."),
+    Metric("counter", "flockmq_evicted_clients", "Clients that this node sent to others, draining or rebalancing."),
     Metric(
         "counter",
         "flockmq_throttled",

@@ -92,6 +92,13 @@ def cluster(context: Context, role: Role) -> Document:
         table["cores"] = context.spec.cores.replicas
         if context.spec.redis.external:  # two MqttClusters may name one Redis
             table["name"] = f"{context.namespace}/{context.name}"
+    if (rebalance := context.spec.rebalance) and secret_files.takes_clients(context, role):
+        table["rebalance"] = {
+            "enabled": True,
+            "relative_threshold": rebalance.relative_threshold_percent / 100,
+            "absolute_threshold": rebalance.absolute_threshold,
+            "wait": f"{rebalance.wait_seconds}s",
+        }
     return table
 
 

@@ -1,0 +1,74 @@
+"""How many clients a node has beyond its share, and when it sends them to other nodes. No I/O: the caller passes time.
+
+Every node decides for itself, from what heartbeats say of all nodes. So no coordinator can be lost, and a wrong guess
+costs reconnects only.
+
+Invariants: a node begins after it had too many clients for `wait_s` while the same nodes took clients, and goes on
+until it has no more than the mean. A node that comes or goes makes everybody wait anew.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from flockmq.management.view import Member
+from flockmq.node.eviction_pace import accepts
+
+
+class Balancing(NamedTuple):
+    """When a node has too many clients: more than the mean times `relative`, and more than `absolute` above it."""
+
+    relative: float = 1.1
+    absolute: int = 100
+    wait_s: float = 30.0
+
+
+class Excess(NamedTuple):
+    clients: int
+    """How many are to go."""
+    share: float
+    """This node's part of the cluster's eviction rate, at most 1."""
+
+
+NONE: Final = Excess(0, 1.0)
+
+
+class ClientBalance:
+    """One per node."""
+
+    def __init__(self, settings: Balancing) -> None:
+        self.is_shedding = False
+        self._settings = settings
+        self._takers: frozenset[str] = frozenset()
+        self._even_at_s = -math.inf
+        """When this node last had no more than it may have, or the nodes that take clients changed."""
+
+    def look(self, now_s: float, members: Sequence[Member], me: str, clients: int) -> Excess:
+        """`me` is this node's incarnation, `clients` the number of its clients now."""
+        others = [member for member in members if member.incarnation != me and member.heard and accepts(member)]
+        takers = frozenset(member.incarnation for member in others)
+        if takers != self._takers:
+            self._takers = takers
+            self.pause(now_s)
+        counts = [member.connections for member in others]
+        mean = (sum(counts) + clients) / (1 + len(counts))
+        if not takers or clients <= self._limit(mean):
+            self.pause(now_s)
+        elif now_s - self._even_at_s >= self._settings.wait_s:
+            self.is_shedding = True
+        if not self.is_shedding:
+            return NONE
+        fair = math.ceil(mean)
+        return Excess(clients - fair, 1 / (1 + sum(count > fair for count in counts)))
+
+    def pause(self, now_s: float) -> None:
+        """Send nobody away, and begin no sooner than `wait_s` later."""
+        self.is_shedding = False
+        self._even_at_s = now_s
+
+    def _limit(self, mean: float) -> float:
+        if self.is_shedding:
+            return math.ceil(mean)
+        return max(mean * self._settings.relative, mean + self._settings.absolute)

@@ -1,0 +1,73 @@
+"""Rebalancing: a node that has more clients than its share sends the excess to other nodes, at a limited rate.
+
+    look at the cluster ─▶ client_balance.py: too many for long? ─▶ disconnect the oldest connections with 0x9C
+
+The node takes clients all the while: where a client that reconnects lands is its load balancer's choice. The oldest
+connections go first, so a client that just came here by that isn't moved again. Wills of those clients are held back
+for WILL_HELD_S, as in an evacuation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+from flockmq.bounds import EVICTION_TICK_S, REBALANCE_LOOK_S
+from flockmq.management.view import ClusterState
+from flockmq.membership.cluster import Cluster
+from flockmq.node.client_balance import NONE, Balancing, ClientBalance
+from flockmq.node.evacuation import Evacuation
+from flockmq.telemetry.sample import Sample
+
+log: Final = logging.getLogger(__name__)
+
+
+class Rebalancing:
+    """One per node. `tell` returns the state of the cluster."""
+
+    def __init__(
+        self,
+        evacuation: Evacuation,
+        cluster: Cluster,
+        tell: Callable[[], Awaitable[ClusterState]],
+        settings: Balancing | None,
+        rate: float,
+    ) -> None:
+        """`rate`: clients per second, for all nodes together. `settings` None: no rebalancing."""
+        self._evacuation = evacuation
+        self._cluster = cluster
+        self._tell = tell
+        self._balance = None if settings is None else ClientBalance(settings)
+        self._rate = rate
+
+    def samples(self) -> Iterator[Sample]:
+        yield Sample("flockmq_rebalancing", self._balance is not None and self._balance.is_shedding)
+
+    async def run(self) -> None:
+        """For as long as the node lives."""
+        if self._balance is None:
+            return
+        while True:
+            await self._round(self._balance)
+
+    async def _round(self, balance: ClientBalance) -> None:
+        """One look at the cluster, and what goes until the next one."""
+        now, was_shedding = asyncio.get_running_loop().time(), balance.is_shedding
+        state = await self._tell()
+        clients, is_emptied = self._evacuation.clients, self._evacuation.is_emptied
+        excess = NONE if is_emptied else balance.look(now, state.nodes, self._cluster.incarnation, clients)
+        if is_emptied:
+            balance.pause(now)
+        if balance.is_shedding != was_shedding:
+            said = "too many, the excess is sent to other nodes" if balance.is_shedding else "no more than its share"
+            log.info("this node has %d clients: %s", clients, said)
+        left, owed = excess.clients, 0.0
+        for _ in range(round(REBALANCE_LOOK_S / EVICTION_TICK_S)):
+            await asyncio.sleep(EVICTION_TICK_S)
+            owed += self._rate * excess.share * EVICTION_TICK_S
+            number = min(int(owed), left)
+            owed, left = owed - number, left - number
+            if number and not self._evacuation.is_emptied:
+                self._evacuation.evict(number)

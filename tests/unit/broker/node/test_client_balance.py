@@ -1,0 +1,86 @@
+"""How many clients a node sends to others because it has more than its share, and when."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from flockmq.management.view import Member
+from flockmq.node.client_balance import NONE, Balancing, ClientBalance, Excess
+
+SETTINGS: Final = Balancing(relative=1.1, absolute=10, wait_s=30.0)
+ME: Final = "r1@1"
+
+
+def member(number: int, connections: int, *, draining: bool = False, ready: bool = True, heard: bool = True) -> Member:
+    return Member(
+        name=f"r{number}",
+        incarnation=f"r{number}@1",
+        role="replicant",
+        version="1",
+        host="h",
+        slots=0,
+        heard=heard,
+        ready=ready,
+        draining=draining,
+        connections=connections,
+    )
+
+
+def looks(balance: ClientBalance, clients: int, *others: int, since_s: float = 0.0, until_s: float = 60.0) -> Excess:
+    """The last of looks every two seconds."""
+    excess = NONE
+    now_s = since_s
+    while now_s <= until_s:
+        excess = balance.look(now_s, [member(number, count) for number, count in enumerate(others, 2)], ME, clients)
+        now_s += 2.0
+    return excess
+
+
+def test_it_waits_and_then_sends_what_is_beyond_the_mean() -> None:
+    balance = ClientBalance(SETTINGS)
+    assert looks(balance, 300, 0, until_s=28.0) == NONE
+    assert looks(balance, 300, 0, since_s=30.0, until_s=32.0) == Excess(150, 1.0)
+
+
+def test_it_goes_on_to_the_mean_and_begins_no_sooner_than_before() -> None:
+    balance = ClientBalance(SETTINGS)
+    assert looks(balance, 300, 0).clients == 150
+    assert looks(balance, 155, 145, since_s=62.0, until_s=62.0).clients == 5, "below the thresholds, but above the mean"
+    assert looks(balance, 150, 150, since_s=64.0, until_s=64.0) == NONE
+    assert looks(balance, 155, 145, since_s=66.0, until_s=200.0) == NONE
+    assert looks(balance, 300, 0, since_s=202.0, until_s=228.0) == NONE
+
+
+@pytest.mark.parametrize(
+    ("clients", "others"), [(109, (101,)), (1090, (1010,)), (10, (0,)), (100, (100, 100)), (0, (50,))]
+)
+def test_small_differences_are_left(clients: int, others: tuple[int, ...]) -> None:
+    assert looks(ClientBalance(SETTINGS), clients, *others) == NONE
+
+
+def test_donors_share_the_rate() -> None:
+    assert looks(ClientBalance(SETTINGS), 100, 100, 100, 0) == Excess(25, 1 / 3)
+
+
+def test_a_node_that_comes_or_goes_makes_it_wait_anew() -> None:
+    balance = ClientBalance(SETTINGS)
+    assert looks(balance, 300, 0).clients == 150
+    assert looks(balance, 300, 0, 0, since_s=62.0, until_s=90.0) == NONE
+    assert looks(balance, 300, 0, 0, since_s=92.0, until_s=94.0).clients == 200
+    assert looks(balance, 300, 0, since_s=96.0, until_s=96.0) == NONE
+
+
+@pytest.mark.parametrize("state", [{"draining": True}, {"ready": False}, {"heard": False}])
+def test_nobody_is_sent_to_nodes_that_take_no_clients(state: dict[str, bool]) -> None:
+    balance = ClientBalance(SETTINGS)
+    for now_s in range(0, 100, 2):
+        assert balance.look(now_s, [member(2, 0, **state)], ME, 1000) == NONE
+
+
+def test_its_own_row_counts_once_as_it_is_now() -> None:
+    balance = ClientBalance(SETTINGS)
+    members = [member(1, 7), member(2, 0)]
+    excess = [balance.look(now_s, members, ME, 100) for now_s in range(0, 40, 2)]
+    assert excess[-1].clients == 50
