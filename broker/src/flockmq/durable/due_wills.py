@@ -43,7 +43,7 @@ _FLAGS: Final = AUTHORED | WITH_AUTHORIZATION | HELD
 _LENGTH_BYTES: Final = 4
 _ID_LENGTH_BYTES: Final = 2
 _ONE_BYTES: Final = 500
-"""Memory of one held will besides its stored value."""
+"""Memory for one held will in addition to its stored value."""
 
 Give = Callable[[PendingWill, Callable[[], None]], None]
 """Publishes a will; calls its second argument when all receivers have it, or nobody will get it."""
@@ -118,7 +118,7 @@ class DueWills:
     def hold(self, left: PendingWill, due_s: float, now_s: float) -> None:
         """Publish a will at `due_s`, unless its client reconnects before. Publish it now if too many bytes are held."""
         if _FIELD + left.will.message.origin in self._due:
-            return  # the node reported it again, and it is being published
+            return  # The node reported it again, and it is being published.
         known = self._held.get(left.client_id)
         if known is not None and known.left.will.message.origin == left.will.message.origin:
             return
@@ -139,7 +139,7 @@ class DueWills:
     def tick(self, now_s: float, is_connected: Callable[[bytes], bool]) -> None:
         """Publish held wills that are due."""
         for client_id in [client_id for client_id, held in self._held.items() if held.due_s <= now_s]:
-            if is_connected(client_id):  # it reconnected while the slot had another owner
+            if is_connected(client_id):  # The client reconnected while the slot had another owner.
                 self.came_back(client_id)
             elif (held := self._take_held(client_id)) is not None:
                 self.publish(held.left, now_s)

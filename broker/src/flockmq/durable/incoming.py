@@ -17,7 +17,7 @@ from flockmq.session.limits import Limits
 @mypyc_attr(acyclic=True)
 class Incoming:
     """`origins`: packet id → message id of a message without PUBREL yet, followed by its chosen shared-subscription
-    members (`routing.shared_deals`).
+    members (`routing.shared_frames`).
     """
 
     __slots__ = ("_deals_bytes", "_last_number", "_record", "_since", "origins")

@@ -102,11 +102,13 @@ class MessageQueue:
         return not self.queue and len(self.inflight) < self.window
 
     def has_room(self, packet_bytes: int) -> bool:
-        """One more leaves most of the queue to what is published."""
+        """True if one more message would leave most of the queue free for published messages."""
         return self.has_place() or self.limits.is_mostly_free(self.waiting(), self.waiting_bytes() + packet_bytes)
 
     def is_full(self, packet_bytes: int, ahead: int) -> bool:
-        """No place for one more, where so many may wait `ahead` of the client's limit."""
+        """True if the queue has no place for one more message, although `ahead` more than the client's
+        limit may wait.
+        """
         return self.limits.is_full(self.waiting() - ahead, self.waiting_bytes() + packet_bytes)
 
     def is_congested(self) -> bool:

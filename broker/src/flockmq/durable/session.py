@@ -60,7 +60,7 @@ from flockmq.session.remote_session import (
 )
 
 _RETURNED: Final = 0x100
-"""In addition to the kinds of `acknowledgement_codec`: the commit is of the client's reconnect."""
+"""In addition to the kinds of `session.remote_session`: the commit is of the client's reconnect."""
 
 
 @mypyc_attr(acyclic=True)
@@ -194,9 +194,9 @@ class DurableSession(Subscriber):
         meta = self.meta
         if meta.will_source != fresh.meta.will_source:
             self.record.forget_unsubscribed()
-            # What it published on the former connection comes under its origin: from there, if it was accepted and is
-            # on its way to other nodes, or from here, if it is published again. What is published now may come before
-            # that, and under a later origin of the same source would make it a repeat.
+            # Start a new message source for the new connection. Messages from the old connection may still be on their
+            # way. If new messages continued the old numbers and overtook these, receivers would drop the old ones as
+            # duplicates.
             meta.sender = session_source(fresh.meta.will_source)
         meta.will = fresh.meta.will
         meta.will_source = fresh.meta.will_source
@@ -350,7 +350,7 @@ class DurableSession(Subscriber):
         return origin
 
     def reported(self, pairs: bytes) -> None:
-        """Process acknowledgements from the session proxy (`acknowledgement_codec`). Callers pass none from a proxy
+        """Process acknowledgements from the session proxy (`session.remote_session`). Callers pass none from a proxy
         that was replaced.
         """
         outgoing = self.outgoing

@@ -4,7 +4,7 @@
  m                   what CONNECT said about the session, and counters that must never repeat (`Meta`)
  q, sequence (8)     a QoS 1 or 2 message to the client, until its exchange is complete
  r, packet id (2)    the message id (16) of a QoS 2 message from the client, until PUBREL; then the members chosen for
-                     it in shared subscriptions (`routing.shared_deals`), from cluster version 2 on
+                     it in shared subscriptions (`routing.shared_frames`), from cluster version 2 on
  s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), whether retained messages are
                      pending, and its encoded subscription identifier
  o, filter           while retained messages are pending for that filter: the last topic that was sent

@@ -301,7 +301,9 @@ class SessionService:
         self.manager.slots[slot_of(left.client_id)].wills.hold(left, now_s + hold_s, now_s)
 
     def _held_back(self, session: DurableSession, will: Will | None, hold_s: float) -> Will | None:
-        """What of it waits with the session: nothing, where it would be due before it was held back for so long."""
+        """Hold the will back at the owner for `hold_s`, if its own delay is shorter. Returns the will that stays with
+        the session, or None.
+        """
         if will is None or min(will.delay_s, session.meta.expiry_s) >= hold_s:
             return will
         will.message.origin = session.will_origin()

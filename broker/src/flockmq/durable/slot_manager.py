@@ -364,7 +364,7 @@ class SlotManager:
         self._reports.look(held)
         return True
 
-    # --- marks of nodes that went -------------------------------------------------------------------------------------
+    # --- sequence numbers of purged nodes -----------------------------------------------------------------------------
 
     def node_gone(self, incarnation: str) -> None:
         self._departed.departed(node_source(incarnation), self.router.now_s)

@@ -1,7 +1,7 @@
-"""Who a client is, where it comes from, and what it may be allowed to do.
+"""A client's identity and address, and the results of its authorization.
 
-What authorization, rewriting and plugins go by: the `Principal` is what its authentication found; `PeerInfo` is known
-of the other end of a connection before its CONNECT.
+Authorization, rewrite rules and plugins use these. `Principal` is the authenticated identity. `PeerInfo` is known
+before CONNECT.
 """
 
 from __future__ import annotations

@@ -165,8 +165,9 @@ class PausablePublisher(Sink):
 
 
 def is_congested(was: bool, link_bytes: int, filled: float = 0.0) -> bool:
-    """A sink of messages for another node: `was`: it is so far. `link_bytes` wait on its link; `filled`: how much of
-    what it may hold waits in the sink."""
+    """True if a queue of messages for another node is congested. `was`: the former state. `link_bytes`: what waits on
+    its link. `filled`: which part of the queue is used.
+    """
     if was:
         return link_bytes >= PEER_DRAINED_BYTES or filled >= 0.25
     return link_bytes > PEER_BLOCKED_BYTES or filled > 0.5

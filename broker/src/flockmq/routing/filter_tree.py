@@ -30,7 +30,7 @@ class TreeNode:
 
 
 class TreeFilters:
-    """Filters with their values (`routing.filter_values`), of which some are in the tree. Those in the tree match only
+    """Filters with their values (`joined`), of which some are in the tree. Those in the tree match only
     if `counts`.
     """
 

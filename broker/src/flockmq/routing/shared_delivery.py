@@ -8,7 +8,7 @@ at most SHARED_HOPS_MAX times (while the log accepts nothing, no node learns tha
 
 A QoS 2 message of a durable session is assigned to a member before it is published (`propose`). The owner of the
 publisher's session stores that, so a resend goes to the same member, from whatever node, and is recognized there by its
-id (`routing.shared_items`). Only if that node is gone, or nothing was stored, is the message assigned anew: once by
+id (`routing.shared_frames`). Only if that node is gone, or nothing was stored, is the message assigned anew: once by
 each node, under another id, so that the members of one node take it once. A slot gets it without an id, because a slot
 with a later number would drop it as a duplicate.
 
@@ -186,7 +186,7 @@ class SharedDelivery(SharedGroups):
             if peer is None:
                 assert target.subscription is not None
                 if anew and not is_here and not self._delivery.origins.is_new(anew):
-                    return 0  # another node dealt it to a member here
+                    return 0  # Another node assigned it to a member here.
                 is_here = True
                 if self._put(group, target.subscription, message, publisher):
                     return 0

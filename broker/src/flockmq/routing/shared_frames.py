@@ -155,8 +155,9 @@ def origin_in(origin: bytes, share_filter: bytes) -> bytes:
 
 
 def anew(origin: bytes) -> bytes:
-    """The id of a message that had this one in its group, where it is dealt out anew, because whoever had it is gone.
-    Several nodes may do so, and the members of one node take it from one of them."""
+    """The id for a message that is assigned anew in its group, because the node that had it is gone. Several nodes may
+    do so; then the members on one node take it only once.
+    """
     return origin_in(origin, b"anew")
 
 

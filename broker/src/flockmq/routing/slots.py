@@ -60,7 +60,7 @@ class SlotPeer(NodeTarget):
         return self.dispatcher.put_shared(self.slot, version, self._addressed(packet), on_accepted, origin)
 
     def put_anew(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        """Without its id: a slot takes ids in their order, and takes one behind a later one for a repeat."""
+        """Sends it without the id: a slot takes ids in order, and would drop one after a later one as a duplicate."""
         return self.put_acknowledged(version, packet, on_accepted)
 
     def _addressed(self, chunk: bytes) -> bytes:
@@ -95,16 +95,16 @@ def may_expire(version: int) -> bool:
 
 
 UNADDRESSED: Final[list[int]] = []
-"""The slots of a message from a node of the first release: the receiver finds them itself."""
+"""The slots of a message from a node of the first release: the receiver determines them itself."""
 
 
 @mypyc_attr(acyclic=True)
 class SlotMessage:
     """One message, or a run of QoS 0 packets, for slots.
 
-    - `source` and `number` are its id (`routing.message_id`); a run has none: b"" and 0.
-    - `publisher`: the client id of a 5.0 publisher, for No Local, else b"".
-    - `packet`: one whole PUBLISH, or the run, encoded for MQTT `version` (4 or 5).
+    - `source` and `number`: its message id (`routing.message_id`); a run has none: b"" and 0.
+    - `publisher`: the client id of a 5.0 publisher, for No Local; else b"".
+    - `packet`: one complete PUBLISH, or the run, encoded for MQTT `version` (4 or 5).
     - `slots`: all slots that it is for, including those of other owners.
     """
 
@@ -121,7 +121,7 @@ class SlotMessage:
         self.slots: list[int] = slots
 
     def aged(self, waited_s: int) -> SlotMessage:
-        """The same message after it waited for this long: its expiry interval is shorter. Raises PacketError."""
+        """The same message after it waited for `waited_s`: its expiry interval is shorter. Raises PacketError."""
         packet = self.packet
         if not may_expire(self.version) or not self.source:
             return self

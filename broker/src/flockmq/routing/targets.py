@@ -43,7 +43,7 @@ class NodeTarget(Sink):
         return self.put_acknowledged(version | ORIGIN, origin + packet, on_accepted)
 
     def put_anew(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        """As `put_once`, of one that several nodes may deal out, in any order."""
+        """As `put_once`, for a message that several nodes may assign, in any order."""
         return self.put_once(version, origin, packet, on_accepted)
 
     def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:

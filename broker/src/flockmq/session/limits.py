@@ -58,16 +58,16 @@ class Limits:
         """True if client ids are bound to users. `identifies`: authentication is configured."""
         return self.client_id_binding == TO_USER or (self.client_id_binding == AUTO and identifies)
 
-    # What may wait for one client: so many messages, of so many bytes.
+    # How many messages and bytes may wait for one client.
 
     def is_full(self, waiting: int, waiting_bytes: int) -> bool:
-        """There is no place behind so many messages, or for so many bytes."""
+        """True if the queue is full."""
         return waiting >= self.max_mqueue_len or waiting_bytes > MQUEUE_MAX_BYTES
 
     def is_congested(self, waiting: int, waiting_bytes: int) -> bool:
-        """Whoever publishes to the client should pause."""
+        """True if publishers to the client should pause."""
         return waiting * 2 > self.max_mqueue_len or waiting_bytes * 2 > MQUEUE_MAX_BYTES
 
     def is_mostly_free(self, waiting: int, waiting_bytes: int) -> bool:
-        """Most of the queue is left to what is published."""
+        """True if most of the queue is free for published messages."""
         return waiting * 4 < self.max_mqueue_len and waiting_bytes <= MQUEUE_MAX_BYTES // 4

@@ -31,8 +31,8 @@ AWAITS_PUBCOMP: Final = 3
 
 @mypyc_attr(acyclic=True)
 class LocalSession(Subscriber, ClientSession):
-    """`expiry_s`: the session expiry that the client asked for. If it isn't 0, an owner runs a durable
-    session instead. Containers that are empty are None: an idle session is small.
+    """`expiry_s`: the session expiry that the client asked for. If it isn't 0, an owner runs a durable session instead.
+    Empty containers are None, to keep idle sessions small.
     """
 
     __slots__ = (

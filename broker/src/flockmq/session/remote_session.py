@@ -304,7 +304,7 @@ class RemoteSession(ClientSession):
     # To the owner.
 
     def take_reports(self) -> bytes:
-        """The reports since the last call, as `acknowledgement_codec` pairs, in the order of the client's answers."""
+        """The reports since the last call, as pairs of kind and packet id, in the order of the client's answers."""
         reports = self._reports
         if reports is None:
             return b""

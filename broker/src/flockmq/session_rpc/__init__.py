@@ -1,1 +1,1 @@
-"""What nodes and the owners of client ids ask and tell one another: CONNECT, SUBSCRIBE, the end."""
+"""The messages between nodes and the owners of client ids: attach, SUBSCRIBE, acknowledgements, detach."""

@@ -64,11 +64,11 @@ class _Detached:
         self.said_at = 0.0
 
     def as_of(self, now: float) -> messages.Detach | messages.Evict:
-        """As it is to be said now: its will was held back for a while."""
+        """The item to send at `now`: the remaining time for which the will is held back is shorter."""
         if self.method != messages.EVICT:
             return self.item
-        client_id, token, expiry_s, nonce, hold_ms, guest = cast(messages.Evict, self.item)
-        return client_id, token, expiry_s, nonce, max(0, hold_ms - round((now - self.at) * 1000)), guest
+        client_id, token, expiry_s, nonce, hold_ms, clean_opening = cast(messages.Evict, self.item)
+        return client_id, token, expiry_s, nonce, max(0, hold_ms - round((now - self.at) * 1000)), clean_opening
 
 
 class SessionRpcClient:
@@ -76,9 +76,9 @@ class SessionRpcClient:
 
     def __init__(self, notes: Notes, clients: ClientConnections, proxies: SessionProxies) -> None:
         self.on_congestion: Callable[[int, bool], None] = ignore
-        """Hears what owners say of their slots, again and again while it holds."""
+        """Called when an owner reports that a slot is, or is no longer, congested; repeated while it is."""
         self.on_memory_report: Callable[[int, bool, list[bytes]], None] = ignore
-        """Hears which sessions of a slot take at once what comes (`ProxyPort.takers`)."""
+        """Called with memory reports of owners (`ProxyPort.report_memory`)."""
         self._notes = notes
         self._clients = clients
         self._proxies = proxies
@@ -140,15 +140,29 @@ class SessionRpcClient:
         self._gone(token, messages.DETACH, item)
 
     def evict(
-        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, guest: messages.Opening | None
+        self,
+        client_id: bytes,
+        token: int,
+        expiry_s: int,
+        nonce: bytes,
+        hold_s: float,
+        clean_opening: messages.Opening | None,
     ) -> None:
-        """As `detach`, of a client that this node sent to others: its owner holds its will back for `hold_s`. `guest`:
-        what it opened, where its session ended with the connection."""
-        item: messages.Evict = (client_id, messages.pack_token(token), expiry_s, nonce, round(hold_s * 1000), guest)
+        """As `detach`, for a client that this node told to reconnect to another node: the owner holds its will back for
+        `hold_s`. `clean_opening`: the `Opening` of a clean session; else None.
+        """
+        item: messages.Evict = (
+            client_id,
+            messages.pack_token(token),
+            expiry_s,
+            nonce,
+            round(hold_s * 1000),
+            clean_opening,
+        )
         self._gone(token, messages.EVICT, item)
 
     def has_said_evictions(self) -> bool:
-        """Every owner was told whose wills it is to hold back."""
+        """True if every owner was told which wills it must hold back."""
         return all(detached.said_at for detached in self._detached if detached.method == messages.EVICT)
 
     def _gone(self, token: int, method: str, item: messages.Detach | messages.Evict) -> None:

@@ -121,7 +121,7 @@ class UnsubscribeQuestion(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 class ReceiveQuestion(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """A QoS 2 PUBLISH arrived with this packet id. Answered with its message id (16 bytes), followed by the members
-    chosen for it when it first arrived (`routing.shared_deals`); or with b"" if too many messages wait for PUBREL.
+    chosen for it when it first arrived (`routing.shared_frames`); or with b"" if too many messages wait for PUBREL.
     """
 
     packet_id: int

@@ -38,9 +38,9 @@ class Outbox:
 
     def __init__(self, cluster: Cluster, send: Callable[[str, list[bytes], int], bool]) -> None:
         self.on_unsent: Callable[[str, str], None] = ignore
-        """Hears (incarnation, method) of notes of a kind that is asked again, which found no link."""
+        """Called with (incarnation, method) if notes of an ASKED_AGAIN kind found no link."""
         self.on_deliveries_failed: Callable[[str], None] = ignore
-        """Hears of a node for which deliveries found no link, or no room."""
+        """Called with the incarnation of a node if deliveries to it found no link or no room."""
         self._cluster = cluster
         self._send_packets = send
         self._loop = asyncio.get_running_loop()

@@ -138,7 +138,7 @@ class SessionRpcServer:
         for incarnation in self._early.missed(slot, self._is_heard):
             self._notes.say(incarnation, messages.AGAIN, slot)
 
-    # --- who has which client id --------------------------------------------------------------------------------------
+    # --- holders of client ids ----------------------------------------------------------------------------------------
 
     def _take_attach(self, incarnation: str, item: messages.Attach) -> None:
         number, client_id, opening = item
@@ -243,13 +243,13 @@ class SessionRpcServer:
         self._detach(client_id, messages.unpack_token(token), expiry_s, with_will, nonce)
 
     def _take_evict(self, incarnation: str, item: messages.Evict) -> None:
-        client_id, raw, expiry_s, nonce, hold_ms, guest = item
+        client_id, raw, expiry_s, nonce, hold_ms, clean_opening = item
         slot, token, hold_s = slot_of(client_id), messages.unpack_token(raw), hold_ms / 1000
         if not self._hears(slot, incarnation):
             self._early.put(slot, incarnation, messages.EVICT, item)
-        elif guest is not None and guest.will is not None and not self._is_back(client_id, token):
-            self.sessions.hold(left_by(client_id, token, nonce, guest.will, guest.user), hold_s)
-        self._detach(client_id, token, expiry_s, guest is None, nonce, hold_s)
+        elif clean_opening is not None and clean_opening.will is not None and not self._is_back(client_id, token):
+            self.sessions.hold(left_by(client_id, token, nonce, clean_opening.will, clean_opening.user), hold_s)
+        self._detach(client_id, token, expiry_s, clean_opening is None, nonce, hold_s)
 
     def _is_back(self, client_id: bytes, token: int) -> bool:
         """The client has a later connection than this one."""
@@ -259,7 +259,7 @@ class SessionRpcServer:
     def _detach(
         self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes, hold_s: float = 0.0
     ) -> None:
-        """`hold_s`: for how long the will is held back."""
+        """`hold_s`: how long to hold back its will."""
         slot = slot_of(client_id)
         waiting = self._waiting.pop(token, None)
         # A newer connection had it kicked; its node doesn't know its token yet.

@@ -1,5 +1,4 @@
-"""What is configured for one listener: who may come by it, by networks, and what stands between its sockets and
-MQTT."""
+"""The configuration of one listener: who may connect, from which networks, and which layers its connections have."""
 
 from __future__ import annotations
 
