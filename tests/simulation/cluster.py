@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from faults.watch import bounds_of, bounds_passed
 from flockmq import tasks
 from flockmq.bounds import MQUEUE_AHEAD_MAX
+from flockmq.durable.pending_writes import SlotKeys
 from flockmq.durable.session import DurableSession
-from flockmq.durable.write_batch import SlotKeys
 from flockmq.membership.cluster_version import NEWEST, OLDEST
 from flockmq.node.assembly import Assembly
 from flockmq.routing.slots import slot_of

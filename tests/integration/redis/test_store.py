@@ -11,8 +11,8 @@ import pytest
 from redis.crc import key_slot
 
 from flockmq import bounds
+from flockmq.durable.pending_writes import META, SlotKeys
 from flockmq.durable.session_store import SessionStore
-from flockmq.durable.write_batch import META, SlotKeys
 from flockmq.redis.link import RedisConfig
 from integration.home.conftest import Owner
 from integration.redis.servers import PATIENCE_S, Clustered, Replicated

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from flockmq.durable.pending_writes import SlotKeys
 from flockmq.durable.session_fields import META
-from flockmq.durable.write_batch import SlotKeys
 from flockmq.routing.slots import slot_of
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, is_answered, scenario

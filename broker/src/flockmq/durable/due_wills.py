@@ -25,8 +25,8 @@ from typing import Final
 
 from flockmq.bounds import WILLS_HELD_MAX_BYTES
 from flockmq.durable.commit_queue import CommitState
+from flockmq.durable.pending_writes import SlotWriter
 from flockmq.durable.session_fields import META
-from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Will, parse_publish, waited

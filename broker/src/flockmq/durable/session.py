@@ -21,6 +21,7 @@ from flockmq.durable.commit_queue import CommitQueue, CommitState
 from flockmq.durable.incoming import Incoming
 from flockmq.durable.message_queue import MessageQueue
 from flockmq.durable.outgoing import Outgoing
+from flockmq.durable.pending_writes import SlotWriter
 from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session_fields import (
     ASKED,
@@ -40,7 +41,6 @@ from flockmq.durable.session_fields import (
 )
 from flockmq.durable.session_record import SessionRecord, may_note
 from flockmq.durable.session_usage import SessionUsage
-from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.quotas import Usage
 from flockmq.routing.message_id import derived_origin, session_source

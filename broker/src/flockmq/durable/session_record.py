@@ -9,6 +9,7 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import QUEUED_MESSAGE_BYTES, SUBSCRIBES_WAITING_MAX
+from flockmq.durable.pending_writes import SlotWriter
 from flockmq.durable.session_fields import (
     AUTHORIZATION,
     AUTHORIZED_RULES,
@@ -23,7 +24,6 @@ from flockmq.durable.session_fields import (
     subscription_value,
     unsubscribed_field,
 )
-from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import Usage
 from flockmq.routing.subscriber import Subscription

@@ -22,6 +22,7 @@ from flockmq.durable.client_requests import ClientRequests, hand_over
 from flockmq.durable.connected_sessions import ConnectedSessions
 from flockmq.durable.memory_pressure_reports import MemoryPressureReports
 from flockmq.durable.message_intake import MessageIntake
+from flockmq.durable.pending_writes import SlotWriter
 from flockmq.durable.ports import HostPort
 from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.router import DurableRouter
@@ -29,7 +30,6 @@ from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import Meta
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
-from flockmq.durable.slot_writer import SlotWriter
 from flockmq.durable.time_slices import TimeSlices
 from flockmq.durable.waiting_attaches import WaitingAttaches
 from flockmq.mqtt.message import Will

@@ -26,10 +26,9 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
 from flockmq.callbacks import ignore
-from flockmq.durable.pending_writes import PendingWrites
+from flockmq.durable.pending_writes import PendingWrites, SlotKeys, SlotQueue, WriteBatch
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot, is_wrong_type, read_slots
 from flockmq.durable.store_servers import StoreServer, StoreServers
-from flockmq.durable.write_batch import SlotKeys, SlotQueue, WriteBatch
 from flockmq.logs import Retrying
 from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink

@@ -27,18 +27,17 @@ from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills, HeldBytes
+from flockmq.durable.pending_writes import SlotWriter
 from flockmq.durable.ports import HostPort
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession, restored
 from flockmq.durable.session_endings import SessionEndings
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.session_table import SessionTable
-from flockmq.durable.slot import OwnedSlot
+from flockmq.durable.slot import OwnedSlot, SlotReports
 from flockmq.durable.slot_loader import SlotLoader
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
-from flockmq.durable.slot_reports import SlotReports
 from flockmq.durable.slot_rewriter import SlotRewriter
-from flockmq.durable.slot_writer import SlotWriter
 from flockmq.durable.time_slices import TimeSlices
 from flockmq.mqtt.errors import PacketError
 from flockmq.rlog.entry import StreamId

@@ -15,7 +15,7 @@ from typing import Final, cast
 from redis.exceptions import ResponseError
 
 from flockmq import bounds
-from flockmq.durable.write_batch import SlotKeys
+from flockmq.durable.pending_writes import SlotKeys
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisLink, Reply
 

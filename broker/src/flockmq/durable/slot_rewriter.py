@@ -16,9 +16,8 @@ from flockmq.clock import Clock
 from flockmq.delivery.deduplicator import number_bytes
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.session_table import SessionTable
-from flockmq.durable.slot import OwnedSlot
+from flockmq.durable.slot import OwnedSlot, SlotReports
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
-from flockmq.durable.slot_reports import SlotReports
 from flockmq.logs import Retrying
 from flockmq.redis.errors import StorageError
 

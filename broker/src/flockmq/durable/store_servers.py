@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, ValuesView
 
 from flockmq import bounds
-from flockmq.durable.write_batch import ServerQueue, SlotKeys, SlotQueue
+from flockmq.durable.pending_writes import ServerQueue, SlotKeys, SlotQueue
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 from flockmq.redis.memory import MemoryRoom
 

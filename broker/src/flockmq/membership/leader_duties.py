@@ -25,8 +25,7 @@ from flockmq.membership.reachability import (
     nodes_to_purge,
     unreachable_by_majority,
 )
-from flockmq.membership.slot_assignment import reassign
-from flockmq.membership.slot_eligibility import SlotEligibility
+from flockmq.membership.slot_assignment import SlotEligibility, reassign
 from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import START

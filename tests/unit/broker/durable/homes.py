@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 from flockmq.callbacks import ignore
 from flockmq.durable.commit_queue import CommitState
-from flockmq.durable.pending_writes import PendingWrites
+from flockmq.durable.pending_writes import PendingWrites, SlotWriter
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession, restored
 from flockmq.durable.session_fields import Meta
-from flockmq.durable.slot_writer import SlotWriter
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription

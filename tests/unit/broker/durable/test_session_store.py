@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from flockmq import bounds
+from flockmq.durable.pending_writes import SlotKeys, SlotQueue
 from flockmq.durable.session_store import SessionStore
-from flockmq.durable.write_batch import SlotKeys, SlotQueue
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
+from flockmq.durable.client_requests import DurableSubscribePort
 from flockmq.durable.router import DurableRouter
-from flockmq.durable.subscribe_port import DurableSubscribePort
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers

@@ -6,8 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from flockmq.bounds import STORE_BATCH_MAX_BYTES, STORE_LETTER_MAX_BYTES
-from flockmq.durable.pending_writes import PendingWrites
-from flockmq.durable.write_batch import META, Fields, ServerQueue, SlotKeys, SlotQueue, WriteBatch
+from flockmq.durable.pending_writes import META, Fields, PendingWrites, ServerQueue, SlotKeys, SlotQueue, WriteBatch
 
 KEYS = SlotKeys(7)
 A, B = b"a", b"b"
