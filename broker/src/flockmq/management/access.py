@@ -1,9 +1,14 @@
 """REST API: users, rules and bans. All requests need an API key (see `guard`).
 
-| path | GET | POST | PUT | DELETE | |---|---|---|---|---| | /api/v1/users | a page | creates a user | | | |
-/api/v1/users/ID | the user | | changes it | deletes it | | /api/v1/rules | a page | | | | | /api/v1/rules/all,
-/api/v1/rules/username/NAME, /api/v1/rules/clientid/ID | the rules | | replaces them | deletes them | | /api/v1/bans | a
-page | creates or replaces a ban | | | | /api/v1/bans/KIND/WHO | | | | deletes the ban |
+| path | GET | POST | PUT | DELETE |
+|---|---|---|---|---|
+| /api/v1/users | a page | creates a user | | |
+| /api/v1/users/ID | the user | | changes it | deletes it |
+| /api/v1/rules | a page | | | |
+| /api/v1/rules/all | the rules for all clients | | replaces them | deletes them |
+| /api/v1/rules/username/NAME, /api/v1/rules/clientid/ID | the rules | | replaces them | deletes them |
+| /api/v1/bans | a page | creates or replaces a ban | | |
+| /api/v1/bans/KIND/WHO | | | | deletes the ban |
 
 Lists are paged: `?limit=100&after=NEXT`, where NEXT is `next` of the previous page. A change is answered when this node
 has applied it. Other nodes apply it when they read the log.
