@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final, Self, TypeVar
 
+from flockmq.callbacks import ignore
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import ReasonOf
@@ -92,7 +93,7 @@ class ExclusiveClaimTable:
         _discard(self._of_slots, slot_of_owner(key[1]), key)
 
     def fresh(self) -> Self:
-        return type(self)(_ignore)
+        return type(self)(ignore)
 
     def swap(self, fresh: Self) -> None:
         self._claims, self._of_slots = fresh._claims, fresh._of_slots
@@ -174,9 +175,6 @@ class PendingClaims:
         finally:
             del self._pending[key]
             claim.ended(reason, claim.is_released)
-
-
-def _ignore(key: Key, client_id: bytes) -> None: ...
 
 
 def _discard(claims: dict[K, dict[Key, bytes]], by: K, key: Key) -> None:
