@@ -17,7 +17,19 @@ from certificates import certificate_secret
 from harness import ROOT, KubectlError, MqttCluster, Namespace, helm, kubectl
 
 CHAPTERS = [
-    *("install", "admission", "samples", "cluster", "access", "failures", "redis", "autoscaling", "report", "uninstall")
+    *(
+        "install",
+        "admission",
+        "samples",
+        "cluster",
+        "access",
+        "failures",
+        "redis",
+        "autoscaling",
+        "rebalance",
+        "report",
+    ),
+    "uninstall",
 ]
 SYSTEM = "flockmq"
 DEMO = "flockmq-demo"
