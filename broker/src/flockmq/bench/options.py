@@ -13,7 +13,7 @@ URL: Final = "mqtt://127.0.0.1:1883"
 P = TypeVar("P", bound=argparse.ArgumentParser)
 
 DESCRIPTION: Final = """\
-Measure an MQTT broker, this one or any other, with messages that are all accounted for.
+Measure an MQTT broker, this one or any other, and check every message.
 
   throughput  messages delivered a second: flockmq bench throughput --publishers 10 --subscribers 10 --qos 1
   latency     one message in flight: percentiles of publish to delivery
@@ -70,22 +70,22 @@ def seconds(text: str) -> float:
 def _common_options(parser: argparse.ArgumentParser, times: bool) -> None:
     add = parser.add_argument
     add("url", nargs="?", default=URL, metavar="URL", help=f"mqtt, mqtts, ws or wss (default: {URL})")
-    add("--username", metavar="NAME", help="with it every connection logs in")
-    add("--password-file", type=Path, metavar="FILE", help="holds the password")
+    add("--username", metavar="NAME", help="user name for all connections")
+    add("--password-file", type=Path, metavar="FILE", help="file with the password")
     add("--cafile", type=Path, metavar="FILE", help="certificates to trust (default: the system's)")
-    add("--insecure", action="store_true", help="take any certificate")
-    add("--prefix", default="bench", metavar="TEXT", help="of topics and client ids (default: bench)")
+    add("--insecure", action="store_true", help="accept any certificate")
+    add("--prefix", default="bench", metavar="TEXT", help="prefix of topics and client ids (default: bench)")
     add(
         "--pid",
         type=number(1, 1 << 22),
         action="append",
         default=[],
-        help="of the broker on this machine: its cost too",
+        help="process of the broker on this machine; measures its CPU and memory",
     )
     add("--json", action="store_true", help="print the figures as one line of JSON")
     if times:
-        add("--seconds", type=seconds, default=5.0, metavar="S", help="measured (default: 5)")
-        add("--warmup", type=seconds, default=1.0, metavar="S", help="before that (default: 1)")
+        add("--seconds", type=seconds, default=5.0, metavar="S", help="duration of the measurement (default: 5)")
+        add("--warmup", type=seconds, default=1.0, metavar="S", help="warm-up before it (default: 1)")
 
 
 def _message_options(parser: argparse.ArgumentParser) -> None:
@@ -104,9 +104,15 @@ def _throughput_options(parser: argparse.ArgumentParser) -> None:
     add("--fan", action="store_true", help="every publisher reaches every subscriber (otherwise they are pairs)")
     add("--topics", type=number(1, 1 << 20), default=1, metavar="N", help="of each publisher, in turn (default: 1)")
     add("--wildcard", action="store_true", help="subscribe with a wildcard, as always with several topics")
-    add("--filters", type=number(0, 1 << 20), default=0, metavar="N", help="wildcard filters of other topics, besides")
-    add("--lasting", action="store_true", help="subscribers' sessions outlive their connections, until the end of this")
-    add("--window", type=number(1, 1 << 19), metavar="N", help="messages a publisher has under way "
+    add(
+        "--filters",
+        type=number(0, 1 << 20),
+        default=0,
+        metavar="N",
+        help="additional wildcard filters, for other topics",
+    )
+    add("--lasting", action="store_true", help="give subscribers durable sessions for this run")
+    add("--window", type=number(1, 1 << 19), metavar="N", help="messages that a publisher has in flight "
         "(default: 8192; 100 at QoS 1 and 2)")  # fmt: skip
     add("--batch", type=number(1, 1 << 20), default=1 << 20, metavar="N", help="messages one write may carry "
         "(default: what is there; 1: a write for each)")  # fmt: skip
@@ -131,5 +137,11 @@ def _idle_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--connections", type=number(1, 1_000_000), default=1000, metavar="N", help="(default: 1000)")
     add("--qos", type=number(0, 2), default=1, metavar="N", help="of the subscriptions (default: 1)")
-    add("--limit", type=seconds, default=60.0, metavar="S", help="open no more after so long (default: 60)")
-    add("--hold", type=seconds, default=0.0, metavar="S", help="hold them for so long (default: 0)")
+    add(
+        "--limit",
+        type=seconds,
+        default=60.0,
+        metavar="S",
+        help="stop opening connections after this time (default: 60)",
+    )
+    add("--hold", type=seconds, default=0.0, metavar="S", help="keep them open for this time (default: 0)")

@@ -169,11 +169,11 @@ class DueWills:
             except (ValueError, IndexError, StructError, PacketError):
                 self._unread[field] = value
         if self._unread:
-            raise ValueError(f"{len(self._unread)} wills that no version of ours wrote")
+            raise ValueError(f"{len(self._unread)} wills that no version of FlockMQ wrote")
 
     def _restore(self, field: bytes, value: bytes, now_s: float) -> None:
         if field[:1] != _FIELD:
-            raise ValueError("a field of another form")
+            raise ValueError("unknown field")
         due_ms, version = _VALUE.unpack_from(value, 0)
         at, client_id = _VALUE.size, HASH
         if version & HELD:

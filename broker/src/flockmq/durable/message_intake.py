@@ -216,7 +216,7 @@ class MessageIntake:
         try:
             self._router.deliver_to(subscription, publish)
         except Exception:  # One failing delivery must not stop the others.
-            log.exception("a message to %r could not be given to %r", publish.topic, subscription.session.client_id)
+            log.exception("a message to %r could not be delivered to %r", publish.topic, subscription.session.client_id)
 
     def _settle_qos0(self) -> None:
         """Send QoS 0 copies after the message's sequence number is committed. Otherwise the slot's next owner would
@@ -251,7 +251,7 @@ class MessageIntake:
             except PacketError:
                 raise
             except Exception:  # One failing delivery must not stop the other messages.
-                log.exception("a shared delivery could not be given to a member in slot %d", slot)
+                log.exception("a shared delivery could not be delivered to a member in slot %d", slot)
             self._mark(slot, message)
             # Only after the sequence number is committed; otherwise the slot's next owner would deliver them too.
             if left:

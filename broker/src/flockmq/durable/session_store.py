@@ -266,11 +266,11 @@ class SessionStore(PendingWrites):
                     retry_s = bounds.LOG_RETRY_MIN_S
                 except StorageError as error:
                     self.retries += 1
-                    trouble.failed("sessions wait to be durable: %s", error)
+                    trouble.failed("writes of sessions wait for Redis: %s", error)
                     await asyncio.sleep(retry_s)
                     retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
                 except Exception:  # Otherwise no session at this server would ever be committed.
-                    log.exception("a turn of the store failed; its slots come again")
+                    log.exception("a write of the session store failed; it is repeated")
                     await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
     async def _commit(self, server: StoreServer, turn: list[SlotQueue]) -> None:
@@ -320,13 +320,13 @@ class SessionStore(PendingWrites):
             _tell(self.on_fenced, state.number)
         # A function that fails in the middle of a batch has written a part of it.
         elif text.startswith("LOST") or is_wrong_type(error):
-            log.debug("slot %d: Redis lost what it had answered, or can't take it: %s", state.number, text)
+            log.debug("slot %d: Redis lost committed data, or can't write it: %s", state.number, text)
             self._suspend(state)
             _tell(self.on_lost, state.number)
         elif isinstance(error, OutOfMemoryError):
             if not server.is_full:
                 log.error(
-                    "Redis at %s is full (maxmemory): sessions that last take no messages until there is room",
+                    "Redis at %s is full (maxmemory): durable sessions take no messages until there is room",
                     server.link.address,
                 )
             server.is_full = True
@@ -349,7 +349,7 @@ class SessionStore(PendingWrites):
             except StorageError:
                 pass  # The writer reports it.
             except Exception:  # Otherwise nobody would find it out.
-                log.exception("a look at Redis failed")
+                log.exception("a check of Redis failed")
 
     async def _look(self, server: StoreServer) -> None:
         """Write an empty batch: for one slot, or for all if the connection is new. Also ask for the memory use."""
@@ -403,4 +403,4 @@ def _tell(listener: Callable[[_T], None], what: _T) -> None:
     try:
         listener(what)
     except Exception:
-        log.exception("a listener of the store failed")
+        log.exception("a callback of the session store failed")

@@ -132,7 +132,7 @@ class SlotReports:
         """The slot itself can't be read; `why` "": it can be read again."""
         if why != slot.read_error:
             if why:
-                log.error("slot %d of sessions can't be read; it is looked at again: %s", slot.number, why)
+                log.error("slot %d of sessions can't be read; it is tried again: %s", slot.number, why)
             slot.read_error = why
             self.look(slot)
 

@@ -214,7 +214,7 @@ class SlotManager:
         elif slot.fence != fence or number in self._leaving:
             return  # The slot went and came back meanwhile; it will be loaded again.
         elif isinstance(taken, StoreFenced):
-            self._reports.happened("another core took them before their sessions were here", number)
+            self._reports.happened("another core took them before their sessions were loaded", number)
             slot.lose(self._clock.monotonic())
         elif isinstance(taken, UnreadableSlot):
             slot.looked_at_s = self._clock.monotonic() + bounds.SLOT_SPOILT_RETRY_S
@@ -342,7 +342,7 @@ class SlotManager:
         """
         slot = self.slots.get(number)
         if slot is not None and not slot.is_lost:
-            self._reports.happened("another core took them, what they have here stops", number)
+            self._reports.happened("another core took them; their sessions stop here", number)
             slot.lose(self._clock.monotonic())
             self._unloaded.add(number)
 

@@ -87,7 +87,7 @@ class SlotRewriter:
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
             except Exception:  # Otherwise nothing of the slot's sessions would ever be committed.
-                log.exception("slot %d of sessions could not be taken again, trying on", slot.number)
+                log.exception("slot %d of sessions could not be taken again; it is tried again", slot.number)
                 await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
     def _is_ours(self, slot: OwnedSlot) -> bool:

@@ -42,7 +42,7 @@ class TimeSlices:
             try:
                 step()
             except Exception:  # One bad session must not stop the others.
-                log.exception("a session could not be dealt with")
+                log.exception("work on a session failed")
             if self._clock.monotonic() >= ends_s:
                 break
         if self._work:

@@ -222,7 +222,9 @@ def _check_client_id(version: int, client_id: bytes, clean_start: bool) -> None:
     if client_id or version == V5 or (version == V311 and clean_start):
         return
     raise PacketError(
-        Reason.CLIENT_IDENTIFIER_NOT_VALID, "MQTT-3.1.3-8", "CONNECT with an empty Client Identifier for a kept session"
+        Reason.CLIENT_IDENTIFIER_NOT_VALID,
+        "MQTT-3.1.3-8",
+        "CONNECT with an empty Client Identifier for a durable session",
     )
 
 

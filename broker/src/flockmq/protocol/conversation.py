@@ -134,7 +134,7 @@ class Conversation(Channel):
             elif self.state == AUTHENTICATING:
                 if first not in (0xF0, 0xE0):
                     raise protocol_error(
-                        "a packet amid authentication that is neither AUTH nor DISCONNECT", "MQTT-3.1.2-30"
+                        "a packet during authentication that is neither AUTH nor DISCONNECT", "MQTT-3.1.2-30"
                     )
             elif first != 0x10:
                 raise protocol_error("the first packet isn't CONNECT", "MQTT-3.1.0-1")
@@ -306,7 +306,7 @@ class Conversation(Channel):
         if session is None or properties is None or properties.session_expiry_interval is None:
             return
         if session.expiry_s == 0 and properties.session_expiry_interval:
-            raise protocol_error("DISCONNECT that lets a session last which was to end", "section 3.14.2.2.2")
+            raise protocol_error("DISCONNECT with a session expiry, which CONNECT did not have", "section 3.14.2.2.2")
         session.expiry_s = min(properties.session_expiry_interval, self.limits.max_session_expiry_interval)
 
     def _violated(self, error: PacketError) -> None:

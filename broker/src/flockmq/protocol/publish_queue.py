@@ -304,7 +304,7 @@ def _wait_for_tables(channel: Channel) -> None:
     held = channel.router.held
     held.make_room()
     if held.is_over_limit():
-        channel.close(Reason.QUOTA_EXCEEDED, "too much waits here")
+        channel.close(Reason.QUOTA_EXCEEDED, "too many messages wait at this node")
     elif held.is_half_full() and not channel.queue_paused:
         channel.queue_paused = True
         channel.pause()

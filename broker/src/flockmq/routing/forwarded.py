@@ -46,7 +46,7 @@ def _take_once(router: Router, version: int, chunk: bytes) -> None:
     while at < end:
         packet_at = at + ORIGIN_BYTES
         if packet_at >= end:
-            raise malformed("an origin without its packet")
+            raise malformed("a message id without its packet")
         at = _deliver(router, version, chunk, packet_at, chunk[at:packet_at])
 
 

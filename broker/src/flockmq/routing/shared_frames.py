@@ -73,12 +73,12 @@ def unwrap_named(version: int, chunk: bytes, names: list[bytes]) -> list[SharedI
             at += name_bytes
         filter_at = at + _HEADER.size
         if filter_at > len(chunk):
-            raise malformed("a shared delivery that is cut")
+            raise malformed("a shared delivery that is cut short")
         filter_bytes, number, flags, run_bytes = _HEADER.unpack_from(chunk, at)
         run_at = filter_at + filter_bytes
         at = run_at + run_bytes
         if at > len(chunk):
-            raise malformed("a shared delivery that is cut")
+            raise malformed("a shared delivery that is cut short")
         items.append(SharedItem(chunk[filter_at:run_at], number, flags, chunk[run_at:at]))
     return items
 

@@ -102,4 +102,4 @@ class AwaySink(Sink):
         return self.host.now_s
 
     def put(self, chunk: bytes) -> None:
-        raise AssertionError("nothing is sent to a client that is away")
+        raise AssertionError("nothing is sent to an offline client")

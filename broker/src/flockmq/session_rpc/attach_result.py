@@ -70,7 +70,7 @@ def refusal_of(status: int, client_id: bytes) -> AttachError | None:
     if status == messages.OTHER_USER:
         return OtherUser(f"the client id {client_id!r} is another user's")
     if status == messages.OVER_QUOTA:
-        return OverQuota(f"the user of {client_id!r} has all that one may have")
+        return OverQuota(f"the user of {client_id!r} has reached its quota")
     if status == messages.SUPERSEDED:
         return superseded(client_id)
     return None

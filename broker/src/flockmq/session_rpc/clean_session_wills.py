@@ -116,7 +116,7 @@ class CleanSessionWills:
         try:
             return kept.left()
         except PacketError as error:
-            log.error("what %s said is no will: %s", kept.incarnation, error)
+            log.error("%s sent an invalid will: %s", kept.incarnation, error)
             return None
 
     def let_go(self, slot: int) -> None:

@@ -260,6 +260,6 @@ def deliveries(body: bytes) -> Iterator[tuple[int, bytes]]:
         start = at + TOKEN_BYTES + _LENGTH_BYTES
         stop = start + int.from_bytes(body[start - _LENGTH_BYTES : start], "big")
         if start > end or stop > end:
-            raise ValueError(f"a DELIVERY frame of {end} bytes that ends amid a client's packets")
+            raise ValueError(f"a DELIVERY frame of {end} bytes that ends within a client's packets")
         yield unpack_token(body[at : at + TOKEN_BYTES]), body[start:stop]
         at = stop

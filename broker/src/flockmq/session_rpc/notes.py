@@ -79,4 +79,4 @@ class Notes:
         try:
             self._takes[method](incarnation, item)
         except Exception:  # One bad item must not stop the others, the link, or a local caller.
-            log.exception("what %s said could not be done: %s", incarnation, method)
+            log.exception("a note of %s could not be handled: %s", incarnation, method)

@@ -91,7 +91,7 @@ class SessionRpc:
             try:
                 self.tick_once(asyncio.get_running_loop().time())
             except Exception:
-                log.exception("a beat of the owners of client ids failed")
+                log.exception("a tick of the owners of client ids failed")
 
     def tick_once(self, now: float) -> None:
         self.notes.outbox.schedule()

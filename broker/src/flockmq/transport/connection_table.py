@@ -172,7 +172,7 @@ class ConnectionTable(ConnectionReactor):
         counted.cost(connection, more_bytes)
         if counted.bytes > counted.max_bytes:
             for other in counted.excess():
-                self.acceptor.refused(f"clients that aren't let in yet cost more than {counted.max_bytes} bytes")
+                self.acceptor.refused(f"unauthenticated clients use more than {counted.max_bytes} bytes")
                 other.lost()
                 self.close(other)
 

@@ -266,13 +266,13 @@ class EpollReactor(Reactor):
 
     def failed(self, sink: Sink) -> None:
         if not isinstance(sink, Connection):
-            log.exception("a peer's messages could not be handed to its link")
+            log.exception("messages could not be put on a node's link")
             return
-        log.exception("client %r from %s met a defect and is closed", sink.client_id(), sink.address())
+        log.exception("client %r from %s is closed after an internal error", sink.client_id(), sink.address())
         try:
             sink.close(Reason.UNSPECIFIED_ERROR)
         except Exception:
-            log.exception("it could not be closed in order")
+            log.exception("it could not be closed properly")
             self.table.close(sink)
 
     def go_on(self, channel: PausablePublisher) -> None:

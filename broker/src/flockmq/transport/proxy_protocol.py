@@ -80,10 +80,10 @@ class ProxyHeader:
             packed = socket.inet_pton(family, words[2].decode())
             socket.inet_pton(family, words[3].decode())
         except (OSError, ValueError):
-            raise _refused("a PROXY line with an address that is none") from None
+            raise _refused("a PROXY line with an invalid address") from None
         for port in (words[4], words[5]):
             if not port.isdigit() or len(port) > 5 or int(port) > 65_535:
-                raise _refused("a PROXY line with a port that is none")
+                raise _refused("a PROXY line with an invalid port")
         self.host = plain(socket.inet_ntop(family, packed))
         self.port = int(words[4])
         return end + 2
