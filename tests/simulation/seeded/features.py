@@ -12,8 +12,8 @@ from flockmq.delivery.node_sender import NodeSender
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import AccessControl
+from flockmq.node.authorization import PublishReauthorization
 from flockmq.node.connection_services import CleanSessionEndHandler
-from flockmq.node.judging import PublishReauthorization
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.unattended_publishing import LeftMessages
 from flockmq.protocol.pending_publish import PendingPublish

@@ -41,7 +41,7 @@ Answers = dict[Key, tuple[bool, float]]
 class Authorizer:
     """Also the listener of the rules table. It calls `on_change` when all earlier decisions are void, and `on_rules`
     with the key of the rules that changed, or None if any may have. `in_turn` runs a check for a user when that user's
-    turn comes (see `node.judging_turns`)."""
+    turn comes (see `node.authorization_turns`)."""
 
     def __init__(
         self,

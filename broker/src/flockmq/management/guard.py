@@ -9,9 +9,6 @@ Invariants:
 - Only admins may change anything, except for the paths of operators.
 - The answer to a wrong key is delayed.
 - Compressed bodies are refused, because their unpacked size is unbounded.
-
-A right key is never slowed: behind one address there may be many clients, and nobody finds 32 random bytes by trying.
-Slowed is who tries all the same, and with it the lines in the log.
 """
 
 from __future__ import annotations

@@ -56,7 +56,12 @@ _UNREADABLE: Final = "sessions-unreadable/"
 
 
 class SlotAlarms:
-    """`runs_here` tells whether this node owns a slot and has loaded it."""
+    """The alarms `sessions-unreadable/SLOT`: the slot's owner raises one for sessions that it can't read. `runs_here`
+    tells whether this node owns a slot and has loaded it.
+
+    Invariants: an alarm that can't be written while the log is unavailable is written later. An alarm of a former owner
+    is cleared once the new owner has loaded all sessions.
+    """
 
     def __init__(self, rlog: Rlog, runs_here: Callable[[int], bool]) -> None:
         self._rlog = rlog
@@ -75,17 +80,17 @@ class SlotAlarms:
 
     def look(self) -> None:
         names = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(_UNREADABLE)]
-        said = [int(digits) for name in names if (digits := name.removeprefix(_UNREADABLE)).isdigit()]
-        for slot in dict.fromkeys((*said, *self._texts)):
+        slots = [int(digits) for name in names if (digits := name.removeprefix(_UNREADABLE)).isdigit()]
+        for slot in dict.fromkeys((*slots, *self._texts)):
             if slot in self._texts or self._runs_here(slot):
                 self._look_at(slot)
 
     def _look_at(self, slot: int) -> None:
         name, text = f"{_UNREADABLE}{slot}", self._texts.get(slot, "")
-        exists = self._rlog.tables.alarms.get(name)
-        if text and (exists is None or exists.text != text):
+        alarm = self._rlog.tables.alarms.get(name)
+        if text and (alarm is None or alarm.text != text):
             self._rlog.raise_alarm(name, text)
-        elif not text and exists is not None:
+        elif not text and alarm is not None:
             self._rlog.clear_alarm(name)
 
 
@@ -93,6 +98,12 @@ _PREFIX: Final = "clock/"
 
 
 class ClockAlarm:
+    """The alarm `clock/NODE`: the node's wall clock differs from the cluster's time.
+
+    Invariants: the alarm exists while the node is a member and its clock is off by more than CLOCK_OFF_MAX_S. The
+    broker itself uses the cluster's time, so no promise to clients depends on this clock (membership/cluster_time.py).
+    """
+
     def __init__(self, name: str, cluster: Cluster, rlog: Rlog) -> None:
         self._name = name
         self._cluster = cluster

@@ -17,8 +17,8 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
 from flockmq.node.access_control import AccessControl
+from flockmq.node.authorization_queue import AuthorizationQueue
 from flockmq.node.connections import Connections
-from flockmq.node.judging_queue import JudgingQueue
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.sys_topics import SysTopics
 from flockmq.node.unattended_publishing import LeftMessages
@@ -102,7 +102,7 @@ class ConnectionServices(NodePort):
         sessions: CleanSessionEnd,
         remote_sessions: RemoteSessions,
         access: AccessControl,
-        judging: JudgingQueue,
+        authorization: AuthorizationQueue,
         plugin_hooks: PluginHooks,
         filters: FilterRegistration,
         left: LeftMessages,
@@ -114,7 +114,7 @@ class ConnectionServices(NodePort):
         spawn: Callable[[Awaitable[None]], None],
         flush: Callable[[], None],
     ) -> None:
-        super().__init__(access, judging, plugin_hooks, filters)
+        super().__init__(access, authorization, plugin_hooks, filters)
         self._clients = clients
         self._sessions = sessions
         self._remote_sessions = remote_sessions

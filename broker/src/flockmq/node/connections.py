@@ -88,7 +88,7 @@ class Connections:
         """Authorizes the client's subscriptions again under the current rules."""
         self.registrations = ConnectionRegistrations(token_bytes)
         self.hold_s: float = 0.0
-        """For how long owners hold back the wills of clients that are sent to other servers; 0.0: they don't."""
+        """How long owners hold back the wills of evicted clients; 0.0 means that they publish them at once."""
         self._sessions = sessions
         self._remote_sessions = remote_sessions
         self._counters = counters

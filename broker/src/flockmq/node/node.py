@@ -28,6 +28,7 @@ from flockmq.mqtt.topics import exclusively
 from flockmq.node import metrics
 from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms, ClockAlarm
+from flockmq.node.authorization import NodeAuthorization
 from flockmq.node.client_admin import ClientAdmin
 from flockmq.node.client_balance import Balancing
 from flockmq.node.cluster_overview import ClusterOverview
@@ -37,7 +38,6 @@ from flockmq.node.durable_host import DurableHost
 from flockmq.node.evacuation import Evacuation
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.inbound_messages import InboundMessages
-from flockmq.node.judging import Judging
 from flockmq.node.management_view import ManagementView
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rebalancing import Rebalancing
@@ -231,7 +231,7 @@ class Node:
 
     def _serve_clients(self) -> None:
         """What they may do, and what they ask."""
-        self._judging = Judging(
+        self._authorization = NodeAuthorization(
             self._auth.authorizer,
             self.access,
             self.plugin_hooks,
@@ -248,7 +248,7 @@ class Node:
             self.sessions,
             self.remote_sessions,
             self.access,
-            self._judging.queue,
+            self._authorization.queue,
             self.plugin_hooks,
             self.filters,
             self.left,
@@ -292,7 +292,7 @@ class Node:
             )
             session_service = self.durable_host.session_service
             self.shortage.pressure_reports = session_service.pressure_reports
-            self._judging.offline_exclusive_subscriptions = self.durable_host.claims.offline
+            self._authorization.offline_exclusive_subscriptions = self.durable_host.claims.offline
         owners, registry = self.session_rpc.client, self.session_rpc.server.registry
         self.directory = ClientAdmin(
             self.cluster, self.overview.answering_core, owners, registry, self.clients, session_service, self._clock

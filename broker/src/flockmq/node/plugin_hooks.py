@@ -327,7 +327,7 @@ def client_of(channel: Channel, username: bytes | None = None) -> Client:
 def _remade(
     message: Publish, version: int, topic: bytes, payload: bytes, retain: bool, encoded: bytes, expiry_s: int
 ) -> Publish:
-    """Encode the message anew with other content. QoS and packet id stay."""
+    """Encode a new packet for the message, with other content. QoS and packet id stay."""
     packet_id, qos = message.packet_id, message.qos
     packet = encode.publish(
         version, topic, payload, qos=qos, retain=retain, packet_id=packet_id, encoded_properties=encoded

@@ -4,7 +4,7 @@ rules change ─▶ affected clients ─▶ each filter is authorized, as at SUB
 and their queued messages are dropped
 
 Invariants: every connected client that a change affects is checked after the change, however often rules change. The
-checks don't block the event loop (`judging_turns`). If a service doesn't answer, the subscription stays.
+checks don't block the event loop (`authorization_turns`). If a service doesn't answer, the subscription stays.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from flockmq.node.access_control import AccessControl
-from flockmq.node.judging_turns import JudgingTurns
+from flockmq.node.authorization_turns import AuthorizationTurns
 from flockmq.protocol.channel import Channel
 from flockmq.routing.router import Router
 from flockmq.session.add_subscription import drop_waiting
@@ -26,7 +26,7 @@ class SubscriptionRevocation:
         self,
         router: Router,
         access: AccessControl,
-        turns: JudgingTurns,
+        turns: AuthorizationTurns,
         connections: Callable[[], Sequence[Channel | None]],
         find: Callable[[bytes], Channel | None],
         unsubscribe: Callable[[Channel, LocalSession, list[bytes]], list[int]],

@@ -1,5 +1,5 @@
-"""Makes clients wait that have used up their authorization time slice (see `judging_turns`): with the rest of their
-SUBSCRIBE, or with their next packets.
+"""Makes clients wait that have used up their authorization time slice (see `authorization_turns`): with the rest of
+their SUBSCRIBE, or with their next packets.
 
 Invariants:
 - A client that waits is paused, so its packets keep their order.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from flockmq.node.judging_turns import JudgingTurns
+from flockmq.node.authorization_turns import AuthorizationTurns
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.client import PUBLISH
@@ -20,10 +20,12 @@ from flockmq.protocol.ports import AuthorizationPort, PendingSubscribe
 from flockmq.transport.reactor import Reactor
 
 
-class JudgingQueue(AuthorizationPort):
+class AuthorizationQueue(AuthorizationPort):
     """One per node."""
 
-    def __init__(self, turns: JudgingTurns, reauthorization: SubscriptionReauthorization, reactor: Reactor) -> None:
+    def __init__(
+        self, turns: AuthorizationTurns, reauthorization: SubscriptionReauthorization, reactor: Reactor
+    ) -> None:
         self._turns = turns
         self._reauthorization = reauthorization
         self._reactor = reactor

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from flockmq.bounds import AUTHORIZATION_SLICE_CLIENTS
-from flockmq.node.judging import PublishReauthorization
+from flockmq.node.authorization import PublishReauthorization
 from flockmq.protocol.channel import CONNECTED
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _SHARES: Final = JUDGING_SLICE_RULES // JUDGING_SHARE_RULES
 
 
-class JudgingTurns:
+class AuthorizationTurns:
     """Calls `access.authorize`, and counts the rules that were checked in this iteration."""
 
     def __init__(self, access: AccessControl) -> None:

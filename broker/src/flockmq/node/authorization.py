@@ -11,10 +11,10 @@ from flockmq.bounds import AUTHORIZATION_SLICE_CLIENTS
 from flockmq.clock import Clock
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.node.access_control import AccessControl
+from flockmq.node.authorization_queue import AuthorizationQueue
+from flockmq.node.authorization_turns import AuthorizationTurns
 from flockmq.node.connection_services import unsubscribe
 from flockmq.node.connections import Connections
-from flockmq.node.judging_queue import JudgingQueue
-from flockmq.node.judging_turns import JudgingTurns
 from flockmq.node.offline_exclusive_subscriptions import OfflineExclusiveSubscriptions
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
@@ -27,7 +27,7 @@ from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.transport.reactor import Reactor
 
 
-class Judging:
+class NodeAuthorization:
     """One per node. `queue` is the `AuthorizationPort` of the connections."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Judging:
         revoking = SubscriptionRevocation(
             router,
             access,
-            JudgingTurns(access),
+            AuthorizationTurns(access),
             reactor.channels,
             clients.by_id.get,
             partial(unsubscribe, sessions, plugin_hooks),
@@ -61,8 +61,8 @@ class Judging:
         self._subscription_reauthorization = SubscriptionReauthorization(
             revoking, authorizer.revoking_disconnects, clock
         )
-        turns = JudgingTurns(access)
-        self.queue = JudgingQueue(turns, self._subscription_reauthorization, reactor)
+        turns = AuthorizationTurns(access)
+        self.queue = AuthorizationQueue(turns, self._subscription_reauthorization, reactor)
         authorizer.on_change = self._publish_reauthorization.rules_changed
         authorizer.on_rules = self._rules_changed
         authorizer.in_turn = turns.in_turn
@@ -98,14 +98,14 @@ class PublishReauthorization:
         """Mark all connections within a few event-loop iterations."""
         self._changed = True
         if self._task is None:
-            self._task = asyncio.ensure_future(self._ask_anew())
+            self._task = asyncio.ensure_future(self._mark_all())
 
     async def done(self) -> None:
         """Wait until all connections were marked."""
         if self._task is not None:
             await self._task
 
-    async def _ask_anew(self) -> None:
+    async def _mark_all(self) -> None:
         """Mark all connections, in slices. If rules change meanwhile, finish the round and begin another. So every
         connection is marked, however often rules change."""
         try:

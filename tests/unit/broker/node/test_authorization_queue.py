@@ -17,8 +17,8 @@ from flockmq.config.auth_settings import AuthorizationSettings, RuleSettings
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.mqtt.reason import Reason
-from flockmq.node.judging_queue import JudgingQueue
-from flockmq.node.judging_turns import JudgingTurns
+from flockmq.node.authorization_queue import AuthorizationQueue
+from flockmq.node.authorization_turns import AuthorizationTurns
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ALLOWED, PUBLISH, SUBSCRIBE, Principal
 from unit.broker.protocol.harness import Client, Node, Port, publish
@@ -37,11 +37,11 @@ class Judged(Port):
         super().__init__()
         self.authorizer = Authorizer(AuthorizationSettings(no_match="deny"), [SLOW])
         access = cast(Any, SimpleNamespace(authorize=self._authorize, auth=self))
-        self.judging = JudgingTurns(access)
+        self.checks = AuthorizationTurns(access)
         self.judged_again: list[Channel] = []
         self.standing = SimpleNamespace(changes=0, check_now=self.judged_again.append)
         reactor = SimpleNamespace(soon=self._soon, failed=self._failed)
-        self.authorization = JudgingQueue(self.judging, cast(Any, self.standing), cast(Any, reactor))
+        self.authorization = AuthorizationQueue(self.checks, cast(Any, self.standing), cast(Any, reactor))
         self.node: Node
         self.turns: list[int] = []
 
@@ -141,7 +141,7 @@ async def test_who_leaves_amid_a_subscribe_is_judged_no_more(port: Judged) -> No
     for _ in range(10):
         await asyncio.sleep(0)
     assert port.authorizer.looked_at == before
-    assert not port.judging.is_waiting(client)
+    assert not port.checks.is_waiting(client)
 
 
 async def test_of_whom_left_no_more_is_judged_though_what_it_sent_isnt_read_yet(
@@ -166,8 +166,8 @@ async def test_what_stands_is_judged_in_slices_too(port: Judged) -> None:
 
     async def judge() -> None:
         for number in range(20):
-            await port.judging.rest()
-            port.judging.authorize(client, PUBLISH, b"%d/x" % number, 0, False, lambda verdict: None)
+            await port.checks.rest()
+            port.checks.authorize(client, PUBLISH, b"%d/x" % number, 0, False, lambda verdict: None)
         done.append(True)
 
     tasks = [asyncio.ensure_future(judge()) for _ in range(10)]
@@ -184,7 +184,7 @@ async def test_what_is_judged_when_a_service_has_answered_goes_in_slices_too(por
 
     (client,) = clients(port, 1)
     peer = client.peer
-    answered = [asyncio.ensure_future(port.judging.in_turn(b"jo", partial(judge, number))) for number in range(200)]
+    answered = [asyncio.ensure_future(port.checks.in_turn(b"jo", partial(judge, number))) for number in range(200)]
     await port.until(lambda: all(answer.done() for answer in answered))
     assert await asyncio.gather(*answered) == [False] * 200
     assert max(port.turns) <= TURN_MAX + 10 * COST
@@ -194,8 +194,8 @@ async def test_what_is_judged_when_a_service_has_answered_goes_in_slices_too(por
 async def test_whoever_rests_may_be_cancelled(port: Judged) -> None:
     (client,) = clients(port, 1)
     port.node.feed(client, much(client, 20))
-    assert port.judging.is_enough()
-    resting = port.judging.rest()
+    assert port.checks.is_enough()
+    resting = port.checks.rest()
     waited_for = resting.send(None)
     waited_for.cancel()
     await port.until(lambda: bool(client.written))
@@ -205,7 +205,7 @@ async def test_whoever_rests_may_be_cancelled(port: Judged) -> None:
 async def test_a_waiter_is_called_once(port: Judged) -> None:
     called: list[str] = []
     for name in ("a", "b"):
-        port.judging.wait(name, partial(called.append, name))
+        port.checks.wait(name, partial(called.append, name))
     for _ in range(5):
         await asyncio.sleep(0)
     assert called == ["a", "b"]
