@@ -75,7 +75,7 @@ class AttachAdmission:
             more_bytes = len(client_id) + will_bytes
         return more_bytes <= 0 or usage.may_queue(more_bytes, is_away=False)
 
-    def must_be_told(self, attach: Attach) -> Usage | None:
+    def must_wait_for_quota(self, attach: Attach) -> Usage | None:
         """The usage that other nodes must know of before this new session begins; None: they needn't."""
         begins = attach.opening is not None and attach.opening.expiry_s and attach.client_id not in self._sessions.by_id
         usage = self._host.usage(attach.user) if begins else None

@@ -28,15 +28,19 @@ from flockmq.session_rpc.messages import Answered
 
 
 class ClientRequests:
-    """One per core. `heard` returns the session of a connection's token while it runs here."""
+    """One per core. `session_of` returns the session of a connection's token while it runs here."""
 
     def __init__(
-        self, host: HostPort, manager: SlotManager, store: SessionStore, heard: Callable[[int], DurableSession | None]
+        self,
+        host: HostPort,
+        manager: SlotManager,
+        store: SessionStore,
+        session_of: Callable[[int], DurableSession | None],
     ) -> None:
         self._host = host
         self._manager = manager
         self._store = store
-        self._heard = heard
+        self._session_of = session_of
 
     def ask(
         self, session: DurableSession, place: tuple[int, int], question: messages.Question, answer: Answered
@@ -57,7 +61,7 @@ class ClientRequests:
         elif len(sink.waiting) < bounds.SUBSCRIBES_WAITING_MAX:
             sink.waiting.append(partial(self._change, session, sink, question, answer))
         else:
-            sink.heard = 0
+            sink.last_request = 0
             answer(b"")
 
     def _change(
@@ -105,7 +109,7 @@ class ClientRequests:
                 self._manager.request_barriers()
 
     def _is_there(self, session: DurableSession, token: int) -> bool:
-        return self._heard(token) is session
+        return self._session_of(token) is session
 
     def _placed(self, session: DurableSession, waiting: list[Callable[[], None]]) -> None:
         sink = session.sink
@@ -148,9 +152,9 @@ def hand_over(former: Sink, sink: Sink) -> None:
 
 def _is_next(sink: ProxySink, number: int, behind: int) -> bool:
     """True if the request before this one was processed on this sink, or answered before (`behind` 0)."""
-    if behind not in (0, sink.heard):
+    if behind not in (0, sink.last_request):
         return False
-    sink.heard = number
+    sink.last_request = number
     return True
 
 

@@ -105,7 +105,7 @@ class ConnectedSessions:
 
     def _send_again(self, session: DurableSession) -> None:
         sink = session.sink
-        if not isinstance(sink, ProxySink) or not sink.is_told:
+        if not isinstance(sink, ProxySink) or not sink.is_admitted:
             return  # It gets everything when it is admitted.
         if sink.cuts != sink.node.cuts and self._manager.holds(session):
             self._manager.now()

@@ -103,7 +103,7 @@ class MessageIntake:
                     self._deal(message, epoch, closed, touched)
                 else:
                     self._router.counters.messages_arrived += 1
-                    self._take_one(message, epoch, closed, touched)
+                    self._deliver_one(message, epoch, closed, touched)
             except PacketError as error:
                 log.error("%s sent a message that can't be delivered: %s", sender, error)
         self._settle_qos0()
@@ -154,18 +154,18 @@ class MessageIntake:
                 self._manager.request_barriers()
                 self._store.barrier(slot, item.done)
             elif item.message is not None and item.sender in self._host.members():
-                self._give_held(slot, item, item.message)
+                self._deliver_held(slot, item, item.message)
         if not held:
             self._held.pop(slot, None)
 
-    def _give_held(self, slot: int, item: _HeldMessage, message: SlotMessage) -> None:
+    def _deliver_held(self, slot: int, item: _HeldMessage, message: SlotMessage) -> None:
         waited_s = int(self._router.now_s - item.since_s)
         try:
             message = message.aged(waited_s) if waited_s > 0 else message
             if message.version & SHARED:
                 self._deal(message, _ALWAYS, set(), {})
             else:
-                self._take_one(message, _ALWAYS, set(), {}, slot)
+                self._deliver_one(message, _ALWAYS, set(), {}, slot)
         except PacketError as error:
             log.error("%s sent a message that can't be delivered: %s", item.sender, error)
 
@@ -177,7 +177,7 @@ class MessageIntake:
 
     # --- one message --------------------------------------------------------------------------------------------------
 
-    def _take_one(
+    def _deliver_one(
         self, message: SlotMessage, epoch: int, closed: set[int], touched: dict[int, None], only: int = -1
     ) -> None:
         """Deliver at all slots that aren't closed, or only at slot `only`."""

@@ -39,12 +39,12 @@ class ProxySink(Sink):
 
     `on_overflow` must end the connection at once. `on_flow` is called when `flow` changes between FLOWING, CONGESTED
     and LAGGING; publishers pause while it is CONGESTED. `cuts`: the value of the node's `cuts` when everything was last
-    sent again. `is_told`: the node knows that its connection was admitted. `former_expiry_s`: the session expiry before
-    the connection; -1: there was no session.
+    sent again. `is_admitted`: the node knows that its connection was admitted. `former_expiry_s`: the session expiry
+    before the connection; -1: there was no session.
     """
 
     __slots__ = (
-        "client_id", "cuts", "deliver", "former_expiry_s", "heard", "is_told", "node", "on_flow",
+        "client_id", "cuts", "deliver", "former_expiry_s", "is_admitted", "last_request", "node", "on_flow",
         "on_overflow", "router", "stall", "token", "waiting",
     )  # fmt: skip
 
@@ -67,13 +67,13 @@ class ProxySink(Sink):
         self.on_flow = on_flow
         self.node = node
         self.cuts = node.cuts
-        self.heard = 0
+        self.last_request = 0
         """Number of the last request of the connection that was processed."""
         self.waiting: list[Callable[[], None]] | None = None
         """Requests that wait while a SUBSCRIBE isn't placed yet; None: no SUBSCRIBE is pending."""
         self.client_id = client_id
         self.token = token
-        self.is_told = False
+        self.is_admitted = False
         self.former_expiry_s = -1
 
     def overflow(self) -> None:

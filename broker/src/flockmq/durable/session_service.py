@@ -177,9 +177,9 @@ class SessionService:
         self._cut_off.pop(attach.client_id, None)
         if self._must_wait(attach):
             return messages.ADMITTED if self._waiting_attaches.put(attach) else messages.FULL
-        usage = self._limits.must_be_told(attach)
+        usage = self._limits.must_wait_for_quota(attach)
         if usage is not None:
-            usage.wait(ONE_SESSION, partial(self._were_told, attach.client_id, attach.token))
+            usage.wait(ONE_SESSION, partial(self._quota_is_known, attach.client_id, attach.token))
             return messages.ADMITTED if self._waiting_attaches.put(attach) else messages.FULL
         self._open(attach)
         return messages.ADMITTED
@@ -228,7 +228,7 @@ class SessionService:
         self.manager.request_barriers()
         self._store.barrier(slot.number, partial(self._opened, session, token, present, answer))
 
-    def _were_told(self, client_id: bytes, token: int) -> None:
+    def _quota_is_known(self, client_id: bytes, token: int) -> None:
         attach = self._waiting_attaches.left(client_id, token)
         if attach is not None:
             attach.again()
@@ -254,7 +254,7 @@ class SessionService:
         self.manager.now()
         sink = session.sink
         assert isinstance(sink, ProxySink)
-        sink.is_told = True
+        sink.is_admitted = True
         sink.cuts = sink.node.cuts
         must_reauthorize = messages.UNAUTHORIZED if session.must_reauthorize else 0
         answer(messages.DURABLE | (messages.PRESENT if present else 0) | must_reauthorize)
@@ -286,7 +286,7 @@ class SessionService:
             session.meta.expiry_s = expiry_s
         elif not with_will and sink.former_expiry_s >= 0:
             session.meta.expiry_s = sink.former_expiry_s  # The CONNECT was never answered: keep the old expiry.
-        if not sink.is_told and session.meta.source == session_source(session.meta.will_source):
+        if not sink.is_admitted and session.meta.source == session_source(session.meta.will_source):
             self.sessions.end(session)  # The session was created by a CONNECT that was never answered.
         else:
             will = session.meta.will if with_will else None
@@ -330,7 +330,7 @@ class SessionService:
             self.sessions.open(fresh, False)
         session.hold_until_authorized(opening.rules)
         sink = self.connected.attach(session, token)
-        sink.is_told = True
+        sink.is_admitted = True
         self._expected.pop(client_id, None)
         session.reported(pairs)
         session.send_again()

@@ -435,6 +435,6 @@ class Node:
             self.reactor.end_turn()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WILLS_MAX_S):
-                while not self.session_rpc.client.has_said_evictions():  # noqa: ASYNC110 - as fast as links take it
+                while not self.session_rpc.client.has_sent_evictions():  # noqa: ASYNC110 - as fast as links take it
                     await asyncio.sleep(EVICTION_TICK_S)
         await self.delivery.until_accepted()

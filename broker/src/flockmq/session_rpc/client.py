@@ -53,15 +53,15 @@ class _Pending:
 
 
 class _Detached:
-    """A connection that ended at `at`. `said_at`: when its owner was told over an existing link; 0.0: not yet."""
+    """A connection that ended at `at`. `sent_at`: when its owner was told over an existing link; 0.0: not yet."""
 
-    __slots__ = ("at", "item", "method", "said_at")
+    __slots__ = ("at", "item", "method", "sent_at")
 
     def __init__(self, at: float, method: str, item: messages.Detach | messages.Evict) -> None:
         self.at = at
         self.method = method
         self.item = item
-        self.said_at = 0.0
+        self.sent_at = 0.0
 
     def as_of(self, now: float) -> messages.Detach | messages.Evict:
         """The item to send at `now`: the remaining time for which the will is held back is shorter."""
@@ -105,13 +105,13 @@ class SessionRpcClient:
 
     def start(self) -> None:
         notes = self._notes
-        notes.hear(messages.ANSWER, messages.decode_answers, self._take_answer)
-        notes.hear(messages.KICK, messages.decode_clients, self._take_kick)
-        notes.hear(messages.OVERFLOW, messages.decode_clients, self._take_overflow)
-        notes.hear(messages.REPLY, messages.decode_replies, self._take_reply)
-        notes.hear(messages.AGAIN, messages.decode_slots, self._take_again)
-        notes.hear(messages.CONGESTED, messages.decode_congested, self._take_congested)
-        notes.hear(messages.MEMORY_REPORT, messages.decode_memory_reports, self._take_memory_report)
+        notes.on_note(messages.ANSWER, messages.decode_answers, self._take_answer)
+        notes.on_note(messages.KICK, messages.decode_clients, self._take_kick)
+        notes.on_note(messages.OVERFLOW, messages.decode_clients, self._take_overflow)
+        notes.on_note(messages.REPLY, messages.decode_replies, self._take_reply)
+        notes.on_note(messages.AGAIN, messages.decode_slots, self._take_again)
+        notes.on_note(messages.CONGESTED, messages.decode_congested, self._take_congested)
+        notes.on_note(messages.MEMORY_REPORT, messages.decode_memory_reports, self._take_memory_report)
 
     async def stop(self) -> None:
         await tasks.end(self._registering, self._register_also)
@@ -161,20 +161,20 @@ class SessionRpcClient:
         )
         self._gone(token, messages.EVICT, item)
 
-    def has_said_evictions(self) -> bool:
+    def has_sent_evictions(self) -> bool:
         """True if every owner was told which wills it must hold back."""
-        return all(detached.said_at for detached in self._detached if detached.method == messages.EVICT)
+        return all(detached.sent_at for detached in self._detached if detached.method == messages.EVICT)
 
     def _gone(self, token: int, method: str, item: messages.Detach | messages.Evict) -> None:
         self._questions.end_all(token)
         detached = _Detached(self._loop.time(), method, item)
         self._detached.append(detached)
-        self._say_detached(detached)
+        self._send_detached(detached)
 
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
         """Report acknowledgements of the client. If the slot has no owner, they are reported when it has one."""
         if owner := self._notes.owner(slot_of(client_id)):
-            self._notes.say(owner, messages.REPORT, (messages.pack_token(token), pairs))
+            self._notes.send(owner, messages.REPORT, (messages.pack_token(token), pairs))
 
     def _ask(self, pending: _Pending) -> None:
         self._last_number += 1
@@ -183,7 +183,7 @@ class SessionRpcClient:
         self._pending_bytes += pending.size_bytes
         pending.asked = self._notes.owner(slot_of(pending.client_id))
         if pending.asked:
-            self._notes.say(pending.asked, messages.ATTACH, (number, pending.client_id, pending.opening))
+            self._notes.send(pending.asked, messages.ATTACH, (number, pending.client_id, pending.opening))
 
     # --- notes from owners
     # -----------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ class SessionRpcClient:
         if not self._clients.kick(client_id, token):
             if len(self._kicked) < bounds.ATTACHES_MAX:
                 self._kicked[client_id] = max(token, self._kicked.get(client_id, 0))
-            self._notes.say(incarnation, messages.DETACH, (client_id, raw, -1, False, b""))
+            self._notes.send(incarnation, messages.DETACH, (client_id, raw, -1, False, b""))
 
     def _take_overflow(self, _: str, item: messages.ClientToken) -> None:
         client_id, token = item
@@ -276,9 +276,9 @@ class SessionRpcClient:
             now = self._loop.time()
             self._forget_detached(now)
             for detached in list(self._detached):
-                may_be_lost = not detached.said_at or detached.said_at > now - DETACHED_AGAIN_S
+                may_be_lost = not detached.sent_at or detached.sent_at > now - DETACHED_AGAIN_S
                 if may_be_lost and slot_of(detached.item[0]) in moved:
-                    self._say_detached(detached)
+                    self._send_detached(detached)
             again = [n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved]
             for number in again:
                 self._pending[number].deadline = now + bounds.ATTACH_WAIT_S
@@ -317,15 +317,15 @@ class SessionRpcClient:
         if not owner or not self._clients.holds(client_id, token):
             return 0
         pairs = b"" if opening is None or messages.is_clean_session(opening) else self._proxies.unsettled(token)
-        self._notes.say(owner, messages.REGISTER, (client_id, messages.pack_token(token), opening, pairs))
+        self._notes.send(owner, messages.REGISTER, (client_id, messages.pack_token(token), opening, pairs))
         return messages.size_of(client_id, opening) + len(pairs)
 
-    def _say_detached(self, detached: _Detached) -> None:
+    def _send_detached(self, detached: _Detached) -> None:
         owner = self._notes.owner(slot_of(detached.item[0]))
         if owner:
-            self._notes.say(owner, detached.method, detached.as_of(self._loop.time()))
-            if not detached.said_at and self._notes.is_linked(owner):
-                detached.said_at = self._loop.time()
+            self._notes.send(owner, detached.method, detached.as_of(self._loop.time()))
+            if not detached.sent_at and self._notes.is_linked(owner):
+                detached.sent_at = self._loop.time()
 
     def _forget_detached(self, now: float) -> None:
         while self._detached and self._detached[0].at <= now - DETACHED_KEPT_S:

@@ -73,10 +73,10 @@ class EarlyNotes:
     def missed_slots(self) -> list[int]:
         return [*self._missed]
 
-    def missed(self, slot: int, is_heard: Callable[[int, str], bool]) -> list[str]:
-        """Remove and return the nodes to ask again about the slot, as far as `is_heard` allows."""
+    def missed(self, slot: int, is_accepted: Callable[[int, str], bool]) -> list[str]:
+        """Remove and return the nodes to ask again about the slot, as far as `is_accepted` allows."""
         missed = self._missed.get(slot, {})
-        heard = [incarnation for incarnation in missed if is_heard(slot, incarnation)]
+        heard = [incarnation for incarnation in missed if is_accepted(slot, incarnation)]
         for incarnation in heard:
             del missed[incarnation]
         if not missed:
@@ -94,13 +94,13 @@ class EarlyNotes:
             if not nodes:
                 del self._missed[slot]
 
-    def sweep(self, may_be_heard: Callable[[int, str], bool], is_linked: Callable[[str], bool]) -> None:
-        """Drop notes that have waited too long, unless `may_be_heard(slot, incarnation)`: only the slot's sessions
+    def sweep(self, may_be_accepted: Callable[[int, str], bool], is_linked: Callable[[str], bool]) -> None:
+        """Drop notes that have waited too long, unless `may_be_accepted(slot, incarnation)`: only the slot's sessions
         aren't loaded yet.
         """
         horizon = self._now() - bounds.EARLY_KEPT_S
         for slot, note in self._keep_those(
-            lambda slot, note: note.came_at >= horizon or may_be_heard(slot, note.incarnation)
+            lambda slot, note: note.came_at >= horizon or may_be_accepted(slot, note.incarnation)
         ):
             if is_linked(note.incarnation):
                 self.miss(slot, note.incarnation)

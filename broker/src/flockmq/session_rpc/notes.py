@@ -34,21 +34,23 @@ class Notes:
         self._takes: dict[str, Callable[[str, Any], None]] = {}
         """Handlers by kind of note; each gets one decoded item."""
 
-    def hear(self, method: str, decode: Callable[[bytes], Sequence[Item]], take: Callable[[str, Item], None]) -> None:
+    def on_note(
+        self, method: str, decode: Callable[[bytes], Sequence[Item]], take: Callable[[str, Item], None]
+    ) -> None:
         """Call `take` for each item of notes of this kind, with the incarnation of the sender."""
         self._takes[method] = take
         self._cluster.on_note(method, partial(self._came, method, decode))
 
-    def say(self, to: str, method: str, item: object) -> None:
+    def send(self, to: str, method: str, item: object) -> None:
         if to == self.me:
             self.take(to, method, item)
         else:
             self.outbox.put(to, method, item)
 
-    def say_to_all(self, method: str, item: object) -> None:
+    def send_to_all(self, method: str, item: object) -> None:
         for incarnation in self._cluster.nodes_table:
             if self.is_linked(incarnation):
-                self.say(incarnation, method, item)
+                self.send(incarnation, method, item)
 
     def deliver(self, incarnation: str, token: int, packets: bytes) -> None:
         """Send packets of a session on this core to its client."""

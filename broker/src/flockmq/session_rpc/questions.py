@@ -70,7 +70,7 @@ class Questions:
             self._unasked.add(question.token)
         else:
             item = (number, behind, question.client_id, messages.pack_token(question.token), question.question)
-            self._notes.say(question.asked, messages.ASK, item)
+            self._notes.send(question.asked, messages.ASK, item)
 
     def replied(self, number: int, answer: bytes) -> None:
         """An owner answered; b"": it can't answer."""

@@ -78,12 +78,12 @@ class SessionRpcServer:
 
     def start(self) -> None:
         notes = self._notes
-        notes.hear(messages.ATTACH, messages.decode_attaches, self._take_attach)
-        notes.hear(messages.DETACH, messages.decode_detaches, self._take_detach)
-        notes.hear(messages.EVICT, messages.decode_evicts, self._take_evict)
-        notes.hear(messages.REGISTER, messages.decode_registers, self._take_register)
-        notes.hear(messages.REPORT, messages.decode_reports, self._take_report)
-        notes.hear(messages.ASK, messages.decode_asks, self._take_question)
+        notes.on_note(messages.ATTACH, messages.decode_attaches, self._take_attach)
+        notes.on_note(messages.DETACH, messages.decode_detaches, self._take_detach)
+        notes.on_note(messages.EVICT, messages.decode_evicts, self._take_evict)
+        notes.on_note(messages.REGISTER, messages.decode_registers, self._take_register)
+        notes.on_note(messages.REPORT, messages.decode_reports, self._take_report)
+        notes.on_note(messages.ASK, messages.decode_asks, self._take_question)
 
     @property
     def dropped(self) -> int:
@@ -95,19 +95,19 @@ class SessionRpcServer:
 
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None:
         """The session's queue is full: its connection must be closed, because the client misses messages."""
-        self._notes.say(incarnation, messages.OVERFLOW, (client_id, messages.pack_token(token)))
+        self._notes.send(incarnation, messages.OVERFLOW, (client_id, messages.pack_token(token)))
 
     def congested(self, slot: int, is_congested: bool) -> None:
         """Tell all nodes that a session of the slot is, or no session of it is any more, congested."""
-        self._notes.say_to_all(messages.CONGESTED, (slot, is_congested))
+        self._notes.send_to_all(messages.CONGESTED, (slot, is_congested))
 
     def report_memory(self, slot: int, members_accept: bool, filters: list[bytes]) -> None:
         """Tell all nodes which sessions of the slot would have messages wait, while Redis is short of memory."""
-        self._notes.say_to_all(messages.MEMORY_REPORT, (slot, members_accept, filters))
+        self._notes.send_to_all(messages.MEMORY_REPORT, (slot, members_accept, filters))
 
     def loaded(self, slot: int) -> None:
         """The slot's sessions are loaded: handle the notes and attaches that waited for that."""
-        self._hear(slot)
+        self._handle_early_notes(slot)
         for waiting in self._unloaded.take(slot):
             self._admit(waiting)
         self._ask_again(slot)
@@ -127,28 +127,28 @@ class SessionRpcServer:
         """A value above the tokens of all connections from before this core owned the slot, and below all others."""
         return self.registry.floor(slot, self._cluster.slots.epoch)
 
-    def _hear(self, slot: int) -> None:
+    def _handle_early_notes(self, slot: int) -> None:
         for note in self._early.take(slot):
-            if self._is_heard(slot, note.incarnation):
+            if self._accepts_notes(slot, note.incarnation):
                 self._notes.take(note.incarnation, note.method, note.item)
             else:
                 self._early.put_back(slot, note)
 
     def _ask_again(self, slot: int) -> None:
-        for incarnation in self._early.missed(slot, self._is_heard):
-            self._notes.say(incarnation, messages.AGAIN, slot)
+        for incarnation in self._early.missed(slot, self._accepts_notes):
+            self._notes.send(incarnation, messages.AGAIN, slot)
 
     # --- holders of client ids ----------------------------------------------------------------------------------------
 
     def _take_attach(self, incarnation: str, item: messages.Attach) -> None:
         number, client_id, opening = item
         if not self.registry.owns(slot_of(client_id)) or not self._may_attach(incarnation):
-            self._say_not(incarnation, number, messages.NOT_OWNER)
+            self._send_refusal(incarnation, number, messages.NOT_OWNER)
             return
         epoch, user = self._cluster.slots.epoch, messages.user_of(opening)
         attached = self.registry.attach(client_id, incarnation, epoch, user)
         if attached is None:
-            self._say_not(incarnation, number, messages.OTHER_USER)
+            self._send_refusal(incarnation, number, messages.OTHER_USER)
             return
         waiting = PendingAttach(client_id, incarnation, number, opening, attached.token)
         if attached.admitted:
@@ -222,7 +222,7 @@ class SessionRpcServer:
         if waiting.kick is not None:
             flags &= ~messages.ABSENT
         token = messages.pack_token(waiting.token)
-        self._notes.say(waiting.incarnation, messages.ANSWER, (waiting.number, messages.ADMITTED, token, flags))
+        self._notes.send(waiting.incarnation, messages.ANSWER, (waiting.number, messages.ADMITTED, token, flags))
 
     def _refuse(self, token: int, status: int) -> None:
         if (waiting := self._waiting.pop(token, None)) is not None:
@@ -230,22 +230,22 @@ class SessionRpcServer:
 
     def _answer(self, waiting: PendingAttach, status: int) -> None:
         """Answer that the connection isn't admitted."""
-        self._say_not(waiting.incarnation, waiting.number, status)
+        self._send_refusal(waiting.incarnation, waiting.number, status)
 
-    def _say_not(self, incarnation: str, number: int, status: int) -> None:
-        self._notes.say(incarnation, messages.ANSWER, (number, status, b"", 0))
+    def _send_refusal(self, incarnation: str, number: int, status: int) -> None:
+        self._notes.send(incarnation, messages.ANSWER, (number, status, b"", 0))
 
     def _take_detach(self, incarnation: str, item: messages.Detach) -> None:
         client_id, token, expiry_s, with_will, nonce = item
         slot = slot_of(client_id)
-        if not self._hears(slot, incarnation):
+        if not self._can_handle(slot, incarnation):
             self._early.put(slot, incarnation, messages.DETACH, item)
         self._detach(client_id, messages.unpack_token(token), expiry_s, with_will, nonce)
 
     def _take_evict(self, incarnation: str, item: messages.Evict) -> None:
         client_id, raw, expiry_s, nonce, hold_ms, clean_opening = item
         slot, token, hold_s = slot_of(client_id), messages.unpack_token(raw), hold_ms / 1000
-        if not self._hears(slot, incarnation):
+        if not self._can_handle(slot, incarnation):
             self._early.put(slot, incarnation, messages.EVICT, item)
         elif clean_opening is not None and clean_opening.will is not None and not self._is_back(client_id, token):
             self.sessions.hold(left_by(client_id, token, nonce, clean_opening.will, clean_opening.user), hold_s)
@@ -277,12 +277,12 @@ class SessionRpcServer:
             self._admit(next_one)
 
     def _kick(self, kick: Kick) -> None:
-        self._notes.say(kick.incarnation, messages.KICK, (kick.client_id, messages.pack_token(kick.token)))
+        self._notes.send(kick.incarnation, messages.KICK, (kick.client_id, messages.pack_token(kick.token)))
 
     def _take_register(self, incarnation: str, item: messages.Register) -> None:
         client_id, raw, opening, pairs = item
         slot, token, user = slot_of(client_id), messages.unpack_token(raw), messages.user_of(opening)
-        if not self._hears(slot, incarnation):
+        if not self._can_handle(slot, incarnation):
             if self.registry.has_newer(client_id, token, user):  # It must be closed in any case.
                 self._kick(Kick(incarnation, client_id, token))
             else:
@@ -304,15 +304,15 @@ class SessionRpcServer:
         if not self.sessions.resume(client_id, incarnation, token, opening, pairs):
             self._kick(Kick(incarnation, client_id, token))
 
-    def _hears(self, slot: int, incarnation: str) -> bool:
+    def _can_handle(self, slot: int, incarnation: str) -> bool:
         """True if a note of this node about the slot can be handled now. Handles earlier notes that waited, first."""
-        if not self.sessions.has_loaded(slot) or not self._is_heard(slot, incarnation):
+        if not self.sessions.has_loaded(slot) or not self._accepts_notes(slot, incarnation):
             return False
         if self._early.has(slot):
-            self._hear(slot)
+            self._handle_early_notes(slot)
         return True
 
-    def _is_heard(self, slot: int, incarnation: str) -> bool:
+    def _accepts_notes(self, slot: int, incarnation: str) -> bool:
         """True if the sender is a member and this core owns the slot."""
         return self._is_member(incarnation) and self.registry.owns(slot)
 
@@ -332,7 +332,7 @@ class SessionRpcServer:
         self.sessions.ask(client_id, messages.unpack_token(token), (number, behind), question, answer)
 
     def _tell(self, incarnation: str, number: int, answer: bytes) -> None:
-        self._notes.say(incarnation, messages.REPLY, (number, answer))
+        self._notes.send(incarnation, messages.REPLY, (number, answer))
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -395,7 +395,7 @@ class SessionRpcServer:
         self.sessions.report_load()
         for slot in self._early.slots():
             if self.sessions.has_loaded(slot):
-                self._hear(slot)
+                self._handle_early_notes(slot)
         for slot in self._early.missed_slots():
             if self.sessions.has_loaded(slot):
                 self._ask_again(slot)
@@ -431,6 +431,6 @@ class SessionRpcServer:
 
     async def sweep(self) -> None:
         """Free the memory of purged nodes in small steps, and drop notes about slots that never came here."""
-        self._early.sweep(self._is_heard, self.is_linked)
+        self._early.sweep(self._accepts_notes, self.is_linked)
         for _ in self.registry.sweep():
             await asyncio.sleep(0)

@@ -306,7 +306,7 @@ async def test_a_kick_that_overtakes_the_admission_is_heeded(connected: Connecte
     answers = edge.clients.connect(ID)
     await network.settle()
     token = (1 << 100) + 5
-    connected.former.homes.notes.say(edge.incarnation, messages.KICK, (ID, messages.pack_token(token)))
+    connected.former.homes.notes.send(edge.incarnation, messages.KICK, (ID, messages.pack_token(token)))
     await network.settle()
     network.holds.clear()
     await network.settle()

@@ -609,7 +609,7 @@ async def test_what_a_node_says_that_is_no_member_again_is_forgotten_in_time(net
     clock[0] = bounds.EARLY_KEPT_S - 1
     await network.settle()
     clock[0] = bounds.EARLY_KEPT_S + 1
-    early.sweep(core.homes.server._is_heard, core.homes.server.is_linked)
+    early.sweep(core.homes.server._accepts_notes, core.homes.server.is_linked)
     assert len(early) == 0
     core.sessions.resumed.clear()
     network.members.add(edge.incarnation)
@@ -640,7 +640,7 @@ async def test_what_was_said_of_a_slot_long_before_its_row_came_is_asked_for_aga
     edge.homes.rename(edge.incarnation)  # registers all
     await network.settle()
     clock[0] = bounds.EARLY_KEPT_S + 1
-    early.sweep(core.homes.server._is_heard, core.homes.server.is_linked)
+    early.sweep(core.homes.server._accepts_notes, core.homes.server.is_linked)
     assert (len(early), core.sessions.resumed) == (0, [])
     network.tell(core, {slot: core.incarnation})
     await network.settle()
@@ -975,7 +975,7 @@ async def test_the_will_of_a_clean_session_that_is_sent_away_is_its_homes_to_hol
     core, edge = await network.start("core-0", "edge-0")
     wills = published(core)
     evict(edge, token := await guest(network, edge), GUEST)
-    assert edge.homes.client.has_said_evictions()
+    assert edge.homes.client.has_sent_evictions()
     await network.settle()
     ((left, hold_s),) = core.sessions.held
     assert (left.client_id, left.will.message.payload(), hold_s) == (ID, b"gone", pytest.approx(30.0, abs=0.5))
@@ -1034,8 +1034,8 @@ async def test_without_a_home_nobody_was_told_yet(network: Network) -> None:
     network.move([slot_of(ID)], None)
     evict(edge, token, GUEST)
     await network.settle()
-    assert not edge.homes.client.has_said_evictions()
+    assert not edge.homes.client.has_sent_evictions()
     network.move([slot_of(ID)], core)
     await network.settle()
-    assert edge.homes.client.has_said_evictions()
+    assert edge.homes.client.has_sent_evictions()
     assert len(core.sessions.held) == 1
