@@ -278,11 +278,12 @@ class RebalanceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = False
     relative_threshold: Annotated[float, Meta(ge=1.0, le=10.0)] = 1.1
-    """A node has too many clients if it has more than the mean times this ..."""
+    """A node has too many clients if it has more than this times the mean, and exceeds `absolute_threshold`."""
     absolute_threshold: Annotated[int, Meta(ge=1, le=10_000_000)] = 100
-    """... and more than this above the mean. Then it goes on until it has no more than the mean."""
+    """The difference to the mean that a node must exceed. Once it has begun, it continues down to the mean."""
     wait: Seconds = 30.0
-    """For how long it must have had too many, while the same nodes took clients, before it begins."""
+    """How long a node must have too many clients, while the set of nodes that accept clients stays the same, before it
+    begins."""
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ class Balancing(NamedTuple):
 
 class Excess(NamedTuple):
     clients: int
-    """How many are to go."""
+    """How many clients to send away."""
     share: float
     """This node's part of the cluster's eviction rate, at most 1."""
 
@@ -64,7 +64,7 @@ class ClientBalance:
         return Excess(clients - fair, 1 / (1 + sum(count > fair for count in counts)))
 
     def pause(self, now_s: float) -> None:
-        """Send nobody away, and begin no sooner than `wait_s` later."""
+        """Stop sending clients away, and begin again after `wait_s` at the earliest."""
         self.is_shedding = False
         self._even_at_s = now_s
 

@@ -2,9 +2,9 @@
 
     look at the cluster ─▶ client_balance.py: too many for long? ─▶ disconnect the oldest connections with 0x9C
 
-The node takes clients all the while: where a client that reconnects lands is its load balancer's choice. The oldest
-connections go first, so a client that just came here by that isn't moved again. Wills of those clients are held back
-for WILL_HELD_S, as in an evacuation.
+Meanwhile the node still accepts clients: the load balancer chooses where a client reconnects. The oldest connections
+are disconnected first, so a client that has just reconnected here isn't moved again. The owners hold back the wills of
+these clients for WILL_HELD_S, as in an evacuation.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rebalancing:
         settings: Balancing | None,
         rate: float,
     ) -> None:
-        """`rate`: clients per second, for all nodes together. `settings` None: no rebalancing."""
+        """`rate` is in clients per second, for all nodes together. If `settings` is None, there is no rebalancing."""
         self._evacuation = evacuation
         self._cluster = cluster
         self._tell = tell
@@ -46,14 +46,14 @@ class Rebalancing:
         yield Sample("flockmq_rebalancing", self._balance is not None and self._balance.is_shedding)
 
     async def run(self) -> None:
-        """For as long as the node lives."""
+        """Rebalance until cancelled."""
         if self._balance is None:
             return
         while True:
             await self._round(self._balance)
 
     async def _round(self, balance: ClientBalance) -> None:
-        """One look at the cluster, and what goes until the next one."""
+        """Compare this node with the others, then disconnect clients until the next comparison."""
         now, was_shedding = asyncio.get_running_loop().time(), balance.is_shedding
         state = await self._tell()
         clients, is_emptied = self._evacuation.clients, self._evacuation.is_emptied
