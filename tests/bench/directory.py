@@ -27,7 +27,9 @@ from aiohttp import web
 from flockmq.bounds import SLOTS
 from flockmq.clock import SYSTEM
 from flockmq.management import clients, guard
-from flockmq.management.rows import ClientsWanted
+from flockmq.management.answers import VIEWS
+from flockmq.management.client_rows import ClientsWanted
+from flockmq.management.view import Views
 from flockmq.node.client_admin import ClientAdmin
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.client import PeerInfo, Principal
@@ -144,7 +146,8 @@ async def main() -> None:
     listening = socket.create_server(("127.0.0.1", 0))
     connected = socket.create_connection(listening.getsockname())
     app = web.Application(middlewares=[guard.errors_as_json])
-    told = app[clients.CLIENTS] = cores(connected.fileno())[0]
+    told: Any = cores(connected.fileno())[0]
+    app[VIEWS] = Views(*(told,) * len(Views._fields))
     app.add_routes(clients.routes)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

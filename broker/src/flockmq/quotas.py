@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from weakref import ReferenceType, WeakValueDictionary
 
 from flockmq import bounds
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 
 log: Final = logging.getLogger(__name__)
 

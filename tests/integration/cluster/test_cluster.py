@@ -13,9 +13,9 @@ import pytest
 from flockmq import bounds
 from flockmq.clock import SYSTEM
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.event_export import STREAM_FULL, EventExport
+from flockmq.membership.cluster_settings import ClusterSettings, LocalStatus
 from flockmq.membership.link_keys import LinkKeys
-from flockmq.membership.views import ClusterSettings, LocalStatus
+from flockmq.membership.report_events import STREAM_FULL, EventExport
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.entry import StreamId

@@ -10,10 +10,10 @@ import pytest
 from flockmq import bounds
 from flockmq.delivery.delivery import Delivery
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.mesh import _Target
-from flockmq.membership.views import ClusterSettings
 from flockmq.rlog.schema import NodeInfo
 
 from .conftest import KEY, until

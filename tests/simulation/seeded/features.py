@@ -20,7 +20,7 @@ from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.publishing.delayed import Delayed, Schedule, parse
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.retained_log import RetainedLog
-from flockmq.rlog.retained_authors import is_overtaken
+from flockmq.rlog.retained_order import is_overtaken
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
 from flockmq.routes.exclusive_claim_table import ExclusiveClaimTable

@@ -22,9 +22,9 @@ from flockmq.auth.request_queue import RequestQueue
 from flockmq.auth.rule_sources import CLIENTID, HttpRules, LogRules, Source
 from flockmq.auth.rules import Rules, Subject, digest, reveals_clients
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
-from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings
+from flockmq.default_callbacks import ignore
 from flockmq.protocol.client import ALLOWED, ASKED, DENIED, UNDECIDED, PeerInfo, Principal
 
 log: Final = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ import msgspec
 from flockmq.auth.addresses import network, plain_address
 from flockmq.auth.rules import glob
 from flockmq.bounds import BAN_PATTERNS_MAX
-from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM
+from flockmq.default_callbacks import ignore
 from flockmq.rlog.schema import Ban
 
 log: Final = logging.getLogger(__name__)

@@ -27,13 +27,13 @@ from flockmq.auth.built_in import BuiltInAuthenticator, Passwords, ScramExchange
 from flockmq.auth.certificate import CertificateAuthenticator
 from flockmq.auth.chain import Chain
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
-from flockmq.auth.deferred_authorization import DeferredAuthorization
 from flockmq.auth.flapping import FlappingDetector
 from flockmq.auth.hash_pool import Busy, HashPool, VerifiedPasswords
 from flockmq.auth.http import HttpAuthenticator
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.redis import RedisAuthenticator
 from flockmq.auth.rule_sources import HttpRules, LogRules, Source, file_rules
+from flockmq.auth.stored_authorization import DeferredAuthorization
 from flockmq.auth.unknown_user_iterations import UnknownUserIterations
 from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.auth.user_import import UserImport

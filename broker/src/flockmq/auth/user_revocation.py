@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import msgspec
 
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.protocol.client import Principal
 from flockmq.rlog.schema import User
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import asyncio
 
 from flockmq import bounds
-from flockmq.delivery.client_packets import ClientPackets
 from flockmq.delivery.node_forwarding import NodeForwarding
+from flockmq.delivery.session_packets import ClientPackets
 from flockmq.delivery.slot_links import SlotLinks
 from flockmq.membership.cluster import Cluster
 from flockmq.routing.sink import Sink

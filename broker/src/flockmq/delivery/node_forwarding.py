@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from flockmq import bounds
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.delivery import frames
-from flockmq.delivery.client_packets import LatestLinks
 from flockmq.delivery.node_sender import NodeSender
+from flockmq.delivery.session_packets import LatestLinks
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.link import Link

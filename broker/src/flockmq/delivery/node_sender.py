@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq import bounds
-from flockmq.callbacks import never
+from flockmq.default_callbacks import never
 from flockmq.delivery.batch_queue import in_frames
 from flockmq.delivery.frames import forward_header, numbered_header
 from flockmq.membership.link import Link

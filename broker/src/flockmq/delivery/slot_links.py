@@ -14,10 +14,10 @@ from functools import partial
 from typing import Final
 
 from flockmq import bounds
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.delivery import frames
 from flockmq.delivery.batch_queue import Carrier
-from flockmq.delivery.client_packets import LatestLinks
+from flockmq.delivery.session_packets import LatestLinks
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.cluster import Cluster

@@ -9,7 +9,7 @@ at most one will is held back.
 
  field               value
  w, message id (16)  when it is due (cluster time in ms, 8), the MQTT version (1), one PUBLISH packet. If AUTHORED is
-                     added to the version, the author of the retained message (rlog/retained_authors.py) stands before
+                     added to the version, the author of the retained message (rlog/retained_order.py) stands before
                      the packet. If WITH_AUTHORIZATION is added, the stored authorization stands before both, after its
                      length (4). If HELD is added, the client id stands before all three, after its length (2)
  m                   empty; a hash with this field is listed in the slot's set of sessions
@@ -30,7 +30,7 @@ from flockmq.durable.session_fields import META
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Will, parse_publish, waited
-from flockmq.rlog.retained_authors import AUTHOR_BYTES
+from flockmq.rlog.retained_order import AUTHOR_BYTES
 from flockmq.session_rpc.clean_session_wills import PendingWill
 
 HASH: Final = b""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.durable.session import DurableSession
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Publish, parse_publish

@@ -34,7 +34,7 @@ from flockmq.durable.time_slices import TimeSlices
 from flockmq.durable.waiting_attaches import WaitingAttaches
 from flockmq.mqtt.message import Will
 from flockmq.quotas import ONE_SESSION
-from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.retained_order import author_of
 from flockmq.routing.message_id import session_source
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages

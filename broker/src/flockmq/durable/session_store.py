@@ -25,7 +25,7 @@ from typing import Final, TypeVar, cast
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.durable.pending_writes import PendingWrites, SlotKeys, SlotQueue, WriteBatch
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot, is_wrong_type, read_slots
 from flockmq.durable.store_servers import StoreServer, StoreServers

@@ -41,7 +41,7 @@ from flockmq.durable.slot_rewriter import SlotRewriter
 from flockmq.durable.time_slices import TimeSlices
 from flockmq.mqtt.errors import PacketError
 from flockmq.rlog.entry import StreamId
-from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.retained_order import author_of
 from flockmq.routing.message_id import node_source
 from flockmq.routing.slots import slot_of
 

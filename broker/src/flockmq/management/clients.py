@@ -30,7 +30,7 @@ from flockmq.management.answers import (
     limit_of,
     shown,
 )
-from flockmq.management.rows import ClientsWanted, SessionsWanted
+from flockmq.management.client_rows import ClientsWanted, SessionsWanted
 
 FILTERS: Final = ("clientid", "username", "node", "listener", "peerhost")
 _ANSWERS: Final = {None: None, "yes": True, "no": False}

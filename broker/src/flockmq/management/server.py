@@ -9,14 +9,11 @@
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
 | /api/v5/rlog | JSON: by shard, the position of this node's tables in the log, their lag, and their digests |
-| /api/v1/plugins… | see `plugins` |
-| /api/v5/cluster, /api/v5/rlog/nodes | see `overview` |
-| /api/v1/clients…, /api/v1/sessions… | see `clients`, `sessions` |
-| /api/v5/alarms… | see `alarms` |
-| /api/v1/quotas | see `quotas` |
+| /api/v1/plugins…, /api/v5/cluster, /api/v5/rlog/nodes, /api/v5/alarms…, /api/v1/quotas | see `status` |
+| /api/v1/clients…, /api/v1/sessions… | see `clients` |
 | /api/v1/evacuation | see `evacuation` |
 | /api/v1/keys…, /api/v1/audit | see `keys` |
-| /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `access` |
+| /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `users_and_rules` |
 """
 
 from __future__ import annotations
@@ -46,8 +43,9 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.logs import Sparing
-from flockmq.management import access, clients, evacuation, state
+from flockmq.management import clients, evacuation, users_and_rules
 from flockmq.management import keys as key_paths
+from flockmq.management import status as status_paths
 from flockmq.management.answers import VIEWS, answer
 from flockmq.management.api_keys import ApiKeys
 from flockmq.management.audit_log import AuditLog
@@ -168,11 +166,18 @@ def _application(
     middlewares = [connections.noting, *Guard(keys, audit).middlewares()]
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)
     app[VIEWS] = views
-    app[access.ADMIN] = admin
+    app[users_and_rules.ADMIN] = admin
     app[key_paths.KEYS] = keys
     app[key_paths.AUDIT] = audit
     registry = metrics.registry(partial(samples_of, views.node, views.samples))
     app[SCRAPES] = Scrapes(partial(metrics.exposition, registry))
-    for part in (routes, state.routes, evacuation.routes, clients.routes, access.routes, key_paths.routes):
+    for part in (
+        routes,
+        status_paths.routes,
+        evacuation.routes,
+        clients.routes,
+        users_and_rules.routes,
+        key_paths.routes,
+    ):
         app.add_routes(part)
     return app

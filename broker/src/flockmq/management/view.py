@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from flockmq.management.rows import ClientsWanted, SessionsWanted
+from flockmq.management.client_rows import ClientsWanted, SessionsWanted
 from flockmq.telemetry.sample import Samples
 
 

@@ -27,15 +27,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from flockmq import bounds, tasks
-from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
+from flockmq.default_callbacks import ignore
 from flockmq.entropy import SYSTEM, Entropy
-from flockmq.membership import event_export, frames, replicant_balance, staleness
+from flockmq.membership import frames, replicant_balance, report_events, staleness
+from flockmq.membership.cluster_settings import ClusterSettings, LocalStatus
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.cluster_version import ClusterVersion, Rollout
 from flockmq.membership.cluster_version_row import ClusterVersionRow
-from flockmq.membership.event_export import EventExport
 from flockmq.membership.fencing import Fencing
 from flockmq.membership.frames import Status
 from flockmq.membership.generation_votes import GenerationVotes
@@ -53,9 +53,9 @@ from flockmq.membership.mesh import Mesh, ViaCore
 from flockmq.membership.reachability import CORE_ROLES, Reachability, new_incarnation
 from flockmq.membership.readiness import Readiness
 from flockmq.membership.replicant_balance import ReplicantBalance
+from flockmq.membership.report_events import EventExport
 from flockmq.membership.slot_table import SlotTable
 from flockmq.membership.staleness import Staleness
-from flockmq.membership.views import ClusterSettings, LocalStatus
 from flockmq.redis.link import RedisConfig, RedisLinks
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import CLUSTER, NODES, SLOTS, VERSIONS, NodeInfo
@@ -132,7 +132,7 @@ class Cluster:
         self.heartbeats.writes_through = self._writes_through
         self.heartbeats.replicants = self._balance.replicants
         self.handlers.controls[frames.Heartbeat] = self.heartbeats.received
-        self.handlers.notes[event_export.NOTE] = self.events.received
+        self.handlers.notes[report_events.NOTE] = self.events.received
         self.handlers.notes[staleness.NOTE] = self._log_ends_received
         self.handlers.notes[replicant_balance.NOTE] = self._move_received
 
@@ -278,7 +278,7 @@ class Cluster:
         for link in list(self.mesh.links_of(incarnation)):
             link.close(reason)
 
-    def hand_events(self, kind: str, batch: Sequence[event_export.Event]) -> None:
+    def hand_events(self, kind: str, batch: Sequence[report_events.Event]) -> None:
         """Events for the nightly report (kinds: events.KINDS), best effort."""
         self.events.buffer.add(kind, batch)
 

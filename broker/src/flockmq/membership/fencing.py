@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from flockmq import bounds
-from flockmq.callbacks import never
+from flockmq.default_callbacks import never
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.leader import Leader
 from flockmq.membership.leader_duties import LeaderDuties

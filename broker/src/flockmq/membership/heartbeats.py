@@ -12,14 +12,14 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from flockmq import bounds
-from flockmq.callbacks import never
+from flockmq.default_callbacks import never
 from flockmq.membership import frames
+from flockmq.membership.cluster_settings import LocalStatus
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.frames import Status
 from flockmq.membership.link import Link
 from flockmq.membership.mesh import Mesh
 from flockmq.membership.reachability import CORE_ROLES, Reachability, name_of
-from flockmq.membership.views import LocalStatus
 from flockmq.rlog.digests import CheckpointDigests
 from flockmq.rlog.entry import START
 from flockmq.rlog.generation import reached_by_majority

@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from flockmq.bounds import HEADS_CORES_MAX, HEADS_NOTES_MAX, HEADS_QUICKEST_S, LINK_LOOK_S
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.membership import frames
 from flockmq.membership.mesh import Mesh
 from flockmq.rlog.entry import StreamId

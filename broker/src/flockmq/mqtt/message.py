@@ -113,7 +113,7 @@ class Publish:
     - `origin`: the message id, if the publisher's session assigned one (`routing.message_id`); else b"".
     - `deals`: the stored choice of shared-subscription members for that id (`routing.shared_frames`); else b"".
     - `publisher`: the publishing client id, for No Local, if its connection isn't here; else b"".
-    - `author`: the author of a retained message, if it has one (`rlog.retained_authors`).
+    - `author`: the author of a retained message, if it has one (`rlog.retained_order`).
     - `user`: the user whose quota a retained message uses; None: no user has a quota.
     """
 

@@ -20,12 +20,12 @@ from flockmq.auth.authenticator import Attempt
 from flockmq.auth.bans import Key, one_client
 from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.chain import Outcome
-from flockmq.auth.deferred_authorization import SentMessage, StoredAuthorization, decoded
 from flockmq.auth.login_expiry import LoginExpiry
 from flockmq.auth.service import AuthService
+from flockmq.auth.stored_authorization import SentMessage, StoredAuthorization, decoded
 from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
-from flockmq.callbacks import ignore
 from flockmq.clock import Clock
+from flockmq.default_callbacks import ignore
 from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect

@@ -26,18 +26,18 @@ from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
 from flockmq.errors import RedisUnavailable, cannot_bind
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.cluster_version import NEWEST
 from flockmq.membership.link_certificates import LinkCertificates, LinkFiles
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.link_listener import Bind
 from flockmq.membership.readiness import OwnRedis
-from flockmq.membership.views import ClusterSettings
 from flockmq.node.client_balance import Balancing
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.node import Node
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rejoin import come_back, come_in
-from flockmq.plugins.running import Plugins
+from flockmq.plugins.loading import Plugins
 from flockmq.redis.connection import RedisConfig
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.rlog.disk import Disk

@@ -25,7 +25,7 @@ from flockmq.bounds import DIRECTORY_SLICE_ROWS, OVERVIEW_WAIT_S, SLOTS
 from flockmq.clock import Clock
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.session_service import SessionService
-from flockmq.management.rows import ClientRow, ClientsWanted, Listing, SessionRow, SessionsWanted, ShownSession
+from flockmq.management.client_rows import ClientRow, ClientsWanted, Listing, SessionRow, SessionsWanted, ShownSession
 from flockmq.management.view import Unavailable
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.link_requests import LinkLost, Refusal

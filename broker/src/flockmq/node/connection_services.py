@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from flockmq.auth.deferred_authorization import SentMessage, encode
+from flockmq.auth.stored_authorization import SentMessage, encode
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Connect
@@ -28,7 +28,7 @@ from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.protocol.ports import NodePort
 from flockmq.publishing.retained_feed import RetainedSender
 from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
-from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.retained_order import author_of
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import RETAINED, ROUTE
 from flockmq.routes.filter_registration import FilterRegistration

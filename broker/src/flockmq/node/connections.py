@@ -17,8 +17,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
-from flockmq.callbacks import ignore
 from flockmq.clock import Clock
+from flockmq.default_callbacks import ignore
 from flockmq.logs import Sparing
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
@@ -32,7 +32,7 @@ from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.protocol.client import ALLOWED, ASKED, PUBLISH, UNDECIDED, Principal
 from flockmq.publishing.delayed import check_publishable
 from flockmq.quotas import Usage
-from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.retained_order import author_of
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.attach_result import Admission, AttachError, OtherUser, OverQuota

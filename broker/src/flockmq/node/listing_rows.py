@@ -12,7 +12,7 @@ from flockmq.auth.rules import glob
 from flockmq.bounds import DIRECTORY_NAME_MAX_CHARS, DIRECTORY_PAGE_MAX_BYTES
 from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session import DurableSession
-from flockmq.management.rows import ClientRow, ClientsWanted, SessionRow, ShownSession, SubscriptionRow
+from flockmq.management.client_rows import ClientRow, ClientsWanted, SessionRow, ShownSession, SubscriptionRow
 from flockmq.membership.reachability import name_of
 from flockmq.mqtt.message import NEVER_EXPIRES
 from flockmq.protocol.channel import Channel

@@ -1,7 +1,7 @@
 """Applies topic rewriting, auto-subscription and plugin hooks to the clients of a node.
 
 The node calls a method here at each hook point. If a handler is registered, the method makes an event and passes it to
-`plugins.hooks`.
+`plugins.dispatch`.
 
 Invariants:
 - The router's `intercepts` are exactly the topics of publish rewrite rules and of message.publish handlers.
@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from flockmq.bounds import AUTO_SUBSCRIPTIONS_MAX, REWRITE_RULES_MAX
-from flockmq.callbacks import ignore
 from flockmq.config.feature_settings import AutoSubscribeSettings, RewriteSettings
+from flockmq.default_callbacks import ignore
 from flockmq.errors import ConfigError
 from flockmq.management.view import PluginRow
 from flockmq.mqtt import decode, encode, frame
@@ -30,9 +30,9 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.rewrite_rule import CLIENT_ID, CLIENT_NAMES, HOST, USER_NAME, RewriteRule, TopicTemplate
 from flockmq.mqtt.topics import check_filter, is_unpublishable, unwrap
 from flockmq.plugins import points
-from flockmq.plugins.hooks import Handler, Record
+from flockmq.plugins.dispatch import Handler, Record
+from flockmq.plugins.loading import Plugins
 from flockmq.plugins.points import Allow, Client, Deny
-from flockmq.plugins.running import Plugins
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ALLOWED, DENIED, PUBLISH, Principal
 from flockmq.protocol.ports import HookPort

@@ -20,9 +20,9 @@ import msgspec
 
 from flockmq import __version__
 from flockmq.bounds import SYSTEM_VALUES_MAX_S
-from flockmq.callbacks import ignore
 from flockmq.clock import Clock
 from flockmq.config.feature_settings import SysTopicsSettings
+from flockmq.default_callbacks import ignore
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import publication
 from flockmq.mqtt.packets import Connect

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from flockmq.auth.deferred_authorization import KNOWN, DeferredAuthorization, SentMessage, StoredAuthorization, decoded
+from flockmq.auth.stored_authorization import KNOWN, DeferredAuthorization, SentMessage, StoredAuthorization, decoded
 from flockmq.bounds import REFUSALS_LOGGED_PER_S, RETAINED_MESSAGE_BYTES
 from flockmq.clock import Clock
 from flockmq.logs import Sparing

@@ -4,6 +4,7 @@ A plugin is a class that an entry point of the group `flockmq.plugins` names. An
 `start(context)`, which registers handlers at hook points. If it has a method `stop()`, the node calls it when it stops.
 """
 
+from flockmq.plugins.loading import Context, Plugin
 from flockmq.plugins.points import (
     CLIENT_AUTHENTICATE,
     CLIENT_AUTHORIZE,
@@ -33,7 +34,6 @@ from flockmq.plugins.points import (
     Subscription,
     Unsubscription,
 )
-from flockmq.plugins.running import Context, Plugin
 
 __all__ = [
     "CLIENT_AUTHENTICATE",

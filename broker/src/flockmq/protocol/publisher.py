@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.bounds import ALLOWED_HEADS_MAX
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.message import Publish, parse_publish
 from flockmq.mqtt.reason import Reason

@@ -26,7 +26,7 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
-from flockmq.auth.deferred_authorization import StoredAuthorization
+from flockmq.auth.stored_authorization import StoredAuthorization
 from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
 from flockmq.logs import Sparing

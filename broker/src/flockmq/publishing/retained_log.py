@@ -27,7 +27,7 @@ from flockmq.mqtt.message import NO_EXPIRY, Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing.retained_feed import RetainedFeed, stored_bytes
 from flockmq.rlog.entry import Op
-from flockmq.rlog.retained_authors import is_overtaken
+from flockmq.rlog.retained_order import is_overtaken
 from flockmq.rlog.rlog import ReasonOf, Rlog
 from flockmq.rlog.schema import MESSAGES, RETAINED, ROUTE, RetainedMessage
 

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import Final
 
-from flockmq.auth.deferred_authorization import StoredAuthorization
+from flockmq.auth.stored_authorization import StoredAuthorization
 from flockmq.bounds import OFFER_RETRY_MAX_S, OFFER_RETRY_MIN_S, OFFERED_BYTES, OFFERED_MAX_BYTES, OFFERED_TOGETHER_MAX
 from flockmq.mqtt.message import Publish, waited
 from flockmq.mqtt.reason import Reason

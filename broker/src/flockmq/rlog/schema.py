@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from flockmq import bounds
-from flockmq.rlog.retained_authors import is_overtaken
+from flockmq.rlog.retained_order import is_overtaken
 from flockmq.rlog.table_spec import (
     TableSpec,
     join_owned,
@@ -144,7 +144,7 @@ class SharedMembers(msgspec.Struct, frozen=True, array_like=True):
 
 class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
     """A RetainedMessage with its topic. `client_id` and the fields after it describe the publisher, where known, as in
-    `auth.deferred_authorization.StoredAuthorization`: when the message is due, the publisher may not be allowed any
+    `auth.stored_authorization.StoredAuthorization`: when the message is due, the publisher may not be allowed any
     more."""
 
     topic: bytes

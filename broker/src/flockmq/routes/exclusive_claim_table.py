@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Final, Self, TypeVar
 
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import ReasonOf

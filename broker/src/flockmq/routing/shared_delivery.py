@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq.bounds import SHARED_DEALS_MAX, SHARED_HOPS_MAX
-from flockmq.callbacks import ignore, never
+from flockmq.default_callbacks import ignore, never
 from flockmq.mqtt.message import Publish, StoredMessage, topic_of, transcode_run
 from flockmq.routing import shared_frames
 from flockmq.routing.back_pressure import PausablePublisher

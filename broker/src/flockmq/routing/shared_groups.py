@@ -16,7 +16,7 @@ from typing import Final
 from zlib import crc32
 
 from flockmq.bounds import SHARED_TURNS_MAX
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import Group, MembersElsewhere, PickedMember
 from flockmq.routing.sink import FLOWING

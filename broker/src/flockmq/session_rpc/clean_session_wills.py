@@ -16,7 +16,7 @@ from flockmq import bounds
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Will, parse_publish
-from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.retained_order import author_of
 from flockmq.routing.message_id import derived_origin
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final, cast
 
 from flockmq import bounds, tasks
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import Done, OwnerUnreachable, admission_of, refusal_of, superseded

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from flockmq.callbacks import ignore
-from flockmq.delivery.client_packets import ClientPackets
+from flockmq.default_callbacks import ignore
+from flockmq.delivery.session_packets import ClientPackets
 from flockmq.membership.cluster import Cluster
 from flockmq.session_rpc.outbox import Outbox
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq import bounds
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.delivery.batch_queue import in_frames
 from flockmq.membership.cluster import Cluster
 from flockmq.session_rpc import messages

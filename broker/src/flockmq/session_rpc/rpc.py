@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from flockmq import tasks
-from flockmq.delivery.client_packets import ClientPackets
+from flockmq.delivery.session_packets import ClientPackets
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import LET_GO, REGISTER, REGISTRY, TAKE, SlotMove
 from flockmq.session_rpc.client import SessionRpcClient

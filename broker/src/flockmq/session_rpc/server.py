@@ -33,7 +33,7 @@ from functools import partial
 from typing import Final
 
 from flockmq import bounds
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import SlotMove
 from flockmq.routing.slots import slot_of

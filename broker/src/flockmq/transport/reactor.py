@@ -14,7 +14,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import STOOD_STILL_S, SWEEP_TICKS
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.protocol.channel import CLOSED, Channel
 from flockmq.protocol.ports import NodePort
 from flockmq.routing.back_pressure import PausablePublisher

@@ -14,9 +14,9 @@ from flockmq.ctl import command
 from flockmq.ctl.api import CtlError, Row
 from flockmq.ctl.credentials import KEY_VARIABLE
 from flockmq.errors import ConfigError
-from flockmq.management import state
+from flockmq.management import status
 from unit.broker.management.harness import serving
-from unit.broker.management.test_state import LOST, AlarmedNode
+from unit.broker.management.test_status import LOST, AlarmedNode
 
 Run = Callable[..., Any]
 
@@ -26,7 +26,7 @@ async def run() -> AsyncIterator[Run]:
     """`flockmq ctl` at a node, with these arguments."""
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    async with serving(state.routes, AlarmedNode()) as http, http.get("/api/v5/alarms") as answer:
+    async with serving(status.routes, AlarmedNode()) as http, http.get("/api/v5/alarms") as answer:
         url = str(answer.url.origin())
         yield lambda *arguments: asyncio.to_thread(command.run, parser.parse_args(["--url", url, *arguments]))
 

@@ -9,8 +9,8 @@ import pytest
 from flockmq import bounds
 from flockmq.delivery.delivery import Delivery
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.link_keys import LinkKeys
-from flockmq.membership.views import ClusterSettings
 from flockmq.mqtt.message import publication
 from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.targets import SlotSet

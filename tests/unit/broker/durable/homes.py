@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.pending_writes import PendingWrites, SlotWriter
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink

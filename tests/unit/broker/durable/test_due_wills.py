@@ -6,7 +6,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.mqtt.message import Publish, Will, publication
-from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.retained_order import author_of
 from flockmq.session_rpc.clean_session_wills import PendingWill
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, another, opening

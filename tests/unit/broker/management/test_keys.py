@@ -22,8 +22,8 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.schema import API_KEYS, AUDIT, ApiKey
 from unit.broker.auth.harness import FakeLog
 from unit.broker.management.harness import KEY, managed, token_bytes
-from unit.broker.management.test_access import Site, served
 from unit.broker.management.test_server import ToldNode
+from unit.broker.management.test_users_and_rules import Site, served
 
 
 @pytest.fixture

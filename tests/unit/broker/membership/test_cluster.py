@@ -12,11 +12,11 @@ import pytest
 
 from flockmq import bounds
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.reachability import new_incarnation
-from flockmq.membership.views import ClusterSettings
 from flockmq.rlog.schema import NodeInfo
 
 

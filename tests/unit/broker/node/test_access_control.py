@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from flockmq.auth.deferred_authorization import SentMessage
-from flockmq.auth.deferred_authorization import encode as encode_authorization
 from flockmq.auth.rule_sources import encoded
 from flockmq.auth.scram import Verifier
 from flockmq.auth.service import AuthService
+from flockmq.auth.stored_authorization import SentMessage
+from flockmq.auth.stored_authorization import encode as encode_authorization
 from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.auth.user_revocation import disabled
 from flockmq.clock import SYSTEM

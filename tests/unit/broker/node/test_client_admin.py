@@ -12,7 +12,7 @@ import pytest
 
 from flockmq.bounds import SLOTS
 from flockmq.clock import SYSTEM
-from flockmq.management.rows import ClientsWanted, SessionsWanted
+from flockmq.management.client_rows import ClientsWanted, SessionsWanted
 from flockmq.management.view import Unavailable
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.node import client_admin

@@ -17,9 +17,9 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import unwrap
 from flockmq.node.plugin_hooks import PluginHooks
-from flockmq.plugins.hooks import Record
+from flockmq.plugins.dispatch import Record
+from flockmq.plugins.loading import Plugins
 from flockmq.plugins.points import A, E, Point
-from flockmq.plugins.running import Plugins
 from flockmq.protocol import connect as opening
 from flockmq.protocol.channel import CLOSED, Channel
 from flockmq.protocol.client import ANONYMOUS

@@ -10,8 +10,8 @@ import pytest
 
 from flockmq import plugins as api
 from flockmq.config.load import load
-from flockmq.plugins.hooks import Hooks, Record
-from flockmq.plugins.running import Context
+from flockmq.plugins.dispatch import Hooks, Record
+from flockmq.plugins.loading import Context
 
 TEXT = (Path(__file__).parents[4] / "docs/plugins.md").read_text()
 MALLORY = api.Client(client_id="mallory", username="", host="h", port=1, listener="tcp:default", protocol=5)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flockmq.auth.deferred_authorization import StoredAuthorization
+from flockmq.auth.stored_authorization import StoredAuthorization
 from flockmq.bounds import DELAYED_MAX_S
 from flockmq.clock import Clock
 from flockmq.entropy import SYSTEM

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from flockmq.auth.deferred_authorization import StoredAuthorization
+from flockmq.auth.stored_authorization import StoredAuthorization
 from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import unattended

@@ -18,7 +18,7 @@ from flockmq.rlog.entry import (
     encode_transaction,
 )
 from flockmq.rlog.errors import LogCorrupt
-from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.retained_order import author_of
 from flockmq.rlog.schema import (
     CLUSTER,
     MESSAGES,

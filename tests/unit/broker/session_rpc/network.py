@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from flockmq.bounds import SLOTS
-from flockmq.delivery.client_packets import ClientPackets
+from flockmq.delivery.session_packets import ClientPackets
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.entry import StreamId

@@ -11,7 +11,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.mqtt.message import Publish, publication
-from flockmq.rlog.retained_authors import author_of
+from flockmq.rlog.retained_order import author_of
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import Admission, AttachError, OtherUser, OwnerFull, OwnerUnreachable, Superseded

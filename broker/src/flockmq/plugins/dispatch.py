@@ -24,8 +24,8 @@ from typing import Final, Literal
 import msgspec
 
 from flockmq.bounds import PLUGIN_CALL_MAX_S, PLUGIN_FAILURES_MAX, PLUGIN_FAILURES_WINDOW_S
-from flockmq.callbacks import ignore
 from flockmq.clock import SYSTEM
+from flockmq.default_callbacks import ignore
 from flockmq.plugins.points import A, Allow, Deny, E, Point
 
 log: Final = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from flockmq.clock import SYSTEM, Clock
 from flockmq.errors import ConfigError, UserError
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.topics import check_filter, check_topic_name, split_share
-from flockmq.plugins.hooks import Hooks, Record
+from flockmq.plugins.dispatch import Hooks, Record
 from flockmq.plugins.points import MESSAGE_PUBLISH, POINTS, A, E, Point
 
 log: Final = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from flockmq.plugins import (
     Message,
     Subscription,
 )
-from flockmq.plugins.hooks import Hooks, Record
+from flockmq.plugins.dispatch import Hooks, Record
 
 CLIENT = Client(client_id="c", username="u", host="127.0.0.1", port=1, listener="tcp:default", protocol=5)
 SUBSCRIPTION = Subscription(client=CLIENT, filter="a/#", qos=1)

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.clock import SYSTEM
-from flockmq.membership.event_export import NO_ROOM, UNREACHABLE, EventExport, stream_of
+from flockmq.membership.report_events import NO_ROOM, UNREACHABLE, EventExport, stream_of
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisLinks
 

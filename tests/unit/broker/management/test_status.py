@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from flockmq.management import guard, state
+from flockmq.management import guard, status
 from flockmq.management.view import AlarmRow, PluginRow
 from unit.broker.management.harness import serving
 
@@ -30,7 +30,7 @@ class AlarmedNode:
 
 @pytest.fixture
 async def alarmed() -> AsyncIterator[aiohttp.ClientSession]:
-    async with serving(state.routes, AlarmedNode()) as session:
+    async with serving(status.routes, AlarmedNode()) as session:
         yield session
 
 
@@ -82,7 +82,7 @@ class ToldNode:
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with serving(state.routes, ToldNode()) as session:
+    async with serving(status.routes, ToldNode()) as session:
         yield session
 
 

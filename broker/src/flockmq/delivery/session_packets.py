@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flockmq import bounds
-from flockmq.callbacks import ignore
+from flockmq.default_callbacks import ignore
 from flockmq.delivery import frames
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import header

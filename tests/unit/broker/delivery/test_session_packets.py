@@ -7,7 +7,7 @@ from typing import cast
 
 from flockmq import bounds
 from flockmq.delivery import frames
-from flockmq.delivery.client_packets import ClientPackets, LatestLinks
+from flockmq.delivery.session_packets import ClientPackets, LatestLinks
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link

@@ -10,7 +10,9 @@ import pytest
 
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans, client_key
-from flockmq.auth.deferred_authorization import (
+from flockmq.auth.rule_sources import HttpRules, LogRules, Source, encoded
+from flockmq.auth.rules import Rules, Subject
+from flockmq.auth.stored_authorization import (
     ITS_OWN,
     KNOWN,
     RETAIN,
@@ -20,8 +22,6 @@ from flockmq.auth.deferred_authorization import (
     decoded,
     encode,
 )
-from flockmq.auth.rule_sources import HttpRules, LogRules, Source, encoded
-from flockmq.auth.rules import Rules, Subject
 from flockmq.auth.user_revocation import disabled
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings, HttpSourceSettings, Permission, RuleSettings

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 from flockmq.errors import ConfigError, UserError
-from flockmq.plugins import CLIENT_CONNECTED, MESSAGE_PUBLISH, Context, points, running
-from flockmq.plugins.running import Plugins
+from flockmq.plugins import CLIENT_CONNECTED, MESSAGE_PUBLISH, Context, loading, points
+from flockmq.plugins.loading import Plugins
 
 Sent = list[tuple[bytes, bytes, int, bool]]
 
@@ -83,7 +83,7 @@ INSTALLED = (
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "entry_points", lambda group: INSTALLED)
+    monkeypatch.setattr(loading, "entry_points", lambda group: INSTALLED)
     Recording.log.clear()
 
 
