@@ -2,10 +2,6 @@
 
 It decides which link carries a peer's messages: any link on which the peer has sent Resume. When that link ends, it
 takes another one, or the next that comes up.
-
-What came is kept by the sender's process. A node that was purged wrongly goes on with its numbers as another
-incarnation, and may be here as that before its purge is known. What always holds: each number of a node is taken once,
-without a gap.
 """
 
 from __future__ import annotations

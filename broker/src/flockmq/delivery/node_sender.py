@@ -5,7 +5,7 @@ numbered batches, one per iteration and MQTT version. Invariants:
 
 - Batches from this node's incarnation to that one are numbered without gaps, and sent in that order.
 - A batch stays in memory until the peer accepted its number or was purged. When a link comes up, all batches in memory
-  are sent again, in order. The peer takes each number once (`received_sequences`).
+  are sent again, in order. The peer takes each number once (`node_forwarding.ReceivedSequences`).
 - `on_accepted` is called once for each packet that was taken: when the peer accepts it, or is purged. If a publisher
   waits, it is called after FORWARD_WAIT_S at the latest, unless this node is fenced: then the cluster may have purged
   it.

@@ -4,11 +4,7 @@ They are neither numbered nor kept. If there is no link to a node, or no room on
 everything again on the next link.
 
 Invariant: packets for a node go over one link. When the link changes, the sender first sends everything again. The
-receiver drops what still arrives on the old link.
-
-So it is with all data (`LatestLinks`): a node sends data of one kind by one link, and by another when that one ended,
-for good: there it says again whatever must arrive. What a broken network gives back of the former link has been passed
-by what came since. So what is taken of a node comes in the order in which it was sent.
+receiver drops what still arrives on the old link (`LatestLinks`).
 """
 
 from __future__ import annotations
@@ -57,7 +53,7 @@ class LatestLinks:
 
 
 class ClientPackets:
-    """One per node."""
+    """Sends and receives the DELIVERY frames of this node."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.on_received: Callable[[str, bytes], None] = ignore

@@ -122,8 +122,8 @@ class _Sender:
         """A slot is being lost: take nothing more in this event-loop iteration."""
 
     def committed(self, now_s: float) -> tuple[int, Blocked]:
-        """The number up to which all batches are committed, and the slots for which this isn't so. A number below
-        `first`: none is."""
+        """The number up to which all batches are committed, and the slots for which this isn't so. If the
+        number is below `first`, no batch is committed."""
         blocked: Blocked = {}
         for batch in self.taken:
             if batch.is_committed:

@@ -15,8 +15,8 @@ batch carries it.
    lost link all batches that weren't accepted are sent again, from the first on. The core takes none twice.
 2. A queue's epoch changes only in `_renew`. When owners changed, `_renew` takes all messages that aren't accepted out
    of the queues that lost or gained slots. It queues them again, in their original order, for the current owners of
-   their slots among these queues, under the new epoch and before any newer message. So the messages of a queue under an
-   epoch come after all older ones, aren't accepted, and are for the same slots.
+   their slots among these queues, under the new epoch and before any newer message. So while a queue
+   has one epoch, it serves the same slots, and its batches begin with all older unaccepted messages for these slots.
 3. A core that gained a slot at log position g takes messages for it only from batches with an epoch ≥ g. The sender of
    these knew of the move, so they come after the messages that it queued again (2). Older batches count for the core's
    other slots. Batches with an epoch that the core hasn't reached wait. So no message overtakes another one that is
@@ -217,7 +217,8 @@ class SlotSender(SlotDispatcher):
         return any(queue.epoch < queue.view for queue in self._queues.values())
 
     def _renew(self, cores: Collection[str]) -> None:
-        """See 2 above."""
+        """Queue the unaccepted messages of these cores again, in their original order, for the current owners of their
+        slots (point 2 of the module's docstring)."""
         copies: list[QueuedMessage] = []
         for core in cores:
             copies += self._queue(core).renew(self._table.epoch)
@@ -326,12 +327,12 @@ class SlotSender(SlotDispatcher):
 
     @property
     def blocked_bytes(self) -> int:
-        """The bytes of those that an owner has and can't commit."""
+        """Bytes of messages that an owner has received but can't commit."""
         return sum(queue.blocked_bytes for queue in self._queues.values())
 
     @property
     def unassigned_messages(self) -> int:
-        """The number of those whose slots have no owner."""
+        """QoS ≥ 1 messages whose slots have no owner."""
         return self._queues[UNASSIGNED].messages
 
     @property

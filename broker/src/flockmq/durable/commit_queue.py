@@ -17,7 +17,8 @@ _SOON_S: Final = 1e-9
 
 @mypyc_attr(acyclic=True)
 class CommitState:
-    """What all sessions of one core share: which of them wrote something since their last barrier, and both clocks.
+    """What all sessions of one core share: which of them wrote something since their last barrier, and the conversion
+    between the cluster's time and monotonic time.
 
     `wall_offset_s`: the cluster's time minus monotonic time, in seconds. The slot manager sets it in each iteration.
     """

@@ -1,11 +1,12 @@
-"""Wills of durable sessions that are due, kept until all receivers have accepted them; and the wills of clients that a
-draining node sent to other nodes, held back until the clients reconnect.
+"""Stores two kinds of wills in one Redis hash of the slot (key: the empty client id):
 
-When a will is due, the owner moves it from its session, which may end meanwhile, to a separate Redis hash of the slot
-(key: the empty client id). It stays there until all receivers have accepted it. A will that is held back goes there
-too, whether its session is clean or durable. If the owner crashes, the next owner publishes it again with the same
-message id, so receivers drop the duplicate. Invariants: a will is in its session, here, or published; of one client id
-at most one will is held back.
+- *Due* wills. The owner moves a due will here from its session, because the session may end. The will stays here until
+  all receivers have accepted it.
+- *Held* wills, of clients that a draining node sent to other nodes. The session may be clean or durable. The will stays
+  here until the client reconnects, or until the will is due.
+
+If the owner crashes, the next owner publishes the due wills again with the same message ids, so receivers drop the
+duplicates. Invariants: a will is in its session, in this hash, or published; at most one will per client id is held.
 
  field               value
  w, message id (16)  when it is due (cluster time in ms, 8), the MQTT version (1), one PUBLISH packet. If AUTHORED is

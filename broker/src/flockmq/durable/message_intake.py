@@ -1,7 +1,7 @@
-"""Delivers slot messages on this core: once to each session that matches (`slot_receiver.ReceivingSessions`).
+"""Delivers slot messages on this core, once to each session that matches. Implements `slot_receiver.ReceivingSessions`.
 
 Invariants:
-- A message is accepted when it is committed at all slots here that it matched, or was a duplicate there. A slot takes a
+- A message is accepted when, for each slot here that it matched, it is committed or was a duplicate. A slot takes a
   message only if its number is above the last one of its source.
 - A slot may be unable to take messages: its sessions aren't loaded, or too much of its data waits for Redis. It must
   not delay other slots. So messages for it are held here, in order, within the send windows of their senders

@@ -97,7 +97,7 @@ class DurableRouter(Router):
 
     def deal(self, slot: int, version: int, chunk: bytes) -> list[SharedItem]:
         """Deliver messages that were assigned to members of a slot. Returns those for which the slot has no member.
-        Raises PacketError if no version of FlockMQ wrote the chunk.
+        Raises PacketError if it is malformed.
         """
         left: list[SharedItem] = []
         for item in unwrap(chunk):
@@ -155,7 +155,7 @@ def slot_of(subscription: Subscription) -> int:
 
 
 def message_of(sent: SlotMessage) -> Publish:
-    """Raises PacketError if no version of FlockMQ sent the packet."""
+    """Raises PacketError if it is malformed."""
     packet = sent.packet
     _, body = remaining_length(packet, 1, sent.version)
     message = parse_publish(packet, 0, body, len(packet), sent.version)

@@ -459,8 +459,8 @@ def restored(
     limits: Callable[[str], Limits],
 ) -> DurableSession:
     """The session as another owner stored it, offline; the caller adds its subscriptions to the router. `limits`
-    returns the limits of a zone. Raises ValueError, IndexError, struct.error or PacketError if no version of FlockMQ
-    wrote this.
+    returns the limits of a zone. Raises ValueError, IndexError, struct.error or PacketError if
+    they are malformed.
     """
     meta = decode_meta(fields.get(META, b""))
     zone = fields.get(ZONE, DEFAULT.encode()).decode()

@@ -1,7 +1,8 @@
-"""What follows when a session or a subscription ends: its will, its routes, and its undelivered messages.
+"""Handles the end of a session or a subscription: publishes the will, removes the routes, and gives undelivered
+messages of shared subscriptions to other members.
 
-Invariant: other nodes get messages of an ended session only after the end is committed. Otherwise the slot's next owner
-would find the messages in the session and send them again.
+Invariant: other members get messages of an ended session only after Redis has committed the end. Otherwise the slot's
+next owner would find the messages in the session and send them again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from flockmq.session_rpc.clean_session_wills import PendingWill
 
 
 class SessionEndings(SessionEnds):
-    """`slots`: the slots that this core owns."""
+    """The ends of sessions in `slots`, which are the slots that this core owns."""
 
     def __init__(self, host: HostPort, store: SessionStore, router: DurableRouter, slots: dict[int, OwnedSlot]) -> None:
         self._host = host
@@ -31,17 +32,20 @@ class SessionEndings(SessionEnds):
         self._slots = slots
 
     def publish(self, will: Will, session: DurableSession) -> None:
+        """Store and publish a due will, if the session still runs on this core."""
         slot = self._slots.get(session.writer.slot)
         if slot is not None and slot.runs(session):
             will.message.origin = session.will_origin()
             slot.wills.publish(PendingWill(session.client_id, session.record.user, will), self._router.now_s)
 
     def unrouted(self, session: DurableSession, filters: list[bytes]) -> None:
+        """Remove the slot's routes for these filters, after the unsubscription is committed."""
         slot = session.writer.slot
         unrouted = partial(self._host.unrouted_slot, slot, session.client_id, filters)
         self._store.barrier(slot, partial(if_durable, unrouted))
 
     def session_ended(self, session: DurableSession) -> None:
+        """Remove the session's client from its slot, and give unacknowledged shared messages to other members."""
         slot = self._slots.get(session.writer.slot)
         if slot is not None:
             slot.clients.pop(session.client_id, None)
@@ -49,21 +53,21 @@ class SessionEndings(SessionEnds):
         self._host.session_ended(session.client_id)
 
     def revoke(self, sessions: SessionTable, session: DurableSession, filters: list[bytes]) -> list[int]:
-        """End these subscriptions, and drop queued messages that matched no other subscription. The messages are
-        dropped first, because afterwards nobody knows which subscription they matched. Returns the reason codes of
-        UNSUBACK.
+        """Drop queued messages that match only these filters, then end these subscriptions. Queued messages of ended
+        shared subscriptions go to other members. The messages are dropped first, because afterwards this core no
+        longer knows which subscriptions they matched. Returns the reason codes of UNSUBACK.
         """
-        dropped, left = drop_waiting(session.messages.queue, session.subscriptions, filters, session.take_out)
+        dropped, shared = drop_waiting(session.messages.queue, session.subscriptions, filters, session.take_out)
         self._router.counters.dropped_revoked += dropped
         reasons = sessions.unsubscribe(session, filters)
         self._router.counters.subscriptions_revoked += reasons.count(Reason.SUCCESS)
-        self._redispatch(session, left)
+        self._redispatch(session, shared)
         return reasons
 
-    def _redispatch(self, session: DurableSession, left: list[StoredMessage]) -> None:
+    def _redispatch(self, session: DurableSession, shared: list[StoredMessage]) -> None:
         """Give messages of shared subscriptions to other members, after everything that the session wrote in this
-        iteration.
+        event-loop iteration is committed.
         """
-        if left:
-            redispatch = partial(if_durable, partial(self._router.shared.redispatch, left))
+        if shared:
+            redispatch = partial(if_durable, partial(self._router.shared.redispatch, shared))
             self._host.soon(partial(session.writer.barrier, redispatch))

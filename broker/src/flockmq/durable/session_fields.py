@@ -112,7 +112,7 @@ class Meta:
 
 
 def decode_meta(value: bytes) -> Meta:
-    """Raises ValueError if no version of FlockMQ wrote this value."""
+    """Raises ValueError if it is malformed."""
     if len(value) < _META.size or value[0] != _FORM:
         raise ValueError(f"a session's meta field of {len(value)} bytes and form {value[:1]!r}")
     _, identity, sender, expiry_s, version, left_ms, sequences, numbers, started = _META.unpack_from(value, 0)
@@ -134,7 +134,7 @@ def sequence_field(sequence: int) -> bytes:
 
 
 def sequence_of(field: bytes) -> int:
-    """Raises ValueError if no version of FlockMQ wrote this field."""
+    """Raises ValueError if it is malformed."""
     if len(field) != 9:
         raise ValueError(f"a message in a field of {len(field)} bytes")
     return int.from_bytes(field[1:], "big")
@@ -171,7 +171,7 @@ def received_field(packet_id: int) -> bytes:
 
 
 def received_of(field: bytes, origin: bytes) -> int:
-    """Returns the packet id. Raises ValueError if no version of FlockMQ wrote this field."""
+    """Returns the packet id. Raises ValueError if it is malformed."""
     if len(field) != 3 or len(origin) < ORIGIN_BYTES:
         raise ValueError(f"a QoS 2 message in a field of {len(field)} bytes, of an origin of {len(origin)}")
     return int.from_bytes(field[1:], "big")
@@ -205,7 +205,7 @@ def subscription_value(subscription: Subscription, awaits_retained: bool) -> byt
 
 
 def subscription_of(session: Subscriber, filter: bytes, value: bytes) -> Subscription:
-    """Raises ValueError or PacketError if no version of FlockMQ wrote this value."""
+    """Raises ValueError or PacketError if it is malformed."""
     check_filter(filter)
     options, identifiers = value[0], value[1:]
     if options & 3 == 3 or options & ~_OPTIONS:

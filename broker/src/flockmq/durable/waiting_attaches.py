@@ -1,5 +1,5 @@
 """Attaches that wait: for a report how the session's previous connection ended, or until other nodes know the usage of
-the user. No I/O.
+the user. No I/O. (Attaches that wait until their slot is loaded: `session_rpc.pending_attaches`.)
 
 Invariant: at most one per client id, the newest; at most RETURNING_MAX, with at most RETURNING_MAX_BYTES of requests.
 """

@@ -5,8 +5,8 @@ A node is unreachable in these cases:
 - It left, or another incarnation of its name is linked.
 - Its last link ended more than MEMBER_UNLINKED_MAX_S ago. (A link that is silent for LINK_SILENT_MAX_S is closed
   first.)
-- It never had a link, for MEMBER_UNHEARD_MAX_S: so a core that just started waits until the others have found it. This
-  longer time also holds for replicants while a core has no link at all: then it is more likely itself cut off.
+- It never had a link, and MEMBER_UNHEARD_MAX_S have passed: the other nodes need this time to find a core that just
+  started. A core without any link uses this longer time for replicants too, because it is probably cut off itself.
 
 Majorities are of the *configured* cores, so the two sides of a split never both have one, whichever nodes died before.
 With two or four cores a split in halves would leave no majority. So the lease in Redis, which one core holds at a time,
@@ -78,7 +78,8 @@ class Reachability:
         }
 
     def missing(self, non_members: Collection[str], now: float) -> set[str]:
-        """Which of these non-members haven't been linked for MEMBER_UNHEARD_MAX_S, while they were always asked for."""
+        """Which of these non-members had no link for MEMBER_UNHEARD_MAX_S. The time restarts if a call doesn't name the
+        node."""
         unlinked = (non_member for non_member in non_members if non_member not in self._links)
         self._non_member_since = {non_member: self._non_member_since.get(non_member, now) for non_member in unlinked}
         horizon = now - bounds.MEMBER_UNHEARD_MAX_S
@@ -126,8 +127,8 @@ def new_incarnation(name: str, former: str = "", entropy: Entropy = SYSTEM) -> s
 
 
 def electorate(configured: int, cores: Collection[str]) -> int:
-    """The number of cores that majorities are of: as configured, or the number in the members' table if that is
-    higher."""
+    """The number of cores of which a majority is needed: the configured number, or the number in the members' table if
+    that is higher."""
     if len(cores) <= configured:  # there can't be more names than that
         return max(configured, 1)
     return max(configured, len({name_of(core) for core in cores}), 1)

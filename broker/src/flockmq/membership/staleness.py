@@ -35,9 +35,10 @@ from flockmq.rlog.schema import CLUSTER, ROUTE, SHARDS
 NOTE: Final = "log.heads"
 MATCHED_BY: Final = (ROUTE, CLUSTER)
 BEHIND_ROUND_S: Final = 3 * LINK_LOOK_S
-"""The time until a core's next note, until it has heard of another core's, and until this node's next check."""
+"""How long it may take a core to notice that it is behind. LINK_LOOK_S may pass three times: until a core's next note,
+until that core has received another core's note, and until this node's next check."""
 SENT_ROUND_S: Final = 2 * LINK_LOOK_S
-"""The same without the first of these."""
+"""The same for other nodes, without the wait for the next note: a note's age is counted from when it was sent."""
 
 
 class LogEndNote(msgspec.Struct, array_like=True, frozen=True):

@@ -1,4 +1,4 @@
-"""Wires up the authorization of clients, and its repetition when rules or plugins change."""
+"""Connects the parts that authorize clients, and that authorize them again when rules or plugins change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from flockmq.transport.reactor import Reactor
 
 
 class NodeAuthorization:
-    """One per node. `queue` is the `AuthorizationPort` of the connections."""
+    """Builds and connects these parts. `queue` is the `AuthorizationPort` of the connections."""
 
     def __init__(
         self,

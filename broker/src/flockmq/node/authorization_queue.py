@@ -1,5 +1,5 @@
-"""Makes clients wait that have used up their authorization time slice (see `authorization_turns`): with the rest of
-their SUBSCRIBE, or with their next packets.
+"""Makes a client that has used up its share of authorization checks (`authorization_turns`) wait for its next turn,
+with the rest of its SUBSCRIBE or with its next packets.
 
 Invariants:
 - A client that waits is paused, so its packets keep their order.
@@ -21,7 +21,7 @@ from flockmq.transport.reactor import Reactor
 
 
 class AuthorizationQueue(AuthorizationPort):
-    """One per node."""
+    """Checks the authorization of clients in turns, and pauses those that must wait."""
 
     def __init__(
         self, turns: AuthorizationTurns, reauthorization: SubscriptionReauthorization, reactor: Reactor

@@ -4,7 +4,7 @@ Every node decides for itself, from what heartbeats say of all nodes. So no coor
 costs reconnects only.
 
 Invariants: a node begins after it had too many clients for `wait_s` while the same nodes took clients, and goes on
-until it has no more than the mean. A node that comes or goes makes everybody wait anew.
+until it has no more than the mean. A node that comes or goes makes every node wait again.
 """
 
 from __future__ import annotations

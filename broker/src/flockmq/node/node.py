@@ -1,7 +1,7 @@
-"""The node: its parts, put together, and what it does from time to time.
+"""Builds a node from its parts and connects them; runs its periodic tasks and its shutdown.
 
-Everything here runs on the event loop and returns at once; what takes time ends in a callback. What connections ask of
-a node is in connection_services.py, what comes from other nodes in inbound_messages.py.
+Everything here runs on the event loop and must not block it: a callback gets the result of a slow operation.
+connection_services.py serves the connections, and inbound_messages.py handles what other nodes send.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from flockmq.transport.reactor import Reactor
 
 
 class Node:
-    """One per process. `state`: `starting`, `ready` or `draining`."""
+    """A process has one node. `state`: `starting`, `ready` or `draining`."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Node:
         *,
         takes_clients: bool = True,
     ) -> None:
-        """`store`: a core's, where the sessions that run there are durable. `reactor`: it hears of its clients.
-        `takes_clients`: it has listeners for them."""
+        """`store`: the store of a core's durable sessions; None on a replicant. `reactor`: runs the connections.
+        `takes_clients`: whether this node has listeners for clients."""
         self.state = "starting"
         self._takes_clients = takes_clients
         self.router = router
@@ -119,10 +119,10 @@ class Node:
         self.rebalancing = Rebalancing(self.evacuation, cluster, members, balancing, draining.rate)
         self._listen()
 
-    # Put together.
+    # --- the parts --------------------------------------------------------------------------------------------------
 
     def _show(self, sys_topics: SysTopicsSettings) -> None:
-        """What is seen of the node."""
+        """Build what the REST API and the `$SYS` topics show, and the alarms."""
         self.view = ManagementView(self.cluster, self.rlog, self._shown_state, self._clock)
         self.overview = ClusterOverview(self.cluster, self.rlog)
         self.alarms = Alarms(self.rlog, self.cluster.readiness, self._clock)
@@ -131,7 +131,7 @@ class Node:
         self.system = SysTopics(sys_topics, about, self.router, self.reactor.soon, self._clock)
 
     def _keep_messages(self, quotas: QuotasSettings, zones: Mapping[str, Limits], store: SessionStore | None) -> None:
-        """What waits for no connection: retained messages, delayed ones, wills; and what users may have of it."""
+        """Build what stores and publishes retained messages, delayed messages and wills, and the quotas of users."""
         cluster, rlog, router, soon = self.cluster, self.rlog, self.router, self.reactor.soon
         cluster_clock, has_authors = cluster.time.clock, cluster.version.gate(2)
         binds = any(limits.client_id_binding == TO_USER for limits in zones.values())
@@ -170,7 +170,7 @@ class Node:
         router.shared.keeps_deals = has_authors
 
     def _route(self) -> None:
-        """Who else wants what is published here, and what this node's clients want."""
+        """Build the routes to other nodes and to slots, and the registration of this node's filters."""
         cluster, router, slot_sender = self.cluster, self.router, self.delivery.slots.sender
         self.remote = RemoteRoutes(router, cluster.incarnation, self.delivery.nodes.peer)
         self.filters = FilterRegistration(
@@ -188,7 +188,7 @@ class Node:
         router.dispatcher = slot_sender
 
     def _take_clients(self) -> None:
-        """Connections, their sessions, and who of the cluster has their client ids."""
+        """Build the connections, their sessions, and the RPC to the owners of their client ids."""
         cluster, soon, slot_sender = self.cluster, self.reactor.soon, self.delivery.slots.sender
         has_wills = cluster.version.gate(2)
         ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.filters, self.left)
@@ -230,7 +230,7 @@ class Node:
         self.clients.usage = self.quotas.usage
 
     def _serve_clients(self) -> None:
-        """What they may do, and what they ask."""
+        """Build the authorization of clients, and the services that their connections use."""
         self._authorization = NodeAuthorization(
             self._auth.authorizer,
             self.access,
@@ -262,7 +262,7 @@ class Node:
         )
 
     def _own_slots(self, zones: Mapping[str, Limits], store: SessionStore | None) -> None:
-        """The sessions that last and run here, where this is a core."""
+        """On a core, build the host of its durable sessions. On every node, build the administration of clients."""
         self.durable_host = None
         session_service = None
         if store is not None:
@@ -299,7 +299,7 @@ class Node:
         )
 
     def _listen(self) -> None:
-        """To the log, the cluster, and who asks for numbers."""
+        """Connect the parts to changes of the log, to messages of other nodes, and to the metrics."""
         cluster, rlog, counters, delayed = self.cluster, self.rlog, self.router.counters, self.left.delayed
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
         rlog.on_change(NODES.name, self.remote.members)
@@ -337,7 +337,7 @@ class Node:
         )
 
     def views(self) -> Views:
-        """What management sees of it."""
+        """The interfaces that the management server uses."""
         return Views(
             self.view,
             self.metrics.samples,
@@ -350,41 +350,42 @@ class Node:
             evacuation=self.evacuation,
         )
 
-    # What parts ask.
+    # --- called by the parts ----------------------------------------------------------------------------------------
 
     def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
         name, at_ms = self.cluster.settings.name, self._clock.wall_ms()
         self.cluster.hand_events("connections", [(at_ms, name, kind, client_id.decode(), int(reason), version)])
 
     def _holders(self, filter: bytes) -> Collection[str]:
-        """Who has a route of it."""
+        """The nodes that have a route for the filter."""
         return self.rlog.tables.routes.nodes(filter)
 
     def _has_alone(self, client_id: bytes, filter: bytes) -> bool:
-        """By a claim of this node, not by one of the slot that the session is in."""
+        """Whether a session here has the exclusive filter by a claim of this node, not by a claim of its slot."""
         session = self._local_session(client_id)
         if session is not None and session.subscriptions.find(exclusively(filter)):
             return True
         return self.durable_host is not None and self.durable_host.claims.has_by_node(client_id, filter)
 
     def _is_here(self, client_id: bytes) -> bool:
+        """Whether this node has the client's clean session, or owns the slot of its durable session."""
         if self._local_session(client_id) is not None:
             return True
         return self.durable_host is not None and self.durable_host.claims.is_owner_of(client_id)
 
     def _local_session(self, client_id: bytes) -> LocalSession | None:
-        """Of a client of this node, that ends with its connection."""
+        """The clean session of a client of this node, if it has one."""
         channel = self.clients.by_id.get(client_id)
         session = None if channel is None else channel.session
         return session if isinstance(session, LocalSession) else None
 
     def _find_target(self, owner: str) -> NodeTarget | None:
-        """Who gets shared deliveries for an owner of rows of `shares`."""
+        """The target of shared deliveries for the `owner` of a row in `shares`: another node, or a slot."""
         slot = slot_of_owner(owner)
         return self.delivery.nodes.peer(owner) if slot < 0 else self._slot_peers.peer(slot)
 
     def _shown_state(self) -> str:
-        """A node that an operator empties drains, too."""
+        """As `state`, but `draining` also while an operator evacuates the node."""
         return "draining" if self.state == "ready" and self.evacuation.is_wanted else self.state
 
     def _local_status(self) -> LocalStatus:
@@ -396,10 +397,10 @@ class Node:
             takes_clients=self._takes_clients,
         )
 
-    # Life.
+    # --- periodic tasks and shutdown --------------------------------------------------------------------------------
 
     async def watch_sessions(self) -> None:
-        """Publish wills that are due and end sessions whose clients stayed away, for as long as the node lives."""
+        """Publish due wills and end expired sessions, until cancelled."""
         while True:
             await asyncio.sleep(SESSIONS_TICK_S)
             if self.durable_host is not None:
@@ -407,8 +408,8 @@ class Node:
                 self.reactor.soon()
 
     async def sample_lag(self) -> None:
-        """Lag events for the nightly report, for as long as the node lives; another try at routes in doubt, and a
-        look at the clock."""
+        """Until cancelled: report each shard's lag as events for the nightly report, retry writes of routes whose
+        result is unknown, check the clock, and delete unused exclusive claims."""
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
             self.filters.try_again()
@@ -421,13 +422,14 @@ class Node:
             self.cluster.hand_events("lag", [(at_ms, name, shard, entries, round(ms)) for shard, entries, ms in lags])
 
     async def drain(self) -> None:
-        """Have other nodes take its clients, at a pace, while they do."""
+        """Send the clients to other nodes, at a limited rate, while other nodes accept clients."""
         self.state = "draining"
         await self.evacuation.run()
 
     async def close_clients(self) -> None:
-        """Send every client away that is left; a 5.0 client hears 0x8B or 0x9C. Returns when their wills are on their
-        way, or their owners know of them, and other nodes have what was acknowledged to them."""
+        """Disconnect all remaining clients; an MQTT 5.0 client gets reason code 0x8B or 0x9C. Returns when this node
+        has sent their wills, or has told the owners of their client ids about them (it waits at most WILLS_MAX_S for
+        each), and when other nodes have accepted the messages that this node acknowledged."""
         self.state = "draining"
         self.reactor.stop_accepting()
         self.evacuation.end()
@@ -435,6 +437,6 @@ class Node:
             self.reactor.end_turn()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WILLS_MAX_S):
-                while not self.session_rpc.client.has_sent_evictions():  # noqa: ASYNC110 - as fast as links take it
+                while not self.session_rpc.client.has_sent_evictions():  # noqa: ASYNC110 - as fast as the links can send
                     await asyncio.sleep(EVICTION_TICK_S)
         await self.delivery.until_accepted()

@@ -1,6 +1,6 @@
-"""One node from start to stop: what is opened in which order, and closed in the reverse.
+"""Runs one node from start to stop: `run_node` opens its parts in order, and closes them in reverse order.
 
-Clients are let in last and sent away first, while all else runs on. Whoever cancels `run_node` stops the node.
+It accepts clients last and disconnects them first, while all other parts run. To stop the node, cancel `run_node`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ async def run_node(
     own_redis: OwnRedis | None = None,
     hurry: asyncio.Event | None = None,
 ) -> None:
-    """Run until cancelled, and then until its clients are sent to other nodes, or `hurry` is set. `ready` is called
-    once, when clients can come. Raises UserError."""
+    """Run until cancelled. Then send the clients to other nodes, or disconnect them at once if `hurry` is set. Calls
+    `ready` once, when the node accepts clients. Raises UserError."""
     _raise_descriptor_limit()
     is_core = config.role != "replicant"
     disk = Disk(config.node.data_dir) if is_core and config.node.data_dir is not None else None
@@ -49,48 +49,48 @@ async def run_node(
         listeners.bind()
         mqtt_port = listeners.ports.get(DEFAULT_LISTENER_NAME)
         machine = Machine(EpollReactor, redis_config(config.redis), disk, own_redis=own_redis)
-        made = assemble(config, machine, mqtt_port or 0)
-        node, engine = made.node, made.node.reactor
+        assembly = assemble(config, machine, mqtt_port or 0)
+        node, reactor = assembly.node, assembly.node.reactor
         node.evacuation.hurry = hurry or node.evacuation.hurry
-        assert isinstance(engine, EpollReactor)
+        assert isinstance(reactor, EpollReactor)
         certificates = _certificates(config.management)
         tls = None if certificates is None else certificates.listening
-        keys = _keys(config.management, made)
-        management_port = await stack.enter_async_context(_management(config, made, keys, tls))
-        await stack.enter_async_context(made.running())
-        listeners.open(engine, made.limits)
+        keys = _keys(config.management, assembly)
+        management_port = await stack.enter_async_context(_management(config, assembly, keys, tls))
+        await stack.enter_async_context(assembly.running())
+        listeners.open(reactor, assembly.limits)
         stack.enter_context(listeners.refreshing(keys, *([] if certificates is None else [certificates])))
         node.state = "ready"
         gc.collect()
         gc.freeze()
         if ready is not None:
-            link = made.cluster.link_port or None
+            link = assembly.cluster.link_port or None
             ready(NodePorts(mqtt=mqtt_port, listeners=listeners.ports, link=link, management=management_port))
-        await made.stay()
+        await assembly.stay()
 
 
 def _certificates(management: ManagementSettings) -> ManagementTls | None:
-    """Raises ConfigError."""
+    """The certificate of the management server, if one is configured. Raises ConfigError."""
     if management.certfile is None or management.keyfile is None:
         return None
     return ManagementTls(management.certfile, management.keyfile)
 
 
-def _keys(management: ManagementSettings, made: Assembly) -> ApiKeys:
-    """Raises ConfigError."""
-    may_write, clock = made.cluster.version.gate(2), made.cluster.time.clock
-    return ApiKeys(made.rlog, management.api_key, may_write, clock, SYSTEM.token_bytes, management.api_key_file)
+def _keys(management: ManagementSettings, assembly: Assembly) -> ApiKeys:
+    """The API keys of the management server. Raises ConfigError."""
+    may_write, clock = assembly.cluster.version.gate(2), assembly.cluster.time.clock
+    return ApiKeys(assembly.rlog, management.api_key, may_write, clock, SYSTEM.token_bytes, management.api_key_file)
 
 
 def _management(
-    config: Config, made: Assembly, keys: ApiKeys, tls: ssl.SSLContext | None
+    config: Config, assembly: Assembly, keys: ApiKeys, tls: ssl.SSLContext | None
 ) -> AbstractAsyncContextManager[int]:
-    node, cluster = made.node, made.cluster
-    audit = AuditLog(config.node.name, made.rlog, cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes)
+    node, cluster = assembly.node, assembly.cluster
+    audit = AuditLog(config.node.name, assembly.rlog, cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes)
     return server.serve(node.views(), config.management.listen, node.access.auth.admin, keys, audit, tls)
 
 
 def _raise_descriptor_limit() -> None:
-    """One descriptor a client: as many as the machine lets us have."""
+    """Each client needs a file descriptor, so allow as many as the system permits."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,7 +1,7 @@
-"""Messages that no connection waits for: wills that are due, delayed ones, what plugins publish.
+"""Publishes messages for which no connection waits: due wills, delayed messages, and messages of plugins.
 
-What always holds: what a client may not publish any more is dropped, when it is due; what is beyond its user's quota
-isn't kept.
+Invariants: when a message is due and its client may no longer publish it, it is dropped. A message beyond its user's
+quota isn't stored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class LeftMessages:
-    """One per node. It is what `Delayed` asks (`publishing.delayed.DelayedPort`)."""
+    """Checks and publishes these messages on one node. Implements `publishing.delayed.DelayedPort`."""
 
     def __init__(
         self,
@@ -68,50 +68,50 @@ class LeftMessages:
         self.publish = self.unattended.publish_due
 
     def publish_left(self, left: PendingWill, accepted: Callable[[], None]) -> None:
-        """A will that is due, if its client may still publish it."""
+        """Publish a due will if its client may still publish it. Calls `accepted` as `Unattended` does."""
         message = left.will.message
         authorization = decoded(left.will.authorization, left.client_id, left.user)
         message.user = authorization.user if authorization.why & KNOWN else left.user
-        said = authorization.sent_message(message.topic, message.qos, message.retain)
-        verdict = self._deferred_authorization.check(authorization, said)
+        sent = authorization.sent_message(message.topic, message.qos, message.retain)
+        verdict = self._deferred_authorization.check(authorization, sent)
         if verdict == DENIED:
             self.drop(authorization.client_id, message.topic)
             accepted()
             return
-        may = partial(self._is_still_allowed, authorization, said, message) if verdict == ASKED else None
+        may = partial(self._is_still_allowed, authorization, sent, message) if verdict == ASKED else None
         self.unattended.publish(message, accepted, authorization, may)
 
     def publish_will(self, will: Will, session: LocalSession) -> None:
-        """Of a session that ended with its connection, which is gone."""
+        """Publish the will of a clean session that ended."""
         self.publish_left(PendingWill(session.client_id, None, will), nobody_waits)
 
     def send_as_plugin(self, topic: bytes, payload: bytes, qos: int, retain: bool) -> None:
         self.unattended.publish(publication(4, qos, retain, topic, payload, b""), nobody_waits)
 
-    async def _is_still_allowed(self, authorization: StoredAuthorization, said: SentMessage, message: Publish) -> bool:
-        may = await self._deferred_authorization.is_still_allowed(authorization, said)
+    async def _is_still_allowed(self, authorization: StoredAuthorization, sent: SentMessage, message: Publish) -> bool:
+        may = await self._deferred_authorization.is_still_allowed(authorization, sent)
         if not may:
             self.drop(authorization.client_id, message.topic)
         return may
 
     def drop(self, client_id: bytes, topic: bytes) -> None:
-        """What was to be published for a client that is gone."""
+        """Count and log a message that its client may no longer publish."""
         self._counters.dropped_revoked += 1
-        said = "what client %r left for %r is dropped: it may not publish it any more"
-        self._dropped.info(said, client_id.decode(), topic)
+        text = "what client %r left for %r is dropped: it may not publish it any more"
+        self._dropped.info(text, client_id.decode(), topic)
 
     async def delay(self, message: Publish, authorization: StoredAuthorization | None) -> int:
-        """Have the log keep a message for `$delayed/…`: a reason code, or OVER_QUOTA."""
+        """Store a `$delayed/…` message in the log. Returns a reason code, or OVER_QUOTA."""
         size_bytes = RETAINED_MESSAGE_BYTES + len(message.packet)
         async with self._quotas.storing(None if authorization is None else authorization.user, size_bytes) as may:
             return await self.delayed.take(message, authorization) if may else OVER_QUOTA
 
     async def _delay_left(self, message: Publish, authorization: StoredAuthorization | None) -> int:
-        """Of a client that is gone: what is beyond its user's quota is dropped, and not tried again."""
+        """As `delay`, but a message beyond the quota counts as stored: it is dropped and not retried."""
         reason = await self.delay(message, authorization)
         return Reason.SUCCESS if reason == OVER_QUOTA else reason
 
-    # What delayed messages ask.
+    # --- called by `Delayed` ----------------------------------------------------------------------------------------
 
     def leads(self) -> bool:
         return self._cluster.is_leader
@@ -126,15 +126,15 @@ class LeftMessages:
         return await self._retaining.caught_up()
 
     def drops(self, row: DelayedMessage) -> bool:
-        """A delayed message that is due, which its client may not publish any more. Other services aren't asked:
-        the others that are due don't wait for them."""
+        """Whether to drop a due message because its client may no longer publish it. HTTP services aren't asked, so
+        that other due messages don't wait for their answers."""
         authorization = authorization_of(row)
-        said = authorization.sent_message(row.topic, row.qos, row.retain)
-        if self._deferred_authorization.check(authorization, said) != DENIED:
+        sent = authorization.sent_message(row.topic, row.qos, row.retain)
+        if self._deferred_authorization.check(authorization, sent) != DENIED:
             return False
         self.drop(row.client_id, row.topic)
         return True
 
 
 def nobody_waits() -> None:
-    """For a message whose publisher is gone, or is none."""
+    """An `accepted` callback for messages whose acceptance nobody waits for."""

@@ -1,6 +1,6 @@
-"""What a connection asks of its node: `NodePort` and its parts.
+"""The interfaces that a connection uses of its node: `NodePort` and its parts.
 
-No method may block. Answers come as calls on the channel, at once or in a later turn.
+No method may block. Answers come as calls on the channel, at once or in a later event-loop iteration.
 """
 
 from __future__ import annotations

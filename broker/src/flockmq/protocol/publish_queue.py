@@ -76,7 +76,7 @@ class PublishQueue(HoldableQueue):
         return len(self._checking) + len(self._asking) + len(self._logging) + len(self._delivered)
 
     def join(self, pending: PendingPublish) -> None:
-        """Call `advance` afterwards."""
+        """Add a message at the end. The caller then calls `advance`."""
         self._checking.append(pending)
         self._bytes += pending.size_bytes
         if self.is_held:
@@ -190,8 +190,8 @@ class PublishQueue(HoldableQueue):
             channel.publish_queue = None
 
     def _note_refusal(self, pending: PendingPublish) -> None:
-        """Note a refusal that makes the client send the message again. A disconnected client doesn't get it; before 5.0
-        only the end of the connection can tell it.
+        """Note a refusal that makes the client send the message again. A disconnected client never gets the refusal;
+        and before MQTT 5.0 a server can refuse only by closing the connection.
         """
         reason, channel = pending.reason, self.channel
         if reason < 0x80 or not pending.message.qos:

@@ -3,10 +3,6 @@
 Invariants: a client gets retained messages no faster than it reads them, and none for a subscription that was removed.
 No slice of the work blocks the event loop, and at most one task works for a session. A message that changes after the
 node has the complete table is left out: it is delivered live, by the route that was written before.
-
-What a session that ends with its connection is owed ends with it. Of one that lasts it is noted, with each message of
-QoS 1 and 2, up to which topic all was put (`durable.noted_giving`). So its next owner goes on from there, and gives
-nothing twice.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Publishes messages for which no connection waits: wills, due delayed messages, messages of plugins, and messages that
-a member of a shared subscription left to the other members.
+"""Publishes messages for which no connection waits: wills, due delayed messages, messages of plugins, and messages of
+shared subscriptions for which no member had room.
 
-No client sends these again. So if there is no room (on a link, in a queue, in a shared group, in the log), or if the
-routing tables may be stale, the message is retried, at longer and longer intervals.
+No client sends these messages again. So this node retries a message, at longer and longer intervals, if there is no
+room for it (on a link, in a queue, in a shared group, in the log), or if its routing tables may be stale.
 
-Invariants: `accepted` is called once: when all receivers have the message, or when it is certain that nobody will get
-it (it isn't allowed, it expired, its topic is invalid, or too many messages wait here). This node gives it to no
-receiver twice.
+Invariants: `accepted` is called once: when all receivers have accepted the message, or when it is certain that nobody
+will get it (it isn't allowed, it expired, its topic is invalid, or too many messages wait here). This node sends it to
+no receiver twice.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from flockmq.routing.router import Router
 log: Final = logging.getLogger(__name__)
 
 Write = Callable[[Publish], Awaitable[int]]
-"""Write a message to the log; returns the reason code."""
+"""Writes a message to the log; returns the reason code."""
 Delay = Callable[[Publish, StoredAuthorization | None], Awaitable[int]]
-"""The same for a delayed message, with the authorization of its publisher."""
+"""Writes a delayed message, with the authorization of its publisher; returns the reason code."""
 May = Callable[[], Awaitable[bool]]
-"""Whether it may be published."""
+"""Whether its client may still publish the message."""
 
 
 class _Offer:
-    """One message to publish. `groups`: shared subscriptions that still have to get it, after the other receivers.
-    `waits`: receivers that haven't accepted it yet. `authorization`: its publisher's, if known."""
+    """One message to publish. `groups`: shared subscriptions that still have to get it; None before the other receivers
+    got it. `waits`: how many receivers haven't accepted it yet. `authorization`: its publisher's, if known."""
 
     __slots__ = ("accepted", "authorization", "groups", "is_retained", "is_sent", "message", "since_s", "waits")
 
@@ -62,19 +62,21 @@ class _Offer:
         return OFFERED_BYTES + len(self.message.packet)
 
     def one(self) -> None:
-        """One receiver has accepted it, perhaps within the call that sends it."""
+        """A receiver accepted it. This may be called before the call that sends it has returned."""
         self.waits -= 1
         if self.waits == 0 and self.is_sent:
             self.accepted()
 
     def all_sent(self) -> None:
+        """Nothing more must be sent: `accepted` is called when the last receiver accepts it."""
         self.is_sent = True
         if self.waits == 0:
             self.accepted()
 
 
 class Unattended:
-    """`retain` and `delay` write a message to the log. `spawn` runs a task. `now_s` is monotonic."""
+    """`retain` and `delay` write a message to the log. `spawn` runs a coroutine as a task. `flush` makes the reactor
+    write queued output. `now_s` is monotonic."""
 
     def __init__(
         self,
@@ -94,10 +96,10 @@ class Unattended:
         self._refused: deque[_Offer] = deque()
         self._is_trying = False
         self.waiting_bytes = 0
-        """The bytes of messages that are retried."""
+        """The size of the messages that wait for a retry."""
 
     def __len__(self) -> int:
-        """How many messages are retried."""
+        """How many messages wait for a retry."""
         return len(self._refused)
 
     def publish(
@@ -107,13 +109,13 @@ class Unattended:
         authorization: StoredAuthorization | None = None,
         may: May | None = None,
     ) -> None:
-        """Publish in a task of its own, because the caller may be within another delivery. `may`, if given, is asked
-        first."""
+        """Publish the message in a separate task, because the caller may be in the middle of another delivery. If `may`
+        is given and returns False, the message is dropped."""
         self._spawn(self._first(_Offer(message, accepted, self._now_s(), authorization), may))
 
     def share(self, group: Group, message: Publish, accepted: Callable[[], None]) -> None:
-        """Send a message to any member of a shared subscription. It can't be refused any more, but no member had
-        room."""
+        """Retry a message of a shared subscription for which no member had room. Its publisher can't be told any
+        more."""
         self._router.counters.dropped_no_room -= 1  # it isn't dropped yet
         offer = _Offer(message, accepted, self._now_s())
         offer.is_retained = True
@@ -121,7 +123,7 @@ class Unattended:
         self._later(offer)
 
     async def publish_due(self, message: Publish) -> bool:
-        """Return True when all receivers have accepted the message. False: nobody got it, because there was no room."""
+        """Return True when all receivers have accepted the message, or False if nobody got it: try again."""
         accepted = asyncio.Event()
         offer = _Offer(message, accepted.set, self._now_s())
         if not await self._try(offer):
@@ -138,6 +140,7 @@ class Unattended:
             self._later(offer)
 
     def _later(self, offer: _Offer) -> None:
+        """Retry the message later. If too many wait already, drop it."""
         size = offer.size()
         if self.waiting_bytes + size > OFFERED_MAX_BYTES:
             log.error(
@@ -154,14 +157,15 @@ class Unattended:
             self._spawn(self._try_again())
 
     async def _try_again(self) -> None:
+        """Retry all waiting messages, round by round. After a round without success the pause doubles."""
         pause_s = OFFER_RETRY_MIN_S
         try:
             while self._refused:
                 await asyncio.sleep(pause_s)
-                left = before = len(self._refused)
-                while left:
-                    some = list(islice(self._refused, min(left, OFFERED_TOGETHER_MAX)))
-                    left -= len(some)
+                remaining = before = len(self._refused)
+                while remaining:
+                    some = list(islice(self._refused, min(remaining, OFFERED_TOGETHER_MAX)))
+                    remaining -= len(some)
                     await self._try_some(some)
                 went = len(self._refused) < before
                 pause_s = OFFER_RETRY_MIN_S if went else min(2 * pause_s, OFFER_RETRY_MAX_S)
@@ -179,7 +183,7 @@ class Unattended:
                 self._refused.append(offer)
 
     async def _try(self, offer: _Offer) -> bool:
-        """True if nothing more must be sent, although receivers may still have to accept it."""
+        """Returns True if nothing more must be sent. Receivers may still have to accept it."""
         try:
             return await self._tried(offer)
         except Exception:  # a retry would fail in the same way
@@ -204,12 +208,14 @@ class Unattended:
         return through
 
     def _is_logged(self, offer: _Offer, reason: int) -> bool:
+        """Handle the reason code of a delayed message's write. Returns False if it must be retried."""
         if reason >= 0x80 and reason != Reason.TOPIC_NAME_INVALID:
             return False
         offer.accepted()
         return True
 
     def _deliver(self, offer: _Offer, message: Publish) -> bool:
+        """Send the message to all that have to get it. Returns False if some groups, or all receivers, had no room."""
         router = self._router
         if router.stale and message.qos:
             return False
@@ -228,6 +234,7 @@ class Unattended:
         return True
 
     def _deliver_to(self, group: Group, offer: _Offer, message: Publish) -> bool:
+        """Send the message to one member of the group. Returns False if none had room."""
         asked = self._router.shared.dispatch(group, message, None, offer.one)
         if asked < 0:
             self._router.counters.dropped_no_room -= 1  # it isn't dropped yet

@@ -1,9 +1,9 @@
 """Begins a shard's next generation, on a core: get reports of a majority, then seal or seed in Redis (generation.py).
 
-It takes two rounds, as prepare and accept in Paxos. The first only asks the cores for their positions: a core that
-can't act leaves it to one that can, and cores that can act try one after the other. In the second a majority promises
-the generation. Any failure raises StorageUnavailable, and the committer tries again. If several cores come through,
-Redis accepts the first.
+It takes two rounds. Round 1 collects the positions of the cores and promises nothing. A core that can neither seal nor
+seed stops here; the others go on one after the other (`rank`). In round 2 a majority promises the generation, as in
+Paxos' prepare; the change in Redis is the accept. Any failure raises StorageUnavailable, and the committer tries again.
+If several cores finish round 2, Redis accepts the first.
 """
 
 from __future__ import annotations

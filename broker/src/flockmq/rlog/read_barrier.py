@@ -1,4 +1,4 @@
-"""A linearizable read, as Raft's ReadIndex: ask Redis where a shard's log ends, then wait until the own tables are
+"""A linearizable read, as Raft's ReadIndex: ask Redis where a shard's log ends, then wait until this node's tables are
 there.
 
 Callers that wait at the same time share one query to Redis. It is a read, so replicants may do it too. If Redis answers
@@ -21,7 +21,7 @@ from flockmq.rlog.reading import entries_of, log_key
 
 
 class ReadBarrier:
-    """The barrier of one shard. `applied` returns the position of the own tables, `log_end` the furthest known
+    """The barrier of one shard. `applied` returns the position of this node's tables, `log_end` the furthest known
     position."""
 
     def __init__(
@@ -53,7 +53,7 @@ class ReadBarrier:
             ) from None
 
     def moved(self) -> None:
-        """The own tables have applied something: wake the callers whose position is reached."""
+        """This node's tables have applied something: wake the callers whose position is reached."""
         if not self._waiting:
             return
         applied = self._applied()

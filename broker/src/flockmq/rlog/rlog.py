@@ -7,7 +7,7 @@ and `votes` to agree on a generation with the others. In a cluster with one core
     rlog = Rlog("node-1@5f0c…", RedisConfig("redis://127.0.0.1:6379"), disk=Disk(Path("/var/lib/flockmq")))
     rlog.on_change("routes", listener)
     await rlog.start()
-    await rlog.write(ROUTE, [ROUTES.put((b"a/+", rlog.incarnation), None)])   # the own tables have it now
+    await rlog.write(ROUTE, [ROUTES.put((b"a/+", rlog.incarnation), None)])   # this node's tables have it now
 
 Measured on two cores that eight other jobs shared, uvloop, interpreted, `appendfsync always`, Valkey 9.1:
 
@@ -161,7 +161,7 @@ class Rlog:
 
     def submit(self, shard: str, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         """Write ops, all or none, together with other ops of this event-loop iteration. The future gets the Stream ID
-        at which this node's own tables have them, or an error:
+        at which this node's tables have them, or an error:
 
         - LogFull: a bound is reached, and nothing was written.
         - StorageUnavailable after LOG_WRITE_DEADLINE_S: the write may still be applied. To undo it write the inverse,
@@ -293,7 +293,7 @@ class Rlog:
 
     @property
     def pending_bytes(self) -> int:
-        """The bytes of writes that this node's own tables don't have yet."""
+        """The bytes of writes that this node's tables don't have yet."""
         return sum(writer.pending_bytes for writer in self._writers.values())
 
     def _redis_lost(self, shard: str, text: str) -> None:

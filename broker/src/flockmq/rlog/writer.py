@@ -1,7 +1,7 @@
-"""This node's writes to one shard: they are numbered, sent to a core in order, and kept until the own tables have them.
+"""This node's writes to one shard: they are numbered, sent to a core in order, and kept until its tables have them.
 
 All writes of one event-loop iteration become one transaction. Only one append is under way at a time; later
-transactions go with the next one. A transaction is done when the own tables have applied its number, which the log
+transactions go with the next one. A transaction is done when this node's tables have applied its number, which the log
 itself shows. So it doesn't matter if the answer of an append is lost. Exception: if Redis' replicas must confirm writes
 too, only the answer shows that. If a core is lost or refuses for now, the next core gets the same numbers.
 
@@ -45,7 +45,7 @@ class _Transaction:
     is_late: bool = False
     """Its deadline has passed: withdraw it as soon as that is possible."""
     stream_id: StreamId = START
-    """The log position at which the own tables have it."""
+    """The log position at which this node's tables have it."""
 
 
 class Writer:
@@ -57,7 +57,7 @@ class Writer:
         self.incarnation = incarnation
         self.pending_bytes = 0
         self.pending = Puts()
-        """Rows that the own tables don't have yet."""
+        """Rows that this node's tables don't have yet."""
         self.rewritten = 0
         """Transactions that Redis had lost and that were written again."""
         self._port = port
@@ -75,7 +75,7 @@ class Writer:
         self._reached = 0  # the highest number that Redis may have been given
         self.refused: StorageError | None = None
         self._is_final = False
-        """The own tables have everything that the log will ever hold of this incarnation."""
+        """The log can get nothing more of this incarnation, and this node's tables have all that it got."""
         self._numbered = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
 
@@ -98,7 +98,8 @@ class Writer:
         self._waiting.leave()
 
     async def retire(self) -> None:
-        """This node goes on as another incarnation. What isn't decided yet waits for the log."""
+        """Stop sending: this node gets a new incarnation. Writes in shards of `FAIL_WITHOUT_EFFECT` that may have
+        reached Redis stay pending until the log shows their result; all others fail."""
         await tasks.end(self._sender)
         self._refuse(LogStopping("this node is stopping"))
 
@@ -154,7 +155,7 @@ class Writer:
     def majority_reached(self, stream_id: StreamId) -> None:
         """A majority of the cores has applied everything up to there."""
         if stream_id.generation > self._applied[1].generation:
-            return  # the own tables must reach that generation first: they show which transactions it has
+            return  # this node's tables must reach that generation first: they show which transactions it has
         kept = self._kept
         while kept and kept[0].stream_id <= stream_id:
             self._kept_bytes -= len(kept.popleft().data)
@@ -227,7 +228,7 @@ class Writer:
                 retry_s = bounds.LOG_RETRY_MIN_S
             except LogGap as gap:
                 if self._kept and self._kept[0].number <= gap.expected <= self._kept[-1].number:
-                    await asyncio.sleep(retry_s)  # the own tables will lose it, too, and then it is written again
+                    await asyncio.sleep(retry_s)  # this node's tables will lose it, too, and then it is written again
                     retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
                 elif not self._rewind(gap.expected):
                     lost = LogRefused(f"the log lost transactions of {self.incarnation}")
@@ -321,7 +322,7 @@ class Writer:
         self._drop(undecided, error)
 
     def _end(self) -> None:
-        """Transactions that aren't in the log now will never be."""
+        """Fail all pending transactions: they can't get into the log any more, or this node stops."""
         assert self.refused is not None
         self._drop(0, self.refused)
 

@@ -4,8 +4,8 @@ The node's claims are deleted when it is purged. Durable sessions have claims of
 while a node of version 1 is a member, their owners use claims of this kind for them, too.
 
 Invariants: at most one client of this node has a claim of a filter here; the same client may have one on two nodes. A
-claim that no session here uses is deleted, even if nobody released it. If the session moved, that happens when its new
-owner has a claim of the filter; otherwise when two checks in a row found the claim unused.
+claim that no session here uses is deleted, even if nobody released it. After the session moved, the claim is
+deleted as soon as the new owner has one. Otherwise it is deleted after two checks in a row found it unused.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ExclusiveClaims:
         return (filter, self._me) in self.pending
 
     def _claim_seen(self, key: Key, client_id: bytes) -> None:
-        """Called within an entry, for each claim of the cluster."""
+        """Called for each claim of any node, while the log entry with the claim is being applied."""
         filter, owner = filter_of(key), key[1]
         if owner != self._me and self._own.get(filter) == client_id:
             asyncio.get_running_loop().call_soon(self._release_if_moved, filter, client_id)

@@ -13,7 +13,7 @@ from flockmq.routing.shared_frames import SHARED
 
 def take(router: Router, version: int, chunk: bytes) -> None:
     """Deliver forwarded PUBLISH packets; or, according to the flags in `version`, shared deliveries, or packets with
-    their message ids. Raises PacketError if no version of FlockMQ sent this.
+    their message ids. Raises PacketError if it is malformed.
     """
     if version & SHARED:
         router.shared.take(version & ~SHARED, chunk)

@@ -139,7 +139,7 @@ class Router(SinkHost):
         return not self.has_local(subscription.filter)
 
     def match_again(self, session: Subscriber) -> None:
-        """The session's client connected or disconnected: match its filters anew."""
+        """The session's client connected or disconnected: match its filters again."""
         for subscription in session.subscriptions.all():
             if is_shared(subscription.filter):
                 self.member_moved(subscription)

@@ -8,9 +8,9 @@ at most SHARED_HOPS_MAX times (while the log accepts nothing, no node learns tha
 
 A QoS 2 message of a durable session is assigned to a member before it is published (`propose`). The owner of the
 publisher's session stores that, so a resend goes to the same member, from whatever node, and is recognized there by its
-id (`routing.shared_frames`). Only if that node is gone, or nothing was stored, is the message assigned anew: once by
-each node, under another id, so that the members of one node take it once. A slot gets it without an id, because a slot
-with a later number would drop it as a duplicate.
+id (`routing.shared_frames`). If that node is gone, or nothing was stored, each node that gets a resend chooses a
+member again, under a new id. By that id a node recognizes the message, so only one of its members gets it. A slot gets
+it without an id, because a slot with a later number would drop it as a duplicate.
 
 Invariants: a message is given to one member, or counted as dropped. An acknowledged message is with a member, committed
 if its session is durable, or in the resend buffer of the link to its node.
@@ -157,8 +157,8 @@ class SharedDelivery(SharedGroups):
         anew: bytes = b"",
     ) -> int:
         """Give one message to one member. Returns 1 if it is on another node, which will call `on_accepted` (QoS 1 and
-        2), 0 if it is here; -1: there was no room. If one node or member has no room, another is tried. `anew`: the id
-        under which the members of one node take it once, though several nodes assign it.
+        2), 0 if it is here; -1: there was no room. If one node or member has no room, another is tried. `anew`: the new
+        id of a message that several nodes may assign again; each node delivers it once.
         """
         if message.deals:
             deal = find_deal(message.deals, group.filter)
@@ -341,7 +341,7 @@ class SharedDelivery(SharedGroups):
 
     def take(self, version: int, chunk: bytes) -> None:
         """Deliver items that another node forwarded for members here. If `version` says so, each has an id and is taken
-        only once. Raises PacketError if no version of FlockMQ sent this.
+        only once. Raises PacketError if it is malformed.
         """
         plain = version & ~ORIGIN
         names: list[bytes] = []

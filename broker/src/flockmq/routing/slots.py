@@ -1,8 +1,8 @@
-"""The slot of a client id; and slots as targets of shared deliveries: a slot counts as one target with N members, like
-a node.
+"""Slots: `slot_of` hashes a client id to its slot; `SlotPeer` is a slot as a target of shared deliveries; `SlotMessage`
+is a message for slots. No I/O.
 
-The dispatcher sends the shared deliveries of a slot: they wait while the slot has no owner, follow the slot when it
-moves, and are accepted when its owner has committed them. No I/O.
+A shared delivery goes to a slot as to a node: one target with several members. The dispatcher sends it: it waits while
+the slot has no owner, follows the slot when the slot moves, and is accepted when the owner has committed it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class SlotPeer(NodeTarget):
         return self.dispatcher.put_shared(self.slot, version, self._addressed(packet), on_accepted, origin)
 
     def put_anew(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        """Sends it without the id: a slot takes ids in order, and would drop one after a later one as a duplicate."""
+        """Send it without the id: a slot takes ids in order, and would drop one after a later one as a duplicate."""
         return self.put_acknowledged(version, packet, on_accepted)
 
     def _addressed(self, chunk: bytes) -> bytes:
@@ -83,7 +83,7 @@ class SlotPeers:
 
 
 def addressed(packet: bytes) -> tuple[int, bytes]:
-    """The slot, and the data for it. Raises PacketError if no version of FlockMQ sent this."""
+    """The slot, and the data for it. Raises PacketError if it is malformed."""
     if len(packet) < _SLOT_BYTES:
         raise malformed("a shared delivery without a slot")
     return int.from_bytes(packet[:_SLOT_BYTES], "big"), packet[_SLOT_BYTES:]

@@ -25,7 +25,7 @@ class EarlyNote(NamedTuple):
 
 
 class EarlyNotes:
-    """One per core; `now` in seconds."""
+    """The early notes of one core. `now` returns seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.dropped = 0
@@ -95,8 +95,8 @@ class EarlyNotes:
                 del self._missed[slot]
 
     def sweep(self, may_be_accepted: Callable[[int, str], bool], is_linked: Callable[[str], bool]) -> None:
-        """Drop notes that have waited too long, unless `may_be_accepted(slot, incarnation)`: only the slot's sessions
-        aren't loaded yet.
+        """Drop notes that have waited too long. A note stays while it waits only until the slot's sessions are loaded
+        (`may_be_accepted(slot, incarnation)`).
         """
         horizon = self._now() - bounds.EARLY_KEPT_S
         for slot, note in self._keep_those(
@@ -110,7 +110,7 @@ class EarlyNotes:
         self._missed.setdefault(slot, {})[incarnation] = None
 
     def _keep_those(self, is_kept: Callable[[int, EarlyNote], bool]) -> list[tuple[int, EarlyNote]]:
-        """Drop the others, and return them."""
+        """Drop and return the notes for which `is_kept` is False."""
         dropped: list[tuple[int, EarlyNote]] = []
         for slot, notes in list(self._notes.items()):
             del self._notes[slot]

@@ -254,7 +254,7 @@ def delivery(token: int, chunk: bytes) -> bytes:
 
 
 def deliveries(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """(token, packets) of each client in a DELIVERY frame. Raises ValueError if no version of FlockMQ sent this."""
+    """(token, packets) of each client in a DELIVERY frame. Raises ValueError if it is malformed."""
     at, end = 0, len(body)
     while at < end:
         start = at + TOKEN_BYTES + _LENGTH_BYTES

@@ -1,5 +1,7 @@
-"""Attaches at their owner that aren't admitted yet, and those that wait until the sessions of their slots are loaded.
-No I/O.
+"""Attaches that wait at their owner until the sessions of their slots are loaded. No I/O.
+
+`server` also uses `PendingAttach` for attaches that wait for the end of an older connection. An attach that then waits
+for a report or a quota is in `durable.waiting_attaches`.
 
 Invariant: at most ATTACHES_MAX wait for loading, with at most ATTACHES_MAX_BYTES; only the last one may exceed that.
 """
