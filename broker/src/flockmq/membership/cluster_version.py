@@ -11,7 +11,7 @@ the log (table `versions`). Invariants:
   such nodes are closed. A node of an older release doesn't join. One of the first release stops when it reads the row,
   because it doesn't know the table.
 
-ARCHITECTURE.md, "Two versions in one cluster", tells how to add a field, a table, a message or a function.
+CONTRIBUTING.md, "What two releases share", tells how to add a field, a table, a message or a function.
 """
 
 from __future__ import annotations
