@@ -106,13 +106,13 @@ class HttpService:
             raise Overloaded
         try:
             url, headers = self._url_for(value), self._headers_for(value)
-            said = {name: template.render(value) for name, template in self._body.items()}
+            fields = {name: template.render(value) for name, template in self._body.items()}
         except ValueError as error:
             self._warnings.warning("%s: %s isn't asked: %s", self._where, self._host(), error)
             raise Unanswered from None
         self.asked += 1
         try:
-            return await self._ask(self._session, url, headers, said)
+            return await self._ask(self._session, url, headers, fields)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             self._warnings.warning("%s: %s doesn't answer: %s", self._where, self._host(), self._why(error))
             raise Unanswered from None
@@ -138,9 +138,9 @@ class HttpService:
         return headers
 
     async def _ask(
-        self, session: aiohttp.ClientSession, url: URL, headers: dict[str, str], said: dict[str, str]
+        self, session: aiohttp.ClientSession, url: URL, headers: dict[str, str], fields: dict[str, str]
     ) -> ServiceAnswer:
-        how = {"params": said} if self.settings.method == "get" else {"json": said}
+        how = {"params": fields} if self.settings.method == "get" else {"json": fields}
         async with session.request(
             self.settings.method,
             url,
@@ -191,14 +191,14 @@ def _template(text: str, known: tuple[str, ...], where: str) -> Template:
 def _secret_headers(settings: HttpSettings | HttpSourceSettings, where: str) -> dict[str, Secret]:
     """Headers whose values are read from files and never logged."""
     secrets = {} if settings.authorization is None else {"Authorization": settings.authorization}
-    said = {name.lower(): name for name in settings.headers}
+    known = {name.lower(): name for name in settings.headers}
     for name, file in settings.headers_file.items():
         here = f"{where}.headers_file.{name}"
         if name.lower() == "authorization":
             raise ConfigError(f"{here}: stands in authorization_file; say it there")
-        if name.lower() in said:
-            raise ConfigError(f"{here}: stands beside headers.{said[name.lower()]}; say one of them")
-        said[name.lower()] = name
+        if name.lower() in known:
+            raise ConfigError(f"{here}: stands beside headers.{known[name.lower()]}; say one of them")
+        known[name.lower()] = name
         secrets[name] = read_secret(file, here)
         if not secrets[name].reveal().isprintable():
             raise ConfigError(f"{here}: {str(file)!r} holds what can't stand in a header")

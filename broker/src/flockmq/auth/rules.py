@@ -269,11 +269,11 @@ def _prefixed(text: str) -> tuple[str, str]:
     """The prefix of a topic that rules don't see, and a text that says what to write instead; ("", "") if there is
     none."""
     equal = "eq " if text.startswith("eq ") else ""
-    said = text.removeprefix(equal)
+    topic = text.removeprefix(equal)
     for prefix in ("$share/", "$exclusive/", "$delayed/"):
-        if said.startswith(prefix):
-            wrapped, behind = (part.decode() for part in unwrap(said.encode()))
-            return (wrapped, repr(equal + behind)) if wrapped else (said, "what stands behind it")
+        if topic.startswith(prefix):
+            wrapped, behind = (part.decode() for part in unwrap(topic.encode()))
+            return (wrapped, repr(equal + behind)) if wrapped else (topic, "what stands behind it")
     return "", ""
 
 
@@ -383,16 +383,16 @@ def claimed(value: object) -> Rules:
             raise ValueError(f"{', '.join(map(repr, sorted(map(str, unknown))))} is none of pub, sub, all")
         lists = msgspec.convert(value, dict[str, tuple[str, ...]])
         names = {"pub": "publish", "sub": "subscribe", "all": "all"}
-        said = [
+        rules = [
             {"permit": "allow", "action": names[name], "topics": topics} for name, topics in lists.items() if topics
         ]
-        return compile_rules([msgspec.convert(rule, RuleSettings) for rule in said])
+        return compile_rules([msgspec.convert(rule, RuleSettings) for rule in rules])
     return compile_rules([_own(rule) for rule in msgspec.convert(value, tuple[_Claimed, ...])])
 
 
 def _own(rule: _Claimed) -> RuleSettings:
     topics = rule.topics if rule.topic is None else (*rule.topics, rule.topic)
-    said = {
+    fields = {
         "permit": rule.permit or rule.permission,
         "action": rule.action,
         "topics": topics,
@@ -404,4 +404,4 @@ def _own(rule: _Claimed) -> RuleSettings:
         "clientid": rule.clientid,
         "ipaddr": rule.ipaddr,
     }
-    return msgspec.convert({name: value for name, value in said.items() if value != ()}, RuleSettings)
+    return msgspec.convert({name: value for name, value in fields.items() if value != ()}, RuleSettings)

@@ -165,8 +165,8 @@ class AuthService:
         client = username.decode(), client_id.decode(), network(host)
         if self._flapping.disconnected(client, self._clock.monotonic()):
             now_s = self._cluster_clock.wall()
-            said = "user %r as client %r from %s comes and goes too often: banned for %g s"
-            log.warning(said, *client, self._ban_s)
+            text = "user %r as client %r from %s comes and goes too often: banned for %g s"
+            log.warning(text, *client, self._ban_s)
             self._flapping_bans += 1
             ban = Ban(now_s + self._ban_s, "flapping", "it came and went too often", now_s)
             written = self._rlog.submit(AUTH, [BANS.put(client_key(*client), ban)])
@@ -237,15 +237,15 @@ class AuthService:
     # Housekeeping by the leader.
 
     async def _keep_house(self) -> None:
-        said = ""
+        logged = ""
         while True:
             if self._is_leader():
                 try:
                     await self._clean()
-                    said = ""
+                    logged = ""
                 except (ConfigError, StorageError, Busy) as error:
-                    if str(error) != said:  # log each error once
-                        said = str(error)
+                    if str(error) != logged:  # log each error once
+                        logged = str(error)
                         log.error("%s", error)
                 except Exception:
                     log.exception("users couldn't be imported, or bans removed")

@@ -117,8 +117,8 @@ def _tagged(value: object, kinds: list[Any], where: str, is_text: bool) -> objec
     by_tag = {kind.__struct_config__.tag: kind for kind in kinds}
     tag = table.get(field)
     if not isinstance(tag, str) or tag not in by_tag:
-        said = f"{tag!r} must be" if field in table else "is missing; it must be"
-        raise ConfigError(f"{where}.{field}: {said} {' or '.join(map(str, by_tag))}")
+        problem = f"{tag!r} must be" if field in table else "is missing; it must be"
+        raise ConfigError(f"{where}.{field}: {problem} {' or '.join(map(str, by_tag))}")
     return _document({key: item for key, item in table.items() if key != field}, by_tag[tag], where, False)
 
 
@@ -197,17 +197,17 @@ def describe(kind: object) -> str:
     if origin is Literal:
         return " or ".join(map(str, of))
     if origin is Annotated:
-        if said := next((mark.description for mark in of[1:] if isinstance(mark, Meta) and mark.description), ""):
-            return said
-        said = describe(of[0])
+        if text := next((mark.description for mark in of[1:] if isinstance(mark, Meta) and mark.description), ""):
+            return text
+        text = describe(of[0])
         for mark in of[1:]:
             if isinstance(mark, Meta) and mark.ge is not None:
-                said += f" from {mark.ge:g} to {mark.le}" if mark.le is not None else f" of at least {mark.ge:g}"
+                text += f" from {mark.ge:g} to {mark.le}" if mark.le is not None else f" of at least {mark.ge:g}"
             elif isinstance(mark, Meta) and mark.max_length is not None:
-                said += f" of at most {mark.max_length} characters"
+                text += f" of at most {mark.max_length} characters"
             elif isinstance(mark, Kind):
-                said += f" ({mark.value})"
-        return said
+                text += f" ({mark.value})"
+        return text
     if origin in (Union, UnionType):
         some = [member for member in of if member is not NoneType]
         return describe(some[0]) if len(some) == 1 else "tables of keys and values"

@@ -89,8 +89,8 @@ class Api:
         except msgspec.DecodeError:
             answer = {}
         if response.status >= 300 or not isinstance(answer, kind):
-            said = answer.get("error") if isinstance(answer, dict) else None
-            raise CtlError(f"{self._url} says {response.status}: {said or 'it is no FlockMQ node, or an older one'}")
+            reason = answer.get("error") if isinstance(answer, dict) else None
+            raise CtlError(f"{self._url} says {response.status}: {reason or 'it is no FlockMQ node, or an older one'}")
         return answer
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -101,13 +101,13 @@ class Api:
     def pages(self, path: str, wanted: Mapping[str, str] = {}) -> Iterator[Row]:
         """Yield all rows of a paged list. Prints to standard error what is missing in it. Raises CtlError."""
         after: str | None = None
-        said: set[str] = set()
+        printed: set[str] = set()
         while True:
             query = {"limit": str(AUTH_PAGE_MAX), **wanted, **({} if after is None else {"after": after})}
             page = self.ask("GET", f"{path}?{urlencode(query)}")
             yield from page["data"]
-            for missing in [why for why in page.get("missing", ()) if why not in said]:
-                said.add(missing)
+            for missing in [why for why in page.get("missing", ()) if why not in printed]:
+                printed.add(missing)
                 print(f"flockmq ctl: not all is shown: {missing}", file=sys.stderr)
             after = page["next"]
             if after is None:

@@ -17,7 +17,7 @@ from flockmq.session_rpc.ports import Attach
 
 
 class AttachAdmission:
-    """One per core."""
+    """Decides for the attaches at one core. Admitted attaches may still have to wait (`waiting_attaches`)."""
 
     def __init__(self, host: HostPort, manager: SlotManager, store: SessionStore) -> None:
         self._host = host

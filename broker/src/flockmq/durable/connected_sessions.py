@@ -22,7 +22,7 @@ from flockmq.session_rpc.ports import ProxyPort
 
 
 class ConnectedSessions:
-    """One per core."""
+    """The connected sessions of one core."""
 
     def __init__(self, host: HostPort, proxies: ProxyPort, manager: SlotManager, slices: TimeSlices) -> None:
         self.congestion = SlotCongestion(self._session_at, proxies.congested)

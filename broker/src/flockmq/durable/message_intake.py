@@ -54,7 +54,7 @@ class _HeldMessage:
 
 
 class MessageIntake:
-    """One per core."""
+    """Takes the slot messages that arrive at one core."""
 
     def __init__(self, host: HostPort, manager: SlotManager, store: SessionStore) -> None:
         self._held: dict[int, deque[_HeldMessage]] = {}

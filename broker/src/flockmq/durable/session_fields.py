@@ -1,7 +1,7 @@
 """The stored form of a durable session: the fields of its Redis hash. The owner has the same in memory.
 
  field               value
- m                   what CONNECT said about the session, and counters that must never repeat (`Meta`)
+ m                   the parameters of the session from CONNECT, and counters that must never repeat (`Meta`)
  q, sequence (8)     a QoS 1 or 2 message to the client, until its exchange is complete
  r, packet id (2)    the message id (16) of a QoS 2 message from the client, until PUBREL; then the members chosen for
                      it in shared subscriptions (`routing.shared_frames`), from cluster version 2 on

@@ -46,7 +46,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class SessionService:
-    """One per core."""
+    """Serves the connections of the durable sessions on one core."""
 
     def __init__(
         self, host: HostPort, proxies: ProxyPort, store: SessionStore, router: DurableRouter, clock: Clock

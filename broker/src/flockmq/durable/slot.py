@@ -97,8 +97,8 @@ class OwnedSlot:
         number = len(self.unread)
         if number == 1:
             return f"a session of slot {self.number} can't be read, and is kept: {what} ({why})"
-        said = f"{number} sessions of slot {self.number} can't be read, and are kept"
-        return f"{said}: {what} ({why}), and {number - 1} more"
+        text = f"{number} sessions of slot {self.number} can't be read, and are kept"
+        return f"{text}: {what} ({why}), and {number - 1} more"
 
     def lose(self, now_s: float) -> None:
         self.loaded = False

@@ -71,7 +71,7 @@ class SessionConnections(Protocol):
 
 
 class SlotManager:
-    """One per core."""
+    """The slots of one core."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class ManagementConnections:
-    """One per server."""
+    """The open connections of one server."""
 
     def __init__(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
         self._listening = listening

@@ -131,7 +131,7 @@ async def refuse_compressed(request: web.Request, handler: Handler) -> web.Strea
 
 
 class Guard:
-    """One per server."""
+    """The middlewares of one server, and the state that they share."""
 
     def __init__(self, keys: ApiKeys, audit: AuditLog) -> None:
         self._keys = keys

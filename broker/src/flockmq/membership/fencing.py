@@ -33,7 +33,7 @@ class Fencing:
         self.duties: LeaderDuties | None = None
         self.leading: Leader | None = None
         self.is_in_doubt: Callable[[float], bool] = never
-        """Whether it was out of touch, and its tables haven't reached what was said since, at a time."""
+        """Whether this node may have been purged without knowing it (`Staleness.is_in_doubt`)."""
         self._me = me
         self._is_core = is_core
         self._configured = cores

@@ -36,7 +36,7 @@ class LinkListener:
         self.port = 0
         """0: it doesn't listen."""
         self.is_leaving = False
-        """This node takes leave: goodbye is said on every link, each of them drains, and ends by itself."""
+        """This node leaves the cluster: it sends a goodbye on every link, and each link ends after its data is sent."""
         self.unauthenticated: dict[Link, asyncio.Task[None]] = {}
         """Accepted connections whose handshake isn't over."""
         self.refused = 0

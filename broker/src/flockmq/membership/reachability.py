@@ -152,7 +152,7 @@ def unreachable_by_majority(mine: Collection[str], votes: Mapping[str, Collectio
     unreachable has no vote.
     """
     heard = [unreachable for core, unreachable in votes.items() if core not in mine]
-    return {accused for accused in mine if 2 * (1 + sum(accused in said for said in heard)) > electorate}
+    return {accused for accused in mine if 2 * (1 + sum(accused in unreachable for unreachable in heard)) > electorate}
 
 
 def nodes_to_purge(

@@ -108,5 +108,5 @@ def _compiled(pattern: str) -> tuple[Callable[[str], _Match | None], int]:
 
 def _text(error: Exception) -> str:
     """RE2's error text, which is bytes."""
-    said = error.args[0] if error.args else ""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+    text = error.args[0] if error.args else ""
+    return text.decode(errors="replace") if isinstance(text, bytes) else str(text)

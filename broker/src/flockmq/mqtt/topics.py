@@ -95,24 +95,24 @@ def matching(topic_filter: bytes) -> bytes:
     return topic_filter[11:] if is_exclusive(topic_filter) else split_share(topic_filter)[1]
 
 
-def unwrap(said: bytes) -> tuple[bytes, bytes]:
+def unwrap(name: bytes) -> tuple[bytes, bytes]:
     """A topic or filter as (prefixes, rest). Prefixes are `$share/group/`, `$exclusive/` and `$delayed/seconds/`, maybe
     nested.
     """
     at = 0
-    while said[at : at + 1] == b"$":
-        if said[at : at + 11] == _EXCLUSIVE:
+    while name[at : at + 1] == b"$":
+        if name[at : at + 11] == _EXCLUSIVE:
             behind = at + 11
-        elif said[at : at + 7] == _SHARE:
-            behind = said.find(b"/", at + 7) + 1
-        elif said[at : at + 9] == DELAYED:
-            behind = said.find(b"/", at + 9) + 1
+        elif name[at : at + 7] == _SHARE:
+            behind = name.find(b"/", at + 7) + 1
+        elif name[at : at + 9] == DELAYED:
+            behind = name.find(b"/", at + 9) + 1
         else:
             break
-        if not 0 < behind < len(said):
+        if not 0 < behind < len(name):
             break
         at = behind
-    return said[:at], said[at:]
+    return name[:at], name[at:]
 
 
 def split_share(topic_filter: bytes) -> tuple[bytes, bytes]:

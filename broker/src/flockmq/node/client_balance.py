@@ -36,7 +36,7 @@ NONE: Final = Excess(0, 1.0)
 
 
 class ClientBalance:
-    """One per node."""
+    """Decides for this node how many clients it sends away."""
 
     def __init__(self, settings: Balancing) -> None:
         self.is_shedding = False

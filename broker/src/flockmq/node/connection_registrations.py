@@ -20,7 +20,7 @@ from flockmq.session_rpc.messages import Opening, WillRow
 
 
 class ConnectionRegistrations:
-    """One per node."""
+    """The registrations of the connections of one node."""
 
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
         self.will_of: Callable[[Channel], Will | None] = _unchanged

@@ -44,7 +44,7 @@ from flockmq.telemetry.sample import Sample
 
 
 class PluginHooks(HookPort):
-    """One per node."""
+    """The hook points of one node, for all its connections."""
 
     def __init__(
         self,
@@ -129,9 +129,9 @@ class PluginHooks(HookPort):
         """ALLOWED, DENIED, or None if no plugin decides."""
         if points.CLIENT_AUTHORIZE not in self._placed:
             return None
-        said: Literal["publish", "subscribe"] = "publish" if action == PUBLISH else "subscribe"
+        kind: Literal["publish", "subscribe"] = "publish" if action == PUBLISH else "subscribe"
         asked = points.Access(
-            client=client_of(channel), action=said, topic=topic.decode(), qos=qos, retain=retain, prefix=prefix.decode()
+            client=client_of(channel), action=kind, topic=topic.decode(), qos=qos, retain=retain, prefix=prefix.decode()
         )
         answer = self.hooks.ask(points.CLIENT_AUTHORIZE, asked)
         if isinstance(answer, Deny):
@@ -213,8 +213,8 @@ class PluginHooks(HookPort):
             return rewritten
         asked = _unsubscription(channel, rewritten)
         answer = self.hooks.ask(points.CLIENT_UNSUBSCRIBE, asked)
-        said = answer if isinstance(answer, points.Unsubscription) else asked
-        return (asked.prefix + said.filter).encode()
+        decided = answer if isinstance(answer, points.Unsubscription) else asked
+        return (asked.prefix + decided.filter).encode()
 
     def unsubscribed(self, channel: Channel, filter: bytes) -> None:
         if points.SESSION_UNSUBSCRIBED in self._placed:

@@ -61,8 +61,8 @@ class Rebalancing:
         if is_emptied:
             balance.pause(now)
         if balance.is_shedding != was_shedding:
-            said = "too many, the excess is sent to other nodes" if balance.is_shedding else "no more than its share"
-            log.info("this node has %d clients: %s", clients, said)
+            text = "too many, the excess is sent to other nodes" if balance.is_shedding else "no more than its share"
+            log.info("this node has %d clients: %s", clients, text)
         left, owed = excess.clients, 0.0
         for _ in range(round(REBALANCE_LOOK_S / EVICTION_TICK_S)):
             await asyncio.sleep(EVICTION_TICK_S)

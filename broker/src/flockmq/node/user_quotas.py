@@ -258,7 +258,7 @@ class UserQuotas:
             return UNLIMITED
         defaults = default_limits(self._redis_bytes())
         settings = [getattr(self._settings, f"max_{kind}") for kind in KINDS]
-        return Held(*(default if said is None else said for said, default in zip(settings, defaults, strict=True)))
+        return Held(*(default if limit is None else limit for limit, default in zip(settings, defaults, strict=True)))
 
     # --- alarms -------------------------------------------------------------------------------------------------------
 
@@ -344,18 +344,18 @@ def _rows(users: dict[bytes, Held]) -> list[UserUsage]:
     return [UserUsage(user, *held[:4]) for user, held in users.items()]
 
 
-def _sum(said: Iterable[list[UserUsage]]) -> dict[bytes, Held]:
+def _sum(reports: Iterable[list[UserUsage]]) -> dict[bytes, Held]:
     total: dict[bytes, Held] = {}
-    for rows in said:
+    for rows in reports:
         for row in rows:
             total[row.user] = total.get(row.user, NOTHING).plus(row.held())
     return total
 
 
-def _most(said: Iterable[list[UserUsage]]) -> dict[bytes, Held]:
+def _most(reports: Iterable[list[UserUsage]]) -> dict[bytes, Held]:
     """Several cores report the same users, some with older numbers. Take the highest number of each."""
     found: dict[bytes, Held] = {}
-    for rows in said:
+    for rows in reports:
         for row in rows:
             known = found.get(row.user, NOTHING)
             found[row.user] = Held(*map(max, known, row.held()))

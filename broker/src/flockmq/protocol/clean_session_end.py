@@ -1,4 +1,4 @@
-"""How clean sessions end: their will, subscriptions and routes. No I/O; the port does what follows."""
+"""Ends clean sessions: removes their subscriptions, and calls the port for their wills and routes. No I/O."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CleanSessionEndPort:
 
 
 class CleanSessionEnd:
-    """One per node."""
+    """Ends the clean sessions of one node."""
 
     def __init__(self, router: Router, port: CleanSessionEndPort) -> None:
         self._router = router

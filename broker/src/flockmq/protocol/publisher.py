@@ -115,7 +115,7 @@ def _refuse(channel: Channel, port: NodePort, message: Publish, reason: int) -> 
 
 def _take(channel: Channel, port: NodePort, message: Publish) -> None:
     """Deliver the message now if it has to wait for nothing; otherwise queue it."""
-    router, said = channel.router, message
+    router, original = channel.router, message
     if router.is_intercepted(message.topic):
         replaced = port.hooks.intercept(channel, message)
         if isinstance(replaced, int):
@@ -133,7 +133,7 @@ def _take(channel: Channel, port: NodePort, message: Publish) -> None:
             channel.acknowledge(message.qos, message.packet_id, reason)
             return
     pending = PendingPublish(channel, message, state)
-    pending.said = said
+    pending.said = original
     join(channel, port, pending)
 
 

@@ -59,8 +59,8 @@ class RewriteRules:
             return b""
         return rewritten
 
-    def _apply(self, said: bytes, client_id: bytes, username: bytes) -> bytes:
-        prefix, topic = unwrap(said)
+    def _apply(self, original: bytes, client_id: bytes, username: bytes) -> bytes:
+        prefix, topic = unwrap(original)
         rewritten = self._rewritten(topic, client_id, username)
         return prefix + rewritten if rewritten else b""
 

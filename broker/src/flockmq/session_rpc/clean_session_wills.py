@@ -74,7 +74,7 @@ class _KeptWill(NamedTuple):
 
 
 class CleanSessionWills:
-    """One per core."""
+    """The wills that one core keeps, as the owner of the client ids."""
 
     def __init__(self) -> None:
         self.dropped = 0

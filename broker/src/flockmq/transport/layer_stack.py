@@ -93,7 +93,7 @@ class LayerStack:
         return True
 
     def release(self) -> None:
-        """The descriptor was closed: free memory. What the PROXY header said is kept."""
+        """The descriptor was closed: free memory. The data of the PROXY header is kept."""
         self.layers.clear()
         self.tls = None
         self.wrapped = b""

@@ -123,12 +123,12 @@ def client_certificate(tls: ssl.SSLObject) -> ClientCertificate | None:
     common_name = ""
     subject = cast("tuple[tuple[tuple[str, str], ...], ...]", shown.get("subject", ()))
     for names in subject:
-        said = []
+        values = []
         for name, value in names:
             if name == "commonName":
                 common_name = value
-            said.append(f"{_SHORT.get(name, name)}={_escaped(value)}")
-        parts.append("+".join(said))
+            values.append(f"{_SHORT.get(name, name)}={_escaped(value)}")
+        parts.append("+".join(values))
     return ClientCertificate(common_name, ",".join(reversed(parts)))
 
 
