@@ -2,7 +2,7 @@
 
     nodes     messages for clean sessions of other nodes' clients (`node_forwarding`)
     slots     messages for durable sessions, to the owners of their slots (`slot_links`)
-    packets   packets from the owner of a session to its client's node (`client_packets`)
+    packets   packets from the owner of a session to its client's node (`session_packets`)
 
 Nodes and slots have different protocols. A node accepts a message in its memory. Publishers are released then, or after
 200 ms unless this node is fenced. The sender keeps the message until the node accepts it or is purged. A slot's owner

@@ -267,7 +267,7 @@ class ReceivedSequences:
         return True
 
     def forget(self, incarnation: str) -> None:
-        """It was purged; it may come back."""
+        """The node was purged. It may come back, so its last number is kept for a while."""
         process = process_of(incarnation)
         if (last := self._accepted.pop(process, None)) is not None:
             self._former[process] = last

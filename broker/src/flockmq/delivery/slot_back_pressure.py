@@ -88,6 +88,6 @@ class SlotBackPressure:
         return True
 
     def members_take(self, slot: int) -> bool:
-        """The same for a shared delivery."""
+        """Whether a shared delivery may be sent to the slot while Redis is short of memory."""
         report = self._reports.get(slot)
         return report is not None and report.members_take

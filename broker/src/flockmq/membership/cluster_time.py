@@ -61,7 +61,7 @@ class ClusterTime:
         self._received: dict[str, _Received] = {}
         self._looked_s = own.monotonic()
         self._off_for_s = 0.0
-        """For how long most cores have disagreed with it."""
+        """For how long this node's value of the cluster's time has disagreed with most cores."""
 
     def now_s(self) -> float:
         offset_s = self._offset_s

@@ -242,7 +242,7 @@ def id_header(kind: int, number: int, size_bytes: int) -> bytes:
 
 
 def parse_id(body: bytes) -> tuple[int, bytes]:
-    """Of an ITEM or TUNNEL frame: (id, bytes). Raises FrameError."""
+    """The (id, bytes) in the body of an ITEM or TUNNEL frame. Raises FrameError."""
     if len(body) < _ITEM_BODY.size:
         raise FrameError(f"a frame of a stream or a tunnel with {len(body)} bytes")
     return _ITEM_BODY.unpack_from(body)[0], body[_ITEM_BODY.size :]

@@ -134,7 +134,7 @@ class Link(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """It accepts frames: it is up, and neither end is closing it."""
+        """True while the link accepts frames: it is up, and neither end is closing it."""
         return self.up and not self._why
 
     # --- asking and telling -----------------------------------------------------------------------------------------

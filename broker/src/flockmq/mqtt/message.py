@@ -67,7 +67,7 @@ class StoredMessage:
         return self.started(now_s)
 
     def started(self, now_s: float) -> bytes:
-        """The same for a packet whose delivery has started: it no longer expires."""
+        """The packet if its delivery has started: it no longer expires, but its expiry interval gets shorter."""
         if self.expires_s == 0.0 or self.version != 5:
             return self.packet
         return with_expiry(self.packet, max(0.0, self.expires_s - now_s))

@@ -86,7 +86,8 @@ class RetainedLog:
         return row is not None and is_overtaken(message.author, row.author)
 
     async def retain_unattended(self, message: Publish) -> int:
-        """For a client that is gone: a message beyond its user's quota isn't retained and not retried."""
+        """Retain a message for which no connection waits. A message beyond its user's quota is neither retained nor
+        retried."""
         reason = await self._retained_as(message)
         return Reason.SUCCESS if reason == OVER_QUOTA else reason
 

@@ -66,7 +66,7 @@ class Shard:
         self.sequences: dict[str, int] = {}
         """Registered incarnation → the number of its last applied transaction."""
         self.ended: dict[str, int] = {}
-        """The same for the latest purged incarnations. They will never write again."""
+        """The last numbers of the incarnations that were purged last. These never write again."""
         self.tables: dict[int, Table[object, object]] = {table.spec.number: table for table in tables}
         self.checkpoints: dict[StreamId, Digests] = {}
         """The digests at the latest checkpoints."""

@@ -155,8 +155,8 @@ def origin_in(origin: bytes, share_filter: bytes) -> bytes:
 
 
 def anew(origin: bytes) -> bytes:
-    """The id for a message that is assigned anew in its group, because the node that had it is gone. Several nodes may
-    do so; then the members on one node take it only once.
+    """The id for a message that is assigned again in its group, because the node that had it is gone. Several nodes may
+    assign it again; by this id another node recognizes it, so only one of its members gets it.
     """
     return origin_in(origin, b"anew")
 

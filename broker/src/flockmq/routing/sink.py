@@ -20,7 +20,7 @@ FLOWING: Final = 0
 CONGESTED: Final = 1
 """Too much waits: publishers to this peer are paused until it drains."""
 LAGGING: Final = 2
-"""It stayed congested too long: its publishers continue, and QoS 0 messages to it are dropped until it drains."""
+"""The sink stayed congested too long: its publishers continue, and QoS 0 messages to it are dropped until it drains."""
 AWAY: Final = 3
 """No connection: the durable session queues messages."""
 

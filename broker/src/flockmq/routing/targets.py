@@ -39,15 +39,16 @@ class NodeTarget(Sink):
         raise NotImplementedError(type(self).__name__)
 
     def put_once(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        """The same for a shared delivery with a message id, which its receiver takes only once."""
+        """As `put_acknowledged`, for a shared delivery with a message id: the receiver drops repeats."""
         return self.put_acknowledged(version | ORIGIN, origin + packet, on_accepted)
 
     def put_anew(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        """As `put_once`, for a message that several nodes may assign, in any order."""
+        """As `put_once`, for a message that several nodes may assign again, in any order."""
         return self.put_once(version, origin, packet, on_accepted)
 
     def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        """The same for a message without a waiting publisher: waits until the node accepts it or is gone."""
+        """As `put_acknowledged`, but `on_accepted` is called only when the node has accepted the message or was purged.
+        For a message without a waiting publisher."""
         return self.put_acknowledged(version, packet, on_accepted)
 
 
@@ -98,9 +99,9 @@ class SlotDispatcher:
         raise NotImplementedError(type(self).__name__)
 
     def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
-        """Send one QoS 1 or 2 PUBLISH to them. Returns how many times `on_accepted` will be called: once, when all
-        owners have committed it. Returns -1, without any effect, if some queue has no room; the publisher then gets
-        0x97. While Redis is short of memory, the caller asks `takes` first.
+        """Send one QoS 1 or 2 PUBLISH to the owners of these slots. Returns how many times `on_accepted` will be
+        called: once, when all owners have committed it. Returns -1, without any effect, if some queue has no room; the
+        publisher then gets 0x97. While Redis is short of memory, the caller asks `takes` first.
         """
         raise NotImplementedError(type(self).__name__)
 

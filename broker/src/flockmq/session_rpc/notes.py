@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 
 
 class Notes:
-    """One per node. `on_unsent` and `on_deliveries_failed`: the `unsent` and `deliveries_failed` of the outbox."""
+    """The notes of one node. The user of this class sets `on_unsent` and `on_deliveries_failed` of `outbox`."""
 
     def __init__(self, cluster: Cluster, packets: ClientPackets) -> None:
         self.me: str = cluster.incarnation

@@ -32,9 +32,7 @@ NOTE_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES // 8
 
 
 class Outbox:
-    """`send`: as in `PacketsPort`. `unsent(incarnation, method)` is called if notes of an ASKED_AGAIN kind found no
-    link, `deliveries_failed(incarnation)` if deliveries found no link or no room.
-    """
+    """The notes and deliveries that this node has to send. `send` sends deliveries, as `ClientPackets.send`."""
 
     def __init__(self, cluster: Cluster, send: Callable[[str, list[bytes], int], bool]) -> None:
         self.on_unsent: Callable[[str, str], None] = ignore
