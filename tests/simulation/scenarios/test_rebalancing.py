@@ -20,6 +20,7 @@ ON: Final = Shape(
         ("CLUSTER__EVICTION_RATE", "10"),
     )
 )
+SLOW: Final = Shape(settings=(*ON.settings[:3], ("CLUSTER__EVICTION_RATE", "1")))
 WILL: Final = wire.Will("wills", b"gone", qos=1)
 COUNT: Final = 40
 
@@ -56,6 +57,20 @@ async def test_the_oldest_connections_beyond_the_mean_go_at_the_rate_and_no_will
     fair = math.ceil((COUNT + 1) / len(cluster.nodes))
     assert fair - 2 <= len(stays) <= fair
     assert not await watcher.receives(WILL.payload, 1.0)
+
+
+@scenario(SLOW)
+async def test_donors_whose_share_of_the_rate_is_below_one_client_a_look_send_one_now_and_then(
+    cluster: SimulatedCluster,
+) -> None:
+    donors = ("core-1", "replicant-1", "replicant-2")
+    clients = [
+        await Client.connect(cluster, f"{donor}-{number}", at=donor, clean=True)
+        for donor in donors
+        for number in range(COUNT // 2)
+    ]
+    await asyncio.sleep(35.0)
+    assert 20 <= sum(not client.is_open for client in clients) <= 35
 
 
 @scenario()

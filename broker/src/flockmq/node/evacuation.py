@@ -190,11 +190,12 @@ class Evacuation(EvacuationView):
         if not self._others.accept or not self._is_known:
             return
         number = pace.due(asyncio.get_running_loop().time(), self.clients, self._others.share)
-        if number:
-            self.evict(number)
+        self.evict(number)
 
     def evict(self, number: int) -> None:
         """Send the clients that have been here longest to other nodes."""
+        if not number:
+            return
         self._clients.hold_s = self._hold_s()
         for channel in list(islice(self._clients.by_id.values(), number)):
             channel.send_away(True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
@@ -19,6 +20,7 @@ from flockmq.management.view import ClusterState
 from flockmq.membership.cluster import Cluster
 from flockmq.node.client_balance import NONE, Balancing, ClientBalance
 from flockmq.node.evacuation import Evacuation
+from flockmq.node.eviction_pace import Draining, EvictionPace
 from flockmq.telemetry.sample import Sample
 
 log: Final = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ class Rebalancing:
         self._cluster = cluster
         self._tell = tell
         self._balance = None if settings is None else ClientBalance(settings)
-        self._rate = rate
+        self._pace = EvictionPace(Draining(math.inf, rate), asyncio.get_running_loop().time())
 
     def samples(self) -> Iterator[Sample]:
         yield Sample("flockmq_rebalancing", self._balance is not None and self._balance.is_shedding)
@@ -63,11 +65,10 @@ class Rebalancing:
         if balance.is_shedding != was_shedding:
             text = "too many, the excess is sent to other nodes" if balance.is_shedding else "no more than its share"
             log.info("this node has %d clients: %s", clients, text)
-        left, owed = excess.clients, 0.0
+        left = excess.clients
         for _ in range(round(REBALANCE_LOOK_S / EVICTION_TICK_S)):
             await asyncio.sleep(EVICTION_TICK_S)
-            owed += self._rate * excess.share * EVICTION_TICK_S
-            number = min(int(owed), left)
-            owed, left = owed - number, left - number
-            if number and not self._evacuation.is_emptied:
+            if left and not self._evacuation.is_emptied:
+                number = self._pace.due(asyncio.get_running_loop().time(), left, excess.share)
+                left -= number
                 self._evacuation.evict(number)
