@@ -30,6 +30,15 @@ async def _crowd(cluster: SimulatedCluster, count: int, at: str = "replicant-1")
     return [await Client.connect(cluster, f"c{number}", at=at, clean=True) for number in range(count)]
 
 
+async def _sent_away(cluster: SimulatedCluster, clean: bool, expiry_s: float, version: int) -> None:
+    """A client with a will, `c`, whose node drains."""
+    client = await Client.connect(
+        cluster, "c", at="replicant-1", clean=clean, expiry_s=expiry_s, version=version, will=WILL
+    )
+    await cluster.nodes["replicant-1"].drain()
+    assert not client.is_open
+
+
 def _seconds(cluster: SimulatedCluster) -> float:
     return cluster.loop.time()
 
@@ -127,11 +136,7 @@ async def test_who_is_back_soon_has_no_will_published(
     cluster: SimulatedCluster, clean: bool, expiry_s: float, version: int
 ) -> None:
     watcher = await _watching(cluster)
-    client = await Client.connect(
-        cluster, "c", at="replicant-1", clean=clean, expiry_s=expiry_s, version=version, will=WILL
-    )
-    await cluster.nodes["replicant-1"].drain()
-    assert not client.is_open
+    await _sent_away(cluster, clean, expiry_s, version)
     await asyncio.sleep(WILL_HELD_S / 2)
     back = await Client.connect(
         cluster, "c", at="replicant-2", clean=clean, expiry_s=expiry_s, version=version, will=WILL
@@ -148,11 +153,7 @@ async def test_who_stays_away_has_its_will_published_once_when_its_node_is_long_
     cluster: SimulatedCluster, clean: bool, expiry_s: float, version: int
 ) -> None:
     watcher = await _watching(cluster)
-    client = await Client.connect(
-        cluster, "c", at="replicant-1", clean=clean, expiry_s=expiry_s, version=version, will=WILL
-    )
-    await cluster.nodes["replicant-1"].drain()
-    assert not client.is_open
+    await _sent_away(cluster, clean, expiry_s, version)
     assert not await watcher.receives(WILL.payload, WILL_HELD_S - 2.0)
     assert await watcher.receives(WILL.payload, 3.0)
     await asyncio.sleep(SLACK_S)
