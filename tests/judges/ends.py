@@ -36,6 +36,8 @@ def may_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
         return True
     if any(other.may_end for other in connection.unsure):
         return True
+    if not life.windows and not life.askings and _is_unconfirmed(story, rules, previous):
+        return True
     if story.faults.of(previous.asked.node).overlap_for(previous.expiry_s, previous.asked.at, connected.at):
         return True
     left_at = life.left_before(connection)
@@ -58,6 +60,12 @@ def must_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
         return False
     expired_at = latest(story, rules, left_at) + previous.expiry_s
     return asked_at > story.faults.any.quiet_for(expired_at, rules.session_expiry_slack_s)
+
+
+def _is_unconfirmed(story: Story, rules: Rules, connection: Connection) -> bool:
+    """Its node may not have been able to tell that it sent CONNACK."""
+    assert connection.connected is not None
+    return story.faults.any.overlap(connection.asked.at, connection.connected.at + rules.silent_max_s)
 
 
 def _may_have_expired(story: Story, rules: Rules, left_at: float, at: float, expiry_s: float) -> bool:

@@ -39,13 +39,13 @@ class ProxySink(Sink):
 
     `on_overflow` must end the connection at once. `on_flow` is called when `flow` changes between FLOWING, CONGESTED
     and LAGGING; publishers pause while it is CONGESTED. `cuts`: the value of the node's `cuts` when everything was last
-    sent again. `is_admitted`: the node knows that its connection was admitted. `former_expiry_s`: the session expiry
-    before the connection; -1: there was no session.
+    sent again. `is_admitted`: its node was told that its connection was admitted. `is_confirmed`: the node told that it
+    admitted it. `former_expiry_s`: the session expiry before the connection; -1: there was no session.
     """
 
     __slots__ = (
-        "client_id", "cuts", "deliver", "former_expiry_s", "is_admitted", "last_request", "node", "on_flow",
-        "on_overflow", "router", "stall", "token", "waiting",
+        "client_id", "cuts", "deliver", "former_expiry_s", "is_admitted", "is_confirmed", "last_request", "node",
+        "on_flow", "on_overflow", "router", "stall", "token", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class ProxySink(Sink):
         self.client_id = client_id
         self.token = token
         self.is_admitted = False
+        self.is_confirmed = False
         self.former_expiry_s = -1
 
     def overflow(self) -> None:

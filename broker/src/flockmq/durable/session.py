@@ -128,6 +128,11 @@ class DurableSession(Subscriber):
         """True if the session ended, or runs on another owner now."""
         return self.record.has_ended or self.writer.is_closed
 
+    def is_empty(self) -> bool:
+        """True if a new session would be the same for its client, and no will waits."""
+        messages = self.messages.stored_bytes() + len(self.incoming)
+        return not messages and not len(self.subscriptions) and self.meta.will is None
+
     def erase(self) -> None:
         """The session ended: delete it from the store too."""
         self.record.end()

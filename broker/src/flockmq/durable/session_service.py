@@ -6,6 +6,8 @@ session has a will. Invariants:
 - Nothing is answered before it is committed: an attach, a SUBSCRIBE, an acknowledgement.
 - A client is told Session Present exactly if the session exists. A CONNECT that the node repeats, because the first
   answer was lost, gets the same answer again.
+- A refused CONNECT leaves no session. The node confirms that it sent the CONNACK of a new session, with an empty
+  report.
 - The will of a connection is published, or cancelled, before its session continues.
 """
 
@@ -286,13 +288,16 @@ class SessionService:
             session.meta.expiry_s = expiry_s
         elif not with_will and sink.former_expiry_s >= 0:
             session.meta.expiry_s = sink.former_expiry_s  # The CONNECT was never answered: keep the old expiry.
-        if not sink.is_admitted and session.meta.source == session_source(session.meta.will_source):
+        was_created_by_it = session.meta.source == session_source(session.meta.will_source)
+        if not sink.is_admitted and was_created_by_it:
             self.sessions.end(session)  # The session was created by a CONNECT that was never answered.
         else:
             will = session.meta.will if with_will else None
             if will is not None:
                 will.message.author = author_of(client_id, token, is_will=True)
-            self.sessions.leave(session, self._held_back(session, will, hold_s), self.router.now_s)
+            stays = self.sessions.leave(session, self._held_back(session, will, hold_s), self.router.now_s)
+            if stays and not sink.is_confirmed and expiry_s < 0 and was_created_by_it and session.is_empty():
+                self.sessions.end(session)  # Perhaps its CONNECT was refused, and the link lost the node's DETACH.
         self.manager.request_barriers()
 
     def hold(self, left: PendingWill, hold_s: float) -> None:
@@ -330,7 +335,7 @@ class SessionService:
             self.sessions.open(fresh, False)
         session.hold_until_authorized(opening.rules)
         sink = self.connected.attach(session, token)
-        sink.is_admitted = True
+        sink.is_admitted = sink.is_confirmed = True
         self._expected.pop(client_id, None)
         session.reported(pairs)
         session.send_again()
@@ -388,6 +393,7 @@ class SessionService:
         if session is None or not isinstance(session.sink, ProxySink) or session.sink.node.incarnation != incarnation:
             return
         self.manager.now()
+        session.sink.is_confirmed = True
         session.reported(pairs)
         self.manager.request_barriers()
         self._host.flush_soon()

@@ -320,6 +320,8 @@ class Connections:
             self.registrations.admitted(admission.token, made, opening)
         self._counters.connects += 1
         channel.admitted(connect, admission.token, session, admission.present, extra)
+        if admission.begins:
+            self._owner().confirm(session.client_id, admission.token)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)

@@ -176,6 +176,10 @@ class SessionRpcClient:
         if owner := self._notes.owner(slot_of(client_id)):
             self._notes.send(owner, messages.REPORT, (messages.pack_token(token), pairs))
 
+    def confirm(self, client_id: bytes, token: int) -> None:
+        """The connection that created a durable session was admitted."""
+        self.report(client_id, token, b"")
+
     def _ask(self, pending: _Pending) -> None:
         self._last_number += 1
         number = self._last_number

@@ -227,11 +227,23 @@ class Home:
         await self.settle()
 
     def open(
-        self, token: int, asked: messages.Opening | None, client_id: bytes = ID, node: str = EDGE
+        self,
+        token: int,
+        asked: messages.Opening | None,
+        client_id: bytes = ID,
+        node: str = EDGE,
+        *,
+        confirms: bool = True,
     ) -> list[int | None]:
-        """The flags that are answered, when they are."""
+        """The flags that are answered, when they are. `confirms`: its node says that it sent CONNACK."""
         answers: list[int | None] = []
-        self.residents.open(Attach(client_id, node, token, asked, answers.append))
+
+        def answered(flags: int | None) -> None:
+            answers.append(flags)
+            if confirms and flags is not None:
+                self.residents.report(node, token, b"")
+
+        self.residents.open(Attach(client_id, node, token, asked, answered))
         return answers
 
     def open_all(self, clients: Sequence[bytes], *, expiry_s: int = 60, will: Will | None = None) -> None:

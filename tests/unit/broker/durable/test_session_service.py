@@ -259,6 +259,21 @@ async def test_a_session_whose_CONNECT_was_never_answered_is_not_present(redis: 
     assert (answers, later) == ([None], [messages.DURABLE])
 
 
+@pytest.mark.parametrize("is_confirmed", [False, True])
+async def test_a_session_whose_CONNECT_may_have_been_refused_is_not_present(home: Home, is_confirmed: bool) -> None:
+    """Nobody reports how its connection ended, and nothing is in it."""
+    home.open(1, opening(1), confirms=is_confirmed)
+    home.residents.leave(ID, 1, -1, True)
+    present = messages.PRESENT if is_confirmed else 0
+    assert home.open(2, opening(2)) == [messages.DURABLE | present]
+
+
+async def test_a_session_with_a_subscription_was_not_refused(home: Home) -> None:
+    subscribed(home)
+    home.residents.leave(ID, 1, -1, True)
+    assert home.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+
+
 async def test_a_CONNECT_that_asks_again_has_the_session_that_it_ends_with_its_connection(home: Home) -> None:
     subscribed(home)
     home.residents.leave(ID, 1, -1, False)

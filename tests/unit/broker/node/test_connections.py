@@ -41,6 +41,7 @@ class Home:
         self.evicted: list[tuple[bytes, int, int, float, Opening | None]] = []
         self.nonces: list[bytes] = []
         """Of the openings of those that are detached."""
+        self.confirmed: list[tuple[bytes, int]] = []
 
     def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None:
         self.asked.append((client_id, opening, done))
@@ -56,6 +57,9 @@ class Home:
     ) -> None:
         self.evicted.append((client_id, token, expiry_s, hold_s, guest))
         self.nonces.append(nonce)
+
+    def confirm(self, client_id: bytes, token: int) -> None:
+        self.confirmed.append((client_id, token))
 
     def owner(self, slot: int) -> str:
         return HOME
@@ -163,6 +167,17 @@ def test_that_a_connection_is_gone_is_said_with_the_nonce_of_its_opening(admitti
     early.lost()
     admitting.answer(early, 8, lasts=True)
     assert admitting.home.nonces == [opening.nonce, asked.nonce]
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_the_owner_is_told_that_the_client_got_the_CONNACK_of_its_new_session(
+    admitting: Admitting, present: bool
+) -> None:
+    admitting.answer(admitting.connecting(client_id=b"new", clean=False, expiry_s=60), 7, lasts=True, present=present)
+    early = admitting.connecting(client_id=b"early", clean=False, expiry_s=60)
+    early.lost()
+    admitting.answer(early, 8, lasts=True)
+    assert admitting.home.confirmed == ([] if present else [(b"new", 7)])
 
 
 def test_a_client_is_admitted_when_its_home_says_so(admitting: Admitting) -> None:
