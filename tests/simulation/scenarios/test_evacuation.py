@@ -75,6 +75,23 @@ async def test_nodes_that_end_together_share_the_rate(cluster: SimulatedCluster)
     assert _seconds(cluster) - began_s == pytest.approx(EVICTION_BEGINS_S + 40 / 10, abs=0.7)
 
 
+@scenario(SLOW)
+async def test_a_client_that_is_being_attached_is_admitted_before_it_goes(cluster: SimulatedCluster) -> None:
+    """If it were refused, its owner would hear of it later, and disconnect it where it is by then."""
+    await Client.connect(cluster, "first", at="replicant-1", clean=True)
+    slow = "core-3"
+    name = next(f"c{number}" for number in range(1000) if cluster.home_of(f"c{number}") == slow)
+    cluster.slow("replicant-1", slow, 1.0)
+    connecting = asyncio.create_task(Client.connect(cluster, name, at="replicant-1", clean=True))
+    await asyncio.sleep(0.2)
+    draining = asyncio.create_task(cluster.nodes["replicant-1"].drain())
+    await (await connecting).until_closed()
+    again = await Client.connect(cluster, name, at="replicant-2", clean=True)
+    await draining
+    await asyncio.sleep(2.0)
+    assert again.is_open
+
+
 @scenario(SHORT)
 async def test_all_are_away_when_the_time_is_over(cluster: SimulatedCluster) -> None:
     clients, began_s = await _crowd(cluster, 40), _seconds(cluster)

@@ -75,6 +75,8 @@ class Connections:
         token_bytes: Callable[[int], bytes],
     ) -> None:
         self.by_id: dict[bytes, Channel] = {}
+        self.attaching: set[Channel] = set()
+        """Connections whose attach isn't answered yet."""
         self.owners: SessionRpcClient | None = None
         self.watcher: Watcher | None = None
         self.must_authorize: Callable[[Principal], bool] = _no_rules
@@ -164,6 +166,7 @@ class Connections:
             return
         opening = self.registrations.make(channel, connect, session)
         answered = partial(self._answered, channel, session, connect, opening, extra)
+        self.attaching.add(channel)
         self._owner().attach(session.client_id, opening, answered)
 
     def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
@@ -287,6 +290,7 @@ class Connections:
         extra: Properties | None,
         answer: Admission | AttachError,
     ) -> None:
+        self.attaching.discard(channel)
         if isinstance(answer, AttachError):
             log.info("client %r isn't admitted: %s", session.client_id, answer)
             channel.refuse(_reason_of(answer))

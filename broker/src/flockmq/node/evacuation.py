@@ -3,7 +3,8 @@
     SIGTERM ─▶ run: refuse CONNECTs with 0x9C, disconnect clients at the rate of eviction_pace.py ─▶ end: the rest
 
 Invariants: while another node accepts clients, the owner of an evicted client's id holds back its will for WILL_HELD_S.
-If no other node accepts clients, they are disconnected only at the end, and their wills are published.
+If no other node accepts clients, they are disconnected only at the end, and their wills are published. A client that is
+being attached isn't refused: its owner may admit it later, and would then disconnect it where it is by then.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from flockmq import tasks
 from flockmq.bounds import EVICTION_LOOK_S, EVICTION_TICK_S, OTHERS_UNKNOWN_MAX_S, WILL_HELD_S
 from flockmq.management.view import ClusterState, Evacuated, EvacuationView, Unavailable
 from flockmq.membership.cluster import Cluster
+from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import AccessControl
 from flockmq.node.connections import Connections
 from flockmq.node.eviction_pace import Draining, EvictionPace, Others, others
@@ -81,7 +83,11 @@ class Evacuation(EvacuationView):
         self._is_ending, to_others = True, self._access.sends_away
         self._reactor.router.counters.evictions += len(self._clients.by_id) if to_others else 0
         for channel in list(self._reactor.channels()):
-            if channel is not None:
+            if channel is None:
+                continue
+            if channel in self._clients.attaching:
+                channel.close(Reason.SERVER_SHUTTING_DOWN)
+            else:
                 channel.send_away(to_others)
         self._reactor.end_turn()
         self.stop()
@@ -164,7 +170,8 @@ class Evacuation(EvacuationView):
         return others(state.nodes, me.incarnation) if is_known else None
 
     def _goes_on(self) -> bool:
-        return self._others.accept and bool(self._clients.by_id) and not self.hurry.is_set()
+        has_clients = bool(self._clients.by_id or self._clients.attaching)
+        return self._others.accept and has_clients and not self.hurry.is_set()
 
     def _send_elsewhere(self) -> None:
         """Begin, or stop, to refuse clients and to have their wills held back, if that has changed."""
@@ -178,9 +185,11 @@ class Evacuation(EvacuationView):
             self._refuse_who_waits()
 
     def _refuse_who_waits(self) -> None:
-        """Send away the clients that aren't admitted yet."""
+        """Send away the clients that aren't authenticated yet."""
         for channel in list(self._reactor.channels()):
-            if channel is not None and channel.session is not None and not channel.admitted_once:
+            if channel is None or channel.session is None or channel.admitted_once:
+                continue
+            if channel not in self._clients.attaching:
                 channel.send_away(True)
         self._reactor.end_turn()
 
