@@ -11,7 +11,7 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.routing.back_pressure import StallClock
 from flockmq.routing.router import Router
-from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink, count_unsendable
+from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, NOTHING, Sink, count_unsendable
 from flockmq.session.remote_session import settled
 
 
@@ -83,7 +83,7 @@ class ProxySink(Sink):
     def flush(self) -> None:
         if self.out:
             packets = b"".join(self.out)
-            self.out.clear()
+            self.out = NOTHING
             self.out_bytes = 0
             if self.cuts == self.node.cuts:
                 self.deliver(self.node.incarnation, self.token, packets)

@@ -29,7 +29,7 @@ from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.connection_registrations import ConnectionRegistrations
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.clean_session_end import CleanSessionEnd
-from flockmq.protocol.client import ALLOWED, ASKED, PUBLISH, UNDECIDED, Principal
+from flockmq.protocol.client import ALLOWED, ANONYMOUS, ASKED, PUBLISH, UNDECIDED, Principal
 from flockmq.publishing.delayed import check_publishable
 from flockmq.quotas import Usage
 from flockmq.rlog.retained_order import author_of
@@ -110,8 +110,9 @@ class Connections:
             return
         session = channel.session
         assert isinstance(session, LocalSession)
-        channel.principal = principal
-        channel.set_must_authorize(self.must_authorize(principal))
+        must_authorize = self.must_authorize(principal)
+        channel.principal = ANONYMOUS if principal.is_nobody() and not must_authorize else principal
+        channel.set_must_authorize(must_authorize)
         if not session.client_id:
             session.client_id = b"auto-" + self._token_bytes(10).hex().encode()
         session.usage = self.usage(principal.username)

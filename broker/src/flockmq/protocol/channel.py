@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i32, mypyc_attr, u8
 
 from flockmq.bounds import SUBSCRIBES_WAITING_MAX
 from flockmq.mqtt import encode, frame
@@ -85,10 +85,12 @@ class Channel(PausablePublisher):
         self.is_mqtt31: bool = False
         self.clean_end: bool = False
         self.admitted_once: bool = False
+        self.state: u8 = OPENED
+        self.close_reason: u8 = Reason.SUCCESS
+        self.subscribes_waiting: i32 = 0
         self.router = router
         self.limits = limits
         self.allowed = set() if limits.strict_mode else None
-        self.state: int = OPENED
         self.session: ClientSession | None = None
         self._left_as: bytes = b""
         self.principal: Principal = ANONYMOUS
@@ -97,10 +99,8 @@ class Channel(PausablePublisher):
         self.will: Will | None = None
         self.aliases: IncomingAliases | None = None
         self.publish_queue: HoldableQueue | None = None
-        self.subscribes_waiting: int = 0
         self.keepalive_s: float = limits.idle_timeout
         self.connected_s: float = 0.0
-        self.close_reason: int = Reason.SUCCESS
 
     # Properties.
 

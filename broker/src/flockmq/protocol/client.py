@@ -52,9 +52,16 @@ class Principal:
         self.user_id = user_id
         self.user = user
 
+    def is_nobody(self) -> bool:
+        """True if it says nothing of the client."""
+        says = self.username or self.superuser or self.expires_at_s or self.user_id
+        return not says and self.rules is None and self.attributes is None and self.user is None
+
 
 ANONYMOUS: Final = Principal(b"")
-"""A client before authentication. An authenticated client has a principal of its own, even without a name."""
+"""A client before authentication, and all clients without a name where no rules apply. Where they do, a client has a
+principal of its own: decisions are cached by it.
+"""
 
 
 @mypyc_attr(acyclic=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i32, mypyc_attr
 
 from flockmq.bounds import PARTIAL_CHUNKS_MAX, READ_MAX_BYTES
 from flockmq.mqtt import decode, encode, frame
@@ -46,8 +46,8 @@ class Conversation(Channel):
         super().__init__(router, limits)
         self.port = port
         self._rest: list[bytes] | None = None
-        self._rest_bytes: int = 0
-        self._need: int = 0
+        self._rest_bytes: i32 = 0
+        self._need: i32 = 0
 
     def has_ended(self) -> bool:
         return self.state == CLOSED

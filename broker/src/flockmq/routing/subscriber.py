@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import mypyc_attr, u8
 
 from flockmq.mqtt.message import StoredMessage
 from flockmq.mqtt.topic_aliases import OutgoingAliases
@@ -92,7 +92,7 @@ class Subscription:
     ) -> None:
         self.session = session
         self.filter = filter
-        self.qos = qos
+        self.qos: u8 = qos
         self.no_local = no_local
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers

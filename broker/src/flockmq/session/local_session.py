@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i32, mypyc_attr
 
 from flockmq.mqtt import frame
 from flockmq.mqtt.message import StoredMessage, packet_of, with_packet_id
@@ -44,14 +44,14 @@ class LocalSession(Subscriber, ClientSession):
     ) -> None:
         super().__init__(sink, client_id, max_packet_bytes)
         self.limits = limits
-        self.window = window
         self.expiry_s = expiry_s
         self.awaiting_rel: dict[int, float] | None = None
         self.inflight: dict[int, int] | None = None
         self.kept: dict[int, StoredMessage] | None = None
         self.queue: deque[StoredMessage | bytes] | None = None
         self.queue_bytes: int = 0
-        self._next_id: int = 0
+        self.window: i32 = window
+        self._next_id: i32 = 0
 
     # Subscriptions.
 

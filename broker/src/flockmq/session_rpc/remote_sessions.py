@@ -21,7 +21,7 @@ from flockmq.mqtt.topics import is_delayed
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.routing.message_id import ORIGIN_BYTES
-from flockmq.routing.sink import LAGGING, Sink
+from flockmq.routing.sink import LAGGING, NOTHING, Sink
 from flockmq.routing.slots import slot_of
 from flockmq.session.client_session import SubscribeChange, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
@@ -56,7 +56,7 @@ class _Reporter(Sink):
         self._report = report
 
     def flush(self) -> None:
-        self.out.clear()
+        self.out = NOTHING
         self._report()
 
 

@@ -12,7 +12,7 @@ import os
 import select
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i32, mypyc_attr
 
 from flockmq.bounds import (
     SINK_CONGESTED_BYTES,
@@ -28,7 +28,7 @@ from flockmq.protocol.client import PeerInfo
 from flockmq.protocol.conversation import Conversation
 from flockmq.protocol.ports import NodePort
 from flockmq.routing.router import Router
-from flockmq.routing.sink import FLOWING
+from flockmq.routing.sink import FLOWING, NOTHING
 from flockmq.transport.acceptor import OpenListener
 from flockmq.transport.layer_stack import LayerStack
 from flockmq.transport.peer_address import peer_of
@@ -98,17 +98,17 @@ class Connection(Conversation):
     ) -> None:
         settings = listener.settings
         super().__init__(router, port, settings.limits)
+        self.network: str = ""
         self.blocked: bool = False
         self.has_more: bool = False
         self.reactor = reactor
         self.listener = listener
         self.layers: LayerStack | None = None
         self.meter: ClientMeter | None = None
-        self.fd = fd
-        self.interest: int = EPOLLIN
-        self.read_bytes: int = UNAUTHENTICATED_READ_MAX_BYTES
-        self.network: str = ""
-        self.cost: int = 0
+        self.fd: i32 = fd
+        self.interest: i32 = EPOLLIN
+        self.read_bytes: i32 = UNAUTHENTICATED_READ_MAX_BYTES
+        self.cost: i32 = 0
         if settings.has_layers:
             self.layers = LayerStack(settings)
             if settings.proxy is not None:
@@ -270,7 +270,7 @@ class Connection(Conversation):
         if layers is not None:
             layers.wrapped = layers.wrapped[sent:]
         elif sent == waiting:
-            out.clear()
+            out = self.out = NOTHING
             self.out_bytes = 0
         else:
             self._keep_from(sent)

@@ -15,6 +15,7 @@ from flockmq.auth import addresses
 from flockmq.bounds import LINGER_MAX_S, TLS_GREETINGS_PER_TURN_MAX, TLS_HANDSHAKE_BYTES, UNAUTHENTICATED_MAX_BYTES
 from flockmq.clock import Clock
 from flockmq.protocol.client import UNKNOWN
+from flockmq.routing.sink import NOTHING
 from flockmq.session.limits import Limits
 from flockmq.transport.acceptor import Acceptor, OpenListener
 from flockmq.transport.connection import EPOLLIN, EPOLLOUT, UNWATCHED, Connection, ConnectionReactor
@@ -116,7 +117,7 @@ class ConnectionTable(ConnectionReactor):
         self.acceptor.just_accepted.pop(fd, None)
         connection.listener.connections -= 1
         os.close(fd)
-        connection.out.clear()
+        connection.out = NOTHING
         connection.out_bytes = 0
         self._router.counters.connections -= 1
         self._router.counters.disconnects += 1
