@@ -43,7 +43,7 @@ from interop import mosquitto
 SEEDS: Final = range(8)
 STEPS: Final = 80
 SUBSCRIBERS: Final = ("ann", "bob", "cid")
-CLIENTS: Final = (*SUBSCRIBERS, "dee")  # who only publishes, in a session that lasts, and is interrupted amid QoS 2
+CLIENTS: Final = (*SUBSCRIBERS, "dee")  # who only publishes, in a durable session, and is interrupted amid QoS 2
 TOPICS: Final = ("t", "u/a", "v/a/b")
 FILTERS: Final = ("t", "u/+", "v/#")  # of which none overlaps another: how many copies come then is free
 

@@ -7,7 +7,7 @@ before: one that was cut off, or stood still, closes whom it can't serve as if n
 Lawful: the end of one of several connections of one client at once, of which one may have got no answer, and be heard
 late; of one whose client was to be banned; of one that is told that it didn't keep up (0x97); before 5.0 of one that
 publishes what nodes refuse for want of Redis' memory, or what the log didn't take amid a fault for as long as that may
-last: it can't be told so; and of one of a session that lasts, which Redis lost while its slot moved: nobody has it any
+last: it can't be told so; and of one of a durable session, which Redis lost while its slot moved: nobody has it any
 more.
 """
 

@@ -36,7 +36,7 @@ def may_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
         return True
     if any(other.may_end for other in connection.unsure):
         return True
-    if not life.windows and not life.askings and _is_unconfirmed(story, rules, previous):
+    if not life.windows and not life.askings and _is_unconfirmed(story, previous):
         return True
     if story.faults.of(previous.asked.node).overlap_for(previous.expiry_s, previous.asked.at, connected.at):
         return True
@@ -62,10 +62,10 @@ def must_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
     return asked_at > story.faults.any.quiet_for(expired_at, rules.session_expiry_slack_s)
 
 
-def _is_unconfirmed(story: Story, rules: Rules, connection: Connection) -> bool:
-    """Its node may not have been able to tell that it sent CONNACK."""
+def _is_unconfirmed(story: Story, connection: Connection) -> bool:
+    """What its node said of the CONNACK that it sent may be lost: then an empty session ends with its connection."""
     assert connection.connected is not None
-    return story.faults.any.overlap(connection.asked.at, connection.connected.at + rules.silent_max_s)
+    return story.faults.any.overlap(connection.asked.at, connection.connected.at)
 
 
 def _may_have_expired(story: Story, rules: Rules, left_at: float, at: float, expiry_s: float) -> bool:

@@ -5,7 +5,7 @@ however many of its filters match. Any message comes once to a connection whose 
 sent it once.
 
 Lawful: a QoS 1 message again after a connection of either side broke; a delayed one again "if a leader ends in
-between", unless it has an origin, as those of QoS 2 have that a session that lasts published. Shared subscriptions and
+between", unless it has an origin, as those of QoS 2 have that a durable session published. Shared subscriptions and
 wills have judges of their own.
 """
 

@@ -1,6 +1,6 @@
 """CONNACK is right about the session.
 
-"A session that lasts … survives the death of any node, and of all, and is there wherever its client comes back", for
+"A durable session … survives the death of any node, and of all, and is there wherever its client comes back", for
 as long as its expiry [MQTT-3.1.2-23]. Clean Start ends it, and so does a DISCONNECT with an expiry of 0; a CONNECT
 that was refused begins none.
 

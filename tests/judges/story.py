@@ -61,7 +61,7 @@ class Story:
         self.by_topic: dict[str, list[Sent]] = defaultdict(list)
         self.lives: list[Life] = []
         self.lasting: set[str] = set()
-        """Clients that ever asked for a session that lasts."""
+        """Clients that ever asked for a durable session."""
         self.came: dict[Message, list[Came]] = defaultdict(list)
         """But for what is retained."""
         self.retained: list[Came] = []

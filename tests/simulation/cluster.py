@@ -236,7 +236,7 @@ class SimulatedCluster:
         return self.topology.host_of(SlotKeys(slot_of(client.encode())).sessions)
 
     def session_of(self, client: str) -> dict[bytes, bytes]:
-        """What Redis has of a session that lasts, by field (durable/session_record.py): to be looked at, or to be
+        """What Redis has of a durable session, by field (durable/session_record.py): to be looked at, or to be
         spoilt."""
         keys = self.redis_of(client).server.keys
         value = keys.values.get(SlotKeys(slot_of(client.encode())).sessions + client.encode())

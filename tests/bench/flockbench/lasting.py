@@ -1,4 +1,4 @@
-"""Sessions that last: messages of QoS 1 that are durable before they are acknowledged, beside what Redis does.
+"""Durable sessions: messages of QoS 1 that are durable before they are acknowledged, beside what Redis does.
 
 Nodes have the broker's core, Redis and the load the other. In each round Redis is measured by itself, while the nodes
 are idle, and then the nodes with the same Redis: pairs of XADD and XDEL, which is the least that a message which is
@@ -31,7 +31,7 @@ PAIRS: Final = Metric("pairs_0", "XADD and XDEL of 100 B, pairs, pipelined", "1/
 
 
 def _metrics(cores: int) -> tuple[Metric, ...]:
-    title = "8→8, QoS 1, sessions that last, " + ("a single node", "1 core", "2 cores", "3 cores")[cores]
+    title = "8→8, QoS 1, durable sessions, " + ("a single node", "1 core", "2 cores", "3 cores")[cores]
     return (
         Metric(f"rate_{cores}", title, "msg/s"),
         Metric(f"ratio_{cores}", f"{title}, beside such pairs", "×"),

@@ -1,4 +1,4 @@
-"""A Redis of the bench's own, and what it does by itself: the yardstick of the log and of sessions that last.
+"""A Redis of the bench's own, and what it does by itself: the yardstick of the log and of durable sessions.
 
 It is the embedded Valkey's binary with the same durability, an append-only file with `appendfsync always`. The clients
 here are blocking sockets and bytes that are made beforehand, so that nothing but Redis is measured.

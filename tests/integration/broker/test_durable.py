@@ -1,4 +1,4 @@
-"""Sessions that last, through kill -9 of everything they touch: the node of the connection, their home, all at once."""
+"""Durable sessions, through kill -9 of everything they touch: the node of the connection, their home, all at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Cluster:
         self.here, self.there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
 
     def home(self) -> Node:
-        """Of a session that lasts."""
+        """Of a durable session."""
         return next(core for core in self.cores if core.metric("flockmq_sessions_persistent"))
 
     def kill_connection(self) -> None:
@@ -178,7 +178,7 @@ def test_what_was_acknowledged_does_not_come_again(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("kill", KILLS)
 def test_QoS_2_is_exactly_once_from_client_to_client(cluster: Cluster, kill: Callable[[Cluster], None]) -> None:
-    """Both have sessions that last; the publisher repeats what it isn't sure of."""
+    """Both have durable sessions; the publisher repeats what it isn't sure of."""
     with Client(cluster.there.mqtt, "device", lasts=True) as device:
         device.subscribe("a/#", 2)
         with Client(cluster.here.mqtt, "publisher", lasts=True) as publisher:

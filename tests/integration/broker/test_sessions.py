@@ -1,4 +1,4 @@
-"""Sessions that last, on real nodes with a real client: on one node, from node to node, under traffic."""
+"""Durable sessions, on real nodes with a real client: on one node, from node to node, under traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages for sessions that last, over links that are cut, to cores that come and go."""
+"""Messages for durable sessions, over links that are cut, to cores that come and go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that last, on Sentinel and Cluster: what a barrier answered outlives the primary."""
+"""Durable sessions, on Sentinel and Cluster: what a barrier answered outlives the primary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of every load: publishers at each QoS and version, with sessions that last and clean ones, and subscribers
+"""The base of every load: publishers at each QoS and version, with durable sessions and clean ones, and subscribers
 of each habit, to all of their messages.
 """
 

@@ -1,4 +1,4 @@
-"""Big payloads, now and then: to sessions that last, of which one is away at times, and to clean ones."""
+"""Big payloads, now and then: to durable sessions, of which one is away at times, and to clean ones."""
 
 from __future__ import annotations
 

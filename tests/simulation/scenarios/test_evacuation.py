@@ -213,7 +213,7 @@ async def test_who_goes_by_itself_meanwhile_has_its_will_published_at_once(clust
     await draining
 
 
-# --- sessions that last -----------------------------------------------------------------------------------------------
+# --- durable sessions -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("qos", [1, 2])

@@ -1,4 +1,4 @@
-"""What is sent at QoS 1 or 2 comes once to a session that lasts and wants it at QoS 0, whatever becomes of its home."""
+"""What is sent at QoS 1 or 2 comes once to a durable session and wants it at QoS 0, whatever becomes of its home."""
 
 from __future__ import annotations
 

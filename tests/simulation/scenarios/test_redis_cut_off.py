@@ -53,7 +53,7 @@ async def check_nothing_changes(cluster: SimulatedCluster, for_s: float) -> None
 
 
 async def subscriber(cluster: SimulatedCluster, name: str) -> Client:
-    """Of a session that lasts."""
+    """Of a durable session."""
     client = await Client.connect(cluster, name, at="replicant-1", expiry_s=600)
     assert await client.subscribe("t") == 1
     return client

@@ -39,7 +39,7 @@ async def upgrade(cluster: SimulatedCluster, name: str, speaks: int = 2) -> None
 
 
 async def check_talks(cluster: SimulatedCluster, said: bytes) -> None:
-    """What one replicant's client sends reaches the other's, for a session that lasts and for one that doesn't."""
+    """What one replicant's client sends reaches the other's, for a durable session and for a clean one."""
     lasting = await Client.connect(cluster, "lasting", at="replicant-1", expiry_s=600)
     passing = await Client.connect(cluster, "passing", at="replicant-1", clean=True)
     pub = await Client.connect(cluster, "pub", at="replicant-2", clean=True)

@@ -91,7 +91,7 @@ def mourn_everybody(
     with_will: bool = False,
     nonce: bytes = b"",
 ) -> None:
-    """DISCONNECT doesn't keep the will of a session that lasts from being published."""
+    """DISCONNECT doesn't keep the will of a durable session from being published."""
     right(asking, client_id, token, expiry_s, with_will=True, nonce=nonce)
 
 

@@ -15,7 +15,7 @@ from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
 from flockmq.telemetry.sample import Sample
 
-_WAITS: Final = "what is subscribed to, and what is for sessions that last, waits"
+_WAITS: Final = "what is subscribed to, and what is for durable sessions, waits"
 
 
 class Alarms:

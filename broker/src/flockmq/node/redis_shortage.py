@@ -27,7 +27,7 @@ from flockmq.rlog.rlog import Rlog
 log: Final = logging.getLogger(__name__)
 
 PREFIX: Final = "redis-memory/"
-_REFUSED: Final = "nothing more waits for sessions that last, is retained or delayed (0x97) until it has room"
+_REFUSED: Final = "nothing more waits for durable sessions, is retained or delayed (0x97) until it has room"
 
 
 class RedisShortage:

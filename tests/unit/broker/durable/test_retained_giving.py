@@ -1,4 +1,4 @@
-"""What is retained comes once to a session that lasts, though its home dies amid it."""
+"""What is retained comes once to a durable session, though its home dies amid it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims of exclusive filters of sessions that last: kept while the session has the filter."""
+"""Claims of exclusive filters of durable sessions: kept while the session has the filter."""
 
 from __future__ import annotations
 

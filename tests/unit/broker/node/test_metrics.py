@@ -1,4 +1,4 @@
-"""Numbers of sessions that last: each has its entry in the catalogue, and says what waits where."""
+"""Numbers of durable sessions: each has its entry in the catalogue, and says what waits where."""
 
 from __future__ import annotations
 

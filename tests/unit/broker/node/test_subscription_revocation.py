@@ -1,4 +1,4 @@
-"""Subscriptions of sessions that last are judged by what was asked for, where that is known."""
+"""Subscriptions of durable sessions are judged by what was asked for, where that is known."""
 
 from __future__ import annotations
 

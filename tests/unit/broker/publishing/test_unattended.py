@@ -43,7 +43,7 @@ class OtherNode(NodeTarget):
 
 
 class Lane(SlotDispatcher):
-    """The way to the homes of sessions that last."""
+    """The way to the homes of durable sessions."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A session that lasts keeps its exclusive filter whoever is its home, and whenever its homes' writes come."""
+"""A durable session keeps its exclusive filter whoever is its home, and whenever its homes' writes come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages for sessions that last go to the dispatcher, once for all slots, and are acknowledged when it says so."""
+"""Messages for durable sessions go to the dispatcher, once for all slots, and are acknowledged when it says so."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ def test_what_a_purged_node_never_accepted_goes_to_another() -> None:
 
 
 def numbered(number: int, deals: bytes = b"") -> Publish:
-    """A message of a session that lasts, as its home names it."""
+    """A message of a durable session, as its home names it."""
     message = publication(4, 2, False, b"t/0", b"%d" % number, b"")
     message.origin, message.deals = origin_of(session_source(b"12345678"), number), deals
     return message
