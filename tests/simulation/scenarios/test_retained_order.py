@@ -9,6 +9,8 @@ import asyncio
 from typing import Final
 
 from conformance import wire
+from faults.inject import CROWDED_PART
+from flockmq.mqtt.reason import Reason
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, scenario
 
@@ -99,3 +101,17 @@ async def test_what_was_refused_isnt_retained(cluster: SimulatedCluster) -> None
     is_refused = await published >= 0x80
     await asyncio.sleep(SETTLED_S)
     assert await retained(cluster, TOPIC) == {TOPIC: b"1" if is_refused else b"2"}
+
+
+@scenario()
+async def test_what_no_durable_session_takes_is_not_cleared(cluster: SimulatedCluster) -> None:
+    """While Redis is short of memory a PUBLISH is refused that would wait for one; clearing a topic needs no memory."""
+    away = await Client.connect(cluster, "away", at="replicant-2", expiry_s=60)
+    assert await away.subscribe(TOPIC, 1) == 1
+    away.drop()
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
+    assert await device.publish(TOPIC, b"1", retain=True) < 0x80
+    cluster.redis[0].limit_memory(CROWDED_PART)
+    await asyncio.sleep(SETTLED_S)
+    assert await device.publish(TOPIC, b"", retain=True) == Reason.QUOTA_EXCEEDED
+    assert await retained(cluster, TOPIC) == {TOPIC: b"1"}

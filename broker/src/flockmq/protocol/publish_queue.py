@@ -149,7 +149,7 @@ class PublishQueue(HoldableQueue):
         while asking and asking[0].state != ASKING:
             pending = asking.popleft()
             logging.append(pending)
-            if pending.state == LOGGING and self._refuses(pending):
+            if pending.state == LOGGING and (self._refuses(pending) or not self._has_room_for(pending.message)):
                 _refuse(pending)
             if pending.state == LOGGING:
                 self._port.log(pending)
@@ -208,6 +208,13 @@ class PublishQueue(HoldableQueue):
         if pending.message.qos == 0:
             return self._is_dropped(pending.message)
         return self._is_broken or self._is_refusal_unreported()
+
+    def _has_room_for(self, message: Publish) -> bool:
+        """False if the message would be refused when it is delivered. Then it isn't logged, because a refused message
+        must have no effect.
+        """
+        router = self.channel.router
+        return not router.may_refuse(message) or router.fanout_with_room(message, self.channel) is not None
 
     def _is_refusal_unreported(self) -> bool:
         """True if a refusal wasn't sent yet because an earlier message isn't done."""
