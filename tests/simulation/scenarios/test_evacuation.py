@@ -92,6 +92,25 @@ async def test_a_client_that_is_being_attached_is_admitted_before_it_goes(cluste
     assert again.is_open
 
 
+@scenario(SLOW)
+async def test_a_client_that_is_being_attached_when_its_node_ends_is_told_nothing(cluster: SimulatedCluster) -> None:
+    """Nobody knows yet whether it is admitted."""
+    await Client.connect(cluster, "first", at="replicant-1", clean=True)
+    slow = "core-3"
+    name = next(f"c{number}" for number in range(1000) if cluster.home_of(f"c{number}") == slow)
+    cluster.slow("replicant-1", slow, 5.0)
+    connecting = asyncio.create_task(Client.connect(cluster, name, at="replicant-1", clean=True))
+    await asyncio.sleep(0.2)
+    evacuation = cluster.nodes["replicant-1"].running.node.evacuation
+    draining = asyncio.create_task(cluster.nodes["replicant-1"].drain())
+    await asyncio.sleep(0.5)
+    evacuation.hurry.set()
+    await asyncio.sleep(3.0)
+    assert not connecting.done(), "it was not refused, and asks again"
+    connecting.cancel()
+    await draining
+
+
 @scenario(SHORT)
 async def test_all_are_away_when_the_time_is_over(cluster: SimulatedCluster) -> None:
     clients, began_s = await _crowd(cluster, 40), _seconds(cluster)

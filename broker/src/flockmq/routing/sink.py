@@ -45,10 +45,10 @@ class Sink:
 
     def put(self, chunk: bytes) -> None:
         """Append one chunk of complete packets, encoded for `protocol_version`."""
-        if self.out_bytes:
-            self.out.append(chunk)
-        else:
+        if self.out is NOTHING:
             self.out = [chunk]
+        else:
+            self.out.append(chunk)
         self.out_bytes += len(chunk)
         if not self.dirty:
             self.dirty = True

@@ -180,6 +180,15 @@ def test_the_owner_is_told_that_the_client_got_the_CONNACK_of_its_new_session(
     assert admitting.home.confirmed == ([] if present else [(b"new", 7)])
 
 
+@pytest.mark.parametrize("has_rules", [False, True])
+def test_anonymous_clients_share_a_principal_where_no_rules_apply(admitting: Admitting, has_rules: bool) -> None:
+    """Decisions are cached by the principal."""
+    admitting.clients.must_authorize = lambda _: has_rules
+    client = admitting.connecting()
+    admitting.clients.authenticated(client, Connect(5, b"c"), own := Principal(b""))
+    assert client.principal is (own if has_rules else ANONYMOUS)
+
+
 def test_a_client_is_admitted_when_its_home_says_so(admitting: Admitting) -> None:
     client = admitting.connecting()
     connack = admitting.answer(client, 7)
