@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from flockmq.bounds import (
+    SINK_CONGESTED_MAX_S,
+)
 from flockmq.default_callbacks import ignore
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.pending_writes import PendingWrites, SlotWriter
@@ -11,10 +14,17 @@ from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession, restored
 from flockmq.durable.session_fields import Meta
 from flockmq.mqtt.message import Publish, Will, publication
+from flockmq.routing.message_id import origin_of
 from flockmq.routing.router import Router
+from flockmq.routing.sink import CONGESTED, LAGGING
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
-from flockmq.session.remote_session import AGAIN, SETTLED
+from flockmq.session.remote_session import (
+    AGAIN,
+    PUBACK,
+    SETTLED,
+    pair,
+)
 from flockmq.telemetry.counters import Counters
 
 IDENTITY = bytes(range(16))
@@ -189,3 +199,73 @@ def add_subscription(session: DurableSession, subscription: Subscription) -> Non
     """It has it, and its owner has put it."""
     session.subscriptions.add(subscription)
     session.record.write_subscription(subscription)
+
+
+QOS1, QOS2, DUP1, DUP2 = 0x32, 0x34, 0x3A, 0x3C
+
+
+def heard(session: DurableSession) -> list[tuple[int, int, bytes]]:
+    """(first byte, packet id, payload) of each packet; of 3.1.1, on a topic of one letter."""
+    packets = to_proxy(session).packets()
+    return [
+        (packet[0], 0, packet[5:])
+        if packet[0] == 0x30
+        else (packet[0], packet[2] << 8 | packet[3], b"")
+        if packet[0] == 0x62
+        else (packet[0], packet[5] << 8 | packet[6], packet[7:])
+        for packet in packets
+    ]
+
+
+def origin(number: int) -> bytes:
+    """Of what the client publishes."""
+    return origin_of(IDENTITY[:8], number)
+
+
+def messages_on(disk: Disk) -> list[bytes]:
+    return sorted(field for field in disk.fields() if field[:1] == b"q")
+
+
+def back(home: Home, session: DurableSession, version: int = 4, *, window: int = 32, max_packet_bytes: int = 0) -> None:
+    """A connection takes the session over, and hears it all."""
+    session.resume(home.fresh(version, window=window, max_packet_bytes=max_packet_bytes))
+    home.settle()
+    session.send_again()
+    home.settle()
+
+
+def lag(home: Home, session: DurableSession) -> None:
+    """It acknowledged nothing for as long as publishers are paused for it."""
+    front = to_proxy(session)
+    assert front.flow == CONGESTED
+    home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
+    front.check_progress(session.outgoing.is_held_up())
+    assert front.flow == LAGGING
+
+
+def all_read(home: Home, session: DurableSession) -> list[bytes]:
+    """What its client gets when it acknowledges all that comes."""
+    received = []
+    while packets := heard(session):
+        for _, packet_id, payload in packets:
+            received.append(payload)
+            session.reported(pair(PUBACK, packet_id))
+        home.settle()
+    return received
+
+
+def full(home: Home) -> DurableSession:
+    """One whose client is away, with five messages, and no room for more."""
+    session = home.opened(window=1)
+    session.leave(home.router.away4)
+    for number in range(5):
+        home.send(session, str(number))
+    home.settle()
+    return session
+
+
+def elsewhere(home: Home) -> tuple[Home, DurableSession]:
+    """The home crashes, with all that isn't durable."""
+    home.disk.waiting.clear()
+    other = Home(home.disk, home.limits, now_s=home.router.now_s)
+    return other, other.restored()

@@ -7,8 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from flockmq import bounds
+from flockmq.durable.session import DurableSession
 from flockmq.routing.message_id import number_of, source_of
 from flockmq.routing.slots import SlotMessage
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
@@ -202,3 +204,83 @@ async def test_a_SUBSCRIBE_of_a_former_connection_undoes_no_UNSUBSCRIBE_of_the_n
     assert home.ask(2, messages.UnsubscribeQuestion([exclusive], b"1")) != []
     claims[0]({})
     assert home.residents.sessions.by_id[ID].subscriptions.find(exclusive) is None
+
+
+NEVER_RETAINED = 2 << 4
+"""Retain Handling 2."""
+
+
+async def test_what_is_retained_is_owed_until_it_was_given(redis: Redis, home: Home) -> None:
+    home.open(1, opening())
+    home.subscribe(1, b"a/#")
+    home.subscribe(1, b"b/#")
+    first = home.owed[0][0]
+    gave(first)
+    home.residents.leave(ID, 1, -1, False)
+    later = await another(redis)
+    assert [(owed.filter, saw_all) for owed, saw_all in later.owed] == [(b"b/#", False)]
+    later.open(2, opening(2))
+    later.ask(2, messages.SubscribeQuestion([messages.WantedSubscription(b"b/#", 1 | NEVER_RETAINED)], b""))
+    [_, (again, _)] = later.owed
+    assert again is not later.owed[0][0], "who asks for it anew gets it by the new one"
+    gave(again)
+    last = Home(redis, "core-2@1", 3)
+    await last.own(SLOT)
+    assert last.owed == []
+
+
+async def test_what_is_owed_is_written_again_and_ends_with_its_subscription(redis: Redis, home: Home) -> None:
+    home.open(1, opening())
+    home.subscribe(1, b"a/#")
+    home.subscribe(1, b"b/#")
+    home.disk.holds = True
+    redis.slots.clear()
+    home.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"1"))
+    await home.commit()
+    await home.commit()
+    home.disk.holds = False
+    home.subscribe(1, b"a/#", 1 | NEVER_RETAINED)
+    gave(home.owed[0][0])
+    assert [owed.filter for owed, _ in (await another(redis)).owed] == [b"b/#"]
+
+
+def gave(subscription: Subscription) -> None:
+    assert isinstance(subscription.session, DurableSession)
+    subscription.session.retained_sent(subscription)
+
+
+async def test_what_an_UNSUBSCRIBE_removed_it_is_told_however_often_it_asks(redis: Redis, home: Home) -> None:
+    """[MQTT-3.11.3]"""
+    subscribed(home)
+    question = messages.UnsubscribeQuestion([b"a/#", b"never"], b"nonce")
+    answer = home.ask(1, question)
+    assert messages.decode_reasons(answer[0]) == [0, 0x11]
+    assert home.ask(1, question) == answer
+    later = await another(redis)
+    later.residents.resume(ID, EDGE, 1, opening(1), b"")
+    assert later.ask(1, question) == answer, "the first home crashed amid its answer"
+    assert later.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"other")) == [messages.encode([0x11])]
+    later.residents.leave(ID, 1, -1, False)
+    later.open(2, opening(2))
+    assert [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"u"] == []
+
+
+async def test_an_UNSUBSCRIBE_that_asks_again_behind_its_SUBSCRIBE_removes_what_that_made_again(home: Home) -> None:
+    """The answers to both were lost."""
+    home.open(1, opening(1))
+    question = messages.UnsubscribeQuestion([b"a/#"], b"nonce")
+    for _ in range(2):
+        home.subscribe(1)
+        assert home.ask(1, question) == [messages.encode([0])]
+        assert home.residents.sessions.by_id[ID].subscriptions.find(b"a/#") is None
+
+
+async def test_of_UNSUBSCRIBEs_no_more_are_kept_than_one_client_has_under_way(redis: Redis, home: Home) -> None:
+    home.open(1, opening())
+    for number in range(bounds.SUBSCRIBES_WAITING_MAX + 3):
+        home.subscribe(1)
+        home.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"%d" % number))
+    kept = [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"u"]
+    assert len(kept) == bounds.SUBSCRIBES_WAITING_MAX
+    assert home.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"0")) == [messages.encode([0x11])]
+    assert home.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"3")) == [messages.encode([0])]

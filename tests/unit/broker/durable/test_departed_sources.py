@@ -6,6 +6,11 @@ import pytest
 
 from flockmq import bounds
 from flockmq.durable.departed_sources import DepartedSources
+from flockmq.routing.message_id import node_source
+from flockmq.routing.slots import SlotMessage
+from unit.broker.durable.redis import Redis
+from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, Home, opening, subscribed
+from unit.broker.protocol.harness import publish
 
 KEPT_S = bounds.MARKS_KEPT_S
 
@@ -41,3 +46,71 @@ def test_of_too_many_those_that_went_first_are_due(monkeypatch: pytest.MonkeyPat
     for source in (b"a", b"b", b"a"):
         departed.departed(source, 0.0)
     assert departed.take_due(0.0) == [b"b"]
+
+
+async def test_marks_of_nodes_that_are_gone_are_forgotten_in_time(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MARKS_KEPT_S", 0.0)
+    subscribed(home)
+    home.take(1)
+    assert redis.slot(SLOT).marks
+    home.nodes.remove(SENDER)
+    home.residents.node_gone(SENDER)
+    home.residents.tick()
+    assert not redis.slot(SLOT).marks
+
+
+async def test_marks_of_a_node_that_is_back_as_another_incarnation_stay(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former, later = f"edge-2@{'0' * 16}0000", f"edge-2@{'0' * 16}0001"
+    subscribed(home)
+    message = publish(4, "a/b", "1", qos=1, packet_id=9)
+    letters = [SlotMessage(node_source(former), 1, b"", 4, message)]
+    home.residents.intake.take(letters, home.epoch, former, lambda _: None)
+    home.residents.node_gone(former)
+    home.nodes.append(later)
+    monkeypatch.setattr(bounds, "MARKS_KEPT_S", 0.0)
+    home.residents.node_gone(SENDER)
+    home.residents.tick()
+    home.residents.intake.take(letters, home.epoch, later, lambda _: None)
+    await home.settle()
+    assert home.payloads() == [b"1"]
+    assert list(redis.slot(SLOT).marks) == [node_source(later)]
+
+
+async def test_of_too_many_nodes_that_are_gone_those_that_went_first_are_forgotten(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MARKS_STRANGERS_MAX", 2)
+    subscribed(home)
+    message = publish(4, "a/b", "1", qos=1, packet_id=9)
+    nodes = [f"edge@{number}" for number in range(3)]
+    for node in nodes:
+        home.residents.intake.take(
+            [SlotMessage(node_source(node), 1, b"", 4, message)], home.epoch, node, lambda _: None
+        )
+    for node in nodes:
+        home.residents.node_gone(node)
+    home.residents.tick()
+    assert set(redis.slot(SLOT).marks) == {node_source(node) for node in nodes[1:]}
+
+
+async def test_what_a_purged_node_repeats_is_known_to_a_home_that_took_the_slot_meanwhile(
+    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(home)
+    home.take(1)
+    later = Home(redis, "core-1@1", 2)
+    later.nodes.remove(SENDER)
+    await later.own(SLOT)
+    assert later.take(1) == [True]
+    later.residents.resume(ID, EDGE, 1, opening(1), b"")
+    await later.settle()
+    assert later.payloads() == [b"1"]
+    assert redis.slot(SLOT).marks
+    monkeypatch.setattr(bounds, "MARKS_KEPT_S", 0.0)
+    later.residents.node_gone(SENDER)
+    later.residents.tick()
+    assert not redis.slot(SLOT).marks
