@@ -5,9 +5,10 @@ A change returns when this node's tables have it. Other nodes get it when they r
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -30,6 +31,7 @@ OfKind = Literal["clientid", "username", "all"]
 BanKind = Literal["client", "clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net"]
 T = TypeVar("T")
 LAST_YEAR = 9998  # the last that datetime can show in every time zone
+VERSION_LETTERS: Final = 32
 
 
 class Invalid(Exception):
@@ -86,6 +88,12 @@ class ShownUser(msgspec.Struct, frozen=True):
     user_id: str
     is_superuser: bool
     is_disabled: bool
+
+
+class AnsweredUser(NamedTuple):
+    shown: ShownUser
+    version: str
+    """Another one whenever anything of the user's row is another, its password too."""
 
 
 class ShownRules(msgspec.Struct, frozen=True, rename={"of": "as"}):
@@ -164,11 +172,11 @@ class Admin:
         shown = [_shown_user(key, user) for key in keys if (user := self._tables.users.get(key)) is not None]
         return Page(shown, len(self._users), keys[-1] if len(keys) == limit else None)
 
-    def user(self, user_id: str) -> ShownUser:
+    def user(self, user_id: str) -> AnsweredUser:
         """Raises Missing."""
-        return _shown_user(user_id, self._user(user_id))
+        return _answered_user(user_id, self._user(user_id))
 
-    async def create_user(self, new: NewUser) -> ShownUser:
+    async def create_user(self, new: NewUser) -> AnsweredUser:
         """Raises Unused, Invalid, Exists, Busy, StorageError."""
         if not self._users_matter:
             raise Unused('nothing in authentication.chain asks for users: add "password_based:built_in_database"')
@@ -176,9 +184,9 @@ class Admin:
             raise Exists(f"user {new.user_id!r} is there already")
         user = await self.made(new)
         await self._write([USERS.put(new.user_id, user)])
-        return _shown_user(new.user_id, user)
+        return _answered_user(new.user_id, user)
 
-    async def update_user(self, user_id: str, change: UserChange) -> ShownUser:
+    async def update_user(self, user_id: str, change: UserChange) -> AnsweredUser:
         """Raises Missing, Invalid, Busy, StorageError."""
         old = self._user(user_id)
         is_superuser = old.is_superuser if change.is_superuser is None else change.is_superuser
@@ -188,7 +196,7 @@ class Admin:
             given = change.password, change.password_hash, change.salt
             user = await self.made(NewUser(user_id, *given, is_superuser, change.is_disabled), old)
         await self._write([USERS.put(user_id, user)])
-        return _shown_user(user_id, user)
+        return _answered_user(user_id, user)
 
     async def delete_user(self, user_id: str) -> None:
         """Raises Missing, StorageError."""
@@ -345,6 +353,13 @@ class Admin:
 
 def _shown_user(user_id: str, user: User) -> ShownUser:
     return ShownUser(user_id, user.is_superuser, is_disabled(user))
+
+
+def _answered_user(user_id: str, user: User) -> AnsweredUser:
+    """The version is a digest of the row, whose hash has a random salt that nobody is told: no password can be guessed
+    from it."""
+    version = hashlib.sha256(msgspec.msgpack.encode(user)).hexdigest()[:VERSION_LETTERS]
+    return AnsweredUser(_shown_user(user_id, user), version)
 
 
 def _with_disabled(user: User, is_to_be_disabled: bool | None, old: User | None) -> User:

@@ -11,7 +11,8 @@
 | /api/v1/bans/KIND/WHO | | | | deletes the ban |
 
 Lists are paged: `?limit=100&after=NEXT`, where NEXT is `next` of the previous page. A change is answered when this node
-has applied it. Other nodes apply it when they read the log.
+has applied it. Other nodes apply it when they read the log. An admin gets the version of a user as its ETag: who set a
+password sees that somebody else did so since, without hashing it again.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from typing import Final, TypeVar, cast
 import msgspec
 from aiohttp import web
 
-from flockmq.auth.admin import Admin, NewBan, NewUser, OfKind, UserChange
+from flockmq.auth.admin import Admin, AnsweredUser, NewBan, NewUser, OfKind, UserChange
 from flockmq.config.auth_settings import RuleSettings
 from flockmq.management.answers import about, answer, body_of, limit_of
+from flockmq.management.guard import holder_of
 
 ADMIN: Final = web.AppKey("admin", Admin)
 
@@ -51,25 +53,32 @@ async def users(request: web.Request) -> web.Response:
 async def create_user(request: web.Request) -> web.Response:
     new = await body_of(request, NewUser)
     about(request, f"{new.user_id}, superuser" if new.is_superuser else new.user_id)
-    return answer(201, await request.app[ADMIN].create_user(new))
+    return _user(request, 201, await request.app[ADMIN].create_user(new))
 
 
 @routes.get("/api/v1/users/{user_id:.+}")
 async def user(request: web.Request) -> web.Response:
-    return answer(200, request.app[ADMIN].user(request.match_info["user_id"]))
+    return _user(request, 200, request.app[ADMIN].user(request.match_info["user_id"]))
 
 
 @routes.put("/api/v1/users/{user_id:.+}")
 async def change_user(request: web.Request) -> web.Response:
     change = await body_of(request, UserChange)
     about(request, ", ".join(_changed(change)))
-    return answer(200, await request.app[ADMIN].update_user(request.match_info["user_id"], change))
+    return _user(request, 200, await request.app[ADMIN].update_user(request.match_info["user_id"], change))
 
 
 @routes.delete("/api/v1/users/{user_id:.+}")
 async def delete_user(request: web.Request) -> web.Response:
     await request.app[ADMIN].delete_user(request.match_info["user_id"])
     return web.Response(status=204)
+
+
+def _user(request: web.Request, status: int, user: AnsweredUser) -> web.Response:
+    response = answer(status, user.shown)
+    if holder_of(request).role == "admin":
+        response.etag = user.version
+    return response
 
 
 # --- rules ----------------------------------------------------------------------------------------------------------

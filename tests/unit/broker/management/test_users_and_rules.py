@@ -34,6 +34,11 @@ class Site:
         ) as answer:
             return answer.status, await answer.json() if answer.status != 204 else None
 
+    async def version(self, path: str, key: str = KEY, method: str = "GET", body: object = None) -> str | None:
+        headers = {"Authorization": f"Bearer {key}"}
+        async with self._http.request(method, self._url + path, json=body, headers=headers) as answer:
+            return answer.headers.get("ETag")
+
 
 async def served(log: FakeLog, key: str | None) -> AsyncIterator[Site]:
     async with managed(ToldNode(), log, key) as port, aiohttp.ClientSession() as http:
@@ -150,6 +155,22 @@ async def test_a_user_is_disabled_and_enabled_whatever_else_changes(site: Site) 
     assert jo.is_superuser
     _, ann = await site.ask("POST", "/users", {"user_id": "ann", "password": "pw", "is_disabled": True})
     assert ann["is_disabled"]
+
+
+async def test_an_admin_sees_by_the_version_that_anything_of_a_user_changed(site: Site) -> None:
+    made = await site.version("/users", method="POST", body={"user_id": "jo", "password": "pw"})
+    assert made == await site.version("/users/jo")
+    assert made == await site.version("/users/jo", method="PUT", body={"password": "pw"})
+    versions = {made}
+    for change in ({"password": "new"}, {"is_superuser": True}, {"is_disabled": True}, {"password": "pw"}):
+        changed = await site.version("/users/jo", method="PUT", body=change)
+        assert changed == await site.version("/users/jo")
+        assert changed not in versions
+        versions.add(changed)
+    await site.ask("DELETE", "/users/jo")
+    assert await site.version("/users", method="POST", body={"user_id": "jo", "password": "pw"}) not in versions
+    _, viewer = await site.ask("POST", "/keys", {"name": "viewer", "role": "viewer"})
+    assert await site.version("/users/jo", viewer["key"]) is None
 
 
 async def test_a_user_isnt_made_twice(site: Site) -> None:
