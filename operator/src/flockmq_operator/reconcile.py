@@ -1,17 +1,9 @@
-"""The loop around each MqttCluster: wait for a reason, make one pass over the whole object, say what came of it.
+"""A pass over a MqttCluster: look at it and at all it has, do what is next, say what came of it."""
 
-Level-triggered: a reason carries no information, so any number of them is one pass, and a lost one costs no more than
-RESYNC_S. One pass at a time for each object, PASSES_MAX at a time in all. A pass that fails is repeated with a growing
-delay, and nothing is remembered of it: the next one looks anew. Reasons are gathered the longer the more passes in a
-row changed something: a rollout takes a few, and a quarrel with another controller over a field is no busy loop.
-"""
-
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
@@ -19,10 +11,11 @@ import msgspec
 from flockmq_operator import floor
 from flockmq_operator.apply import carry_out, refusal_problems, status_manifest
 from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
-from flockmq_operator.kube import Kube, Refused, Unreachable
+from flockmq_operator.kube import Kube, Refused
 from flockmq_operator.manifest import Manifest, Ref, ref
-from flockmq_operator.metrics import Metrics, Result
+from flockmq_operator.metrics import Metrics
 from flockmq_operator.observe import observe
+from flockmq_operator.passes import RESYNC_S, Done, Key, Passes
 from flockmq_operator.plan import make_plan
 from flockmq_operator.problems import Problem
 from flockmq_operator.resources import build
@@ -35,28 +28,12 @@ from flockmq_operator.wrong_spec import without_what_is_wrong
 
 log = logging.getLogger(__name__)
 
-RESYNC_S = 30.0
-"""The longest an object is left unlooked at."""
 AUTOSCALING_RESYNC_S = 10.0
-"""The like, while its floor has to follow connections."""
-GATHER_MIN_S, GATHER_MAX_S = 0.25, 30.0
-"""How long reasons are gathered before a pass: a rollout is hundreds of them."""
-RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
-PASSES_MAX = 8
-"""Passes at a time."""
+"""The longest a MqttCluster is left unlooked at, while its floor has to follow connections."""
+GATHER_MAX_S = 30.0
+"""The longest that reasons for a pass are gathered."""
 
-Key = tuple[str, str]
-"""(namespace, name) of a MqttCluster."""
 CountConnections = Callable[[Context], Awaitable[int | None]]
-
-
-class Done(NamedTuple):
-    """What came of a pass."""
-
-    gone: bool = False
-    """Whether the object no longer exists."""
-    changed: bool = False
-    look_again_s: float = RESYNC_S
 
 
 class Reconciler:
@@ -65,78 +42,23 @@ class Reconciler:
         self._metrics = metrics
         self._settings = settings
         self._count_connections = count_connections
-        self._reasons: dict[Key, asyncio.Event] = {}
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._floors: dict[Key, floor.History] = {}
-        self._slots = asyncio.Semaphore(PASSES_MAX)
+        self._passes = Passes(KIND, self._pass, self._forget, metrics, GATHER_MAX_S)
 
     def wake(self, namespace: str, name: str) -> None:
         """There is a reason to look at this MqttCluster."""
-        key = (namespace, name)
-        if key not in self._tasks:
-            self._reasons[key] = asyncio.Event()
-            self._tasks[key] = asyncio.create_task(self._keep(key), name=f"reconcile {namespace}/{name}")
-        self._reasons[key].set()
+        self._passes.wake((namespace, name))
 
     def busy_with(self) -> set[Key]:
         """The MqttClusters that are being kept."""
-        return set(self._tasks)
+        return self._passes.busy_with()
 
     async def stop(self) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._passes.stop()
 
-    async def _keep(self, key: Key) -> None:
-        """Make passes until the object is gone."""
-        retry_s, gather_s = RETRY_MIN_S, GATHER_MIN_S
-        try:
-            while True:
-                self._reasons[key].clear()
-                try:
-                    done = await self._measured_pass(key)
-                    if done.gone and not self._reasons[key].is_set():  # set: there may be a new one of this name
-                        return
-                    gather_s = min(gather_s * 2, GATHER_MAX_S) if done.changed else GATHER_MIN_S
-                    retry_s = RETRY_MIN_S
-                    await self._wait(key, done.look_again_s, gather_s)
-                except Exception as error:
-                    unexpected = None if isinstance(error, Unreachable | Refused) else error
-                    what = f"a pass over {'/'.join(key)} failed; trying again in {retry_s:.0f} s: {error}"
-                    log.error(what, exc_info=unexpected)
-                    await asyncio.sleep(retry_s)
-                    retry_s = min(retry_s * 2, RETRY_MAX_S)
-        finally:
-            self._tasks.pop(key, None)
-            self._reasons.pop(key, None)
-            self._floors.pop(key, None)
-            self._metrics.conditions.pop(key, None)
-
-    async def _measured_pass(self, key: Key) -> Done:
-        """A pass when there is room for it, counted."""
-        self._metrics.waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self._metrics.waiting -= 1
-        result: Result = "failed"
-        began_s = time.monotonic()
-        try:
-            done = await self._pass(key)
-            result = "changed" if done.changed else "unchanged"
-        finally:
-            self._slots.release()
-            self._metrics.passed(result, time.monotonic() - began_s)
-        return done
-
-    async def _wait(self, key: Key, longest_s: float, gather_s: float) -> None:
-        try:
-            async with asyncio.timeout(longest_s):
-                await self._reasons[key].wait()
-            await asyncio.sleep(gather_s)
-        except TimeoutError:
-            pass
+    def _forget(self, key: Key) -> None:
+        self._floors.pop(key, None)
+        self._metrics.conditions.pop(key, None)
 
     async def _pass(self, key: Key) -> Done:
         body = await self._kube.get(KIND, *key)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from flockmq_operator import reconcile
+from flockmq_operator import passes, reconcile
 from flockmq_operator.kube import Unreachable
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.metrics import Metrics
@@ -46,8 +46,9 @@ async def until(probe: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("GATHER_MIN_S", "GATHER_MAX_S", "RETRY_MIN_S"):
-        monkeypatch.setattr(reconcile, name, 0.001)
+    for name in ("GATHER_MIN_S", "RETRY_MIN_S"):
+        monkeypatch.setattr(passes, name, 0.001)
+    monkeypatch.setattr(reconcile, "GATHER_MAX_S", 0.001)
 
 
 def condition(world: World, kind: str) -> Manifest:
@@ -181,7 +182,7 @@ async def test_an_api_server_that_cannot_be_reached_is_asked_again() -> None:
 
 
 async def test_one_that_waits_for_its_pass_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconcile, "PASSES_MAX", 0)
+    monkeypatch.setattr(passes, "PASSES_MAX", 0)
     metrics = Metrics()
     async with reconciling(World(mqtt_cluster()), metrics=metrics):
         await until(lambda: "passes_waiting 1\n" in metrics.text())
