@@ -39,6 +39,11 @@ def test_the_port_speaks_tls_to_who_trusts_it(fleet: Configured, pki: Pki) -> No
     trust = ("--cacert", str(pki.folder / "ca.pem"))
     assert ctl(node, "https", *trust, "cluster", "status")[0] == 0
     assert ctl(node, "https", *trust, "--api-key-file", str(fleet.key_file), "users", "list")[:2] == (0, "")
+    pin = ("--pin", str(pki.folder / "server.pem"))
+    assert ctl(node, "https", *pin, "cluster", "status", host="127.1")[0] == 0
+    code, _, said = ctl(node, "https", "--pin", str(pki.folder / "ca.pem"), "cluster", "status")
+    assert code == 1
+    assert "shows another certificate than --pin names" in said
     code, _, said = ctl(node, "https", "cluster", "status")
     assert code == 1
     assert "certificate verify failed" in said

@@ -12,7 +12,21 @@ from typing import Final
 
 import msgspec
 
-from flockmq.ctl import alarms, audit, bans, clients, cluster, evacuate, keys, quotas, rlog, rules, sessions, users
+from flockmq.ctl import (
+    alarms,
+    audit,
+    bans,
+    clients,
+    cluster,
+    evacuate,
+    keys,
+    quotas,
+    rlog,
+    rules,
+    sessions,
+    tables,
+    users,
+)
 from flockmq.ctl.api import DEFAULT_URL, Api, Row
 from flockmq.ctl.credentials import KEY_VARIABLE, check_text, key
 from flockmq.ctl.verbs import Verbs
@@ -30,6 +44,7 @@ NOUNS: Final[tuple[tuple[str, str, Callable[[Verbs], None]], ...]] = (
     ("cluster", "its nodes", cluster.add),
     ("evacuate", "empty a node that goes on", evacuate.add),
     ("rlog", "the replicated log, by node and shard", rlog.add),
+    ("tables", "what the log has made, for a backup", tables.add),
 )
 
 
@@ -39,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--api-key-file", type=Path, metavar="FILE", help=f"holds the key (default: ${KEY_VARIABLE})")
     parser.add_argument(
         "--cacert", type=Path, metavar="FILE", help="PEM: who signed its certificate (default: whom the system trusts)"
+    )
+    parser.add_argument(
+        "--pin", type=Path, metavar="FILE", help="PEM: its very certificate, whatever name it has and whoever signed it"
     )
     parser.add_argument("--json", action="store_true", help="one JSON document a line, for programs")
     nouns = parser.add_subparsers(dest="noun", metavar="NOUN", required=True)
@@ -51,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     for name, value in vars(options).items():
         if isinstance(value, str):
             check_text(value, f"{name}: {value!r}")
-    api = Api(options.url, None if "keyless" in options else key(options.api_key_file), options.cacert)
+    api = Api(options.url, None if "keyless" in options else key(options.api_key_file), options.cacert, options.pin)
     try:
         rows = islice(options.do(api, options), getattr(options, "limit", None))
         if options.json:

@@ -62,7 +62,7 @@ KEYLESS: Final = (
     "/api/v5/rlog/nodes",
 )
 """Paths that can be read without a key."""
-OF_ADMINS: Final = ("/api/v1/keys",)
+OF_ADMINS: Final = ("/api/v1/keys", "/api/v1/tables")
 """Paths that only admins can read, with all paths below them."""
 OF_OPERATORS: Final = (
     "/api/v1/clients",

@@ -6,7 +6,7 @@ The structs are the JSON of the REST API. Their values are read from memory on e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import BinaryIO, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -282,6 +282,13 @@ class EvacuationView(Protocol):
     def stop(self) -> None: ...
 
 
+class TablesView(Protocol):
+    """The tables of the log, if this node is a core."""
+
+    async def saved(self, shard: str) -> BinaryIO:
+        """Open a snapshot of what the shard's tables hold now. Raises Unavailable."""
+
+
 class NodeView(Protocol):
     """This node's status. All methods answer from memory."""
 
@@ -312,3 +319,4 @@ class Views(NamedTuple):
     sessions: SessionsView
     overview: OverviewView
     evacuation: EvacuationView
+    tables: TablesView

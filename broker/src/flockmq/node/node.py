@@ -42,6 +42,7 @@ from flockmq.node.management_view import ManagementView
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rebalancing import Rebalancing
 from flockmq.node.redis_shortage import RedisShortage
+from flockmq.node.saved_tables import SavedTables
 from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
 from flockmq.node.user_quotas import DelayedBytes, UserQuotas
@@ -348,6 +349,7 @@ class Node:
             sessions=self.directory,
             overview=self.overview,
             evacuation=self.evacuation,
+            tables=SavedTables(self.rlog),
         )
 
     # --- called by the parts ----------------------------------------------------------------------------------------

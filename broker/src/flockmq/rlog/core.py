@@ -10,6 +10,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from random import Random
+from typing import BinaryIO
 
 from flockmq import bounds, tasks
 from flockmq.redis.errors import StorageError, StorageUnavailable
@@ -181,6 +182,15 @@ class Core:
                 raise StorageUnavailable(f"shard {shard} is about to be replaced")
             self._durable[shard] = position
         return position
+
+    async def saved(self, shard: str) -> BinaryIO:
+        """Open a snapshot of what the tables hold now. A later snapshot leaves the open file as it is. Raises OSError,
+        StorageUnavailable."""
+        if shard not in SHARDS or not self._replica.in_step(shard):
+            raise StorageUnavailable(f"this core has no shard {shard!r} in step with the log")
+        if self._replica.tables.shards[shard].applied != self._durable[shard]:
+            await self.snapshot(shard)
+        return await asyncio.to_thread(self._disk.open, snapshot.name_of(shard))
 
     def _remove_snapshot(self, shard: str) -> None:
         """The snapshot holds wrong tables, so this core must not start from it."""

@@ -70,6 +70,21 @@ async def load(disk: Disk, fresh: Shard, apply: Callable[[Shard, LogEntry], None
     return fresh.applied
 
 
+def check(file: BinaryIO) -> StreamId:
+    """Read a whole snapshot without its tables, and return its log position. A core that loads it also checks the
+    digests. Raises LogCorrupt."""
+    framer, end = Framer(), None
+    for frame in _frames(file):
+        if end is not None:
+            raise LogCorrupt("it goes on behind its trailer")
+        match framer.message(frame):
+            case Trailer() as trailer:
+                end = trailer.end
+    if end is None:
+        raise LogCorrupt("it ends before its trailer")
+    return end
+
+
 async def _messages(tables: Tables, shard: str, read: Read) -> AsyncGenerator[Message]:
     """The messages that would be sent to a node, with the log entries before the trailer."""
     start: StreamId | None = None

@@ -116,6 +116,29 @@ async def test_a_damaged_one_is_refused_by_name(tmp_path: Path, damage: Callable
         await load(tmp_path)
 
 
+async def test_a_check_tells_the_position_without_the_tables(tmp_path: Path) -> None:
+    await written(tmp_path)
+    with (tmp_path / "route.snapshot").open("rb") as file:
+        assert snapshot.check(file) == (0, 100)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        pytest.param(flip(0.5), "checksum", id="a flipped bit"),
+        pytest.param(lambda content: content[: len(snapshot.MAGIC)], "ends before its trailer", id="no frame"),
+        pytest.param(lambda content: content[:-1], "ends within a frame", id="cut"),
+        pytest.param(lambda content: content + b"\x00\x00\x00\x00", "goes on behind its trailer", id="one frame more"),
+    ],
+)
+async def test_a_check_finds_what_is_damaged(tmp_path: Path, damage: Callable[[bytes], bytes], said: str) -> None:
+    await written(tmp_path)
+    path = tmp_path / "route.snapshot"
+    path.write_bytes(damage(path.read_bytes()))
+    with path.open("rb") as file, pytest.raises(LogCorrupt, match=said):
+        snapshot.check(file)
+
+
 async def test_one_that_lacks_an_entry_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "route.snapshot"
     framer = Framer()
