@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from flockmq.mqtt import decode, encode, frame, properties
 from flockmq.mqtt.errors import PacketError, malformed, protocol_error
@@ -224,7 +224,7 @@ def waited(message: Publish, waited_s: int) -> Publish | None:
 
 
 def parse_publish(
-    data: bytes, at: int, body: int, end: int, version: int, aliases: IncomingAliases | None = None
+    data: bytes, at: i64, body: i64, end: i64, version: int, aliases: IncomingAliases | None = None
 ) -> Publish:
     """Parse the PUBLISH from `at` to `end`, whose variable header begins at `body`. Raises PacketError.
 

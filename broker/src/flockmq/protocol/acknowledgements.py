@@ -9,6 +9,8 @@ former connection. One of the wrong type for a known packet id is a protocol err
 
 from __future__ import annotations
 
+from mypy_extensions import i64
+
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.reason import Reason
@@ -17,7 +19,7 @@ from flockmq.routing.sink import FLOWING
 from flockmq.session.client_session import DONE, LATER, UNKNOWN
 
 
-def pubacks(channel: Channel, data: bytes, at: int, end: int) -> int:
+def pubacks(channel: Channel, data: bytes, at: i64, end: i64) -> i64:
     """Process a run of short PUBACKs while their packet ids are known. Returns where the run ends."""
     session = channel.session
     assert session is not None
@@ -32,12 +34,14 @@ def pubacks(channel: Channel, data: bytes, at: int, end: int) -> int:
     return at
 
 
-def steps(channel: Channel, data: bytes, at: int, end: int) -> int:
+def steps(channel: Channel, data: bytes, at: i64, end: i64) -> i64:
     """Process a run of short PUBRECs, PUBRELs and PUBCOMPs while their packet ids are known. Returns where it ends."""
     session = channel.session
     assert session is not None
-    received = channel.router.counters.packets_received
     answers: list[bytes] = []
+    pubrecs: i64 = 0
+    pubrels: i64 = 0
+    pubcomps: i64 = 0
     while at + 4 <= end and data[at + 1] == 2:
         first = data[at]
         packet_id = data[at + 2] << 8 | data[at + 3]
@@ -49,16 +53,23 @@ def steps(channel: Channel, data: bytes, at: int, end: int) -> int:
                 answers.append(b"\x62\x02" + data[at + 2 : at + 4])
             elif heard == UNKNOWN:
                 break
+            pubrecs += 1
         elif first == 0x62:
             heard = session.pubrel(packet_id)
             if heard == DONE:
                 answers.append(b"\x70\x02" + data[at + 2 : at + 4])
             elif heard == UNKNOWN:
                 break
-        elif first != 0x70 or not session.pubcomp(packet_id):
+            pubrels += 1
+        elif first == 0x70 and session.pubcomp(packet_id):
+            pubcomps += 1
+        else:
             break
-        received[first >> 4] += 1
         at += 4
+    received = channel.router.counters.packets_received
+    received[frame.PUBREC] += pubrecs
+    received[frame.PUBREL] += pubrels
+    received[frame.PUBCOMP] += pubcomps
     if answers:
         channel.put(b"".join(answers))
     if channel.flow != FLOWING:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import i32, mypyc_attr
+from mypy_extensions import i32, i64, mypyc_attr
 
 from flockmq.bounds import PARTIAL_CHUNKS_MAX, READ_MAX_BYTES
 from flockmq.mqtt import decode, encode, frame
@@ -85,7 +85,7 @@ class Conversation(Channel):
             return
         if at < len(data) and self.state != CLOSED:
             self._rest = [data[at:] if at else data]
-            self._rest_bytes = len(data) - at
+            self._rest_bytes = i32(len(data) - at)
             self.router.partial_bytes += self._rest_bytes
 
     def _wait(self, rest: list[bytes]) -> None:
@@ -102,10 +102,10 @@ class Conversation(Channel):
             self._rest = None
             self.router.partial_bytes -= self._rest_bytes
 
-    def _consume(self, data: bytes) -> int:
+    def _consume(self, data: bytes) -> i64:
         """Process complete packets. Returns the offset of the first byte that wasn't processed."""
-        at = 0
-        end = len(data)
+        at: i64 = 0
+        end: i64 = len(data)
         self._need = 0
         while at < end and self.paused == 0 and self.state != CLOSED:
             first = data[at]
@@ -146,7 +146,7 @@ class Conversation(Channel):
             if size > self.limits.max_connect_packet_size and size > self._packet_limit():
                 raise self._too_large(size, data[body:])
             if packet_end > end:
-                self._need = packet_end - at
+                self._need = i32(size)
                 break
             self._packet(data, at, body, packet_end)
             at = packet_end
@@ -165,10 +165,11 @@ class Conversation(Channel):
 
     def _packet(self, data: bytes, at: int, body: int, end: int) -> None:
         kind = data[at] >> 4
-        self.router.counters.packets_received[kind] += 1
         if kind == frame.PUBLISH:
             publisher.receive(self, self.port, data, at, body, end)
-        elif kind == frame.CONNECT:
+            return
+        self.router.counters.packets_received[kind] += 1
+        if kind == frame.CONNECT:
             self._connect(data[body:end], body - at)
         elif kind == frame.PINGREQ:
             decode.pingreq(data[body:end])

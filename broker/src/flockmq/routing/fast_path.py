@@ -9,6 +9,8 @@ packets with heads that were allowed before take the fast path.
 
 from __future__ import annotations
 
+from mypy_extensions import i64
+
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import check_topic_name
@@ -18,7 +20,7 @@ from flockmq.routing.router import Head, Router
 from flockmq.routing.sink import CONGESTED
 
 
-def scan(router: Router, data: bytes, at: int, version: int, publisher: PausablePublisher | None) -> int:
+def scan(router: Router, data: bytes, at: i64, version: int, publisher: PausablePublisher | None) -> i64:
     """Deliver the run of plain QoS 0 packets that starts at `at`. Returns where the first other or incomplete packet
     starts.
 
@@ -26,11 +28,11 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Pausable
     """
     heads = router.heads5 if version == 5 else router.heads4
     allowed = None if publisher is None else publisher.allowed
-    size = 0
+    size: i64 = 0
     run: Fanout | None = None
     run_at = at
-    count = 0
-    end = len(data)
+    count: i64 = 0
+    end: i64 = len(data)
     while at < end:
         key = data[at : at + size]
         head = heads.get(key)
@@ -57,7 +59,7 @@ def scan(router: Router, data: bytes, at: int, version: int, publisher: Pausable
     return at
 
 
-def scan_acknowledged(router: Router, data: bytes, at: int, publisher: PausablePublisher) -> int:
+def scan_acknowledged(router: Router, data: bytes, at: i64, publisher: PausablePublisher) -> i64:
     """Deliver and acknowledge the run of plain QoS 1 packets that starts at `at`. Returns where the first other packet
     starts.
 
@@ -65,11 +67,11 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: PausableP
     """
     version = publisher.protocol_version
     heads = router.acknowledged_heads5 if version == 5 else router.acknowledged_heads4
-    tail = 3 if version == 5 else 2
+    tail: i64 = 3 if version == 5 else 2
     allowed = publisher.allowed
     delivery = router.delivery
-    size = 0
-    end = len(data)
+    size: i64 = 0
+    end: i64 = len(data)
     acknowledged: list[bytes] = []
     while at < end:
         key = data[at : at + size]
@@ -111,19 +113,19 @@ def scan_acknowledged(router: Router, data: bytes, at: int, publisher: PausableP
     return at
 
 
-def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
+def head_size(data: bytes, at: i64, end: i64, first: int, version: int) -> i64:
     """The length of the head at `at` whose first byte is `first`; 0: incomplete, not plain, or invalid."""
     if end - at < 4 or data[at] != first:
         return 0
     body = at + 2
-    length = data[at + 1]
+    length: i64 = data[at + 1]
     if length >= 0x80:
         length &= 0x7F
-        shift = 7
+        shift: i64 = 7
         while True:
             if body >= end or shift > 21:
                 return 0
-            byte = data[body]
+            byte: i64 = data[body]
             body += 1
             length |= (byte & 0x7F) << shift
             shift += 7
@@ -133,7 +135,8 @@ def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
             return 0
     if body + 2 > end:
         return 0
-    head_end = body + 2 + (data[body] << 8 | data[body + 1])
+    topic_bytes: i64 = data[body] << 8 | data[body + 1]
+    head_end = body + 2 + topic_bytes
     if version == 5:
         if head_end >= end or data[head_end] != 0:
             return 0
@@ -143,7 +146,7 @@ def head_size(data: bytes, at: int, end: int, first: int, version: int) -> int:
     return head_end - at
 
 
-def head_of(data: bytes, at: int, end: int, version: int) -> bytes:
+def head_of(data: bytes, at: i64, end: i64, version: int) -> bytes:
     """The head of the PUBLISH at `at`; b"" if the packet isn't plain."""
     first = data[at]
     if first not in (0x30, 0x32):

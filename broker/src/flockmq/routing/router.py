@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mypy_extensions import i64
+
 from flockmq.bounds import (
     FANOUTS_MAX,
     FANOUTS_MAX_TARGETS,
@@ -45,7 +47,7 @@ class Head:
     __slots__ = ("fanout", "length")
 
     def __init__(self, length: int, fan: Fanout) -> None:
-        self.length = length
+        self.length: i64 = length
         self.fanout = fan
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mypy_extensions import mypyc_attr, u8
+from mypy_extensions import i64, mypyc_attr, u8
 
 from flockmq.telemetry.counters import Counters
 
@@ -37,7 +37,7 @@ class Sink:
 
     def __init__(self, turn: list[Sink], protocol_version: int) -> None:
         self.out = NOTHING
-        self.out_bytes: int = 0
+        self.out_bytes: i64 = 0
         self.turn = turn
         self.flow: u8 = FLOWING
         self.protocol_version: u8 = protocol_version
