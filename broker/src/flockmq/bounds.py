@@ -124,21 +124,21 @@ REJOIN_SLICE_FILTERS: Final = 1000
 ROUTES_TRIED_AGAIN_MAX: Final = 100_000
 """Routes that a node or slot deletes at a time, after they couldn't be deleted while the log was unavailable."""
 FORWARD_WAIT_S: Final = 0.2
-COURIER_LANE_MAX_BYTES: Final = 32 * 1024 * 1024
-COURIER_LANE_MAX_MESSAGES: Final = 100_000
+SLOT_QUEUE_MAX_BYTES: Final = 32 * 1024 * 1024
+SLOT_QUEUE_MAX_MESSAGES: Final = 100_000
 """QoS 1 and 2 messages for durable sessions that one owner hasn't accepted yet. Publishers of further ones get 0x97.
 Publishers are paused from half of it on."""
-COURIER_WINDOW_BYTES: Final = 4 * 1024 * 1024
+SLOT_WINDOW_BYTES: Final = 4 * 1024 * 1024
 """Bytes of these in flight to one owner. The rest waits at the sender."""
-COURIER_STUCK_BYTES: Final = 1024 * 1024
+SLOT_BLOCKED_BYTES: Final = 1024 * 1024
 """If more bytes are for slots whose owner can't commit them, publishers to these slots are paused."""
-COURIER_STUCK_MAX_BYTES: Final = 8 * 1024 * 1024
-"""Up to this many bytes for such slots don't count towards COURIER_WINDOW_BYTES. Publishers may have sent them before
+SLOT_BLOCKED_MAX_BYTES: Final = 8 * 1024 * 1024
+"""Up to this many bytes for such slots don't count towards SLOT_WINDOW_BYTES. Publishers may have sent them before
 they were paused."""
 TAKEN_APART_AFTER_S: Final = 0.1
 """A message that isn't committed for this long is blocked. The owner then accepts the committed messages behind it
 without it."""
-CROWDED_KEPT_S: Final = 1.0
+CONGESTED_KEPT_S: Final = 1.0
 """A sender treats a slot as congested for this long after the owner's report. The owner repeats the report four times
 as often."""
 TAKERS_KEPT_S: Final = 2.0
@@ -150,7 +150,7 @@ TAKERS_FILTERS_MAX: Final = 64
 TAKERS_FILTERS_MAX_BYTES: Final = 4 * 1024
 """Filters in such a report of sessions for which messages would wait. If there are more, the report says that all
 messages would wait."""
-COURIER_LOOK_S: Final = 0.02
+CONGESTION_CHECK_S: Final = 0.02
 """How often congested send queues, and messages that wait for the log, are checked."""
 HEADS_NOTES_MAX: Final = 64
 """Announced log ends that a node's tables haven't reached yet. Beyond it, the oldest are dropped, because newer ones
@@ -224,11 +224,11 @@ KICK_UNLINKED_S: Final = 0.25
 ATTACHES_MAX: Final = 100_000
 ATTACHES_MAX_BYTES: Final = 64 * 1024 * 1024
 """Attach requests, with their wills, that owners haven't answered yet. Further CONNECTs get 0x88."""
-HOME_WILLS_MAX: Final = 1_000_000
-HOME_WILLS_MAX_BYTES: Final = 256 * 1024 * 1024
+OWNER_WILLS_MAX: Final = 1_000_000
+OWNER_WILLS_MAX_BYTES: Final = 256 * 1024 * 1024
 """Wills of clean sessions that one owner keeps. A will beyond it is lost if the client's node dies."""
-HOME_BATCH_MAX: Final = 4096
-HOME_OUT_MAX: Final = 100_000
+NOTES_BATCH_MAX: Final = 4096
+NOTES_WAITING_MAX: Final = 100_000
 """Notifications of one kind that wait for one node without a link. Further ones are dropped: when the node is linked
 again, it repeats its requests and registers its clients."""
 REGISTERS_EARLY_MAX: Final = 100_000
@@ -238,7 +238,7 @@ EARLY_KEPT_S: Final = 10.0
 SLOT_LOST_MAX_S: Final = 5.0
 """If another core took a slot, but for this long the own table still says that the slot is this core's, this core takes
 it again."""
-HOME_RETURN_S: Final = 5.0
+CONNECTION_RETURN_S: Final = 5.0
 """A new owner waits this long for the connection of a session before it treats the client as disconnected."""
 RETURNING_MAX: Final = 100_000
 RETURNING_MAX_BYTES: Final = 64 * 1024 * 1024
@@ -247,11 +247,11 @@ MARKS_KEPT_S: Final = 3600.0
 """A purged node may rejoin within this time, and repeat what it sent before."""
 MARKS_STRANGERS_MAX: Final = 256
 """Such nodes that are remembered. Beyond it, the one that was purged first is forgotten."""
-HOME_TURN_MAX_S: Final = 0.005
+SLOT_WORK_MAX_S: Final = 0.005
 """Work on all sessions of a node, or on slots that move, yields to the event loop after this time."""
-HOME_PACE_S: Final = 0.01
+NOTES_RETRY_S: Final = 0.01
 """How often a link that can't take more notifications is checked."""
-HOME_BEHIND_S: Final = 0.25
+RESEND_DELAY_S: Final = 0.25
 """Delay before a session resends deliveries for which there was no link or no room."""
 INTAKE_SENDER_MAX_BYTES: Final = 64 * 1024 * 1024
 """Messages of one node that an owner holds because it can't take them yet. A sender beyond it ignores its window, so
@@ -272,7 +272,7 @@ STORE_CHANGE_BYTES: Final = 100
 """Each change counts this many bytes besides its own."""
 STORE_BATCH_MAX_BYTES: Final = 1024 * 1024
 """Size of one function call for one slot, rounded up to a whole message. The rest goes into the next call."""
-STORE_LETTER_MAX_BYTES: Final = 16 * 1024 * 1024
+STORE_MESSAGE_MAX_BYTES: Final = 16 * 1024 * 1024
 """All copies of a message in one slot, and its last sequence number, are written by one call, so that nothing is
 doubled if the owner dies in between. Copies beyond this size may be doubled."""
 STORE_TURN_MAX_BYTES: Final = 4 * 1024 * 1024

@@ -228,8 +228,8 @@ def test_a_session_expires_though_its_home_crashed(cluster: Cluster) -> None:
             pass
     cluster.kill_core(home)
     (core,) = cluster.cores
-    eventually(lambda: core.metric("flockmq_home_slots") == SLOTS, "all slots are its own")
-    eventually(lambda: not core.metric("flockmq_home_slots_loading"), "it has all sessions")
+    eventually(lambda: core.metric("flockmq_owned_slots") == SLOTS, "all slots are its own")
+    eventually(lambda: not core.metric("flockmq_owned_slots_loading"), "it has all sessions")
     eventually(lambda: core.metric("flockmq_sessions_persistent") == len(others), "one expired, the others are there")
     with Client(cluster.there.mqtt, "brief", lasts=True) as back:
         assert not back.session_present

@@ -1,8 +1,8 @@
 """The send queue to one core: messages in order, gathered into numbered batches, kept until the core has accepted them.
 
-`slot_sender` explains why that is enough. No I/O: the link is passed in. Invariants: at most COURIER_LANE_MAX_BYTES and
-COURIER_LANE_MAX_MESSAGES are in the queue. At most COURIER_WINDOW_BYTES of these are in flight, plus
-COURIER_STUCK_MAX_BYTES for blocked slots.
+`slot_sender` explains why that is enough. No I/O: the link is passed in. Invariants: at most SLOT_QUEUE_MAX_BYTES and
+SLOT_QUEUE_MAX_MESSAGES are in the queue. At most SLOT_WINDOW_BYTES of these are in flight, plus
+SLOT_BLOCKED_MAX_BYTES for blocked slots.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class BatchQueue(Sink):
 
     def takes(self, packet_bytes: int) -> bool:
         return (
-            self.size_bytes + packet_bytes <= bounds.COURIER_LANE_MAX_BYTES
-            and self.messages < bounds.COURIER_LANE_MAX_MESSAGES
+            self.size_bytes + packet_bytes <= bounds.SLOT_QUEUE_MAX_BYTES
+            and self.messages < bounds.SLOT_QUEUE_MAX_MESSAGES
         )
 
     def enqueue(self, message: QueuedMessage) -> None:
@@ -195,7 +195,7 @@ class BatchQueue(Sink):
 
     def send(self) -> None:
         carrier = self.carrier
-        window_bytes = bounds.COURIER_WINDOW_BYTES + min(self.blocked_bytes, bounds.COURIER_STUCK_MAX_BYTES)
+        window_bytes = bounds.SLOT_WINDOW_BYTES + min(self.blocked_bytes, bounds.SLOT_BLOCKED_MAX_BYTES)
         while carrier is not None and self._waiting and self._under_way_bytes < window_bytes:
             batch = self._cut()
             self._under_way.append(batch)
@@ -291,7 +291,7 @@ class BatchQueue(Sink):
     def update_flow(self) -> None:
         """Set `flow` by how much waits here and on the link."""
         waits_bytes = 0 if self.carrier is None else self.carrier.data_bytes
-        fill = max(self.size_bytes / bounds.COURIER_LANE_MAX_BYTES, self.messages / bounds.COURIER_LANE_MAX_MESSAGES)
+        fill = max(self.size_bytes / bounds.SLOT_QUEUE_MAX_BYTES, self.messages / bounds.SLOT_QUEUE_MAX_MESSAGES)
         flow = CONGESTED if is_congested(self.flow != FLOWING, waits_bytes, fill) else FLOWING
         if flow != self.flow:
             self.flow = flow

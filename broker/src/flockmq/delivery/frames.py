@@ -4,7 +4,7 @@
     NUMBERED  body = number (u64) · MQTT version (u8) · a run of whole PUBLISH packets
               (with 0x80 added to the version: shared deliveries, `routing.shared_frames`)
     DELIVERY  body = packets for clients of sessions that run on the sender, `session_rpc.messages.deliveries`
-    COURIER   body = number (u64; 0: runs of QoS 0) · epoch (u64) · messages for sessions that run on the receiver, each
+    BATCH     body = number (u64; 0: runs of QoS 0) · epoch (u64) · messages for sessions that run on the receiver, each
               source (8 bytes) · number (u64) · bytes of the publisher (u16) · MQTT version (u8) · bytes of the packet
               (u32) · publisher · packet
     ADDRESSED the same, but each message names its slots; not for runs of QoS 0. body = number (u64) · epoch (u64) ·
@@ -29,15 +29,15 @@ from flockmq.routing.slots import UNADDRESSED, SlotMessage
 FORWARD: Final = 1
 NUMBERED: Final = 2
 DELIVERY: Final = 5
-COURIER: Final = 6
+BATCH: Final = 6
 ADDRESSED: Final = 8
 """Since cluster version 2."""
 
 _FORWARD: Final = Layout(">IBB")
 _NUMBERED: Final = Layout(">IBQB")
 _NUMBERED_BODY: Final = Layout(">QB")
-_COURIER: Final = Layout(">IBQQ")
-_COURIER_BODY: Final = Layout(">QQ")
+_BATCH: Final = Layout(">IBQQ")
+_BATCH_BODY: Final = Layout(">QQ")
 _ADDRESSED: Final = Layout(">IBQQI")
 _ADDRESSED_BODY: Final = Layout(">QQI")
 _MESSAGE: Final = Layout(">8sQHBI")
@@ -58,10 +58,10 @@ def numbered_header(number: int, version: int, chunk_bytes: int) -> bytes:
     return _NUMBERED.pack(chunk_bytes + 9, NUMBERED, number, version)
 
 
-def courier_frame(number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> list[bytes]:
-    """A whole COURIER frame, packets by reference. `size_bytes`: the sum of `delivery.batch_queue.size_of` of the
+def batch_frame(number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> list[bytes]:
+    """A whole BATCH frame, packets by reference. `size_bytes`: the sum of `delivery.batch_queue.size_of` of the
     messages."""
-    parts = [_COURIER.pack(_COURIER_BODY.size + size_bytes, COURIER, number, epoch)]
+    parts = [_BATCH.pack(_BATCH_BODY.size + size_bytes, BATCH, number, epoch)]
     return _with_messages(parts, messages)
 
 
@@ -108,12 +108,12 @@ def parse_numbered(body: bytes) -> tuple[int, int, bytes]:
     return number, version, body[9:]
 
 
-def parse_courier(body: bytes) -> tuple[int, int, list[SlotMessage]]:
+def parse_batch(body: bytes) -> tuple[int, int, list[SlotMessage]]:
     """(number, epoch, messages). Raises FrameError."""
-    if len(body) < _COURIER_BODY.size:
-        raise FrameError(f"a COURIER frame of {len(body)} bytes")
-    number, epoch = _COURIER_BODY.unpack_from(body)
-    return number, epoch, _messages(body, _COURIER_BODY.size, repeat(UNADDRESSED))
+    if len(body) < _BATCH_BODY.size:
+        raise FrameError(f"a BATCH frame of {len(body)} bytes")
+    number, epoch = _BATCH_BODY.unpack_from(body)
+    return number, epoch, _messages(body, _BATCH_BODY.size, repeat(UNADDRESSED))
 
 
 def parse_addressed(body: bytes) -> tuple[int, int, list[SlotMessage]]:
@@ -151,12 +151,12 @@ def _messages(body: bytes, at: int, addresses: Iterator[list[int]]) -> list[Slot
     while at < end:
         publisher_at = at + _MESSAGE.size
         if publisher_at > end:
-            raise FrameError("a COURIER frame that ends within a message's head")
+            raise FrameError("a BATCH frame that ends within a message's head")
         source, message_number, publisher_bytes, version, packet_bytes = _MESSAGE.unpack_from(body, at)
         packet_at = publisher_at + publisher_bytes
         at = packet_at + packet_bytes
         if at > end:
-            raise FrameError("a COURIER frame that ends within a message")
+            raise FrameError("a BATCH frame that ends within a message")
         if (slots := next(addresses, None)) is None:
             raise FrameError("an ADDRESSED frame with a message that has no address")
         publisher, packet = body[publisher_at:packet_at], body[packet_at:at]

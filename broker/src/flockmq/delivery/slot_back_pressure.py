@@ -49,7 +49,7 @@ class SlotBackPressure:
         if not is_congested:
             self._end(slot)
             return
-        until_s = self._now_s() + bounds.CROWDED_KEPT_S
+        until_s = self._now_s() + bounds.CONGESTED_KEPT_S
         known = self.congested.get(slot)
         if known is not None:
             known.until_s = until_s

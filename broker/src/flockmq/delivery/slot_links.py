@@ -2,7 +2,7 @@
 
 It decides which link carries the queue to a core: any link to that core. When that link ends, it takes another one, or
 the next that comes up. The queue to this node itself is a call. While something waits for the log or for a link, it is
-checked every COURIER_LOOK_S.
+checked every CONGESTION_CHECK_S.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _LinkCarrier:
 
     def send(self, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
         is_addressed = number and self._addresses()
-        frame = frames.addressed_frame if is_addressed else frames.courier_frame
+        frame = frames.addressed_frame if is_addressed else frames.batch_frame
         self.link.send_data(frame(number, epoch, messages, size_bytes), size_bytes)
 
 
@@ -73,7 +73,7 @@ class SlotLinks:
             turn, self._me, cluster.slots, self._find_carrier, self._drained, self._watch, self._loop.time
         )
         self._timer: asyncio.TimerHandle | None = None
-        cluster.handlers.frames[frames.COURIER] = self._unaddressed_received
+        cluster.handlers.frames[frames.BATCH] = self._unaddressed_received
         cluster.handlers.frames[frames.ADDRESSED] = self._addressed_received
         cluster.handlers.controls[SlotAck] = self._taken
         cluster.on_link_up.append(self.link_up)
@@ -123,7 +123,7 @@ class SlotLinks:
             self.receiver.node_gone(incarnation)
 
     def _unaddressed_received(self, link: Link, body: bytes) -> None:
-        self._received(link, *frames.parse_courier(body), len(body))
+        self._received(link, *frames.parse_batch(body), len(body))
 
     def _addressed_received(self, link: Link, body: bytes) -> None:
         self._received(link, *frames.parse_addressed(body), len(body))
@@ -173,7 +173,7 @@ class SlotLinks:
         receiver = self.receiver
         waits = self.sender.congested or self.sender.is_behind() or (receiver is not None and receiver.is_holding)
         if waits and self._timer is None:
-            self._timer = self._loop.call_later(bounds.COURIER_LOOK_S, self._look_again)
+            self._timer = self._loop.call_later(bounds.CONGESTION_CHECK_S, self._look_again)
 
     def _look_again(self) -> None:
         self._timer = None

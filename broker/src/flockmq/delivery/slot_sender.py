@@ -30,7 +30,7 @@ batch carries it.
    acknowledges batches except for such slots, and names the first batch with messages for each of them. These messages
    stay in their batches, in order. A core takes the messages of a slot in order, so it never commits a later number of
    a source before a lower one. If many messages are blocked, publishers to these slots pause. What they sent before (up
-   to COURIER_STUCK_MAX_BYTES) takes no room in the window of others.
+   to SLOT_BLOCKED_MAX_BYTES) takes no room in the window of others.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class SlotSender(SlotDispatcher):
 
     def _congest_blocked(self, queue: BatchQueue) -> None:
         """Pause publishers to blocked slots before their messages fill the window."""
-        if queue.blocked_bytes > bounds.COURIER_STUCK_BYTES:
+        if queue.blocked_bytes > bounds.SLOT_BLOCKED_BYTES:
             for slot in queue.blocked:
                 self.back_pressure.congest(slot, True)
 

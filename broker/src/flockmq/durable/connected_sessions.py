@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from flockmq import bounds
-from flockmq.bounds import CROWDED_KEPT_S
+from flockmq.bounds import CONGESTED_KEPT_S
 from flockmq.durable.ports import HostPort
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession
@@ -27,7 +27,7 @@ class ConnectedSessions:
     def __init__(self, host: HostPort, proxies: ProxyPort, manager: SlotManager, slices: TimeSlices) -> None:
         self.congestion = SlotCongestion(self._session_at, proxies.congested)
         # Tests shorten it; in compiled code a constant couldn't be changed.
-        self.behind_s: float = bounds.HOME_BEHIND_S
+        self.behind_s: float = bounds.RESEND_DELAY_S
         self._host = host
         self._proxies = proxies
         self._manager = manager
@@ -130,7 +130,7 @@ class SlotCongestion:
     """Sessions with too many waiting messages, slot by slot: nodes pause publishers to such a slot. One per core.
 
     Invariant: `say` is called when the first session of a slot becomes congested and when the last one recovers, and
-    regularly between, because nodes forget a report after CROWDED_KEPT_S. A session without progress, or with too
+    regularly between, because nodes forget a report after CONGESTED_KEPT_S. A session without progress, or with too
     little for too long, pauses nobody until it has drained (`ProxySink.check_progress`). `session_of` returns the
     session of a sink that is still in use.
     """
@@ -174,7 +174,7 @@ class SlotCongestion:
                 self.gone(sink)
             else:
                 sink.check_progress(session.outgoing.is_held_up())
-        if now_s - self._said_s >= CROWDED_KEPT_S / 4:
+        if now_s - self._said_s >= CONGESTED_KEPT_S / 4:
             self._said_s = now_s
             for slot in self._slots:
                 self._say(slot, True)

@@ -5,7 +5,7 @@ Invariants:
   message only if its number is above the last one of its source.
 - A slot may be unable to take messages: its sessions aren't loaded, or too much of its data waits for Redis. It must
   not delay other slots. So messages for it are held here, in order, within the send windows of their senders
-  (COURIER_WINDOW_BYTES, COURIER_STUCK_MAX_BYTES).
+  (SLOT_WINDOW_BYTES, SLOT_BLOCKED_MAX_BYTES).
 - A shared delivery for which the slot has no member is accepted first. After that is committed it goes to another node.
 """
 

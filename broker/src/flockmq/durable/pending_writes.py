@@ -146,7 +146,7 @@ class SlotQueue:
     def open_batch(self) -> WriteBatch:
         """The batch for what is put now."""
         batches = self.batches
-        most = bounds.STORE_LETTER_MAX_BYTES if self.is_amid_message else bounds.STORE_BATCH_MAX_BYTES
+        most = bounds.STORE_MESSAGE_MAX_BYTES if self.is_amid_message else bounds.STORE_BATCH_MAX_BYTES
         if not batches or (self.after and len(batches) == 1) or batches[-1].size >= most:
             batches.append(WriteBatch())
         return batches[-1]

@@ -11,7 +11,6 @@ messages from its client (`incoming`), pending commits (`commit_queue`), and its
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -23,31 +22,15 @@ from flockmq.durable.message_queue import MessageQueue
 from flockmq.durable.outgoing import Outgoing
 from flockmq.durable.pending_writes import SlotWriter
 from flockmq.durable.proxy_sink import ProxySink
-from flockmq.durable.session_fields import (
-    ASKED,
-    MESSAGE,
-    META,
-    PENDING_RETAINED,
-    PROGRESS,
-    RECEIVED,
-    SUBSCRIPTION,
-    UNSUBSCRIBED,
-    ZONE,
-    Meta,
-    decode_meta,
-    received_of,
-    sequence_of,
-    subscription_of,
-)
+from flockmq.durable.session_fields import Meta
 from flockmq.durable.session_record import SessionRecord, may_note
 from flockmq.durable.session_usage import SessionUsage
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.quotas import Usage
 from flockmq.routing.message_id import derived_origin, session_source
-from flockmq.routing.router import Router
 from flockmq.routing.sink import AWAY, FLOWING, AwaySink, Sink
 from flockmq.routing.subscriber import REFUSED, UNWANTED, Subscriber, Subscription
-from flockmq.session.limits import DEFAULT, Limits
+from flockmq.session.limits import Limits
 from flockmq.session.remote_session import (
     DROPPED,
     PAIR_BYTES,
@@ -65,8 +48,8 @@ _RETURNED: Final = 0x100
 
 @mypyc_attr(acyclic=True)
 class DurableSession(Subscriber):
-    """Created by a CONNECT or by `restored`. Only its owner calls it, in event-loop iterations that end with
-    `commit_state.request_barriers`.
+    """Created by a CONNECT or by `restored_session.restored`. Only its owner calls it, in event-loop iterations that
+    end with `commit_state.request_barriers`.
     """
 
     __slots__ = (
@@ -429,47 +412,3 @@ class DurableSession(Subscriber):
         self.incoming.write_again()
         self.messages.write_again()
         self._wrote()
-
-    def restore(self, fields: dict[bytes, bytes], now_s: float) -> None:
-        """Restore from what another owner stored. The caller adds the subscriptions to a router."""
-        self.record.restore(fields)
-        messages: list[tuple[int, bytes]] = []
-        for field, value in fields.items():
-            kind, name = field[0], field[1:]
-            if kind == MESSAGE:
-                messages.append((sequence_of(field), value))
-            elif kind == RECEIVED:
-                self.incoming.restore(received_of(field, value), value, now_s)
-            elif kind == SUBSCRIPTION:
-                self.subscriptions.add(subscription_of(self, name, value))
-                if value[0] & PENDING_RETAINED:
-                    self.record.restore_pending_retained(name)
-            elif kind == ASKED:
-                self.subscriptions.note_asked(name, value)
-            elif kind == PROGRESS:
-                self.record.restore_progress(name, value)
-            elif kind == UNSUBSCRIBED:
-                self.record.restore_unsubscribed(name, value)
-        self.messages.restore(messages, now_s)
-        self.incoming.restore_numbers()
-        self.outgoing.committed = self.messages.last
-
-
-def restored(
-    writer: SlotWriter,
-    commit_state: CommitState,
-    client_id: bytes,
-    fields: dict[bytes, bytes],
-    router: Router,
-    limits: Callable[[str], Limits],
-) -> DurableSession:
-    """The session as another owner stored it, offline; the caller adds its subscriptions to the router. `limits`
-    returns the limits of a zone. Raises ValueError, IndexError, struct.error or PacketError if
-    they are malformed.
-    """
-    meta = decode_meta(fields.get(META, b""))
-    zone = fields.get(ZONE, DEFAULT.encode()).decode()
-    away = router.away5 if meta.version == 5 else router.away4
-    session = DurableSession(writer, commit_state, meta, away, client_id, limits(zone), 0)
-    session.restore(fields, router.now_s)
-    return session

@@ -1,8 +1,8 @@
 """Attaches, detaches and resumes connections of the durable sessions on this core (slots: `slot_manager`).
 
 After a failover only the client's node knows how the old connection ended (with DISCONNECT or without), and so whether
-the will must be published. Until that node reports it, at most HOME_RETURN_S, a client that reconnects waits if its
-session has a will. Invariants:
+the will must be published. Until that node reports it, at most CONNECTION_RETURN_S, a client that reconnects waits if
+its session has a will. Invariants:
 - Nothing is answered before it is committed: an attach, a SUBSCRIBE, an acknowledgement.
 - A client is told Session Present exactly if the session exists. A CONNECT that the node repeats, because the first
   answer was lost, gets the same answer again.

@@ -29,8 +29,9 @@ from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills, HeldBytes
 from flockmq.durable.pending_writes import SlotWriter
 from flockmq.durable.ports import HostPort
+from flockmq.durable.restored_session import restored
 from flockmq.durable.router import DurableRouter
-from flockmq.durable.session import DurableSession, restored
+from flockmq.durable.session import DurableSession
 from flockmq.durable.session_endings import SessionEndings
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.session_table import SessionTable
@@ -248,7 +249,7 @@ class SlotManager:
             except Exception as error:  # One bad session must not stop the others.
                 log.exception("the session of %r can't be restored", client_id)
                 slot.cannot_read(client_id, fields, repr(error))
-            if self._clock.monotonic() - self.router.now_s >= bounds.HOME_TURN_MAX_S:
+            if self._clock.monotonic() - self.router.now_s >= bounds.SLOT_WORK_MAX_S:
                 self.request_barriers()
                 await asyncio.sleep(0)
                 self.now()
@@ -263,7 +264,7 @@ class SlotManager:
         session = restored(slot.writer, self.commit_state, client_id, fields, self.router, self._host.limits)
         meta = session.meta
         now_s = self.router.now_s
-        left_s = self.commit_state.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.HOME_RETURN_S
+        left_s = self.commit_state.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.CONNECTION_RETURN_S
         if meta.will is not None:  # It belongs to an earlier connection.
             meta.will.message.author = author_of(client_id, self._host.floor(slot.number), is_will=True)
         session.set_usage(self._host.usage(session.record.user))

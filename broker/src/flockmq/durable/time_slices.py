@@ -33,7 +33,7 @@ class TimeSlices:
         self._work.clear()
 
     def _go_on(self) -> None:
-        ends_s = self._clock.monotonic() + bounds.HOME_TURN_MAX_S
+        ends_s = self._clock.monotonic() + bounds.SLOT_WORK_MAX_S
         while self._work:
             step = next(self._work[0], None)
             if step is None:

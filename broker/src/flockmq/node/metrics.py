@@ -75,9 +75,9 @@ def client_id_samples(session_rpc: SessionRpc) -> Iterator[Sample]:
     yield Sample("flockmq_queue_length", len(session_rpc.client), ("attaches",))
     yield Sample("flockmq_queue_length", len(session_rpc.server.wills), ("home_wills",))
     yield Sample("flockmq_queue_length", session_rpc.server.wills.waiting_bytes, ("home_wills_bytes",))
-    yield Sample("flockmq_home_wills_dropped", session_rpc.server.wills.dropped)
+    yield Sample("flockmq_owner_wills_dropped", session_rpc.server.wills.dropped)
     for why, notes in session_rpc.dropped():
-        yield Sample("flockmq_home_notes_dropped", notes, (why,))
+        yield Sample("flockmq_owner_notes_dropped", notes, (why,))
 
 
 def delivery_samples(delivery: Delivery) -> Iterator[Sample]:
@@ -89,13 +89,15 @@ def delivery_samples(delivery: Delivery) -> Iterator[Sample]:
 
 def slot_message_samples(slot_sender: SlotSender, shortage: RedisShortage) -> Iterator[Sample]:
     """Messages on their way to durable sessions."""
-    yield Sample("flockmq_courier_messages", slot_sender.waiting_messages)
-    yield Sample("flockmq_courier_bytes", slot_sender.waiting_bytes)
-    yield Sample("flockmq_courier_parked_messages", slot_sender.unassigned_messages)
-    yield Sample("flockmq_courier_stuck_bytes", slot_sender.blocked_bytes)
-    yield Sample("flockmq_courier_congested_lanes", slot_sender.congested - len(slot_sender.back_pressure.congested))
-    yield Sample("flockmq_courier_crowded_slots", len(slot_sender.back_pressure.congested))
-    yield Sample("flockmq_courier_dropped_bytes", slot_sender.dropped_bytes)
+    yield Sample("flockmq_slot_queue_messages", slot_sender.waiting_messages)
+    yield Sample("flockmq_slot_queue_bytes", slot_sender.waiting_bytes)
+    yield Sample("flockmq_slot_queue_unassigned_messages", slot_sender.unassigned_messages)
+    yield Sample("flockmq_slot_queue_blocked_bytes", slot_sender.blocked_bytes)
+    yield Sample(
+        "flockmq_slot_queue_congested_owners", slot_sender.congested - len(slot_sender.back_pressure.congested)
+    )
+    yield Sample("flockmq_slot_queue_congested_slots", len(slot_sender.back_pressure.congested))
+    yield Sample("flockmq_slot_queue_dropped_bytes", slot_sender.dropped_bytes)
     yield Sample("flockmq_redis_short", shortage.is_on)
     yield Sample("flockmq_messages_refused_short", shortage.refused + slot_sender.refused)
 
@@ -103,22 +105,22 @@ def slot_message_samples(slot_sender: SlotSender, shortage: RedisShortage) -> It
 def session_samples(host: DurableHost | None) -> Iterator[Sample]:
     """Durable sessions that this node owns."""
     session_service = None if host is None else host.session_service
-    yield Sample("flockmq_sessions_crowded", 0 if session_service is None else len(session_service.congestion))
+    yield Sample("flockmq_sessions_congested", 0 if session_service is None else len(session_service.congestion))
     yield Sample("flockmq_sessions_persistent", 0 if session_service is None else len(session_service))
     if host is not None:
         slots, store = host.session_service.manager.slots.values(), host.store
-        yield Sample("flockmq_home_slots", len(slots))
-        yield Sample("flockmq_home_slots_loading", sum(not slot.loaded for slot in slots))
-        yield Sample("flockmq_home_wills", sum(len(slot.wills) for slot in slots))
+        yield Sample("flockmq_owned_slots", len(slots))
+        yield Sample("flockmq_owned_slots_loading", sum(not slot.loaded for slot in slots))
+        yield Sample("flockmq_owner_wills", sum(len(slot.wills) for slot in slots))
         held = host.session_service.manager.held_wills
         yield Sample("flockmq_queue_length", held.count, ("held_wills",))
         yield Sample("flockmq_queue_length", held.bytes, ("held_wills_bytes",))
-        yield Sample("flockmq_home_intake_bytes", host.intake.waiting_bytes)
-        yield Sample("flockmq_home_store_queue_bytes", store.queued_bytes)
-        yield Sample("flockmq_home_store_commits", store.commits)
-        yield Sample("flockmq_home_store_bytes", store.committed_bytes)
-        yield Sample("flockmq_home_store_retries", store.retries)
-        yield Sample("flockmq_home_store_redis_full", store.redis_full)
+        yield Sample("flockmq_owner_intake_bytes", host.intake.waiting_bytes)
+        yield Sample("flockmq_session_store_queue_bytes", store.queued_bytes)
+        yield Sample("flockmq_session_store_commits", store.commits)
+        yield Sample("flockmq_session_store_bytes", store.committed_bytes)
+        yield Sample("flockmq_session_store_retries", store.retries)
+        yield Sample("flockmq_session_store_redis_full", store.redis_full)
         for address, room in store.rooms().items():
             yield Sample("flockmq_redis_memory_bytes", room.memory.used, (address,))
             yield Sample("flockmq_redis_memory_max_bytes", room.memory.limit, (address,))

@@ -2,8 +2,8 @@
 [MQTT-3.1.2-8]. No I/O.
 
 The node publishes the will when the connection ends. The owner does so if the node was purged, or didn't confirm a KICK
-in time. Both use the same message id, so receivers drop a second copy. Invariant: at most HOME_WILLS_MAX wills with at
-most HOME_WILLS_MAX_BYTES are kept; others are dropped and counted.
+in time. Both use the same message id, so receivers drop a second copy. Invariant: at most OWNER_WILLS_MAX wills with at
+most OWNER_WILLS_MAX_BYTES are kept; others are dropped and counted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class CleanSessionWills:
             return
         kept = _KeptWill(client_id, incarnation, token, opening.nonce, opening.will, opening.user)
         size = kept.size_bytes()
-        if self._count >= bounds.HOME_WILLS_MAX or self.waiting_bytes + size > bounds.HOME_WILLS_MAX_BYTES:
+        if self._count >= bounds.OWNER_WILLS_MAX or self.waiting_bytes + size > bounds.OWNER_WILLS_MAX_BYTES:
             self.dropped += 1
             return
         self._slots.setdefault(slot, {})[token] = kept

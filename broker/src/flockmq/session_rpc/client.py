@@ -96,7 +96,7 @@ class SessionRpcClient:
         self._kicked: dict[bytes, int] = {}
         self._kicked_before: dict[bytes, int] = {}
         self._rotated_at = self._loop.time()
-        self._detached: deque[_Detached] = deque(maxlen=bounds.HOME_OUT_MAX)
+        self._detached: deque[_Detached] = deque(maxlen=bounds.NOTES_WAITING_MAX)
         self._moved: set[int] = set()
         self._registering: asyncio.Task[None] | None = None
         self._register_also: asyncio.Task[None] | None = None
@@ -301,7 +301,7 @@ class SessionRpcClient:
                     said_bytes += self._register_one(connection)
                 except Exception:  # One bad connection must not stop the others.
                     log.exception("the connection of %r could not be registered", connection.client_id)
-            if count % bounds.HOME_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
+            if count % bounds.NOTES_BATCH_MAX == 0 or said_bytes >= NOTE_BYTES:
                 said_bytes = 0
                 await self._owners_take_more()
 
@@ -312,7 +312,7 @@ class SessionRpcClient:
             owners = {self._notes.owner(slot) for slot in range(bounds.SLOTS)} - {""}
             if not any(self._notes.waits(owner) for owner in owners):
                 return
-            await asyncio.sleep(bounds.HOME_PACE_S)
+            await asyncio.sleep(bounds.NOTES_RETRY_S)
 
     def _register_one(self, connection: Registration) -> int:
         """Returns its size in bytes; 0 if there is no owner or the connection has ended."""

@@ -3,7 +3,7 @@
 Invariants:
 - Notes to one node are sent in `messages.ORDER`, as fast as its link accepts them. Packets to clients (deliveries) are
   sent after the notes of the same iteration.
-- Notes for a member without a link wait, at most HOME_OUT_MAX for each node and kind. Beyond that, notes of the
+- Notes for a member without a link wait, at most NOTES_WAITING_MAX for each node and kind. Beyond that, notes of the
   `MENDED` kinds are dropped and counted, and the link, if any, is cut. On the new link the node repeats its unanswered
   requests and registers its connections, from which the owner sees which must be kicked.
 - DETACH and OVERFLOW are never dropped: there can't be more of them than connections.
@@ -53,7 +53,7 @@ class Outbox:
 
     def put(self, incarnation: str, method: str, item: object) -> None:
         items = self._notes.setdefault((incarnation, method), [])
-        if len(items) < bounds.HOME_OUT_MAX or method not in MENDED:
+        if len(items) < bounds.NOTES_WAITING_MAX or method not in MENDED:
             items.append(item)
         else:
             self.dropped += 1
@@ -92,7 +92,7 @@ class Outbox:
             if incarnation not in full and not self._tell(incarnation, method):
                 full.add(incarnation)
         if full and self._timer is None:
-            self._timer = self._loop.call_later(bounds.HOME_PACE_S, self._go_on)
+            self._timer = self._loop.call_later(bounds.NOTES_RETRY_S, self._go_on)
         deliveries, self._deliveries = self._deliveries, {}
         for incarnation, parts in deliveries.items():
             if incarnation in full:  # Otherwise they would overtake notes that must arrive first.
@@ -108,7 +108,7 @@ class Outbox:
         """Send all notes of one kind. Returns False if the link is full: the rest, and later kinds, wait."""
         items = self._notes[incarnation, method]
         told = 0
-        for count, note in messages.batches(items, bounds.HOME_BATCH_MAX, NOTE_BYTES):
+        for count, note in messages.batches(items, bounds.NOTES_BATCH_MAX, NOTE_BYTES):
             if self._cluster.is_backed_up(incarnation):
                 del items[:told]
                 return False

@@ -42,25 +42,25 @@ def fields(letters: list[SlotMessage]) -> list[tuple[bytes, int, bytes, int, byt
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), LETTERS)
 def test_letters_come_as_they_went(number: int, epoch: int, letters: list[SlotMessage]) -> None:
-    parts = frames.courier_frame(number, epoch, letters, sum(map(size_of, letters)))
+    parts = frames.batch_frame(number, epoch, letters, sum(map(size_of, letters)))
     ((kind, body),) = FrameReader(2000).feed(b"".join(parts))
-    assert kind == frames.COURIER
-    came_number, came_epoch, came = frames.parse_courier(body)
+    assert kind == frames.BATCH
+    came_number, came_epoch, came = frames.parse_batch(body)
     assert (came_number, came_epoch, fields(came)) == (number, epoch, fields(letters))
 
 
 @given(LETTERS, st.data())
 def test_letters_that_are_cut_are_an_error_or_fewer_letters(letters: list[SlotMessage], data: st.DataObject) -> None:
-    body = b"".join(frames.courier_frame(1, 2, letters, sum(map(size_of, letters))))[5:]
+    body = b"".join(frames.batch_frame(1, 2, letters, sum(map(size_of, letters))))[5:]
     cut = body[: data.draw(st.integers(0, len(body)))]
     try:
-        came = frames.parse_courier(cut)[2]
+        came = frames.parse_batch(cut)[2]
     except FrameError:
         return
     assert fields(came) == fields(letters[: len(came)])
 
 
-PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_courier, frames.parse_addressed)
+PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_batch, frames.parse_addressed)
 
 
 @pytest.mark.parametrize("parse", PARSERS)

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from flockmq.delivery.frames import ADDRESSED, COURIER
+from flockmq.delivery.frames import ADDRESSED, BATCH
 from flockmq.delivery.slot_links import SlotLinks
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.cluster_settings import ClusterSettings
@@ -136,4 +136,4 @@ async def test_letters_say_for_which_slots_they_are_once_all_nodes_understand_it
     core.courier.sender.put_run(SlotSet([0]), 4, b"run", b"")
     for sink in core.turn:
         sink.flush()
-    assert kinds == [COURIER, ADDRESSED, COURIER], "runs of QoS 0 need no answer"
+    assert kinds == [BATCH, ADDRESSED, BATCH], "runs of QoS 0 need no answer"

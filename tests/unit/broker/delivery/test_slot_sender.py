@@ -209,7 +209,7 @@ def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> 
 
 
 def test_a_shared_delivery_finds_no_room_in_a_full_lane(sender: Sender) -> None:
-    chunk = bytes(bounds.COURIER_LANE_MAX_BYTES * 3 // 5)
+    chunk = bytes(bounds.SLOT_QUEUE_MAX_BYTES * 3 // 5)
     assert sender.lanes.put_shared(0, 4 | SHARED, chunk, sender.told(1))
     peers = SlotPeers([], sender.lanes)
     assert peers.peer(1).takes(60)
@@ -268,13 +268,13 @@ def test_an_acceptance_under_a_later_view_counts_when_it_was_put_again(sender: S
 
 
 def test_no_more_than_the_window_is_under_way(sender: Sender) -> None:
-    count = 3 * bounds.COURIER_WINDOW_BYTES // 100_000
+    count = 3 * bounds.SLOT_WINDOW_BYTES // 100_000
     for number in range(count):
         sender.put(number, 0, size=100_000)
     sender.end_turn()
     wire = sender.wires["a@1"]
     went = sum(size_of(letter) for _, _, letters in wire.batches for letter in letters)
-    assert 0 <= went - bounds.COURIER_WINDOW_BYTES < bounds.LINK_FORWARD_FRAME_BYTES
+    assert 0 <= went - bounds.SLOT_WINDOW_BYTES < bounds.LINK_FORWARD_FRAME_BYTES
     while wire.batches:
         number = wire.batches[-1][0]
         wire.batches.clear()
@@ -302,7 +302,7 @@ def test_a_full_lane_takes_nothing_and_long_before_it_is_congested(sender: Sende
     for number in range(1, 100):
         refused += sender.lanes.put_acknowledged(slots, message(number, size), sender.told(number)) < 0
     assert refused > 0
-    assert sender.lanes.waiting_bytes <= bounds.COURIER_LANE_MAX_BYTES
+    assert sender.lanes.waiting_bytes <= bounds.SLOT_QUEUE_MAX_BYTES
     both = SlotSet([0, 2])
     assert sender.lanes.put_acknowledged(both, message(1, size), sender.told(1)) == -1
     assert sender.lanes.waiting_messages == 100 - refused, "nothing was put to the other lane"
@@ -419,12 +419,12 @@ def test_what_a_shared_delivery_waits_for_is_its_slot_if_that_is_crowded_and_not
 
 def test_a_crowded_slot_of_which_nothing_is_heard_any_more_is_none(sender: Sender) -> None:
     sender.lanes.back_pressure.congest(0, True)
-    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.now_s += bounds.CONGESTED_KEPT_S / 2
     sender.lanes.back_pressure.congest(0, True)
-    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.now_s += bounds.CONGESTED_KEPT_S / 2
     sender.lanes.update_flow()
     assert (sender.drained, sender.lanes.congested) == ([], 1)
-    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.now_s += bounds.CONGESTED_KEPT_S / 2
     sender.lanes.update_flow()
     assert (len(sender.drained), sender.lanes.congested) == (1, 0)
 
@@ -487,17 +487,17 @@ def test_an_acceptance_without_a_slot_that_the_core_lost_meanwhile_means_nothing
 
 
 def test_publishers_to_a_slot_of_which_much_is_stuck_are_paused_and_no_others(sender: Sender) -> None:
-    slots = sender.put(1, 0, size=bounds.COURIER_STUCK_BYTES)
+    slots = sender.put(1, 0, size=bounds.SLOT_BLOCKED_BYTES)
     other = sender.put(2, 1)
     sender.end_turn()
     sender.lanes.accepted("a@1", 1, 7, {0: 1})
     assert len(sender.lanes.slow_queues(slots, b"publisher")) == 1
     assert sender.lanes.slow_queues(other, b"publisher") == []
-    sender.now_s += bounds.CROWDED_KEPT_S
+    sender.now_s += bounds.CONGESTED_KEPT_S
     sender.lanes.update_flow()
     assert len(sender.lanes.slow_queues(slots, b"publisher")) == 1, "for as long as it is blocked"
     sender.lanes.accepted("a@1", 1, 7, {})
-    sender.now_s += bounds.CROWDED_KEPT_S
+    sender.now_s += bounds.CONGESTED_KEPT_S
     sender.lanes.update_flow()
     assert sender.lanes.slow_queues(slots, b"publisher") == []
 

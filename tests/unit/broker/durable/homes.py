@@ -11,7 +11,8 @@ from flockmq.default_callbacks import ignore
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.pending_writes import PendingWrites, SlotWriter
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink
-from flockmq.durable.session import DurableSession, restored
+from flockmq.durable.restored_session import restored
+from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import Meta
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.routing.message_id import origin_of

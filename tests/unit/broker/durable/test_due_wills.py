@@ -52,7 +52,7 @@ async def test_the_will_of_a_connection_that_its_home_did_not_see_comes_before_t
     home.open(7, opening(7, will=Will(publication(5, 1, True, b"w", b"gone", b""), 0)))
     await home.commit()
     later = await another(redis, machine := home.machine.next(1.0))
-    machine.forward(bounds.HOME_RETURN_S + 1)
+    machine.forward(bounds.CONNECTION_RETURN_S + 1)
     later.residents.tick()
     later.residents.tick()
     assert later.published[-1].author == author_of(ID, later.floor(SLOT), is_will=True)

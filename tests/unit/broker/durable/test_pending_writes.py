@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from flockmq.bounds import STORE_BATCH_MAX_BYTES, STORE_LETTER_MAX_BYTES
+from flockmq.bounds import STORE_BATCH_MAX_BYTES, STORE_MESSAGE_MAX_BYTES
 from flockmq.durable.pending_writes import META, Fields, PendingWrites, ServerQueue, SlotKeys, SlotQueue, WriteBatch
 
 KEYS = SlotKeys(7)
@@ -68,7 +68,7 @@ def test_a_letter_of_very_many_copies_goes_in_several_batches() -> None:
     changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
     changes._slots[7] = slot
     changes.begin_message(7)
-    for number in range(2 * STORE_LETTER_MAX_BYTES // STORE_BATCH_MAX_BYTES):
+    for number in range(2 * STORE_MESSAGE_MAX_BYTES // STORE_BATCH_MAX_BYTES):
         changes.put(7, b"%d" % number, b"q1", bytes(STORE_BATCH_MAX_BYTES))
     assert len(slot.batches) == 2
 

@@ -48,7 +48,7 @@ async def test_a_session_that_Redis_has_again_and_that_ended_here_goes(redis: Re
 async def test_what_Redis_loses_while_a_slot_is_loaded_is_written_again_too(
     redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = roommates(4)
     home.open_all(clients)
     later = Home(redis, "core-1@1", 2)

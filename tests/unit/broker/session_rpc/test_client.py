@@ -207,8 +207,8 @@ async def test_who_is_registered_waits_for_no_core_without_a_link(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits for that one may wait for long."""
-    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
-    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
+    monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
     network, edge, other = connected.network, connected.edge, connected.later
     edge.clients.connect(b"gone", LASTING)
     edge.clients.connect(b"stays", LASTING)
@@ -236,8 +236,8 @@ async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch:
 async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_up_nothing(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
-    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
+    monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
     former, later, third, edge = await network.start("core-0", "core-1", "core-2", "edge-0")
     clients = {slot_of(ID), slot_of(b"other")}
     network.move(set(range(bounds.SLOTS)) - clients, third)
@@ -378,7 +378,7 @@ async def test_who_goes_while_homes_take_no_more_is_not_registered(
 ) -> None:
     """Registering waits for links; a connection that is gone by then was detached, and must not come back."""
     monkeypatch.setattr(client, "NOTE_BYTES", 1)
-    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
+    monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
     edge, network = connected.edge, connected.network
     edge.clients.connect(b"gone", LASTING)
     edge.clients.connect(b"stays", LASTING)
