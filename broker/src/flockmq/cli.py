@@ -1,8 +1,8 @@
 """The command `flockmq`: its arguments and exit codes.
 
 An error that a user can fix is one line on stderr, `flockmq: error: …`, with an exit code: 2 for the configuration, 3
-if Redis is unavailable, 4 for an address that can't be bound, 1 for others. A traceback means a bug of ours. Exit code
-70 means that a vital task of the node failed.
+if Redis is unavailable, 4 for an address that can't be bound, 5 for a core that left its cluster, 1 for others. A
+traceback means a bug of ours. Exit code 70 means that a vital task of the node failed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import platform
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -182,6 +183,7 @@ def _command_line(options: argparse.Namespace) -> list[Setting]:
 
 async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) -> int:
     from flockmq.management.view import NodePorts
+    from flockmq.node import left_cluster
     from flockmq.node.redis_startup import wait_for_redis
     from flockmq.node.run import run_node
     from flockmq.redis.embedded import embedded_valkey
@@ -196,6 +198,8 @@ async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) ->
             except OSError as error:  # the reader is gone, but the node serves its clients
                 log.warning("--ready-fd: %d can't be written: %s", ready_fd, error.strerror)
 
+    if settings.role == "core" and settings.node.data_dir is not None:
+        left_cluster.check(settings.node.data_dir)
     async with contextlib.AsyncExitStack() as stack:
         own = None
         if settings.redis.url is None:
@@ -204,7 +208,8 @@ async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) ->
         else:
             await wait_for_redis(settings.redis, settings.cluster.name if settings.role != "replicant" else "")
         log.info("%s, role %s, node %s", version_line(), settings.role, settings.node.name)
-        await run_node(settings, ready=tell_ready, own_redis=own, hurry=hurry)
+        end = partial(signal.raise_signal, signal.SIGTERM)
+        await run_node(settings, ready=tell_ready, own_redis=own, hurry=hurry, end=end)
     return 0
 
 

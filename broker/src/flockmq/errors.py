@@ -30,6 +30,12 @@ class AddressInUse(UserError):
     exit_code = 4
 
 
+class LeftCluster(UserError):
+    """This core left its cluster, and was started again."""
+
+    exit_code = 5
+
+
 def cannot_bind(key: str, address: object, option: str | None, error: OSError) -> AddressInUse:
     """The error for a listener's address. It names the key, the reason, and the option that sets another address."""
     why = "is in use" if error.errno == errno.EADDRINUSE else f"can't be bound: {error.strerror or error}"

@@ -1,4 +1,6 @@
-"""Fewer cores: they are removed while those that stay are ready, and know of how many they are one. Pure."""
+"""Fewer cores: they are removed while those that stay are ready, and know of how many they are one. Pure.
+
+A broker's node has the same rule for clusters without an operator: membership/core_removal.py there."""
 
 import msgspec
 

@@ -58,10 +58,27 @@ class Fleet:
         self._valkey.start()
         self._seeds: list[str] = []
 
-    def core(self, name: str) -> Node:
-        node = self._node(name, "core", "--data-dir", str(self._directory / name))
+    def core(self, name: str, **environment: str) -> Node:
+        node = self._node(name, "core", *self._kept(name), environment=environment)
         self._seeds.append(f"127.0.0.1:{node.link}")
         return node
+
+    def cores(self, *names: str, **environment: str) -> list[Node]:
+        """Cores that wait for one another, because a majority is of more than the first."""
+        links = {name: f"127.0.0.1:{free_port()}" for name in names}
+        self._seeds += links.values()
+        begun = [
+            self._flockmq.begin_node(
+                *self._arguments(name, "core", link), *self._kept(name), environment=_environment(environment)
+            )
+            for name, link in links.items()
+        ]
+        return [Node(name, begin[0], self._flockmq.ready(*begin)) for name, begin in zip(names, begun, strict=True)]
+
+    def refused_core(self, name: str) -> tuple[int, str]:
+        """One that doesn't start: its exit code, and its one error line."""
+        arguments = (*self._arguments(name, "core", "127.0.0.1:0"), *self._kept(name))
+        return self._flockmq.refused("run", *arguments, environment=_environment({}))
 
     def replicant(self, name: str, **environment: str) -> Node:
         return self._node(name, "replicant", environment=environment)
@@ -78,13 +95,18 @@ class Fleet:
             self._valkey.stop()
 
     def _node(self, name: str, role: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
-        seeds = ("--seeds", ",".join(self._seeds)) if self._seeds else ()
-        redis = f"redis://127.0.0.1:{self.redis_port}"
         command, ports = self._flockmq.start_node(
-            *("--role", role, "--name", name, "--redis", redis, "--cluster-listen", "127.0.0.1:0", *seeds, *arguments),
-            environment={"FLOCKMQ_CLUSTER__KEY": KEY, **(environment or {})},
+            *self._arguments(name, role, "127.0.0.1:0"), *arguments, environment=_environment(environment or {})
         )
         return Node(name, command, ports)
+
+    def _arguments(self, name: str, role: str, link: str) -> tuple[str, ...]:
+        seeds = ("--seeds", ",".join(self._seeds)) if self._seeds else ()
+        redis = f"redis://127.0.0.1:{self.redis_port}"
+        return "--role", role, "--name", name, "--redis", redis, "--cluster-listen", link, *seeds
+
+    def _kept(self, name: str) -> tuple[str, str]:
+        return "--data-dir", str(self._directory / name)
 
     def _new_valkey(self) -> ValkeyServer:
         return ValkeyServer(
@@ -95,6 +117,10 @@ class Fleet:
             appendfsync="always",
             save="",
         )
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    return {"FLOCKMQ_CLUSTER__KEY": KEY, **more}
 
 
 def eventually(holds: Callable[[], bool], what: str) -> None:

@@ -1,4 +1,4 @@
-"""`flockmq ctl cluster`: the nodes of the cluster."""
+"""`flockmq ctl cluster`: the nodes of the cluster, and which cores are taken off it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Iterator
 from typing import Final
 
-from flockmq.ctl.api import Api, Row
-from flockmq.ctl.verbs import Verbs, add_status
+from flockmq.ctl.api import Api, Row, path
+from flockmq.ctl.verbs import Verbs, add_status, add_verb
 
 FIRST: Final = (
     *("role", "version", "state", "leads", "connections", "slots"),
@@ -21,6 +21,9 @@ _LEFT_OUT: Final = frozenset(("name", "incarnation", "host", "lag_entries", "tak
 
 def add(verbs: Verbs) -> None:
     add_status(verbs, _status)
+    add_verb(verbs, "leave", "have the core at --url hand over all that it has, leave for good, and end", _leave)
+    forget = add_verb(verbs, "forget", "take a dead core off the cluster", _forget)
+    forget.add_argument("node", metavar="NODE", help="its name")
 
 
 def _status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
@@ -31,6 +34,14 @@ def _status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
         others = [name for name in known if name not in {*FIRST, *_FOLDED, *_LEFT_OUT}]
         yield {"node": node["name"], **{name: known[name] for name in (*FIRST, *others)}}
     yield {name: whole[name] for name in ("told_by", "stale", "leader", "slots_without_owner")}
+
+
+def _leave(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield api.ask("POST", "/leave")
+
+
+def _forget(api: Api, options: argparse.Namespace) -> Iterator[Row]:
+    yield api.ask("DELETE", path("cores", options.node))
 
 
 def state(node: Row) -> str:

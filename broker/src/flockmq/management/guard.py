@@ -39,7 +39,7 @@ from flockmq.logs import AUDIT, Sparing
 from flockmq.management.answers import ABOUT, RequestRefused
 from flockmq.management.api_keys import ROLES, ApiKeys, Holder, Role
 from flockmq.management.audit_log import AuditLog
-from flockmq.management.view import Unavailable
+from flockmq.management.view import Conflict, Unavailable
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.errors import LogFull
 
@@ -103,6 +103,8 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         return _error(404, str(error))
     except Unused as error:
         return _error(409, f"{error}, on all nodes; until then it would have no effect")
+    except Conflict as error:
+        return _error(409, str(error))
     except Exists as error:
         return _error(409, f"{error}; change it with PUT")
     except web.HTTPRequestEntityTooLarge:

@@ -12,6 +12,7 @@
 | /api/v1/plugins…, /api/v5/cluster, /api/v5/rlog/nodes, /api/v5/alarms…, /api/v1/quotas | see `status` |
 | /api/v1/clients…, /api/v1/sessions… | see `clients` |
 | /api/v1/evacuation | see `evacuation` |
+| /api/v1/leave, /api/v1/cores/NAME | see `cores` |
 | /api/v1/keys…, /api/v1/audit | see `keys` |
 | /api/v1/tables/SHARD | see `tables` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `users_and_rules` |
@@ -44,7 +45,7 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.logs import Sparing
-from flockmq.management import clients, evacuation, tables, users_and_rules
+from flockmq.management import clients, cores, evacuation, tables, users_and_rules
 from flockmq.management import keys as key_paths
 from flockmq.management import status as status_paths
 from flockmq.management.answers import VIEWS, answer
@@ -176,6 +177,7 @@ def _application(
         routes,
         status_paths.routes,
         evacuation.routes,
+        cores.routes,
         clients.routes,
         users_and_rules.routes,
         key_paths.routes,

@@ -222,6 +222,10 @@ class Unavailable(Exception):
     """The request can't be answered now. The message says why."""
 
 
+class Conflict(Exception):
+    """The request is refused because of the state of the cluster. The message says why, and what to do first."""
+
+
 class ClientsView(Protocol):
     """The cluster's connections. Results are JSON."""
 
@@ -289,6 +293,36 @@ class TablesView(Protocol):
         """Open a snapshot of what the shard's tables hold now. Raises Unavailable."""
 
 
+class Leaving(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a core that begins to leave the cluster."""
+
+    node: str
+    clients: int
+    """How many clients it sends to other nodes before it ends."""
+    slots: int
+    """How many slots other cores get from it."""
+    file: str
+    """While this file is on its disk, the core doesn't start again."""
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead core that is no member any more."""
+
+    node: str
+    cores: Sequence[str]
+    """The names of the cores that are members."""
+
+
+class CoresView(Protocol):
+    """Which nodes are cores of the cluster."""
+
+    async def leave(self) -> Leaving:
+        """Have this core hand over its slots and clients, leave for good, and end. Raises Conflict, Unavailable."""
+
+    async def forget(self, name: str) -> Forgotten:
+        """Return when a dead core is no member any more, and no core counts it. Raises Conflict, Unavailable."""
+
+
 class NodeView(Protocol):
     """This node's status. All methods answer from memory."""
 
@@ -320,3 +354,4 @@ class Views(NamedTuple):
     overview: OverviewView
     evacuation: EvacuationView
     tables: TablesView
+    cores: CoresView

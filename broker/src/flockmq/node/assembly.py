@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from flockmq import __version__, tasks
@@ -35,6 +36,7 @@ from flockmq.membership.readiness import OwnRedis
 from flockmq.node.client_balance import Balancing
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.node import Node
+from flockmq.node.node_details import NodeDetails
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rejoin import come_back, come_in
 from flockmq.plugins.loading import Plugins
@@ -221,12 +223,28 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         _balancing(config.cluster.rebalance),
         takes_clients=any(named_listeners(config)),
     )
+    node.overview.own_details = partial(_details, config, node)
     return Assembly(config, limits, node, cluster, rlog, purged)
 
 
+def _details(config: Config, node: Node) -> NodeDetails:
+    evacuated, excess, rate = node.evacuation.status(), node.rebalancing.excess(), config.cluster.eviction_rate
+    return NodeDetails(
+        cores=node.cluster.settings.cores,
+        eviction_rate=rate,
+        balancing=_thresholds(config.cluster.rebalance),
+        rebalances=config.cluster.rebalance.enabled,
+        left=excess.clients,
+        rate=rate * excess.share if excess.clients else evacuated.rate,
+        evicted=evacuated.evicted,
+    )
+
+
 def _balancing(settings: RebalanceSettings) -> Balancing | None:
-    if not settings.enabled:
-        return None
+    return _thresholds(settings) if settings.enabled else None
+
+
+def _thresholds(settings: RebalanceSettings) -> Balancing:
     return Balancing(settings.relative_threshold, settings.absolute_threshold, settings.wait)
 
 

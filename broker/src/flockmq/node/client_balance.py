@@ -10,7 +10,7 @@ until it has no more than the mean. A node that comes or goes makes every node w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from flockmq.management.view import Member
@@ -23,6 +23,9 @@ class Balancing(NamedTuple):
     relative: float = 1.1
     absolute: int = 100
     wait_s: float = 30.0
+
+    def begins_above(self, mean: float) -> float:
+        return max(mean * self.relative, mean + self.absolute)
 
 
 class Excess(NamedTuple):
@@ -47,13 +50,13 @@ class ClientBalance:
 
     def look(self, now_s: float, members: Sequence[Member], me: str, clients: int) -> Excess:
         """`me` is this node's incarnation, `clients` the number of its clients now."""
-        others = [member for member in members if member.incarnation != me and member.heard and accepts(member)]
+        others = takers_beside(me, members)
         takers = frozenset(member.incarnation for member in others)
         if takers != self._takers:
             self._takers = takers
             self.pause(now_s)
         counts = [member.connections for member in others]
-        mean = (sum(counts) + clients) / (1 + len(counts))
+        mean = mean_of(clients, counts)
         if not takers or clients <= self._limit(mean):
             self.pause(now_s)
         elif now_s - self._even_at_s >= self._settings.wait_s:
@@ -71,4 +74,14 @@ class ClientBalance:
     def _limit(self, mean: float) -> float:
         if self.is_shedding:
             return math.ceil(mean)
-        return max(mean * self._settings.relative, mean + self._settings.absolute)
+        return self._settings.begins_above(mean)
+
+
+def takers_beside(me: str, members: Iterable[Member]) -> list[Member]:
+    """The other nodes that take clients now. `me` is this node's incarnation."""
+    return [member for member in members if member.incarnation != me and member.heard and accepts(member)]
+
+
+def mean_of(clients: int, others: Sequence[int]) -> float:
+    """The mean over a node with `clients` and the other nodes that take clients."""
+    return (sum(others) + clients) / (1 + len(others))

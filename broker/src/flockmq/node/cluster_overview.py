@@ -7,7 +7,7 @@ answers from what it knows itself. A node that doesn't answer within OVERVIEW_WA
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -18,12 +18,15 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Status
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import CORE_ROLES, name_of
+from flockmq.node.node_details import NodeDetails
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import SHARDS, NodeInfo
 
 LOG: Final = "overview.log"
 LOGS: Final = "overview.logs"
 MEMBERS: Final = "overview.members"
+DETAILS: Final = "overview.details"
+ALL_DETAILS: Final = "overview.all_details"
 
 _REPORTED: Final = [name for name in Member.__struct_fields__ if name in Status.__struct_fields__]
 """Fields that are in both `Status` (what a node reports in its heartbeats) and `Member`. They are copied by name."""
@@ -32,16 +35,22 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _log: Final = msgspec.msgpack.Decoder(dict[str, LogState])
 _logs: Final = msgspec.msgpack.Decoder(list[NodeLog])
 _members: Final = msgspec.msgpack.Decoder(ClusterState)
+_details: Final = msgspec.msgpack.Decoder(NodeDetails)
+_all_details: Final = msgspec.msgpack.Decoder(dict[str, NodeDetails | None])
 
 
 class ClusterOverview:
     def __init__(self, cluster: Cluster, rlog: Rlog) -> None:
+        self.own_details: Callable[[], NodeDetails]
+        """Set before the cluster starts."""
         self._cluster = cluster
         self._rlog = rlog
         cluster.on_request(LOG, self._serve_log)
+        cluster.on_request(DETAILS, self._serve_details)
         if cluster.is_core:
             cluster.on_request(LOGS, self._serve_logs)
             cluster.on_request(MEMBERS, self._serve_members)
+            cluster.on_request(ALL_DETAILS, self._serve_all_details)
 
     async def logs(self) -> list[NodeLog]:
         """Every node's log, by name."""
@@ -52,6 +61,11 @@ class ClusterOverview:
         answer = await self._asked_core(MEMBERS)
         return self._known() if answer is None else _members.decode(answer)
 
+    async def details(self) -> Mapping[str, NodeDetails | None]:
+        """Incarnation → what that node tells of itself; None if it doesn't answer, or is of an older release."""
+        answer = await self._asked_core(ALL_DETAILS)
+        return await self._gathered_details() if answer is None else _all_details.decode(answer)
+
     async def _serve_log(self, body: bytes) -> bytes:
         return _encode(log_states(self._rlog))
 
@@ -60,6 +74,12 @@ class ClusterOverview:
 
     async def _serve_members(self, body: bytes) -> bytes:
         return _encode(self._known())
+
+    async def _serve_details(self, body: bytes) -> bytes:
+        return _encode(self.own_details())
+
+    async def _serve_all_details(self, body: bytes) -> bytes:
+        return _encode(await self._gathered_details())
 
     async def _asked_core(self, method: str) -> bytes | None:
         """The answer of another core; None if this node must answer itself, or no core answers."""
@@ -96,6 +116,16 @@ class ClusterOverview:
             answer = await self._answer(incarnation, LOG, OVERVIEW_WAIT_S)
             shards = None if answer is None else _log.decode(answer)
         return NodeLog(name=info.name, incarnation=incarnation, role=info.role, shards=shards)
+
+    async def _gathered_details(self) -> dict[str, NodeDetails | None]:
+        nodes = sorted(self._cluster.nodes_table.keys())
+        return dict(zip(nodes, await asyncio.gather(*map(self._details_of, nodes)), strict=True))
+
+    async def _details_of(self, incarnation: str) -> NodeDetails | None:
+        if incarnation == self._cluster.incarnation:
+            return self.own_details()
+        answer = await self._answer(incarnation, DETAILS, OVERVIEW_WAIT_S)
+        return None if answer is None else _details.decode(answer)
 
     def _known(self) -> ClusterState:
         cluster = self._cluster

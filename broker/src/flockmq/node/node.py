@@ -34,6 +34,7 @@ from flockmq.node.client_balance import Balancing
 from flockmq.node.cluster_overview import ClusterOverview
 from flockmq.node.connection_services import CleanSessionEndHandler, ConnectionServices, ConnectionWatcher
 from flockmq.node.connections import Connections
+from flockmq.node.core_admin import CoreAdmin
 from flockmq.node.durable_host import DurableHost
 from flockmq.node.evacuation import Evacuation
 from flockmq.node.eviction_pace import Draining
@@ -126,6 +127,7 @@ class Node:
         """Build what the REST API and the `$SYS` topics show, and the alarms."""
         self.view = ManagementView(self.cluster, self.rlog, self._shown_state, self._clock)
         self.overview = ClusterOverview(self.cluster, self.rlog)
+        self.core_admin = CoreAdmin(self.cluster, self.overview, self._clock)
         self.alarms = Alarms(self.rlog, self.cluster.readiness, self._clock)
         self._clock_alarm = ClockAlarm(self.cluster.settings.name, self.cluster, self.rlog)
         about = About(self.cluster.settings.name, self.view.names, self.metrics.samples)
@@ -350,6 +352,7 @@ class Node:
             overview=self.overview,
             evacuation=self.evacuation,
             tables=SavedTables(self.rlog),
+            cores=self.core_admin,
         )
 
     # --- called by the parts ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Final
 from flockmq.bounds import EVICTION_TICK_S, REBALANCE_LOOK_S
 from flockmq.management.view import ClusterState
 from flockmq.membership.cluster import Cluster
-from flockmq.node.client_balance import NONE, Balancing, ClientBalance
+from flockmq.node.client_balance import NONE, Balancing, ClientBalance, Excess
 from flockmq.node.evacuation import Evacuation
 from flockmq.node.eviction_pace import Draining, EvictionPace
 from flockmq.telemetry.sample import Sample
@@ -42,10 +42,16 @@ class Rebalancing:
         self._cluster = cluster
         self._tell = tell
         self._balance = None if settings is None else ClientBalance(settings)
+        self._excess = NONE
+        """What is still to go, by the last comparison."""
         self._pace = EvictionPace(Draining(math.inf, rate), asyncio.get_running_loop().time())
 
     def samples(self) -> Iterator[Sample]:
         yield Sample("flockmq_rebalancing", self._balance is not None and self._balance.is_shedding)
+
+    def excess(self) -> Excess:
+        """How many clients are still to go now, and this node's part of the rate; NONE while it doesn't rebalance."""
+        return self._excess
 
     async def run(self) -> None:
         """Rebalance until cancelled."""
@@ -65,10 +71,11 @@ class Rebalancing:
         if balance.is_shedding != was_shedding:
             text = "too many, the excess is sent to other nodes" if balance.is_shedding else "no more than its share"
             log.info("this node has %d clients: %s", clients, text)
-        left = excess.clients
+        self._excess, left = excess, excess.clients
         for _ in range(round(REBALANCE_LOOK_S / EVICTION_TICK_S)):
             await asyncio.sleep(EVICTION_TICK_S)
             if left and not self._evacuation.is_emptied:
                 number = self._pace.due(asyncio.get_running_loop().time(), left, excess.share)
                 left -= number
+                self._excess = excess._replace(clients=left)
                 self._evacuation.evict(number)

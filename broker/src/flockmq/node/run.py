@@ -37,9 +37,11 @@ async def run_node(
     ready: Callable[[NodePorts], None] | None = None,
     own_redis: OwnRedis | None = None,
     hurry: asyncio.Event | None = None,
+    end: Callable[[], None] | None = None,
 ) -> None:
     """Run until cancelled. Then send the clients to other nodes, or disconnect them at once if `hurry` is set. Calls
-    `ready` once, when the node accepts clients. Raises UserError."""
+    `ready` once, when the node accepts clients, and `end` when an operator has this core leave: it cancels this call.
+    Raises UserError."""
     _raise_descriptor_limit()
     is_core = config.role != "replicant"
     disk = Disk(config.node.data_dir) if is_core and config.node.data_dir is not None else None
@@ -52,6 +54,7 @@ async def run_node(
         assembly = assemble(config, machine, mqtt_port or 0)
         node, reactor = assembly.node, assembly.node.reactor
         node.evacuation.hurry = hurry or node.evacuation.hurry
+        node.core_admin.disk, node.core_admin.end = disk, end or node.core_admin.end
         assert isinstance(reactor, EpollReactor)
         certificates = _certificates(config.management)
         tls = None if certificates is None else certificates.listening

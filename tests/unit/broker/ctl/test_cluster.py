@@ -30,14 +30,14 @@ def test_the_state_of_a_node_says_why_it_is_not_ready(said: dict[str, Any], stat
     assert cluster.state({"heard": True, "ready": False, "draining": False} | said) == state
 
 
-def test_what_a_newer_node_says_of_itself_is_shown_behind_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_newer_node_says_of_itself_is_shown_behind_what_is_known() -> None:
     member = Member(name="core-1", incarnation="core-1@0", role="core", version="1", host="h", slots=3, heard=True)
     state = ClusterState(told_by="core-1", stale=False, leader=None, slots_without_owner=0, nodes=[member])
     whole = msgspec.to_builtins(state)
     whole["nodes"][0]["mood"] = "good"
-    verbs: dict[str, Any] = {}
-    monkeypatch.setattr(cluster, "add_status", lambda _, do: verbs.update(status=do))
-    cluster.add(None)
+    parser = argparse.ArgumentParser()
+    cluster.add(parser.add_subparsers())
     asked = type("Asked", (), {"ask": lambda *_, **__: whole})
-    node, _ = verbs["status"](cast(Api, asked()), argparse.Namespace())
+    options = parser.parse_args(["status"])
+    node, _ = options.do(cast(Api, asked()), options)
     assert list(node) == ["node", *cluster.FIRST, "mood"]
