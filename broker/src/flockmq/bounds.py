@@ -520,7 +520,9 @@ UNAUTHENTICATED_READ_BYTES: Final = 64
 UNAUTHENTICATED_READ_MAX_BYTES: Final = 8 * 1024
 """Size of one read of an unauthenticated client."""
 CONNECTION_BYTES: Final = 8 * 1024
-"""Memory of a connection, including the kernel's. One address may have half of the connections that fit into memory."""
+"""Memory of a connection, including the kernel's. A node has at most as many as fit, one address half of them."""
+DESCRIPTORS_RESERVED_MAX: Final = 1024
+"""File descriptors that clients can't take: for links, Redis, the management port, files. At most half of all."""
 TLS_GREETINGS_PER_TURN_MAX: Final = 8
 """ClientHellos answered in one turn, because each takes about a millisecond."""
 TLS_REFRESH_S: Final = 5.0

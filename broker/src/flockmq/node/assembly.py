@@ -169,7 +169,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
     """`mqtt_port` is the port that other nodes show for this node. Needs a running event loop. Raises ConfigError."""
     clock, entropy = machine.clock, machine.entropy
     zones = {"default": config.mqtt, **config.zones}
-    limits = {name: _limits(name, zone, config.node.max_connections) for name, zone in zones.items()}
+    limits = {name: _limits(name, zone) for name, zone in zones.items()}
     router = Router(
         Counters(),
         min(zone.max_packet_size for zone in zones.values()),
@@ -248,11 +248,11 @@ def _thresholds(settings: RebalanceSettings) -> Balancing:
     return Balancing(settings.relative_threshold, settings.absolute_threshold, settings.wait)
 
 
-def _limits(name: str, mqtt: MqttSettings, max_connections: int) -> Limits:
+def _limits(name: str, mqtt: MqttSettings) -> Limits:
     """The limits of one zone's clients."""
     others = {*RatesSettings.__struct_fields__, "shared_subscription_strategy"}
     values: dict[str, Any] = {key: getattr(mqtt, key) for key in MqttSettings.__struct_fields__ if key not in others}
-    return Limits(name, max_connections=max_connections, **values)
+    return Limits(name, **values)
 
 
 def _cluster_settings(config: Config, mqtt_port: int, speaks: int, entropy: Entropy) -> ClusterSettings:

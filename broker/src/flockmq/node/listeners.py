@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import resource
 import signal
 import socket
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from typing import Protocol
 from flockmq import listening_sockets
 from flockmq.bounds import (
     CONNECTION_BYTES,
+    DESCRIPTORS_RESERVED_MAX,
     PARTIALS_MAX_BYTES,
     PARTIALS_MEMORY_SHARE,
     TLS_REFRESH_S,
@@ -90,7 +92,8 @@ class Listeners:
         node = self._config.node
         reactor.limit(_rates(node), node.max_conn_rate)
         memory = memory_bytes()
-        reactor.share_memory(*shares(node, memory))
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        reactor.share_resources(*shares(node, memory, descriptors))
         reactor.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
         for named, bound in self._sockets:
             try:
@@ -162,12 +165,15 @@ def _same_port(one: socket.socket, other: socket.socket) -> bool:
     return one.family == other.family != socket.AF_UNIX and one.getsockname() == other.getsockname()
 
 
-def shares(node: NodeSettings, memory: int) -> tuple[int, int]:
-    """The limit of bytes for all unauthenticated clients, and of connections per address. Values that aren't configured
-    are derived from the memory of the container or machine."""
+def shares(node: NodeSettings, memory: int, descriptors: int) -> tuple[int, int, int]:
+    """The limit of bytes for all unauthenticated clients, of connections, and of connections per address. There are no
+    more connections than the memory of the container or machine has room for, nor so many that the node would lack file
+    descriptors. Other values that aren't configured are derived from these."""
     strangers = min(UNAUTHENTICATED_MAX_BYTES, memory // UNAUTHENTICATED_MEMORY_SHARE)
-    connections = min(node.max_connections, memory // CONNECTION_BYTES) // 2
-    return node.max_unauthenticated_bytes or strangers, node.max_connections_per_address or max(1, connections)
+    available = descriptors - min(DESCRIPTORS_RESERVED_MAX, descriptors // 2)
+    connections = min(node.max_connections, memory // CONNECTION_BYTES, available)
+    of_address = node.max_connections_per_address or max(1, connections // 2)
+    return node.max_unauthenticated_bytes or strangers, connections, of_address
 
 
 def _proxy(inet: InetSettings) -> Proxy:

@@ -38,6 +38,7 @@ class NodeMetrics:
 
 def client_samples(reactor: Reactor, counters: Counters) -> Iterator[Sample]:
     yield Sample("flockmq_sessions", int(counters.connections + counters.sessions_away))
+    yield Sample("flockmq_connections_max", reactor.max_connections())
     for listener, connections in reactor.listener_connections():
         yield Sample("flockmq_listener_connections", connections, (listener,))
     yield Sample("flockmq_queue_length", reactor.unauthenticated_bytes(), ("unauthenticated_bytes",))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flockmq.bounds import MQUEUE_MAX_BYTES
-from flockmq.config.schema import MqttSettings, NodeSettings
+from flockmq.config.schema import MqttSettings
 
 DEFAULT: Final = "default"
 """The zone of clients without another one."""
@@ -49,7 +49,6 @@ class Limits:
     server_reference: str = _DEFAULTS.server_reference
     client_id_binding: str = _DEFAULTS.client_id_binding
     strict_mode: bool = _DEFAULTS.strict_mode
-    max_connections: int = NodeSettings().max_connections
 
     def __post_init__(self) -> None:
         self.max_connect_packet_size = min(self.max_connect_packet_size, self.max_packet_size)

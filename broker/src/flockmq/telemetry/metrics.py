@@ -40,6 +40,7 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_rebalancing", "1 while the node sends clients beyond its share to other nodes."),
     Metric("gauge", "flockmq_uptime_seconds", "Seconds since the node started."),
     Metric("gauge", "flockmq_connections", "Connected MQTT clients."),
+    Metric("gauge", "flockmq_connections_max", "So many connections this node accepts."),
     Metric("gauge", "flockmq_sessions", "Sessions whose state this node holds."),
     Metric(
         "gauge",

@@ -18,7 +18,6 @@ from typing import Final
 from flockmq.auth import addresses
 from flockmq.bounds import ACCEPTS_PER_TURN_MAX, LISTEN_BACKLOG_MAX
 from flockmq.routing.router import Router
-from flockmq.session.limits import Limits
 from flockmq.transport import peer_address
 from flockmq.transport.listener import Listener
 from flockmq.transport.rate_limit import SharedMeter
@@ -26,6 +25,7 @@ from flockmq.transport.token_bucket import Bucket
 
 log: Final = logging.getLogger(__name__)
 
+_ANY: Final = 2**31 - 1
 _REFUSED_LOGGED_EVERY_S: Final = 1.0
 _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH)
 
@@ -54,17 +54,15 @@ class Acceptor:
     because admission needs them. `networks`: number of connections from each network.
     """
 
-    def __init__(
-        self, epoll: select.epoll, router: Router, limits: Limits, adopt: Callable[[int, OpenListener, str], object]
-    ) -> None:
+    def __init__(self, epoll: select.epoll, router: Router, adopt: Callable[[int, OpenListener, str], object]) -> None:
         self.listeners: dict[int, OpenListener] = {}
         self.just_accepted: dict[int, tuple[str, int]] = {}
         self.networks: dict[str, int] = {}
-        self.max_connections_per_address: int = limits.max_connections
+        self.max_connections: int = _ANY
+        self.max_connections_per_address: int = _ANY
         self.conn_rate: Bucket | None = None
         self._epoll = epoll
         self._router = router
-        self._max_connections: int = limits.max_connections
         self._adopt = adopt
         self._refused_logged_s: float = 0.0
 
@@ -132,8 +130,8 @@ class Acceptor:
     def _why_refused(self, listener: OpenListener, host: str, network: str) -> str:
         """Why a client from this address is turned away; "": it isn't."""
         settings = listener.settings
-        if self._router.counters.connections >= self._max_connections:
-            return f"max_connections of {self._max_connections} reached"
+        if self._router.counters.connections >= self.max_connections:
+            return f"the node has its maximum of {self.max_connections} connections"
         if listener.connections >= settings.max_connections:
             return f"{settings.name}: max_connections of {settings.max_connections} reached"
         why = settings.why_refused(host)

@@ -31,7 +31,7 @@ class ConnectionTable(ConnectionReactor):
     """
 
     def __init__(self, reactor: Reactor, epoll: select.epoll, limits: Limits, clock: Clock) -> None:
-        self.acceptor = Acceptor(epoll, reactor.router, limits, self.adopt)
+        self.acceptor = Acceptor(epoll, reactor.router, self.adopt)
         self.connections: list[Connection | None] = []
         self.half_closed: dict[Connection, None] = {}
         self.pending_handshakes: dict[Connection, None] = {}

@@ -85,10 +85,16 @@ class EpollReactor(Reactor):
         self._all = None if rates.are_off() else self.table.rate_limit.share(rates)
         self.table.acceptor.conn_rate = Bucket(max_conn_rate, 0.0, self.router.now_s) if max_conn_rate > 0.0 else None
 
-    def share_memory(self, max_unauthenticated_bytes: int, max_connections_per_address: int) -> None:
-        """Set how much memory unauthenticated clients may use, and how many connections a network may have."""
+    def share_resources(
+        self, max_unauthenticated_bytes: int, max_connections: int, max_connections_per_address: int
+    ) -> None:
+        """Set how much memory unauthenticated clients may use, how many connections there are, and from one network."""
         self.table.unauthenticated.max_bytes = max_unauthenticated_bytes
+        self.table.acceptor.max_connections = max_connections
         self.table.acceptor.max_connections_per_address = max_connections_per_address
+
+    def max_connections(self) -> int:
+        return self.table.acceptor.max_connections
 
     def open(self, listener: Listener) -> OpenListener:
         """Create what the clients of a listener share: its rates, and this node's."""

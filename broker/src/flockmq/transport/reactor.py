@@ -68,6 +68,10 @@ class Reactor:
         """The name of each listener, and its number of connections."""
         return []
 
+    def max_connections(self) -> int:
+        """How many connections it accepts. 0: as many as come."""
+        return 0
+
     def unauthenticated_bytes(self) -> int:
         """The memory that unauthenticated clients use."""
         return 0

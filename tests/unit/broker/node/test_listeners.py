@@ -20,16 +20,29 @@ MIB = 1024 * 1024
 @pytest.mark.parametrize(
     ("node", "memory", "expected"),
     [
-        (NodeSettings(), 64 * MIB, (4 * MIB, 4_096)),
-        (NodeSettings(), 256 * MIB, (16 * MIB, 16_384)),
-        (NodeSettings(), 24 * 1024 * MIB, (24 * MIB, 500_000)),
-        (NodeSettings(max_connections=100), 256 * MIB, (16 * MIB, 50)),
-        (NodeSettings(max_connections=1), 256 * MIB, (16 * MIB, 1)),
-        (NodeSettings(max_unauthenticated_bytes=64 * MIB, max_connections_per_address=7), 256 * MIB, (64 * MIB, 7)),
+        (NodeSettings(), 64 * MIB, (4 * MIB, 8_192, 4_096)),
+        (NodeSettings(), 256 * MIB, (16 * MIB, 32_768, 16_384)),
+        (NodeSettings(), 24 * 1024 * MIB, (24 * MIB, 1_000_000, 500_000)),
+        (NodeSettings(max_connections=100), 256 * MIB, (16 * MIB, 100, 50)),
+        (NodeSettings(max_connections=1), 256 * MIB, (16 * MIB, 1, 1)),
+        (
+            NodeSettings(max_unauthenticated_bytes=64 * MIB, max_connections_per_address=7),
+            256 * MIB,
+            (64 * MIB, 32_768, 7),
+        ),
     ],
 )
-def test_what_is_not_configured_follows_the_memory(node: NodeSettings, memory: int, expected: tuple[int, int]) -> None:
-    assert shares(node, memory) == expected
+def test_what_is_not_configured_follows_the_memory(
+    node: NodeSettings, memory: int, expected: tuple[int, int, int]
+) -> None:
+    assert shares(node, memory, 2**31) == expected
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "connections"), [(256, 128), (1024, 512), (4096, 3072), (1_048_576, 1_000_000)]
+)
+def test_clients_leave_file_descriptors_to_the_node(descriptors: int, connections: int) -> None:
+    assert shares(NodeSettings(), 24 * 1024 * MIB, descriptors)[1] == connections
 
 
 def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:

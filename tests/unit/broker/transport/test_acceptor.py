@@ -14,7 +14,6 @@ from flockmq.clock import Clock
 from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
-from flockmq.session.limits import Limits
 from flockmq.transport.listener import AddressFilter, Listener, Proxy
 from flockmq.transport.token_bucket import Rates
 from unit.broker.transport.harness import PATIENCE_S, Served
@@ -53,7 +52,8 @@ def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_nex
 
 
 def test_more_than_max_connections_are_turned_away() -> None:
-    with Served(Limits(max_connections=1)) as served:
+    with Served() as served:
+        served.reactor.share_resources(TLS_HANDSHAKE_BYTES, 1, 1000)
         listener = bound("127.0.0.1", 0, "here")
         address = listener.getsockname()
         served.reactor.listen(served.listener, listener)
@@ -124,7 +124,7 @@ def test_a_crowd_at_one_listener_keeps_nobody_from_another() -> None:
 def test_an_address_has_so_many_connections_and_when_one_ends_another_comes() -> None:
     with Served() as served:
         port = bound("127.0.0.1", 0, "here")
-        served.reactor.share_memory(TLS_HANDSHAKE_BYTES, 2)
+        served.reactor.share_resources(TLS_HANDSHAKE_BYTES, 1000, 2)
         served.reactor.listen(served.listener, port)
         address = port.getsockname()
         clients = [socket.create_connection(address, PATIENCE_S) for _ in range(3)]
@@ -147,7 +147,7 @@ def test_an_address_has_so_many_connections_and_when_one_ends_another_comes() ->
 def test_behind_a_balancer_those_that_it_names_are_counted() -> None:
     with Served() as served:
         port = bound("127.0.0.1", 0, "here")
-        served.reactor.share_memory(TLS_HANDSHAKE_BYTES, 1)
+        served.reactor.share_resources(TLS_HANDSHAKE_BYTES, 1000, 1)
         listener = served.reactor.open(Listener("tcp:a", served.limits, proxy=Proxy(AddressFilter())))
         served.reactor.listen(listener, port)
         answers = []

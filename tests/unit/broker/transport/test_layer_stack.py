@@ -201,7 +201,7 @@ def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
 def test_one_handshake_too_many_makes_room_by_closing_the_oldest(pki: Pki) -> None:
     hello = Client(pki.trusting()).say()
     with Served() as served:
-        served.reactor.share_memory(4 * TLS_HANDSHAKE_BYTES, 1000)
+        served.reactor.share_resources(4 * TLS_HANDSHAKE_BYTES, 1000, 1000)
         listener = listening(served, pki)
         clients = [layered(served, listener) for _ in range(5)]
         for _, end in clients:

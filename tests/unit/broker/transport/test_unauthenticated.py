@@ -87,7 +87,7 @@ def test_whatever_comes_the_sum_is_right_and_within_the_bound() -> None:
 
 def test_a_connect_that_is_never_whole_makes_room_for_those_that_come_later() -> None:
     with Served() as served:
-        served.reactor.share_memory(100_000, 1000)
+        served.reactor.share_resources(100_000, 1000, 1000)
         opened = [served.opened() for _ in range(4)]
         for connection, client in opened:
             client.sendall(NEVER_WHOLE)
@@ -141,7 +141,7 @@ def test_who_is_being_asked_about_still_costs_what_it_sent() -> None:
         served.reactor.turn()
         cost = len(CONNECT) + 5000 + UNAUTHENTICATED_READ_BYTES
         assert served.reactor.unauthenticated_bytes() == cost
-        served.reactor.share_memory(cost - 1, 1000)
+        served.reactor.share_resources(cost - 1, 1000, 1000)
         _, other = served.opened()
         other.sendall(CONNECT + bytes(1000))
         served.reactor.turn()
