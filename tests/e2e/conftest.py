@@ -23,6 +23,7 @@ CHAPTERS = [
         "samples",
         "cluster",
         "access",
+        "users",
         "failures",
         "redis",
         "autoscaling",
@@ -48,11 +49,23 @@ def operator() -> None:
 
 def remove_all() -> None:
     """Nothing of an earlier run is left."""
+    for namespace in namespaces():
+        release_users(namespace)
     if "flockmq" in helm("list", "--namespace", SYSTEM, "--short").split():
         helm("uninstall", "flockmq", "--namespace", SYSTEM, "--wait")
     for namespace in namespaces():
         namespace.delete()
-    kubectl("delete", "crd", "--ignore-not-found", "mqttclusters.flockmq.io")
+    kubectl("delete", "crd", "--ignore-not-found", "mqttclusters.flockmq.io", "mqttusers.flockmq.io")
+
+
+def release_users(namespace: Namespace) -> None:
+    """Without an operator its MqttUsers can be deleted."""
+    try:
+        users = namespace.kubectl("get", "mqttusers", "--output=name").split()
+    except KubectlError:  # there is no such kind
+        return
+    for user in users:
+        namespace.kubectl("patch", user, "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
 
 
 def install(*settings: str) -> None:
@@ -94,7 +107,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 STATE = (
-    "get mqc,pods,jobs,pvc,hpa --output=wide",
+    "get mqc,mqu,pods,jobs,pvc,hpa --output=wide",
     "get mqc --output=jsonpath={.items[*].status}",
     "get events --sort-by=.lastTimestamp",
     "logs --selector=app.kubernetes.io/name --tail=25 --prefix --max-log-requests=30",

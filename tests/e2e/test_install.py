@@ -41,9 +41,11 @@ def test_the_operator_is_available_and_has_not_restarted(operator: None) -> None
         assert [status["restartCount"] for status in pod["status"]["containerStatuses"]] == [0]
 
 
-def test_the_object_has_its_short_name_and_its_documentation(operator: None) -> None:
-    assert "mqttclusters" in kubectl("api-resources", "--api-group=flockmq.io", "--output=name")
+def test_the_objects_have_short_names_and_documentation(operator: None) -> None:
+    kinds = kubectl("api-resources", "--api-group=flockmq.io", "--output=name").split()
+    assert kinds == ["mqttclusters.flockmq.io", "mqttusers.flockmq.io"]
     assert "replicants" in kubectl("explain", "mqc.spec")
+    assert "passwordSecretRef" in kubectl("explain", "mqu.spec")
 
 
 def test_the_plain_manifest_is_accepted(operator: None) -> None:

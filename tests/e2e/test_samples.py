@@ -1,4 +1,4 @@
-"""Each sample of manifests/samples is a MqttCluster that becomes Ready as it stands, and carries a message."""
+"""Each MqttCluster of manifests/samples becomes Ready as it stands, and carries a message."""
 
 import pathlib
 
@@ -7,7 +7,9 @@ import yaml
 from certificates import certificate_secret, trusting
 from harness import ROOT, Client, Json, MqttCluster, Namespace, User
 
-SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
+SAMPLES = sorted(
+    path for path in (ROOT / "manifests/samples").glob("*.yaml") if "kind: MqttCluster\n" in path.read_text()
+)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)

@@ -1,4 +1,5 @@
-"""Removal needs no operator and leaves nothing: objects go by their owner references, and no finalizer holds them."""
+"""Removal needs no operator and leaves nothing: objects go by their owner references, and no finalizer holds them. (One
+holds a MqttUser, whose user has to be removed first.)"""
 
 import time
 
@@ -35,8 +36,8 @@ def test_nothing_is_left_of_the_operator(demo: MqttCluster) -> None:
     until(lambda: not left(), "nothing of the operator is left", 60, left)
 
 
-def test_the_definition_goes_when_it_is_deleted(demo: MqttCluster) -> None:
-    kubectl("delete", "crd", "mqttclusters.flockmq.io", "--timeout=60s")
+def test_the_definitions_go_when_they_are_deleted(demo: MqttCluster) -> None:
+    kubectl("delete", "crd", "mqttclusters.flockmq.io", "mqttusers.flockmq.io", "--timeout=60s")
     demo.namespace.delete()
     with pytest.raises(KubectlError, match=r"doesn't have a resource type|could not find the requested resource"):
         kubectl("get", "mqc", "--all-namespaces")

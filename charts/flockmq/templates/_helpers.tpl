@@ -19,15 +19,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [flockmq.io]
   resources: [mqttclusters]
   verbs: [get, list, watch]
+- apiGroups: [flockmq.io] # they get a finalizer
+  resources: [mqttusers]
+  verbs: [list, watch, patch]
 - apiGroups: [flockmq.io]
-  resources: [mqttclusters/status]
+  resources: [mqttclusters/status, mqttusers/status]
   verbs: [patch]
 - apiGroups: [""]
   resources: [serviceaccounts, configmaps, services]
   verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [""] # made once; the certificates of the links are renewed
+- apiGroups: [""] # made once; the certificates of the links are renewed; names of those that change are watched
   resources: [secrets]
-  verbs: [get, list, create, patch]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [""] # made and grown; Kubernetes deletes them by their owner
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, create, patch]

@@ -1,7 +1,8 @@
 """What is watched, and what a change wakes: decorators only.
 
 `on.event` handlers are the kind for which kopf adds no finalizer, no annotation and no status to any object.
-Objects are watched by label on the server's side; Secrets aren't watched, so that their values never come here.
+Objects are watched by label on the server's side. Secrets aren't among them, so that their values never come here: see
+`users.secret_watch`.
 """
 
 from typing import Any
@@ -13,6 +14,8 @@ from flockmq_operator.observe import OWNED_KINDS
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.resources.labels import COMPONENT, INSTANCE, MANAGED_BY, MANAGER
 from flockmq_operator.spec import KIND
+from flockmq_operator.users.reconcile import UserReconciler
+from flockmq_operator.users.spec import USER_KIND
 
 registry = kopf.OperatorRegistry()
 
@@ -39,13 +42,20 @@ def log_in(**arguments: Any) -> kopf.ConnectionInfo | None:
 @kopf.on.event(*RESOURCES[KIND], registry=registry)
 async def cluster_changed(namespace: str | None, name: str, memo: Any, **_: Any) -> None:
     wake(memo.reconciler, namespace, name)
+    if namespace:
+        memo.users.cluster_changed(namespace, name)
+
+
+@kopf.on.event(*RESOURCES[USER_KIND], registry=registry)
+async def user_changed(namespace: str | None, spec: kopf.Spec, memo: Any, **_: Any) -> None:
+    wake(memo.users, namespace, spec.get("cluster"))
 
 
 async def part_changed(namespace: str | None, labels: kopf.Labels, memo: Any, **_: Any) -> None:
     wake(memo.reconciler, namespace, labels.get(INSTANCE))
 
 
-def wake(reconciler: Reconciler, namespace: str | None, name: str | None) -> None:
+def wake(reconciler: Reconciler | UserReconciler, namespace: str | None, name: str | None) -> None:
     if namespace and name:
         reconciler.wake(namespace, name)
 

@@ -6,6 +6,7 @@ message is its sentence), or `Unreachable`, when it couldn't be asked; the first
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.parse import urlencode
@@ -16,9 +17,14 @@ from kubernetes.aio import client, config
 from flockmq_operator.drift import FIELD_MANAGER
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.spec import GROUP, KIND, PLURAL, VERSION
+from flockmq_operator.users.spec import USER_KIND, USER_PLURAL
 
 REQUEST_S = 15.0
 """The deadline of one request."""
+WATCH_S = 240
+"""How long one watch lasts."""
+EVENT_MAX_BYTES = 4 * 1024 * 1024
+"""Of an event in a watch; an object has 1.5 MiB at most."""
 
 
 class Refused(Exception):
@@ -47,6 +53,7 @@ class Resource(NamedTuple):
 
 RESOURCES: dict[str, Resource] = {
     KIND: Resource(GROUP, VERSION, PLURAL),
+    USER_KIND: Resource(GROUP, VERSION, USER_PLURAL),
     "ServiceAccount": Resource("", "v1", "serviceaccounts"),
     "Secret": Resource("", "v1", "secrets"),
     "ConfigMap": Resource("", "v1", "configmaps"),
@@ -67,6 +74,7 @@ OF_ONE_OBJECT = (b"failed to create typed patch object", b"failed calling webhoo
 """What an API server says with HTTP 500 though it is well: an object isn't what its schema says, or somebody's webhook
 for objects of that kind is away."""
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+METADATA_EVENTS = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Kube:
@@ -113,6 +121,33 @@ class Kube:
         return [
             {**item, "apiVersion": RESOURCES[kind].api_version, "kind": kind} for item in items
         ]  # a list says it once
+
+    async def newest_version(self, kind: str, namespace: str | None) -> str:
+        """From where to watch what changes from now on."""
+        path = _path(kind, namespace)
+        answer = await self.request("GET", path, query={"limit": "1"}, accept=METADATA_ONLY)
+        version: str = answer["metadata"]["resourceVersion"]
+        return version
+
+    async def watch(self, kind: str, namespace: str | None, version: str) -> AsyncIterator[Manifest]:
+        """Events of objects (`type`; `object`, of which there is the metadata alone), for WATCH_S. A `version` that is
+        too old is an event, too. `namespace` None: of all."""
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_S)}
+        path = f"{_path(kind, namespace)}?{urlencode({**query, 'resourceVersion': version})}"
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                headers = {"Accept": METADATA_EVENTS}
+                method, url, headers, data, _ = await self.api.param_serialize(
+                    "GET", path, header_params=headers, auth_settings=["BearerToken"]
+                )
+                answer = await self.api.call_api(method, url, headers, data)
+                if answer.status != 200:
+                    raise Refused(answer.status, sentence_of(await answer.read()))  # type: ignore[no-untyped-call]
+            async with answer.response as response:
+                async for line in _lines(response.content):
+                    yield json.loads(line)
+        except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
+            raise Unreachable(f"GET {path}: {str(error) or type(error).__name__}") from None
 
     async def apply(self, manifest: Manifest, subresource: str = "") -> Manifest:
         """Server-side apply; fields of ours that others changed are taken back."""
@@ -196,7 +231,23 @@ def sentence_of(answer: bytes) -> str:
         return answer.decode(errors="replace")
 
 
-def _path(kind: str, namespace: str, name: str = "") -> str:
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Raises ValueError. (The reader's own are too short for an object with large annotations.)"""
+    rest = b""
+    async for chunk in content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line
+        if len(rest) > EVENT_MAX_BYTES:
+            raise ValueError(f"an event of more than {EVENT_MAX_BYTES} bytes")
+
+
+def _path(kind: str, namespace: str | None, name: str = "") -> str:
+    """`namespace` None: all."""
     resource = RESOURCES[kind]
-    path = f"{resource.base}/namespaces/{namespace}/{resource.plural}"
+    path = (
+        f"{resource.base}/namespaces/{namespace}/{resource.plural}"
+        if namespace
+        else f"{resource.base}/{resource.plural}"
+    )
     return f"{path}/{name}" if name else path

@@ -1,7 +1,7 @@
 """`flockmq-operator`: check the environment, wait for the Lease, run kopf until told to stop.
 
 Exit codes: 0 stopped; 1 the Lease was lost or the operator failed; 2 the environment is wrong; 3 the API server can't
-be reached, or doesn't know MqttClusters; 4 the health port is taken.
+be reached, or doesn't know MqttClusters and MqttUsers; 4 the health port is taken.
 """
 
 import asyncio
@@ -24,6 +24,9 @@ from flockmq_operator.metrics import Metrics
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.settings import Settings, SettingsError, read_settings
 from flockmq_operator.spec import GROUP, PLURAL, VERSION
+from flockmq_operator.users.reconcile import UserReconciler
+from flockmq_operator.users.secret_watch import watch_secrets
+from flockmq_operator.users.spec import USER_PLURAL
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +76,8 @@ async def operate(settings: Settings) -> None:
             await check_cluster(kube)
             ready.set()
             reconciler = Reconciler(kube, settings, functools.partial(count_connections, session), metrics)
-            lead = functools.partial(run_kopf, settings, reconciler, metrics)
+            users = UserReconciler(kube, settings, metrics)
+            lead = functools.partial(run_kopf, kube, settings, reconciler, users, metrics)
             candidate = Candidate(kube, settings.pod_namespace, settings.pod_name)
             leading = asyncio.create_task(candidate.while_leading(lead))
             stopping = asyncio.create_task(stop.wait())
@@ -97,6 +101,7 @@ async def open_kube() -> Kube:
 
 
 async def check_cluster(kube: Kube) -> None:
+    """Raises Unusable."""
     try:
         known = await kube.request("GET", f"/apis/{GROUP}/{VERSION}")
     except Unreachable as error:
@@ -105,22 +110,35 @@ async def check_cluster(kube: Kube) -> None:
         if error.status != 404:
             raise Unusable(3, f"the API server refuses the operator: {error}") from None
         known = {}
-    if not any(resource["name"] == PLURAL for resource in known.get("resources", ())):
-        raise Unusable(3, f"CustomResourceDefinition {PLURAL}.{GROUP} isn't installed: apply crds/{PLURAL}.yaml")
+    served = {resource["name"] for resource in known.get("resources", ())}
+    for plural in (PLURAL, USER_PLURAL):
+        if plural not in served:
+            raise Unusable(3, f"CustomResourceDefinition {plural}.{GROUP} isn't installed: apply crds/{plural}.yaml")
 
 
-async def run_kopf(settings: Settings, reconciler: Reconciler, metrics: Metrics) -> None:
+async def run_kopf(
+    kube: Kube, settings: Settings, reconciler: Reconciler, users: UserReconciler, metrics: Metrics
+) -> None:
     """Watch and reconcile until a signal says to stop."""
     metrics.leading = True
     log.info("leading; watching %s", ", ".join(settings.namespaces) or "all namespaces")
+    namespaces: list[str | None] = [*settings.namespaces] or [None]
+    watches = [
+        asyncio.create_task(watch_secrets(kube, namespace, users.secret_changed), name=f"Secrets of {namespace}")
+        for namespace in namespaces
+    ]
     try:
         await kopf.operator(
             registry=registry,
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
-            memo=kopf.Memo(reconciler=reconciler),
+            memo=kopf.Memo(reconciler=reconciler, users=users),
         )
     finally:
         metrics.leading = False
+        for watch in watches:
+            watch.cancel()
+        await asyncio.gather(*watches, return_exceptions=True)
+        await users.stop()
         await reconciler.stop()

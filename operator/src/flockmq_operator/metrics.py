@@ -1,9 +1,11 @@
-"""What the operator tells Prometheus at `/metrics` of its health port: its passes, and its MqttClusters' conditions.
+"""What the operator tells Prometheus at `/metrics` of its health port: its passes, its MqttClusters' conditions,
+and how many of its MqttUsers are as they should be.
 
 Plain numbers, written as text when somebody asks. One that stands by for the Lease tells that it does, and zeros.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate, groupby
 from typing import Literal, NamedTuple, get_args
@@ -17,6 +19,7 @@ SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 LEADING = "flockmq_operator_leading"
 CLUSTERS = "flockmq_operator_clusters"
+USERS = "flockmq_operator_users"
 PASSES = "flockmq_operator_passes_total"
 TOOK = "flockmq_operator_pass_seconds"
 WAITING = "flockmq_operator_passes_waiting"
@@ -24,9 +27,13 @@ CONDITION = "flockmq_operator_condition"
 FAMILIES = {
     LEADING: ("gauge", "1 while this operator acts, for it holds the Lease."),
     CLUSTERS: ("gauge", "MqttClusters that it keeps."),
-    PASSES: ("counter", "Passes over a MqttCluster, by what came of them: changed, unchanged or failed."),
+    USERS: ("gauge", "MqttUsers of a MqttCluster, by the reason of their condition Ready: Applied, or what is wrong."),
+    PASSES: (
+        "counter",
+        "Passes over a MqttCluster, or over its MqttUsers, by what came of them: changed, unchanged or failed.",
+    ),
     TOOK: ("histogram", "How long passes took, without their wait."),
-    WAITING: ("gauge", "MqttClusters whose pass waits, for no more than a few are made at a time."),
+    WAITING: ("gauge", "Passes that wait, for no more than a few are made at a time."),
     CONDITION: (
         "gauge",
         "1 where a condition of a MqttCluster is True, 0 where it is False; none where that is unknown.",
@@ -52,6 +59,8 @@ class Metrics:
         self.waiting = 0
         self.conditions: dict[tuple[str, str], list[Manifest]] = {}
         """Of each MqttCluster (namespace, name) that is kept, as they were last reported."""
+        self.users: dict[tuple[str, str], Counter[str]] = {}
+        """Of each MqttCluster (namespace, name): how many of its MqttUsers have which reason."""
         self._passes: dict[str, int] = dict.fromkeys(get_args(Result), 0)
         self._buckets = [0] * (len(SECONDS) + 1)
         self._seconds = 0.0
@@ -71,6 +80,10 @@ class Metrics:
     def _samples(self) -> Iterator[Sample]:
         yield Sample(LEADING, int(self.leading))
         yield Sample(CLUSTERS, len(self.conditions))
+        for (namespace, name), reasons in self.users.items():
+            for reason, count in reasons.items():
+                labels = ("cluster_namespace", namespace), ("cluster", name), ("reason", reason)
+                yield Sample(USERS, count, labels=labels)
         for result, count in self._passes.items():
             yield Sample(PASSES, count, labels=(("result", result),))
         counts = list(accumulate(self._buckets))

@@ -4,24 +4,24 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from uuid import uuid4
 
 import msgspec
 
 from flockmq_operator import floor
-from flockmq_operator.apply import carry_out, refusal_problems, status_manifest
+from flockmq_operator.apply import carry_out, refusal_problems
 from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
-from flockmq_operator.kube import Kube, Refused
+from flockmq_operator.kube import Kube
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.observe import observe
 from flockmq_operator.passes import RESYNC_S, Done, Key, Passes
 from flockmq_operator.plan import make_plan
 from flockmq_operator.problems import Problem
+from flockmq_operator.report import report
 from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
 from flockmq_operator.settings import Settings
-from flockmq_operator.spec import GROUP, KIND, SpecError, decode
+from flockmq_operator.spec import KIND, SpecError, decode
 from flockmq_operator.status import make_status
 from flockmq_operator.status.condition import Situation
 from flockmq_operator.wrong_spec import without_what_is_wrong
@@ -125,15 +125,8 @@ class Reconciler:
         previous = body.get("status") or {}
         status = make_status(situation, previous, datetime.now(UTC))
         self._metrics.conditions[key_of(body)] = status["conditions"]
-        try:
-            if status != previous:
-                await self._kube.apply(status_manifest(body, status), "status")
-            for event in (*events, *transitions(previous, status)):
-                log.info("%s: %s: %s", "/".join(key_of(body)), event.reason, event.message)
-                await self._kube.create(event_manifest(body, event, self._settings.pod_name, datetime.now(UTC)))
-        except Refused as refused:
-            if refused.status not in (404, 409):  # gone, or being deleted, in the meantime
-                raise
+        told = (*events, *transitions(previous, status))
+        await report(self._kube, body, status, told, self._settings.pod_name)
 
 
 def key_of(body: Manifest) -> Key:
@@ -154,26 +147,3 @@ def transitions(previous: Manifest, status: Manifest) -> list[Event]:
             case "Ready", "False" | "Unknown", "True":
                 events.append(Event("Normal", "Ready", condition["message"]))
     return events
-
-
-def event_manifest(body: Manifest, event: Event, instance: str, now: datetime) -> Manifest:
-    metadata = body["metadata"]
-    return {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": f"{metadata['name']}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
-        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "type": event.type,
-        "reason": event.reason,
-        "action": "Reconcile",
-        "note": event.message,
-        "reportingController": f"{GROUP}/operator",
-        "reportingInstance": instance[:128],
-        "regarding": {
-            "apiVersion": body["apiVersion"],
-            "kind": body["kind"],
-            "name": metadata["name"],
-            "namespace": metadata["namespace"],
-            "uid": metadata["uid"],
-        },
-    }

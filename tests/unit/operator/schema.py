@@ -11,6 +11,8 @@ import yaml
 ROOT = Path(__file__).parents[3]
 CRD = yaml.safe_load((ROOT / "crds/mqttclusters.yaml").read_text())
 SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+USER_CRD = yaml.safe_load((ROOT / "crds/mqttusers.yaml").read_text())
+USER_SCHEMA: dict[str, Any] = USER_CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 TYPES: dict[str, Any] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": int | float, "boolean": bool
 }  # fmt: skip

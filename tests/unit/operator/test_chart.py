@@ -3,6 +3,7 @@
 import json
 
 import msgspec
+import pytest
 import yaml
 
 from flockmq_operator.handlers import WATCHED
@@ -12,7 +13,8 @@ from flockmq_operator.observe import OWNED_KINDS
 from flockmq_operator.plan import KEPT_KINDS
 from flockmq_operator.settings import Settings
 from flockmq_operator.spec import KIND
-from unit.operator.schema import CRD, ROOT
+from flockmq_operator.users.spec import USER_KIND
+from unit.operator.schema import CRD, ROOT, USER_CRD
 from unit.operator.test_resources import restricted_violations
 
 INSTALL: list[Manifest] = [item for item in yaml.safe_load_all((ROOT / "manifests/install.yaml").read_text()) if item]
@@ -23,14 +25,16 @@ def installed(kind: str, name: str = "flockmq-operator") -> Manifest:
     return next(item for item in INSTALL if item["kind"] == kind and item["metadata"]["name"] == name)
 
 
-def test_the_chart_and_the_plain_manifest_hold_the_one_crd() -> None:
-    assert (CHART / "files/mqttclusters.yaml").resolve() == ROOT / "crds/mqttclusters.yaml"
-    assert installed("CustomResourceDefinition", CRD["metadata"]["name"]) == CRD
+@pytest.mark.parametrize(("plural", "crd"), [("mqttclusters", CRD), ("mqttusers", USER_CRD)])
+def test_the_chart_and_the_plain_manifest_hold_the_crds(plural: str, crd: Manifest) -> None:
+    assert (CHART / f"files/{plural}.yaml").resolve() == ROOT / f"crds/{plural}.yaml"
+    assert installed("CustomResourceDefinition", f"{plural}.flockmq.io") == crd
 
 
-def test_helm_upgrades_the_crd_and_never_deletes_it() -> None:
+@pytest.mark.parametrize("crd", [CRD, USER_CRD])
+def test_helm_upgrades_a_crd_and_never_deletes_it(crd: Manifest) -> None:
     assert not (CHART / "crds").exists(), "Helm installs what is there once, and leaves it as it is"
-    assert CRD["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert ".Values.crds.install" in (CHART / "templates/definition.yaml").read_text()
 
 
@@ -49,16 +53,18 @@ def test_the_operator_has_the_rights_it_uses_and_no_others() -> None:
         if kind not in KEPT_KINDS:
             needed[kind].add("delete")
     needed |= {
-        "Secret": {"get", "list", "create", "patch"},
+        "Secret": {"get", "list", "watch", "create", "patch"},
         "Pod": {"list", "delete"},
         "ReplicaSet": {"list"},
         "Event": {"create"},
         KIND: {"get", "list"},
+        USER_KIND: {"list", "patch"},
     }
-    for kind in (*WATCHED, KIND):
+    for kind in (*WATCHED, KIND, USER_KIND):
         needed[kind] |= {"list", "watch"}
     expected = {(RESOURCES[kind].group, RESOURCES[kind].plural): verbs for kind, verbs in needed.items()}
-    expected[RESOURCES[KIND].group, f"{RESOURCES[KIND].plural}/status"] = {"patch"}
+    for kind in (KIND, USER_KIND):
+        expected[RESOURCES[kind].group, f"{RESOURCES[kind].plural}/status"] = {"patch"}
     assert rights() == expected
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, get_args
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from flockmq.config import auth_settings as auth
 from flockmq.config import schema as broker
 from flockmq.config.conversion import field_types
+from flockmq.ctl.api import PATH_MAX_BYTES
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.spec import (
     CaSecret,
@@ -30,11 +32,13 @@ from flockmq_operator.spec import (
     Users,
     decode,
 )
-from unit.operator.schema import CRD, ROOT, SCHEMA, violations, with_defaults
+from flockmq_operator.users.spec import UserRule, UserSpec, decode_user
+from unit.operator.schema import CRD, ROOT, SCHEMA, USER_SCHEMA, violations, with_defaults
 from unit.operator.world import mqtt_cluster
 
 SPEC = SCHEMA["properties"]["spec"]
 LISTENER = SPEC["properties"]["listeners"]["items"]
+USER_SPEC = USER_SCHEMA["properties"]["spec"]
 SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
 
 
@@ -47,7 +51,7 @@ def fields(schema: Manifest, path: str = "spec") -> Iterator[tuple[str, Manifest
             yield from fields(schema[inner], f"{path}[]")
 
 
-@pytest.mark.parametrize(("path", "schema"), list(fields(SPEC)))
+@pytest.mark.parametrize(("path", "schema"), [*fields(SPEC), *fields(USER_SPEC, "user.spec")])
 def test_every_field_is_bounded(path: str, schema: Manifest) -> None:
     if schema.get("x-kubernetes-int-or-string"):
         assert "maxLength" in schema
@@ -66,7 +70,12 @@ def test_every_field_is_bounded(path: str, schema: Manifest) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [rule for _, schema in fields(SPEC) for rule in schema.get("x-kubernetes-validations", ())]
+    "rule",
+    [
+        rule
+        for _, schema in (*fields(SPEC), *fields(USER_SPEC), ("", USER_SCHEMA))
+        for rule in schema.get("x-kubernetes-validations", ())
+    ],
 )
 def test_every_rule_speaks_in_a_sentence(rule: Manifest) -> None:
     assert len(rule["message"].split()) >= 4, "a sentence, not a name"
@@ -108,6 +117,21 @@ def test_the_schema_and_the_decoder_know_the_same_fields_and_defaults() -> None:
     assert list(parity(RedisUser, external["properties"]["replicants"], "replicants")) == []
     assert list(parity(Users, SPEC["properties"]["authentication"]["properties"]["users"], "users")) == []
     assert list(parity(Rule, SPEC["properties"]["authorization"]["properties"]["rules"]["items"], "rule")) == []
+    assert list(parity(UserSpec, USER_SPEC, "user")) == []
+    assert list(parity(UserRule, USER_SPEC["properties"]["rules"]["items"], "user rule")) == []
+    assert list(parity(SecretKey, USER_SPEC["properties"]["passwordSecretRef"], "user password")) == []
+
+
+def test_a_users_rules_are_bounded_as_the_clusters() -> None:
+    rules = SPEC["properties"]["authorization"]["properties"]["rules"]
+    of_all = {name: below for name, below in rules["items"]["properties"].items() if name != "username"}
+    assert USER_SPEC["properties"]["rules"]["items"]["properties"] == of_all
+    assert USER_SPEC["properties"]["rules"]["maxItems"] == rules["maxItems"]
+
+
+def test_a_user_name_fits_into_a_path_of_the_brokers_api() -> None:
+    longest = quote("\U0001f600", safe="") * USER_SPEC["properties"]["username"]["maxLength"]
+    assert len(f"/api/v1/rules/username/{longest}") <= PATH_MAX_BYTES
 
 
 def test_an_empty_spec_means_the_same_with_and_without_the_api_servers_defaults() -> None:
@@ -122,20 +146,39 @@ def test_scale_and_status_are_subresources() -> None:
     assert CRD["spec"]["names"]["shortNames"] == ["mqc"]
 
 
-def clusters(text: str) -> list[Manifest]:
+def of_ours(text: str) -> list[Manifest]:
     documents: list[Any] = list(yaml.safe_load_all(text))
-    return [document for document in documents if document["kind"] == "MqttCluster"]
+    return [document for document in documents if document["kind"] in ("MqttCluster", "MqttUser")]
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
-    found = clusters(sample.read_text())
+    found = of_ours(sample.read_text())
     assert found
     for body in found:
-        filled = with_defaults(body, SCHEMA)
-        assert list(violations(filled, SCHEMA)) == []
+        schema = SCHEMA if body["kind"] == "MqttCluster" else USER_SCHEMA
+        filled = with_defaults(body, schema)
+        assert list(violations(filled, schema)) == []
         metadata = {"namespace": "default", "uid": "u", "generation": 1}
-        decode({**filled, "metadata": {**filled["metadata"], **metadata}})
+        read = decode if body["kind"] == "MqttCluster" else decode_user
+        read({**filled, "metadata": {**filled["metadata"], **metadata}})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"passwordSecretRef": {"name": "s"}},
+        {"cluster": "demo"},
+        {"cluster": "Demo", "passwordSecretRef": {"name": "s"}},
+        {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "password": "p"},
+        {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "username": "a\0b"},
+        {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "username": "x" * 129},
+        {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "rules": [{"topics": ["#"]}]},
+        {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "rules": [{"permit": "allow", "username": "eve"}]},
+    ],
+)
+def test_what_the_schema_of_users_refuses(spec: Manifest) -> None:
+    assert list(violations(with_defaults(spec, USER_SPEC), USER_SPEC))
 
 
 @pytest.mark.parametrize(

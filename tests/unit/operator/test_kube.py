@@ -17,6 +17,7 @@ SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "demo", "
 class Server:
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, str, object]] = []
+        self.accepted: list[str] = []
         self.status, self.body = 200, "{}"
         self.delay_s = 0.0
 
@@ -24,6 +25,7 @@ class Server:
         body = await request.text()
         asked = (request.method, request.path_qs, request.headers.get("Content-Type", ""), json.loads(body or "null"))
         self.asked.append(asked)
+        self.accepted.append(request.headers.get("Accept", ""))
         await asyncio.sleep(self.delay_s)
         return web.Response(status=self.status, text=self.body, content_type="application/json")
 
@@ -94,6 +96,33 @@ async def test_this_very_object_is_patched(kube: Kube, server: Server) -> None:
 async def test_what_is_not_there_is_none(kube: Kube, server: Server) -> None:
     server.status, server.body = 404, '{"message": "not found"}'
     assert await kube.get("Service", "ns", "demo") is None
+
+
+async def test_a_watch_tells_of_metadata_alone_from_a_version_on(kube: Kube, server: Server) -> None:
+    server.body = '{"metadata": {"resourceVersion": "7"}, "items": []}'
+    assert await kube.newest_version("Secret", "ns") == "7"
+    large = json.dumps({"type": "ADDED", "object": {"metadata": {"name": "a", "annotations": {"x": "y" * 300_000}}}})
+    server.body = f'{large}\n{{"type": "BOOKMARK"}}\n'
+    events = [event async for event in kube.watch("Secret", "ns", "7")]
+    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
+    assert server.accepted[-1] == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+    assert server.asked[-1][1].startswith("/api/v1/namespaces/ns/secrets?watch=true&allowWatchBookmarks=true&")
+    assert server.asked[-1][1].endswith("&resourceVersion=7")
+    assert [event async for event in kube.watch("Secret", None, "7")] == events
+    assert server.asked[-1][1].startswith("/api/v1/secrets?")
+
+
+async def test_a_watch_that_fails_says_how(kube: Kube, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.status, server.body = 403, '{"message": "secrets is forbidden"}'
+    with pytest.raises(Refused, match=r"^secrets is forbidden$"):
+        await anext(kube.watch("Secret", "ns", "7"))
+    server.status, server.body = 200, "<html>\n"
+    with pytest.raises(Unreachable, match="GET /api/v1/namespaces/ns/secrets"):
+        await anext(kube.watch("Secret", "ns", "7"))
+    monkeypatch.setattr(kube_module, "EVENT_MAX_BYTES", 1000)
+    server.body = '{"type": "' + "x" * 2000
+    with pytest.raises(Unreachable, match="an event of more than 1000 bytes"):
+        await anext(kube.watch("Secret", "ns", "7"))
 
 
 @pytest.mark.parametrize("status", [400, 403, 409, 422])

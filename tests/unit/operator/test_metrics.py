@@ -1,5 +1,7 @@
 """What the operator tells Prometheus is what Prometheus reads."""
 
+from collections import Counter
+
 from prometheus_client.parser import text_string_to_metric_families
 
 from flockmq_operator.metrics import FAMILIES, Metrics
@@ -37,9 +39,18 @@ def test_a_condition_is_told_unless_it_is_unknown() -> None:
     assert found["flockmq_operator_clusters", ()] == 1
 
 
+def test_mqtt_users_are_counted_by_how_they_are() -> None:
+    metrics = Metrics()
+    metrics.users["fleet", "demo"] = Counter({"Applied": 2, "SecretMissing": 1})
+    found = samples(metrics)
+    told = {labels: value for (name, labels), value in found.items() if name == "flockmq_operator_users"}
+    assert told == {("fleet", "demo", "Applied"): 2, ("fleet", "demo", "SecretMissing"): 1}
+
+
 def test_each_family_has_a_kind_and_a_meaning() -> None:
     metrics = Metrics()
     metrics.conditions["fleet", "demo"] = [{"type": "Ready", "status": "True"}]
+    metrics.users["fleet", "demo"] = Counter({"Applied": 2})
     families = list(text_string_to_metric_families(metrics.text()))
     assert {family.name + ("_total" if family.type == "counter" else "") for family in families} == FAMILIES.keys()
     assert all(family.type != "unknown" and family.documentation for family in families)

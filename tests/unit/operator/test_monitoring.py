@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 
 import pytest
 import yaml
@@ -22,6 +23,7 @@ PODS = {pods["metadata"]["name"]: pods for pods in yaml.safe_load_all((MONITORIN
 def labels_of_the_operator() -> dict[str, set[str]]:
     metrics = Metrics()
     metrics.conditions["fleet", "demo"] = [{"type": "Stalled", "status": "True"}]
+    metrics.users["fleet", "demo"] = Counter({"Applied": 1})
     lines = metrics.text().splitlines()
     return {
         name: {label for line in lines if line.startswith(f"{name}{{") for label in re.findall(r'(\w+)="', line)}

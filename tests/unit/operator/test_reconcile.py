@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 
 import pytest
 
@@ -11,7 +10,7 @@ from flockmq_operator import passes, reconcile
 from flockmq_operator.kube import Unreachable
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.metrics import Metrics
-from flockmq_operator.reconcile import Reconciler, event_manifest, transitions
+from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.resources.context import Context
 from unit.operator.world import NAMESPACE, SETTINGS, World, mqtt_cluster
 
@@ -236,13 +235,3 @@ async def test_the_floor_follows_the_connections_and_stays_where_nobody_answers(
         world.objects[DEMO].pop("status")
         await until(lambda: "status" in world.objects[DEMO])
         assert world.objects[DEMO]["status"]["autoscalingFloor"] == 5
-
-
-def test_events_are_told_on_the_object_within_the_api_servers_bounds() -> None:
-    event = transitions(
-        {}, {"conditions": [{"type": "Stalled", "status": "True", "reason": "R", "message": "m" * 5000}]}
-    )[0]
-    made = event_manifest(mqtt_cluster(), event, "pod" * 100, datetime.now(UTC))
-    assert made["regarding"]["uid"] == mqtt_cluster()["metadata"]["uid"]
-    assert len(made["note"]) <= 1024
-    assert len(made["reportingInstance"]) <= 128

@@ -137,10 +137,14 @@ class World(Kube):
 
     async def patch(self, manifest: Manifest) -> Manifest:
         self.writes.append(f"patch {ref(manifest)}")
+        if ref(manifest) not in self.objects:
+            raise Refused(404, "not found")
         live = self.objects[ref(manifest)]
         assert manifest["metadata"]["uid"] == live["metadata"]["uid"]
         merge(live, manifest)
-        return live
+        if "deletionTimestamp" in live["metadata"] and not live["metadata"].get("finalizers"):
+            del self.objects[ref(manifest)]
+        return copy.deepcopy(live)
 
     async def create(self, manifest: Manifest) -> Manifest:
         if manifest["kind"] == "Event":

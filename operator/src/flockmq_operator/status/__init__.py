@@ -65,7 +65,7 @@ def make_status(situation: Situation, previous: Manifest, now: datetime) -> Mani
     status: Manifest = {
         "observedGeneration": situation.generation,
         "conditions": [
-            _render(condition, before.get(condition.type), situation.generation, now)
+            render(condition, before.get(condition.type), situation.generation, now)
             for condition in conditions(situation)
         ],
     }
@@ -88,7 +88,7 @@ def make_status(situation: Situation, previous: Manifest, now: datetime) -> Mani
     return status
 
 
-def _render(condition: Condition, before: Manifest | None, generation: int, now: datetime) -> Manifest:
+def render(condition: Condition, before: Manifest | None, generation: int, now: datetime) -> Manifest:
     status = {True: "True", False: "False", None: "Unknown"}[condition.status]
     same = before is not None and before["status"] == status
     return {

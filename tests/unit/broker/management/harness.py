@@ -33,12 +33,12 @@ def token_bytes(number: int) -> bytes:
 
 
 def managed(
-    node: object, log: FakeLog, key: str | None = KEY, listen: Address = ANYWHERE
+    node: object, log: FakeLog, key: str | None = KEY, listen: Address = ANYWHERE, *, users_matter: bool = True
 ) -> AbstractAsyncContextManager[int]:
     """A management server of a node over a log; gives its port."""
     pool, bans = HashPool(), Bans()
     log.on_change(BANS.name, bans)
-    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2Settings(iterations=4096), None, SYSTEM)
+    admin = Admin(log.as_rlog(), bans, pool, Pbkdf2Settings(iterations=4096), None, SYSTEM, users_matter=users_matter)
     keys = ApiKeys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
     return serve(
         _views(node), listen, admin, keys, AuditLog("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes)

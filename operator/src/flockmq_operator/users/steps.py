@@ -1,0 +1,37 @@
+"""What has to be done in the cluster, so that it has a user as its MqttUser says. Pure."""
+
+from typing import Literal, NamedTuple
+
+from flockmq_operator.spec import Rule, said
+from flockmq_operator.users.management_api import SeenUser
+from flockmq_operator.users.spec import UserSpec
+
+Step = Literal["create", "change", "rules"]
+"""`change` sets the rights, and the password where there is one: so that it is known afterwards."""
+
+
+class Seen(NamedTuple):
+    """What the cluster has under a user name."""
+
+    user: SeenUser | None
+    rules: tuple[Rule, ...]
+
+
+def steps(spec: UserSpec, seen: Seen, *, has_password: bool, is_password_set: bool) -> list[Step]:
+    """`has_password`: the Secret holds one; `is_password_set`: the user has it.
+
+    Who gains rights gets its rules before, who loses them loses them first: at no time it may do more than before or
+    after. Without its rules no user is made.
+    """
+    if seen.user is None and not has_password:
+        return []
+    account: list[Step] = []
+    if seen.user is None:
+        account = ["create"]
+    else:
+        is_right = (seen.user.is_superuser, seen.user.is_disabled) == (spec.superuser, not spec.enabled)
+        if not is_right or (has_password and not is_password_set):
+            account = ["change"]
+    rules: list[Step] = ["rules"] if [said(rule) for rule in seen.rules] != [said(rule) for rule in spec.rules] else []
+    is_let_in = seen.user is None or (seen.user.is_disabled and spec.enabled)
+    return [*rules, *account] if is_let_in else [*account, *rules]

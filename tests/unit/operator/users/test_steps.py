@@ -1,0 +1,45 @@
+"""What is done for a user, and in which order."""
+
+import msgspec
+import pytest
+
+from flockmq_operator.manifest import Manifest
+from flockmq_operator.spec import Rule
+from flockmq_operator.users.management_api import SeenUser
+from flockmq_operator.users.spec import UserSpec
+from flockmq_operator.users.steps import Seen, Step, steps
+
+PLAIN = SeenUser(is_superuser=False, is_disabled=False, version="1")
+SUPER, DISABLED = PLAIN._replace(is_superuser=True), PLAIN._replace(is_disabled=True)
+DENY = ({"permit": "deny"},)
+
+
+def spec(**said: object) -> UserSpec:
+    return msgspec.convert({"cluster": "demo", "passwordSecretRef": {"name": "s"}, **said}, UserSpec)
+
+
+@pytest.mark.parametrize(
+    ("said", "user", "rules", "has_password", "is_set", "todo"),
+    [
+        ({}, PLAIN, (), True, True, []),
+        ({"rules": DENY}, PLAIN, (Rule("deny"),), True, True, []),
+        ({}, PLAIN, (), True, False, ["change"]),
+        ({}, PLAIN, (), False, False, []),
+        ({"superuser": True}, PLAIN, (), True, True, ["change"]),
+        ({"superuser": True}, PLAIN, (), False, False, ["change"]),
+        ({}, SUPER, (), True, True, ["change"]),
+        ({"rules": DENY}, PLAIN, (), True, True, ["rules"]),
+        ({}, PLAIN, (Rule("deny"),), True, True, ["rules"]),
+        ({"rules": DENY}, PLAIN, (Rule("deny", username="eve"),), True, True, ["rules"]),
+        # Without its rules no user is made or let in; who is kept out is so first.
+        ({"rules": DENY}, None, (), True, False, ["rules", "create"]),
+        ({"rules": DENY}, None, (), False, False, []),
+        ({"rules": DENY}, DISABLED, (), True, True, ["rules", "change"]),
+        ({"rules": DENY, "enabled": False}, PLAIN, (), True, True, ["change", "rules"]),
+        ({"rules": DENY}, SUPER, (), True, True, ["change", "rules"]),
+    ],
+)
+def test_what_is_done(
+    said: Manifest, user: SeenUser | None, rules: tuple[Rule, ...], has_password: bool, is_set: bool, todo: list[Step]
+) -> None:
+    assert steps(spec(**said), Seen(user, rules), has_password=has_password, is_password_set=is_set) == todo
