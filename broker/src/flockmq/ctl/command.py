@@ -21,6 +21,7 @@ from flockmq.ctl import (
     evacuate,
     keys,
     quotas,
+    rebalance,
     rlog,
     rules,
     sessions,
@@ -43,6 +44,7 @@ NOUNS: Final[tuple[tuple[str, str, Callable[[Verbs], None]], ...]] = (
     ("alarms", "what somebody should look at", alarms.add),
     ("cluster", "its nodes", cluster.add),
     ("evacuate", "empty a node that goes on", evacuate.add),
+    ("rebalance", "how many clients nodes send to others", rebalance.add),
     ("rlog", "the replicated log, by node and shard", rlog.add),
     ("tables", "what the log has made, for a backup", tables.add),
 )

@@ -56,6 +56,7 @@ KEYLESS: Final = (
     "/api/v1/nodes",
     "/api/v1/status",
     "/api/v1/plugins",
+    "/api/v1/rebalance",
     "/api/v5/alarms",
     "/api/v5/cluster",
     "/api/v5/rlog",

@@ -9,7 +9,8 @@
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
 | /api/v5/rlog | JSON: by shard, the position of this node's tables in the log, their lag, and their digests |
-| /api/v1/plugins…, /api/v5/cluster, /api/v5/rlog/nodes, /api/v5/alarms…, /api/v1/quotas | see `status` |
+| /api/v1/plugins…, /api/v1/rebalance, /api/v1/quotas | see `status` |
+| /api/v5/cluster, /api/v5/rlog/nodes, /api/v5/alarms… | see `status` |
 | /api/v1/clients…, /api/v1/sessions… | see `clients` |
 | /api/v1/evacuation | see `evacuation` |
 | /api/v1/leave, /api/v1/cores/NAME | see `cores` |

@@ -1,0 +1,61 @@
+"""What rebalancing does, and would do, by node: from the heartbeats of all, and what each tells of itself. No I/O.
+
+The plan is what each node would decide by client_balance.py if the present numbers lasted for its wait. It is made with
+each node's own thresholds, also where `cluster.rebalance.enabled` isn't set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from flockmq.management.view import Member, RebalanceRow, RebalanceState
+from flockmq.node.client_balance import ClientBalance, mean_of, takers_beside
+from flockmq.node.node_details import NodeDetails
+
+
+def rebalance_rows(members: Sequence[Member], details: Mapping[str, NodeDetails | None]) -> list[RebalanceRow]:
+    """A row for each member, in their order. `details`: by incarnation; None for a node that tells nothing."""
+    return [_row(member, members, details.get(member.incarnation)) for member in members]
+
+
+def _row(member: Member, members: Sequence[Member], details: NodeDetails | None) -> RebalanceRow:
+    if not member.heard:
+        return RebalanceRow(node=member.name, role=member.role, state="unheard", clients=None)
+    state: RebalanceState = "draining" if member.draining else "idle"
+    row = RebalanceRow(node=member.name, role=member.role, state=state, clients=member.connections)
+    if details is None:
+        return row
+    row = msgspec.structs.replace(row, is_enabled=details.rebalances, evicted=details.evicted)
+    if member.draining:
+        left = member.connections
+        return msgspec.structs.replace(row, left=left, rate=details.rate, left_s=_seconds(left, details.rate))
+    if details.left:
+        rate = details.rate
+        row = msgspec.structs.replace(
+            row, state="rebalancing", left=details.left, rate=rate, left_s=_seconds(details.left, rate)
+        )
+    return _planned(row, member, members, details)
+
+
+def _planned(row: RebalanceRow, member: Member, members: Sequence[Member], details: NodeDetails) -> RebalanceRow:
+    me, clients = member.incarnation, member.connections
+    mean = mean_of(clients, [other.connections for other in takers_beside(me, members)])
+    excess = ClientBalance(details.balancing._replace(wait_s=0.0)).look(0.0, members, me, clients)
+    rate = details.eviction_rate * excess.share
+    return msgspec.structs.replace(
+        row,
+        mean=mean,
+        begins_above=math.floor(details.balancing.begins_above(mean)),
+        planned=excess.clients,
+        planned_s=_seconds(excess.clients, rate),
+    )
+
+
+def _seconds(clients: int, rate: float) -> float | None:
+    """None: nothing goes at this rate."""
+    if not clients:
+        return 0.0
+    return clients / rate if rate else None
