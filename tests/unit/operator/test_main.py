@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from flockmq_operator.kube import Kube
+from flockmq_operator.main import Unusable, check_cluster
+from flockmq_operator.manifest import Manifest
 from flockmq_operator.settings import SettingsError, read_settings
 from ports import free_port
 
@@ -68,6 +71,21 @@ def test_a_taken_health_port_is_one_line_and_exit_code_4(tmp_path: Path) -> None
         code, said = run(KUBECONFIG=kubeconfig(tmp_path), FLOCKMQ_HEALTH_PORT=str(port))
     assert code == 4
     assert said.startswith(f"flockmq-operator: FLOCKMQ_HEALTH_PORT={port}: ")
+
+
+class Discovery(Kube):
+    def __init__(self, *plurals: str) -> None:
+        self.plurals = plurals
+
+    async def request(self, method: str, path: str, **_: object) -> Manifest:
+        return {"resources": [{"name": plural} for plural in self.plurals]}
+
+
+async def test_a_definition_that_is_missing_is_named() -> None:
+    await check_cluster(Discovery("mqttclusters", "mqttclusters/status", "mqttusers"))
+    with pytest.raises(Unusable, match=r"mqttusers\.flockmq\.io isn't installed: apply crds/mqttusers\.yaml") as error:
+        await check_cluster(Discovery("mqttclusters"))
+    assert error.value.code == 3
 
 
 @pytest.mark.parametrize(

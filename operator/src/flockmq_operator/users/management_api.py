@@ -78,6 +78,8 @@ class ManagementApi:
     def __init__(self, http: aiohttp.ClientSession, access: Access) -> None:
         self._http = http
         self._access = access
+        # One object: connections are kept by it.
+        self._trust = aiohttp.Fingerprint(access.fingerprint) if access.fingerprint else True
         self._away = ""
 
     async def user(self, name: str) -> SeenUser | None:
@@ -139,7 +141,7 @@ class ManagementApi:
                 data=None if body is None else msgspec.json.encode(body),
                 headers={"Authorization": f"Bearer {self._access.key}", "Content-Type": "application/json"},
                 allow_redirects=False,
-                ssl=aiohttp.Fingerprint(self._access.fingerprint) if self._access.fingerprint else True,
+                ssl=self._trust,
             ) as response:
                 answer = await _read(response)
                 if response.status < 300:
