@@ -2,8 +2,9 @@
 
 Read it in the order in which a change of the object travels:
 
-    handlers   kopf's watches; an event only wakes the reconciler
-    reconcile  one pass at a time over a whole object: observe, plan, apply, report
+    handlers   kopf's watches; an event only wakes a reconciler
+    passes     the loop: when a pass is made
+    reconcile  a pass over a whole object: observe, plan, apply, report
     observe    what exists in the cluster
     plan       pure: spec + what exists → what to apply, to delete, to say
     resources/ pure: spec → manifest, one noun a file
@@ -11,7 +12,8 @@ Read it in the order in which a change of the object travels:
     drift      pure: does a live object still hold what a manifest says?
     apply      server-side apply of what the plan says
     status/    pure: what exists → conditions, one a file
+    users/     MqttUsers: the users that a MqttCluster's log holds for them
 
 Nothing is kept in memory that the cluster doesn't hold, but for the recent history of the autoscaling floor; the
-operator can be killed at any moment, and adds no finalizer to anything.
+operator can be killed at any moment, and adds no finalizer but to a MqttUser whose user it has to remove.
 """
