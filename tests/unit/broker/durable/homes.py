@@ -31,6 +31,7 @@ from flockmq.telemetry.counters import Counters
 IDENTITY = bytes(range(16))
 CLIENT = b"c"
 WALL_S = 1_700_000_000.0
+QOS1, QOS2, DUP1, DUP2 = 0x32, 0x34, 0x3A, 0x3C
 Op = tuple[bytes, dict[bytes, bytes | None]] | Callable[[bool], None]
 
 
@@ -200,9 +201,6 @@ def add_subscription(session: DurableSession, subscription: Subscription) -> Non
     """It has it, and its owner has put it."""
     session.subscriptions.add(subscription)
     session.record.write_subscription(subscription)
-
-
-QOS1, QOS2, DUP1, DUP2 = 0x32, 0x34, 0x3A, 0x3C
 
 
 def heard(session: DurableSession) -> list[tuple[int, int, bytes]]:

@@ -1,9 +1,13 @@
-"""SUBACK tells the truth, whatever else the client asked for meanwhile."""
+"""SUBSCRIBE and UNSUBSCRIBE: SUBACK tells the truth, and what a subscription does to messages."""
 
 from __future__ import annotations
 
+import pytest
+
 from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
 from flockmq.mqtt import encode
+from flockmq.mqtt.packets import SubscribeEntry
+from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Node, publish
@@ -62,3 +66,134 @@ def test_one_clients_filters_have_so_many_bytes_at_most() -> None:
     node.feed(client, encode.unsubscribe(5, 9, [long[0].encode()]))
     client.packets()
     assert node.subscribe(client, (long[-1], 1))[0][-1] == 1
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def test_MQTT_3_8_4_3_a_subscription_replaces_one_with_the_same_filter(node: Node) -> None:
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.subscribe(subscriber, ("a", 1))
+    node.subscribe(subscriber, ("a", 0))
+    node.feed(publisher, publish(4, "a", "x", qos=1, packet_id=3))
+    assert subscriber.packets() == [publish(4, "a", "x")]
+    assert node.router.counters.subscriptions == 1
+
+
+def test_MQTT_3_3_5_1_overlapping_subscriptions_deliver_once_with_the_highest_qos(node: Node) -> None:
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.subscribe(subscriber, ("a/#", 0), ("a/+", 2), ("a/b", 1))
+    node.feed(publisher, publish(4, "a/b", "x", qos=2, packet_id=3))
+    assert subscriber.packets() == [publish(4, "a/b", "x", qos=2, packet_id=3)]
+
+
+def test_suback_waits_until_the_cluster_routes(node: Node) -> None:
+    subscriber = node.client("s")
+    node.port.hold = True
+    assert node.subscribe(subscriber, ("a", 1), ("b", 0)) == []
+    (routed,) = node.port.unanswered
+    assert node.port.routing == [b"a", b"b"]
+    routed(0, False)
+    node.turn()
+    assert subscriber.packets() == [b"\x90\x04\x00\x01\x01\x00"]
+
+
+def test_a_filter_that_the_cluster_refuses_is_gone_and_its_code_says_why(node: Node) -> None:
+    subscriber, publisher = node.client("s", 5), node.client("p")
+    node.port.hold = True
+    node.subscribe(subscriber, ("a", 1))
+    node.port.unanswered[0](Reason.QUOTA_EXCEEDED, False)
+    node.turn()
+    assert subscriber.packets() == [encode.suback(5, 1, [Reason.QUOTA_EXCEEDED])]
+    node.feed(publisher, publish(4, "a", "x"))
+    assert subscriber.packets() == []
+
+
+def test_shared_subscriptions_are_refused_where_the_zone_has_none() -> None:
+    node = Node(Limits(shared_subscription=False))
+    answer = node.subscribe(node.client("s", 5), ("$share/g/a", 1))
+    assert answer == [encode.suback(5, 1, [Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED])]
+
+
+def test_unsubscribe_says_what_existed_and_drops_the_route(node: Node) -> None:
+    subscriber = node.client("s", 5)
+    node.subscribe(subscriber, ("a", 1))
+    answer = node.feed(subscriber, encode.unsubscribe(5, 2, [b"a", b"b"]))
+    assert answer == [encode.unsuback(5, 2, [Reason.SUCCESS, Reason.NO_SUBSCRIPTION_EXISTED])]
+    assert node.port.dropped == [b"a"]
+
+
+def test_a_route_stays_while_another_client_needs_it(node: Node) -> None:
+    one, other = node.client("1"), node.client("2")
+    for client in (one, other):
+        node.subscribe(client, ("a", 1))
+    node.feed(one, encode.unsubscribe(4, 2, [b"a"]))
+    assert node.port.dropped == []
+    other.lost()
+    assert node.port.dropped == [b"a"]
+
+
+def test_no_local_keeps_a_clients_own_messages_away(node: Node) -> None:
+    one, other = node.client("1", 5), node.client("2", 5)
+    for client in (one, other):
+        node.subscribe(client, ("a", 0x04))
+    node.feed(one, publish(5, "a", "x"))
+    assert one.packets() == []
+    assert other.packets() == [publish(5, "a", "x")]
+
+
+def test_retain_as_published_keeps_the_flag(node: Node) -> None:
+    as_published, plain, publisher = node.client("1", 5), node.client("2", 5), node.client("p", 5)
+    node.subscribe(as_published, ("a", 0x08))
+    node.subscribe(plain, ("a", 0))
+    node.feed(publisher, publish(5, "a", "x", retain=True))
+    assert as_published.packets() == [publish(5, "a", "x", retain=True)]
+    assert plain.packets() == [publish(5, "a", "x")]
+
+
+def test_MQTT_3_3_4_3_the_identifiers_of_all_matching_subscriptions_are_sent(node: Node) -> None:
+    subscriber, publisher = node.client("s", 5), node.client("p", 4)
+    for filter, identifier in (("a/+", 1), ("a/b", 2)):
+        own = Properties()
+        own.subscription_identifier = identifier
+        node.feed(subscriber, encode.subscribe(5, 1, [SubscribeEntry(filter.encode(), 0)], own))
+    node.feed(publisher, publish(4, "a/b", "x"))
+    (packet,) = subscriber.packets()
+    assert packet == encode.publish(5, b"a/b", b"x", encoded_properties=b"\x0b\x02\x0b\x01")
+
+
+def test_retained_messages_are_owed_by_retain_handling(node: Node) -> None:
+    subscriber = node.client("s", 5)
+    node.subscribe(subscriber, ("always", 0x00), ("if-new", 0x10), ("never", 0x20))
+    assert [held.filter for held in node.port.given] == [b"always", b"if-new"]
+    node.port.given.clear()
+    node.subscribe(subscriber, ("always", 0x00), ("if-new", 0x10), ("never", 0x20))
+    assert [held.filter for held in node.port.given] == [b"always"]
+
+
+def test_what_follows_a_retained_message_waits_for_it(node: Node) -> None:
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.subscribe(subscriber, ("a", 1))
+    node.port.hold = True
+    answer = node.feed(
+        publisher, publish(4, "a", "1", qos=1, packet_id=1, retain=True) + publish(4, "a", "2", qos=1, packet_id=2)
+    )
+    assert answer == []
+    assert subscriber.packets() == []
+    node.port.inbound[0].logged(0)
+    node.turn()
+    assert publisher.packets() == [b"\x40\x02\x00\x01", b"\x40\x02\x00\x02"]
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"1", b"2"]
+
+
+def test_a_retained_message_that_the_log_refuses_is_not_delivered(node: Node) -> None:
+    subscriber, publisher = node.client("s"), node.client("p", 5)
+    node.subscribe(subscriber, ("a", 1))
+    node.port.hold = True
+    node.feed(publisher, publish(5, "a", "1", qos=1, packet_id=1, retain=True))
+    node.port.inbound[0].logged(Reason.QUOTA_EXCEEDED)
+    node.turn()
+    assert publisher.packets() == [b"\x40\x03\x00\x01\x97"]
+    assert subscriber.packets() == []

@@ -1,0 +1,61 @@
+"""A subscriber that doesn't keep up pauses its publishers, and for a while only."""
+
+from __future__ import annotations
+
+import pytest
+
+from flockmq.mqtt import encode
+from flockmq.mqtt.reason import Reason
+from flockmq.protocol.channel import CLOSED
+from flockmq.session.limits import Limits
+from unit.broker.protocol.harness import Client, Node, publish
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node()
+
+
+def congested(node: Node, subscriber: Client, publisher: Client) -> None:
+    """Fill the subscriber's queue until its publishers pause."""
+    packet_id = 1
+    while publisher.paused == 0:
+        node.feed(publisher, publish(4, "a", "x", qos=1, packet_id=packet_id))
+        packet_id += 1
+
+
+def test_a_crowded_subscriber_pauses_its_publisher_until_it_acknowledges() -> None:
+    node = Node(Limits(max_inflight=1, max_mqueue_len=10))
+    subscriber, publisher = node.client("s"), node.client("p")
+    node.subscribe(subscriber, ("a", 1))
+    congested(node, subscriber, publisher)
+    acknowledged = 0
+    waiting = subscriber.packets()
+    while publisher.paused:
+        assert waiting, "the publisher stays paused"
+        waiting = node.feed(subscriber, b"\x40\x02" + waiting[0][5:7])
+        acknowledged += 1
+    assert acknowledged == 1
+
+
+def test_a_subscriber_that_makes_no_progress_holds_its_publisher_for_a_while_only() -> None:
+    node = Node(Limits(max_inflight=1, max_mqueue_len=10))
+    subscriber, publisher = node.client("s", 5), node.client("p")
+    node.subscribe(subscriber, ("a", 1))
+    congested(node, subscriber, publisher)
+    (slow,) = node.router.pauses.slow
+    assert slow.check_progress(node.router.now_s + 0.4)
+    assert publisher.paused == 1
+    assert slow.check_progress(node.router.now_s + 0.6)
+    assert publisher.paused == 0
+    assert node.router.counters.slow_readers == 1
+
+
+def test_a_session_without_room_ends_rather_than_missing_a_message() -> None:
+    node = Node(Limits(max_inflight=1, max_mqueue_len=10))
+    subscriber = node.client("s", 5)
+    node.subscribe(subscriber, ("a", 1))
+    for i in range(12):
+        node.feed(node.client(f"p{i}"), publish(4, "a", "x", qos=1, packet_id=1))
+    assert subscriber.packets()[-1] == encode.disconnect(5, Reason.QUOTA_EXCEEDED)
+    assert subscriber.state == CLOSED

@@ -1,0 +1,94 @@
+"""A slot's next owner hears who is connected, and what isn't settled."""
+
+from __future__ import annotations
+
+from flockmq import bounds
+from flockmq.routing.slots import slot_of
+from flockmq.session_rpc import messages
+from unit.broker.session_rpc.clients import ID, LASTING, connected, token_of
+from unit.broker.session_rpc.network import Network
+
+
+async def test_a_new_home_hears_who_is_connected_and_all_that_is_not_settled(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    network.move(range(bounds.SLOTS), former)
+    token = token_of(await connected(network, edge))
+    edge.clients.owed[token] = b"\4\0\1"
+    network.move([slot_of(ID)], later)
+    await network.settle()
+    assert later.sessions.resumed == [(ID, edge.incarnation, token, b"\4\0\1")]
+    newer = edge.clients.connect(ID)
+    await network.settle()
+    assert edge.clients.kicked == [(ID, token)]
+    assert token_of(newer) > token
+
+
+async def test_a_home_that_is_linked_again_hears_it_too(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = token_of(await connected(network, edge))
+    edge.clients.owed[token] = b"\4\0\1"
+    network.cut(core, edge)
+    network.mend(core, edge)
+    await network.settle()
+    assert core.sessions.resumed == [(ID, edge.incarnation, token, b"\4\0\1")]
+
+
+async def test_a_connection_whose_session_ended_meanwhile_is_closed(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token = token_of(await connected(network, edge))
+    core.sessions.ended = True
+    network.cut(core, edge)
+    network.mend(core, edge)
+    await network.settle()
+    assert edge.clients.kicked == [(ID, token)]
+
+
+async def test_an_attach_moves_with_its_slot(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    slot = slot_of(ID)
+    network.move(range(bounds.SLOTS), former)
+    former.sessions.loaded.discard(slot)
+    answers = edge.clients.connect(ID, LASTING)
+    await network.settle()
+    network.move([slot], later)
+    await network.settle()
+    assert token_of(answers)
+    assert former.sessions.opened == []
+    assert later.sessions.opened == [(ID, edge.incarnation, LASTING)]
+
+
+async def test_who_is_gone_while_its_slot_moves_is_gone_there_too(network: Network) -> None:
+    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    network.move(range(bounds.SLOTS), former)
+    token = token_of(await connected(network, edge))
+    network.loses.add(messages.DETACH)
+    edge.clients.let_go(ID, with_will=True)
+    await network.settle()
+    network.loses.clear()
+    network.move([slot_of(ID)], later)
+    await network.settle()
+    assert (ID, token, -1, True) in later.sessions.left
+
+
+async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_table_says_that_it_has_them(
+    network: Network,
+) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    token, slot = token_of(await connected(network, edge)), slot_of(ID)
+    network.rename(core, "core-0@2")
+    core.homes.rename(core.incarnation)
+    network.tell(edge, {slot: core.incarnation})  # the core's own table is behind
+    await network.settle()
+    assert core.sessions.resumed == [], "by sessions of its former incarnation"
+    for owner in ("core-1@1", core.incarnation):
+        network.tell(core, {slot: owner})
+    await network.settle()
+    assert core.sessions.resumed == [(ID, edge.incarnation, token, b"")]
+
+
+async def test_of_a_slot_that_was_taken_again_every_node_says_what_it_has(network: Network) -> None:
+    core, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge)
+    core.homes.server.retaken(slot_of(ID))
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]

@@ -1,0 +1,73 @@
+"""A client id that one user has is refused to another user."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from flockmq.routing.slots import slot_of
+from flockmq.session_rpc import messages
+from flockmq.session_rpc.attach_result import OtherUser
+from unit.broker.session_rpc.clients import GUEST, ID, LASTING, connected, home_of, token_of
+from unit.broker.session_rpc.network import Network
+
+
+def owned(user: bytes, *, lasts: bool) -> messages.Opening:
+    return msgspec.structs.replace(LASTING if lasts else GUEST, will=None, user=user)
+
+
+@pytest.mark.parametrize("lasts", [True, False])
+async def test_another_users_connection_is_refused_and_closes_none(network: Network, lasts: bool) -> None:
+    _, first, second = await network.start("core-0", "edge-0", "edge-1")
+    held = token_of(await connected(network, first, owned(b"jo", lasts=lasts)))
+    (answer,) = await connected(network, second, owned(b"eve", lasts=not lasts))
+    assert isinstance(answer, OtherUser)
+    assert (first.clients.kicked, first.clients.held) == ([], {ID: held})
+    newer = await connected(network, second, owned(b"jo", lasts=lasts))
+    assert token_of(newer) > held, "the same user takes it over"
+
+
+async def test_a_client_id_that_nobody_has_is_anybodys(network: Network) -> None:
+    _, edge = await network.start("core-0", "edge-0")
+    await connected(network, edge, owned(b"jo", lasts=False))
+    edge.clients.let_go(ID)
+    assert token_of(await connected(network, edge, owned(b"eve", lasts=False)))
+
+
+async def test_the_next_home_of_a_slot_knows_whose_its_client_ids_are(network: Network) -> None:
+    first, second, edge, other = await network.start("core-0", "core-1", "edge-0", "edge-1")
+    await connected(network, edge, owned(b"jo", lasts=False))
+    network.move([slot_of(ID)], second if home_of(network) is first else first)
+    await network.settle()
+    (answer,) = await connected(network, other, owned(b"eve", lasts=False))
+    assert isinstance(answer, OtherUser)
+    assert edge.clients.kicked == []
+
+
+async def test_who_was_faster_than_an_older_connection_of_another_user_goes_again(network: Network) -> None:
+    """A slot moved, and its new home hears of the older one too late."""
+    first, second, edge, other, third = await network.start("core-0", "core-1", "edge-0", "edge-1", "edge-2")
+    held = token_of(await connected(network, edge, owned(b"jo", lasts=False)))
+    heir = second if home_of(network) is first else first
+    network.cut(edge, heir)
+    network.move([slot_of(ID)], heir)
+    await network.settle()
+    other.clients.holds_on = True
+    assert token_of(await connected(network, other, owned(b"eve", lasts=False)))
+    waiting = await connected(network, third, owned(b"eve", lasts=False))
+    assert waiting == []
+    network.mend(edge, heir)
+    await network.settle()
+    assert {client_id for client_id, _ in other.clients.kicked} == {ID}
+    assert [type(answer) for answer in waiting] == [OtherUser]
+    assert (edge.clients.kicked, edge.clients.held) == ([], {ID: held})
+
+
+async def test_a_connection_goes_whose_client_id_another_users_session_has(network: Network) -> None:
+    first, second, edge = await network.start("core-0", "core-1", "edge-0")
+    await connected(network, edge, owned(b"jo", lasts=False))
+    heir = second if home_of(network) is first else first
+    heir.sessions.users[ID] = b"eve"
+    network.move([slot_of(ID)], heir)
+    await network.settle()
+    assert len(edge.clients.kicked) == 1
