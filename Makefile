@@ -91,7 +91,7 @@ test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled mod
 	  printf '\n*** NOT TESTED: the compiled broker (see the line above).\n\n'; [ -z "$$CI" ]; \
 	fi
 # Those that reach compiled modules by more than starting a node.
-BROKER_TESTS := tests/unit/broker tests/conformance $(addprefix tests/integration/,broker cluster home rlog) \
+BROKER_TESTS := tests/unit/broker tests/conformance $(addprefix tests/integration/,broker cluster durable rlog) \
   $(addprefix tests/simulation/,test_traces.py test_scenarios.py)
 
 SECONDS ?= 3600

@@ -14,7 +14,7 @@ from flockmq import bounds
 from flockmq.durable.pending_writes import META, SlotKeys
 from flockmq.durable.session_store import SessionStore
 from flockmq.redis.link import RedisConfig
-from integration.home.conftest import Owner
+from integration.durable.conftest import Owner
 from integration.redis.servers import PATIENCE_S, Clustered, Replicated
 
 A = b"client"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
 
 from flockmq.durable.session_store import SessionStore
-from integration.rlog.conftest import Valkey
+from integration.crashing_valkey import Valkey
+
+A, B = b"client-a", b"client-b"
+M = b"m"
+OLD, NEW, NEWEST = "1-7 core-0@aa", "1-12 core-1@bb", "2-1 core-0@aa"
 
 
 class Owner:
@@ -29,8 +33,11 @@ class Owner:
         return await answered
 
 
+Owners = Callable[[], Awaitable[Owner]]
+
+
 @pytest.fixture
-async def owner(valkey: Valkey) -> AsyncIterator[Callable[[], Owner]]:
+async def owner(valkey: Valkey) -> AsyncIterator[Owners]:
     """Makes owners; all are stopped at the end."""
     async with AsyncExitStack() as stack:
         owners = []

@@ -1,0 +1,117 @@
+"""A Valkey that was emptied, is full, fell back or is without the functions: it is found out and written again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from flockmq import bounds
+from flockmq.redis.link import RedisLink
+from integration.crashing_valkey import Valkey
+from integration.durable.conftest import NEW, OLD, A, M, Owners
+
+
+async def test_whatever_fails_at_a_look_at_redis_the_next_one_comes(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.01)
+    made = await owner()
+    await made.store.take(3, OLD)
+    looks, has_failed = made.store._look, asyncio.Event()
+
+    async def fails_once(*args: Any) -> bool:
+        if has_failed.is_set():
+            return await looks(*args)
+        has_failed.set()
+        raise RuntimeError("once")
+
+    monkeypatch.setattr(made.store, "_look", fails_once)
+    await has_failed.wait()
+    valkey.kill()
+    valkey.restart(empty=True)
+    async with asyncio.timeout(10):
+        assert await made.lost.get() == 3
+
+
+async def test_an_emptied_redis_is_found_out_and_what_waited_is_written_when_taken(
+    owner: Owners, valkey: Valkey
+) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    made.store.put(3, A, M, b"before")
+    made.store.put(3, A, b"q", b"lost")
+    assert await made.durable(3)
+    valkey.kill()
+    valkey.restart(empty=True)
+    made.store.put(3, A, M, b"after")
+    answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    made.store.barrier(3, answered.set_result)
+    assert await made.lost.get() == 3
+    assert not answered.done()
+    assert (await made.store.take(3, OLD)).sessions == {}
+    assert await answered
+    assert (await (await owner()).store.take(3, NEW)).sessions == {A: {M: b"after"}}
+
+
+async def test_a_redis_that_lost_the_last_answered_batch_is_found_out(owner: Owners, valkey: Valkey) -> None:
+    """As after a failover to a replica that hadn't everything: the fence is there, and of an earlier number."""
+    made = await owner()
+    await made.store.take(3, OLD)
+    made.store.put(3, A, M, b"1")
+    assert await made.durable(3)
+    link = RedisLink(valkey.config)
+    earlier = await link.call("GET", "flockmq:{s3}:fence")
+    made.store.put(3, A, M, b"2")
+    assert await made.durable(3)
+    assert isinstance(earlier, bytes)
+    await link.call("SET", "flockmq:{s3}:fence", earlier)
+    await link.close()
+    made.store.put(3, A, M, b"3")
+    assert await made.lost.get() == 3
+    await made.store.take(3, OLD)
+    assert await made.durable(3)
+
+
+async def test_idle_slots_of_an_emptied_redis_are_found_out(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.01)
+    made = await owner()
+    for slot in range(3):
+        await made.store.take(slot, OLD)
+    valkey.kill()
+    valkey.restart(empty=True)
+    assert {await made.lost.get() for _ in range(3)} == {0, 1, 2}
+
+
+async def test_a_full_redis_takes_what_waits_and_says_that_it_is_full(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.01)
+    made = await owner()
+    await made.store.take(3, OLD)
+    link = RedisLink(valkey.config)
+    await link.call("CONFIG", "SET", "maxmemory", 1)
+    made.store.put(3, A, M, b"taken in before")
+    assert await made.durable(3)
+    assert made.store.is_full(3)
+    await (await owner()).store.take(4, NEW)
+    await link.call("CONFIG", "SET", "maxmemory", 0)
+    async with asyncio.timeout(20):
+        while made.store.is_full(3):  # noqa: ASYNC110 - Redis has the event
+            await asyncio.sleep(0.01)
+    await link.close()
+
+
+async def test_a_redis_without_the_functions_is_given_them_anew(owner: Owners, valkey: Valkey) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    link = RedisLink(valkey.config)
+    await link.call("FUNCTION", "FLUSH")
+    await link.close()
+    made.store.put(3, A, M, b"meta")
+    async with asyncio.timeout(5):
+        assert await made.durable(3)
+    assert made.lost.empty()

@@ -1,0 +1,196 @@
+"""Slots read from a real Valkey: whole, all at once, large ones last, and what can't be read is named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from flockmq import bounds
+from flockmq.durable import session_store
+from flockmq.durable.session_store import StoreFenced
+from flockmq.durable.slot_reader import SlotContents, UnreadableSlot, read_slots
+from flockmq.durable.store_servers import StoreServer
+from flockmq.redis.errors import StorageUnavailable
+from flockmq.redis.link import RedisLink
+from integration.crashing_valkey import Valkey
+from integration.durable.conftest import NEW, NEWEST, OLD, A, B, M, Owners
+
+
+async def test_large_slots_are_taken_whole(owner: Owners) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    expected = {}
+    for client in range(600):
+        client_id = b"client-%d" % client
+        expected[client_id] = {M: b"meta", **{b"q%d" % entry: b"x" * 100 for entry in range(client % 7)}}
+    expected[A] = {M: b"meta", **{b"q%d" % entry: b"x" * 100 for entry in range(20_000)}}
+    for client_id, fields in expected.items():
+        for field, value in fields.items():
+            made.store.put(3, client_id, field, value)
+    for source in range(3000):
+        made.store.mark(3, b"%d" % source, b"1")
+    assert await made.durable(3)
+    for field in list(expected[A])[1:15_001]:
+        made.store.delete(3, A, field)
+        del expected[A][field]
+    assert await made.durable(3)
+    taken = await (await owner()).store.take(3, NEW)
+    assert taken.sessions == expected
+    assert len(taken.marks) == 3000
+
+
+async def test_all_slots_are_taken_at_once_and_refusals_are_told_apart(owner: Owners) -> None:
+    other, made = await owner(), await owner()
+    await other.store.take(500, NEWEST)
+    refused = set()
+    async for slot, taken in made.store.take_all(dict.fromkeys(range(bounds.SLOTS), NEW)):
+        if isinstance(taken, StoreFenced):
+            refused.add(slot)
+            assert not await made.durable(slot)
+        else:
+            made.store.put(slot, A, M, b"%d" % slot)
+            assert taken.sessions == {}
+    assert refused == {500}
+    assert all([await made.durable(slot) for slot in range(bounds.SLOTS) if slot != 500])
+
+
+async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_later_owners(
+    owner: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    is_reading, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(*slots: Any) -> AsyncIterator[Any]:
+        is_reading.set()
+        await goes_on.wait()
+        async for taken in read_slots(*slots):
+            yield taken
+
+    with monkeypatch.context() as patched:
+        patched.setattr(session_store, "read_slots", slowly)
+        late = asyncio.ensure_future(made.store.take(3, OLD))
+        await is_reading.wait()
+    made.store.release(3)
+    await made.store.take(3, NEW)
+    goes_on.set()
+    with pytest.raises(StorageUnavailable, match="released"):
+        await late
+    made.store.put(3, A, M, b"new")
+    assert await made.durable(3)
+    assert made.fenced.empty()
+
+
+async def test_a_slot_that_was_released_or_taken_anew_is_not_taken_again(owner: Owners) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    server = made.store._slots[3].server
+    assert isinstance(server, StoreServer)
+    await server.turn.acquire()
+    again = asyncio.ensure_future(made.store.take(3, OLD, again=True))
+    await asyncio.sleep(0)
+    made.store.release(3)
+    server.turn.release()
+    with pytest.raises(StorageUnavailable, match="released"):
+        await again
+    await made.store.take(3, NEW)
+    made.store.put(3, A, M, b"new")
+    with pytest.raises(StorageUnavailable, match="released"):
+        await made.store.take(3, OLD, again=True)
+    assert await made.durable(3)
+    assert (await made.store.take(3, NEW, again=True)).sessions == {A: {M: b"new"}}
+
+
+async def test_of_a_slot_that_cannot_be_read_it_is_told_why_and_others_come(owner: Owners, valkey: Valkey) -> None:
+    link = RedisLink(valkey.config)
+    for slot, key in enumerate(("fence", "ids", "marks")):
+        await link.call("RPUSH", f"flockmq:{{s{slot}}}:{key}", "x")
+    made = await owner()
+    spoilt: dict[int, str] = {}
+    async for slot, taken in made.store.take_all(dict.fromkeys(range(5), OLD)):
+        if isinstance(taken, UnreadableSlot):
+            spoilt[slot] = str(taken)
+            assert not await made.durable(slot)
+        else:
+            made.store.put(slot, A, M, b"meta")
+            assert await made.durable(slot)
+    assert list(spoilt) == [0, 1, 2]
+    for slot, key in enumerate(("fence", "ids", "marks")):
+        assert f"{{s{slot}}}:{key}" in spoilt[slot]
+        assert "WRONGTYPE" in spoilt[slot]
+        await link.call("DEL", f"flockmq:{{s{slot}}}:{key}")
+        assert (await made.store.take(slot, OLD)).sessions == {}
+    await link.close()
+
+
+async def test_a_session_whose_key_has_a_wrong_type_is_named_and_others_of_its_slot_come(
+    owner: Owners, valkey: Valkey
+) -> None:
+    old, new = await owner(), await owner()
+    await old.store.take(3, OLD)
+    old.store.put(3, A, M, b"meta")
+    old.store.put(3, B, M, b"meta")
+    assert await old.durable(3)
+    link = RedisLink(valkey.config)
+    await link.call("DEL", "flockmq:{s3}:c:client-a")
+    await link.call("RPUSH", "flockmq:{s3}:c:client-a", "x")
+    taken = await new.store.take(3, NEW)
+    assert taken.sessions == {B: {M: b"meta"}}
+    assert list(taken.unread) == [A]
+    new.store.drop(3, A)
+    assert await new.durable(3)
+    assert await link.call("EXISTS", "flockmq:{s3}:c:client-a") == 0
+    await link.close()
+
+
+async def test_what_a_wrong_type_refused_is_not_durable_before_it_is_written_anew(
+    owner: Owners, valkey: Valkey
+) -> None:
+    """A function that ends amid a batch has written a part of it, and would know the batch when it comes again."""
+    made = await owner()
+    for slot in (3, 4):
+        await made.store.take(slot, OLD)
+        made.store.put(slot, A, M, b"meta")
+        assert await made.durable(slot)
+    link = RedisLink(valkey.config)
+    await link.call("DEL", "flockmq:{s3}:c:client-a")
+    await link.call("RPUSH", "flockmq:{s3}:c:client-a", "x")
+    made.store.put(3, A, b"q1", b"one")
+    made.store.put(3, B, M, b"meta")
+    answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    made.store.barrier(3, answered.set_result)
+    assert await made.lost.get() == 3
+    made.store.put(4, A, b"q1", b"one")
+    assert await made.durable(4)
+    assert not answered.done()
+    assert list((await made.store.take(3, OLD, again=True)).unread) == [A]
+    made.store.begin_anew(3)
+    made.store.drop(3, A)
+    made.store.put(3, A, M, b"anew")
+    made.store.put(3, B, M, b"anew")
+    assert await answered
+    assert (await made.store.take(3, OLD)).sessions == {A: {M: b"anew"}, B: {M: b"anew"}}
+    assert made.store.queued_bytes == 0
+    await link.close()
+
+
+async def test_slots_that_have_much_are_taken_behind_those_that_have_little(owner: Owners) -> None:
+    old, new = await owner(), await owner()
+    sizes = {3: 300, 4: 1, 5: 20, 6: 0}
+    expected: dict[int, dict[bytes, dict[bytes, bytes]]] = {}
+    for slot, entries in sizes.items():
+        await old.store.take(slot, OLD)
+        expected[slot] = {A: {M: b"meta", **{b"q%d" % entry: b"x" * 10_000 for entry in range(entries)}}}
+        for field, value in expected[slot][A].items():
+            old.store.put(slot, A, field, value)
+        assert await old.durable(slot)
+    came = []
+    async for slot, taken in new.store.take_all(dict.fromkeys(sizes, NEW)):
+        assert isinstance(taken, SlotContents)
+        assert taken.sessions == expected[slot]
+        came.append(slot)
+    assert sorted(came[:2]) == [4, 6]
+    assert came[2:] == [5, 3]

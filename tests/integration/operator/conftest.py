@@ -1,0 +1,26 @@
+"""Pods of a Redis with replicas, and of one without."""
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from integration.operator.pods import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: pathlib.Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    made = Cluster(tmp_path, getattr(request, "param", 1500))
+    try:
+        yield made
+    finally:
+        for pod in made.pods:
+            pod.kill()
+
+
+@pytest.fixture
+def running(cluster: Cluster) -> Cluster:
+    for pod in cluster.pods:
+        pod.start()
+    assert cluster.wait(cluster.settled, "settled") is cluster.pods[0]
+    return cluster
