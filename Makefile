@@ -66,7 +66,7 @@ lint: $(VENV)/.dev ## style, types, the direction of imports
 	$(BIN)/mypy broker/src operator/src analytics/src tests/judges tests/load tests/simulation $(STAND_INS)
 	PYTHONPATH=broker/src:operator/src:analytics/src $(BIN)/lint-imports --no-logo
 
-# Parts of tests that stand in for parts of a home.
+# Parts of tests that stand in for parts of a slot owner.
 STAND_INS := $(addprefix tests/unit/broker/,session_rpc/network.py durable/redis.py durable/rooms.py) tests/integration/cluster/conftest.py
 
 format: $(VENV)/.dev ## let ruff mend what it can

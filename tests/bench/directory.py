@@ -2,8 +2,8 @@
 
     PYTHONPATH=broker/src:tests python tests/bench/directory.py
 
-Three cores, each home of a third of the client ids and node of a third of the connections, share one loop here, so what
-three machines do at the same time is done one after the other. Another process asks, over HTTP.
+Three cores, each owner of a third of the client ids and node of a third of the connections, share one loop here, so
+what three machines do at the same time is done one after the other. Another process asks, over HTTP.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ Topic = Callable[[str], str]
 LONG: Properties = [(SESSION_EXPIRY, 3600)]
 
 
-def lasting(
+def durable(
     client: Clients, name: str, version: int, present: int, *more: tuple[int, int], will: Will | None = None
 ) -> Wire:
     """A connection of a session that outlives it."""
@@ -50,7 +50,7 @@ def lasting(
 def test_a_session_and_its_messages_wait_for_its_client(
     client: Clients, topic: Topic, version: int, leaves: bool
 ) -> None:
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 2))
     if leaves:
         wire.send(disconnect(version))
@@ -60,7 +60,7 @@ def test_a_session_and_its_messages_wait_for_its_client(
     publisher = client("publisher", version)
     publisher.publish(topic("a"), b"1", qos=1)
     publisher.publish(topic("a"), b"2", qos=2)
-    again = lasting(client, "device", version, 1)
+    again = durable(client, "device", version, 1)
     assert [(m.payload, m.qos, m.dup) for m in (again.receive(), again.receive())] == [
         (b"1", 1, False),
         (b"2", 2, False),
@@ -72,7 +72,7 @@ def test_a_session_and_its_messages_wait_for_its_client(
 @statement("MQTT-3.1.2-4", "MQTT-3.1.4-4", "MQTT-3.2.2-2", version=5)
 @statement("MQTT-3.1.2-6", "MQTT-3.1.4-3", "MQTT-3.2.2-1", version=311)
 def test_a_clean_start_discards_the_session(client: Clients, topic: Topic, version: int) -> None:
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 1))
     wire.vanish()
     publisher = client("publisher", version)
@@ -81,7 +81,7 @@ def test_a_clean_start_discards_the_session(client: Clients, topic: Topic, versi
     publisher.publish(topic("a"), b"not subscribed any more")
     fresh.quiet()
     fresh.vanish()
-    lasting(client, "device", version, 0).quiet()
+    durable(client, "device", version, 0).quiet()
 
 
 @statement("MQTT-4.1.0-2", version=5)
@@ -95,11 +95,11 @@ def test_a_session_without_expiry_ends_with_its_connection(client: Clients, topi
 
 @statement("MQTT-4.1.0-2", version=5)
 def test_disconnect_can_end_the_session_at_once(client: Clients, topic: Topic, version: int) -> None:
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 1))
     wire.send(disconnect(version, 0, [(SESSION_EXPIRY, 0)]))
     wire.refused()
-    lasting(client, "device", version, 0)
+    durable(client, "device", version, 0)
 
 
 @statement("MQTT-4.13.1-1", version=5)
@@ -163,14 +163,14 @@ def test_a_clean_start_ends_the_session_and_publishes_its_waiting_will(
 @statement("MQTT-4.4.0-1", "MQTT-3.3.1-1", "MQTT-4.3.2-3", "MQTT-4.3.3-3", version=5)
 @statement("MQTT-4.4.0-1", "MQTT-3.3.1-1", "MQTT-4.6.0-1", "MQTT-2.3.1-4", "MQTT-4.3.2-1", "MQTT-4.3.3-1", version=311)
 def test_what_was_not_acknowledged_is_sent_again(client: Clients, topic: Topic, version: int) -> None:
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("#"), 2))
     publisher = client("publisher", version)
     for number in range(6):
         publisher.publish(topic("a"), b"%d" % number, qos=1 + number % 2)
     first = wire.pending()
     wire.vanish()
-    again = lasting(client, "device", version, 1)
+    again = durable(client, "device", version, 1)
     second = again.pending()
     assert [(m.packet_id, m.qos, m.payload) for m in second] == [(m.packet_id, m.qos, m.payload) for m in first]
     assert all(message.dup for message in second)
@@ -180,26 +180,26 @@ def test_what_was_not_acknowledged_is_sent_again(client: Clients, topic: Topic, 
 @statement("MQTT-4.4.0-1", "MQTT-4.3.3-5", "MQTT-4.3.3-6", version=5)
 @statement("MQTT-4.4.0-1", "MQTT-4.3.3-1", version=311)
 def test_after_pubrec_only_pubrel_is_sent_again(client: Clients, topic: Topic, version: int) -> None:
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 2))
     client("publisher", version).publish(topic("a"), b"x", qos=2)
     message = wire.expect(PUBLISH)
     wire.send(acknowledgement(PUBREC, message.packet_id))
     assert wire.expect(PUBREL).packet_id == message.packet_id
     wire.vanish()
-    again = lasting(client, "device", version, 1)
+    again = durable(client, "device", version, 1)
     found = again.pending()
     assert [(packet.kind, packet.packet_id) for packet in found] == [(PUBREL, message.packet_id)]
     again.send(acknowledgement(PUBCOMP, message.packet_id))
     again.vanish()
-    lasting(client, "device", version, 1).quiet()
+    durable(client, "device", version, 1).quiet()
 
 
 @statement("MQTT-4.4.0-1", "MQTT-4.3.3-4", "MQTT-4.3.3-5", version=5)
 @statement("MQTT-4.4.0-1", "MQTT-4.3.3-1", version=311)
 def test_acknowledgements_of_the_former_connection_are_taken(client: Clients, topic: Topic, version: int) -> None:
     """Said at once, before anything is sent again, and said again then: nobody is cut off for them."""
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("#"), 2))
     publisher = client("publisher", version)
     for qos in (1, 2, 2):
@@ -208,7 +208,7 @@ def test_acknowledgements_of_the_former_connection_are_taken(client: Clients, to
     wire.send(acknowledgement(PUBREC, released))
     assert wire.expect(PUBREL).packet_id == released
     wire.vanish()
-    again = lasting(client, "device", version, 1)
+    again = durable(client, "device", version, 1)
     answers = [(PUBACK, once), (PUBREC, received), (PUBCOMP, released)]
     again.send(*(acknowledgement(kind, packet_id) for kind, packet_id in answers))
     packet = None
@@ -224,8 +224,8 @@ def test_acknowledgements_of_the_former_connection_are_taken(client: Clients, to
 @statement("MQTT-4.3.3-4", "MQTT-3.6.2-1", version=5)
 @statement("MQTT-4.3.3-1", version=311)
 def test_a_pubrec_of_nothing_is_answered_on_a_resumed_session(client: Clients, version: int) -> None:
-    lasting(client, "device", version, 0).vanish()
-    wire = lasting(client, "device", version, 1)
+    durable(client, "device", version, 0).vanish()
+    wire = durable(client, "device", version, 1)
     for _ in range(2):
         wire.send(acknowledgement(PUBREC, 99))
         released = wire.expect(PUBREL)
@@ -236,13 +236,13 @@ def test_a_pubrec_of_nothing_is_answered_on_a_resumed_session(client: Clients, v
 @statement("MQTT-4.4.0-2", version=5)
 @pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC)])
 def test_what_was_refused_is_not_sent_again(client: Clients, topic: Topic, version: int, qos: int, kind: int) -> None:
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 2))
     client("publisher", version).publish(topic("a"), b"x", qos=qos)
     wire.send(acknowledgement(kind, wire.expect(PUBLISH).packet_id, 0x80))
     wire.quiet()
     wire.vanish()
-    lasting(client, "device", version, 1).quiet()
+    durable(client, "device", version, 1).quiet()
 
 
 @statement("MQTT-4.3.3-10", "MQTT-4.3.3-11", version=5)
@@ -250,11 +250,11 @@ def test_what_was_refused_is_not_sent_again(client: Clients, topic: Topic, versi
 def test_a_qos_2_identifier_is_remembered_across_connections(client: Clients, topic: Topic, version: int) -> None:
     watcher = client("watcher", version)
     watcher.subscribe((topic("a"), 0))
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.send(publish(version, topic("a"), b"once", qos=2, packet_id=5))
     assert wire.expect(PUBREC).packet_id == 5
     wire.vanish()
-    again = lasting(client, "device", version, 1)
+    again = durable(client, "device", version, 1)
     again.send(publish(version, topic("a"), b"once", qos=2, packet_id=5, dup=True))
     assert again.expect(PUBREC).packet_id == 5
     again.send(acknowledgement(PUBREL, 5))
@@ -266,7 +266,7 @@ def test_a_qos_2_identifier_is_remembered_across_connections(client: Clients, to
 @statement("MQTT-4.6.0-6", version=5)
 @statement("MQTT-4.6.0-1", "MQTT-4.6.0-6", version=311)
 def test_messages_that_waited_keep_their_order(client: Clients, topic: Topic, version: int) -> None:
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 2))
     publisher = client("publisher", version)
     publisher.publish(topic("a"), b"0")
@@ -274,21 +274,21 @@ def test_messages_that_waited_keep_their_order(client: Clients, topic: Topic, ve
     wire.vanish()
     for number in range(1, 60):
         publisher.publish(topic("a"), b"%d" % number, qos=1)
-    again = lasting(client, "device", version, 1)
+    again = durable(client, "device", version, 1)
     publisher.publish(topic("a"), b"60", qos=1)
     assert [again.receive_in_order() for _ in range(61)] == [b"%d" % number for number in range(61)]
 
 
 @statement("MQTT-4.9.0-1", version=5)
 def test_the_receive_maximum_is_the_connections_own(client: Clients, topic: Topic, version: int) -> None:
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 1))
     publisher = client("publisher", version)
     for number in range(4):
         publisher.publish(topic("a"), b"%d" % number)
     assert len(wire.pending()) == 4
     wire.vanish()
-    again = lasting(client, "device", version, 1, (RECEIVE_MAXIMUM, 1))
+    again = durable(client, "device", version, 1, (RECEIVE_MAXIMUM, 1))
     seen = []
     for _ in range(4):
         message = again.expect(PUBLISH)
@@ -301,12 +301,12 @@ def test_the_receive_maximum_is_the_connections_own(client: Clients, topic: Topi
 @statement("MQTT-3.1.4-3", "MQTT-3.1.3-2", version=5)
 @statement("MQTT-3.1.4-2", "MQTT-3.1.3-2", version=311)
 def test_a_takeover_hands_the_session_over(client: Clients, topic: Topic, version: int) -> None:
-    older = lasting(client, "device", version, 0)
+    older = durable(client, "device", version, 0)
     older.subscribe((topic("a"), 1))
     publisher = client("publisher", version)
     publisher.publish(topic("a"), b"1")
     message = older.expect(PUBLISH)
-    newer = lasting(client, "device", version, 1)
+    newer = durable(client, "device", version, 1)
     older.refused(0x8E)
     again = newer.receive()
     assert (again.packet_id, again.payload, again.dup) == (message.packet_id, b"1", True)
@@ -338,7 +338,7 @@ def test_a_message_that_expired_is_not_delivered(client: Clients, topic: Topic, 
     """A will with a delay of two seconds tells when the message's one second has passed."""
     watcher = client("watcher", version)
     watcher.subscribe((topic("clock"), 0))
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 2))
     wire.vanish()
     publisher = client("publisher", version)
@@ -347,7 +347,7 @@ def test_a_message_that_expired_is_not_delivered(client: Clients, topic: Topic, 
     publisher.publish(topic("a"), b"for ever", qos=qos)
     client("clock", version, properties=LONG, will=Will(topic("clock"), properties=[(WILL_DELAY, 2)])).vanish()
     watcher.receive()
-    again = lasting(client, "device", version, 1)
+    again = durable(client, "device", version, 1)
     assert [again.receive().payload for _ in range(2)] == [b"long", b"for ever"]
     again.quiet()
 
@@ -359,7 +359,7 @@ def test_the_expiry_that_is_sent_is_what_is_left(client: Clients, topic: Topic, 
     watcher.subscribe((topic("clock"), 0))
     publisher = client("publisher", version)
     if not retained:
-        wire = lasting(client, "device", version, 0)
+        wire = durable(client, "device", version, 0)
         wire.subscribe((topic("a"), 1))
         wire.vanish()
     publisher.publish(topic("a"), b"x", retain=retained, properties=[(MESSAGE_EXPIRY, 1000)])
@@ -369,7 +369,7 @@ def test_the_expiry_that_is_sent_is_what_is_left(client: Clients, topic: Topic, 
         again = client("late", version)
         again.subscribe((topic("a"), 1))
     else:
-        again = lasting(client, "device", version, 1)
+        again = durable(client, "device", version, 1)
     left = again.receive().value(MESSAGE_EXPIRY)
     assert isinstance(left, int)
     assert 900 < left < 1000
@@ -389,7 +389,7 @@ def test_a_message_that_does_not_wait_keeps_its_expiry(client: Clients, topic: T
 def test_a_message_that_was_sent_does_not_expire(client: Clients, topic: Topic, version: int) -> None:
     watcher = client("watcher", version)
     watcher.subscribe((topic("clock"), 0))
-    wire = lasting(client, "device", version, 0)
+    wire = durable(client, "device", version, 0)
     wire.subscribe((topic("a"), 2))
     publisher = client("publisher", version)
     publisher.send(publish(version, topic("a"), b"x", qos=2, packet_id=8, properties=[(MESSAGE_EXPIRY, 1)]))
@@ -398,7 +398,7 @@ def test_a_message_that_was_sent_does_not_expire(client: Clients, topic: Topic, 
     wire.vanish()
     client("clock", version, properties=LONG, will=Will(topic("clock"), properties=[(WILL_DELAY, 2)])).vanish()
     watcher.receive()
-    again = lasting(client, "device", version, 1)
+    again = durable(client, "device", version, 1)
     resent = again.receive()
     assert (resent.packet_id, resent.payload, resent.dup) == (message.packet_id, b"x", True)
     publisher.send(acknowledgement(PUBREL, 8))

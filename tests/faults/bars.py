@@ -22,9 +22,9 @@ import uvloop
 from faults import sandbox
 from faults.lab import Lab
 from load import habits
-from load.features.base import letters
+from load.features.base import publications
 from load.history import Acknowledged, AnyEvent, Asked, Closed, Connected, Delivered, Published
-from load.player import CLEAN, LASTING, Player
+from load.player import CLEAN, DURABLE, Player
 from load.stage import Stage
 from load.subscribing import Wish
 
@@ -167,14 +167,14 @@ async def redis_away(lab: Lab) -> list[Bar]:
 async def _scene(lab: Lab, *, lasts: bool, qos: tuple[int, ...] = (1, 2)) -> AsyncIterator[Scene]:
     events: list[AnyEvent] = []
     stage = Stage(events.append, lab.fronts, random.Random(1))
-    terms = LASTING if lasts else CLEAN
+    terms = DURABLE if lasts else CLEAN
     subscribers = [Player(stage, f"sub{i}", terms, [Wish(f"load/pub{i}/#")]) for i in range(PUBLISHERS)]
     publishers = [Player(stage, f"pub{i}", terms) for i in range(PUBLISHERS)]
     players = [*subscribers, *publishers]
     tasks = [asyncio.create_task(player.run()) for player in players]
     for player in publishers:
-        letter = letters(f"load/{player.name}", qos)
-        tasks.append(asyncio.create_task(habits.publish(player, RATE, letter, steadily=True)))
+        publication = publications(f"load/{player.name}", qos)
+        tasks.append(asyncio.create_task(habits.publish(player, RATE, publication, steadily=True)))
     await asyncio.sleep(WARM_S)
     try:
         yield Scene(lab, events)

@@ -171,8 +171,8 @@ def mix_for(shape: str) -> tuple[str, ...]:
 
 
 def _deposed(core: str, *others: str) -> tuple[Step, ...]:
-    """A home stands still, with writes in hand, until others have its slots, and have done what it had in hand; then it
-    writes. Each slot moves once more after that, so whatever it wrote is read."""
+    """An owner stands still, with writes in hand, until others have its slots, and have done what it had in hand; then
+    it writes. Each slot moves once more after that, so whatever it wrote is read."""
     cut = Planned("cut core redis", (core, REDIS), 8.0, after_s=2.0)
     stop = Planned("stop core", (core,), 6.5, after_s=3.0)
     kills = (Step((Planned("kill core", (other,), 1.0),), 2.0, calm=True) for other in others)
@@ -187,7 +187,7 @@ def _late(core: str, *replicants: str) -> Step:
 
 
 def _unanswered(core: str, *replicants: str) -> Step:
-    """A home takes what couriers send, and dies before they are told; so they send it again, to the next one."""
+    """An owner takes what slot senders send, and dies before they are told; so they send it again, to the next one."""
     cuts = (Planned("cut replicant core", (core, other), 2.5, both_ways=False, after_s=2.0) for other in replicants)
     return Step((*cuts, Planned("kill core", (core,), 1.0, after_s=2.5)), 1.0, calm=True)
 
@@ -221,7 +221,7 @@ SCRIPTS: Final = {
         _at_once(Planned("kill replica", (REPLICA,), 1.0), Planned("kill core", ("core-1",), 1.0))._replace(calm=True),
         _at_once(Planned("kill primary", (PRIMARY,), FAILED_OVER_S[0]))._replace(calm=True),
     ),
-    "deposed-home": (
+    "deposed-owner": (
         *_deposed("core-1", "core-2", "core-3"),
         *_deposed("core-2", "core-3", "core-1"),
         *_deposed("core-3", "core-1", "core-2"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from integration.crashing_valkey import Valkey
+from integration.dev.commands import Commands
 
 
 @pytest.fixture
@@ -14,3 +15,11 @@ def valkey(tmp_path: Path) -> Iterator[Valkey]:
     server = Valkey(tmp_path / "valkey")
     yield server
     server.stop()
+
+
+@pytest.fixture
+def flockmq() -> Iterator[Commands]:
+    """Starts `flockmq` commands; whatever a test leaves running is killed."""
+    commands = Commands()
+    yield commands
+    commands.end_all()

@@ -1,7 +1,7 @@
 """One connection a client id.
 
-"A CONNECT attaches at its home, which closes an older connection wherever it is" [MQTT-3.1.4-3]: each that was
-followed by another one of its client must have ended soon, as soon as its nodes and its home, which may be any core,
+"A CONNECT attaches at its owner, which closes an older connection wherever it is" [MQTT-3.1.4-3]: each that was
+followed by another one of its client must have ended soon, as soon as its nodes and its owner, which may be any core,
 could know. Of two that came at once either may be the one that stays.
 """
 

@@ -2,7 +2,7 @@
 
 - Two holders: a client is granted a filter that another one was granted, and hasn't given back: by UNSUBSCRIBE, or by
   the end of its session. Who holds it by a clean session can't know for how long while a fault touches its node: a
-  purge frees what its node had claimed. Where releases are mixed that goes for a durable session and its home (a
+  purge frees what its node had claimed. Where releases are mixed that goes for a durable session and its owner (a
   known limit).
 - Refused its own: who holds a filter and asks again isn't refused, while no fault runs.
 - Not granted: a client that asks for a filter again and again, which nobody has, gets it within `granted_max_s` in

@@ -1,8 +1,8 @@
 """A message that expired doesn't come any more.
 
-"A message's expiry runs in lanes, parked ones too, at the home, and where a will is tried again"; a delayed message's
-begins when it is due [MQTT-3.3.2-5]. It is counted from the acknowledgement, the latest moment at which the last node
-that has it can have begun to count.
+"A message's expiry runs in send queues, also for unassigned slots, at the owner, and while a will is retried"; a
+delayed message's begins when it is due [MQTT-3.3.2-5]. It is counted from the acknowledgement, the latest moment at
+which the last node that has it can have begun to count.
 
 Lawful: what was begun to be sent before, and is sent again as a duplicate; whatever is on its way while a fault runs,
 or is sent again because of one that loses packets, or the cluster's time is wrong.

@@ -43,7 +43,7 @@ def _judge(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
         if len(sent.connections) > 1 and not _is_bound(story, rules, life, sent, delivered.at):
             continue
         is_late = delivered.qos == 0 and _may_be_late(story, sent, delivered.at)
-        is_whole = life.lasts and delivered.publisher in story.lasting and not is_late
+        is_whole = life.lasts and delivered.publisher in story.durable and not is_late
         parts = list(dict.fromkeys(connection.life if is_whole else connection for connection in sent.connections))
         stream = (delivered.publisher, delivered.topic, delivered.qos)
         if all(delivered.number < last[*stream, part] for part in parts):

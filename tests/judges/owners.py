@@ -1,7 +1,7 @@
 """A client id is its user's while there is a connection or a session of it: nobody else gets it.
 
-Who has it by a clean session can't know for how long while a fault runs: whose it is is known in the memory of its home
-(a known limit). Of a durable session it is in Redis.
+Who has it by a clean session can't know for how long while a fault runs: whose it is is known in the memory of its
+owner (a known limit). Of a durable session it is in Redis.
 """
 
 from __future__ import annotations

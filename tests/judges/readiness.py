@@ -2,7 +2,7 @@
 
 - Stale ready: a node whose tables may be old "matches nothing of QoS ≥ 1", so who comes to it waits. For a moment that
   is right; for longer than `stale_ready_max_s` in a row a node must not say that it is ready.
-- Slots unserved: for each client id one core is its home, and writes its sessions to Redis. A core that can't, while
+- Slots unserved: for each client id one core is its owner, and writes its sessions to Redis. A core that can't, while
   another one can, keeps its slots for `slots_unserved_max_s` at most. A core is a node that ever had slots; where none
   can write Redis is away, and it is no matter who has them.
 """

@@ -12,7 +12,7 @@
 - Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
   stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost
   with the sessions that ended with it"); of QoS 2 what any had whose session ended, for it may go to nobody else
-  [MQTT-4.8.2-6]; what waits for a lasting member that is away; the oldest of more than `max_mqueue_len`.
+  [MQTT-4.8.2-6]; what waits for a durable member that is away; the oldest of more than `max_mqueue_len`.
 
 A delivery whose way can't be told, for its client has several and gives no identifiers, is taken for a good one.
 """
@@ -105,7 +105,7 @@ def _may_come_again(story: Story, rules: Rules, before: Came, again: Came) -> bo
     is_repeated = len(sent.connections) > 1
     if is_repeated and not _is_known_again(rules, sent):
         return True
-    if sent.is_will or sent.is_delayed:  # published anew where its publisher's home, or the leader, ended
+    if sent.is_will or sent.is_delayed:  # published anew where its publisher's owner, or the leader, ended
         return story.faults.any.overlap(sent.first_sent_at, delivered.at)
     if delivered.qos == 0:
         return False
@@ -140,7 +140,7 @@ class _Losses:
     def __init__(self, story: Story, rules: Rules, members: list[tuple[Life, Window]]) -> None:
         self._story = story
         self._rules = rules
-        self._lasting = [(life, window) for life, window in members if life.lasts]
+        self._durable = [(life, window) for life, window in members if life.lasts]
         staying = [(life, window) for life, window in members if window.until == FOREVER and not life.excused]
         self._settled_at = max((owed_until(story, rules, life) for life, _ in staying), default=-FOREVER)
         steady = [
@@ -165,7 +165,7 @@ class _Losses:
     def _may_wait(self, sent: Sent) -> bool:
         """For a member that is away, or that Redis or its bound took it from."""
         story, rules = self._story, self._rules
-        for life, window in self._lasting:
+        for life, window in self._durable:
             if window.since > sent.owed_at + rules.delivered_max_s or min(window.until, life.ended_at) < sent.due_at:
                 continue
             since = max(self._looked_at, life.began_at)

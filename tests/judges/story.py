@@ -60,7 +60,7 @@ class Story:
         self.sent: dict[Message, Sent] = {}
         self.by_topic: dict[str, list[Sent]] = defaultdict(list)
         self.lives: list[Life] = []
-        self.lasting: set[str] = set()
+        self.durable: set[str] = set()
         """Clients that ever asked for a durable session."""
         self.came: dict[Message, list[Came]] = defaultdict(list)
         """But for what is retained."""
@@ -137,7 +137,7 @@ class Story:
         others.append(connection)
         self._unanswered[event.client].append(connection)
         if event.lasts:
-            self.lasting.add(event.client)
+            self.durable.add(event.client)
         if event.will is not None:
             will = event.will
             sent = Sent(Message(f"{event.client}!", will.number), will.topic, will.qos, will.retain, is_will=True)

@@ -43,7 +43,7 @@ def test_two_holders_are_one_too_many() -> None:
 
 
 @pytest.mark.parametrize(("is_one_release", "found"), [(False, {}), (True, {TWO_HOLDERS: 1})])
-def test_where_releases_are_mixed_it_goes_with_its_home(is_one_release: bool, found: dict[str, int]) -> None:
+def test_where_releases_are_mixed_it_goes_with_its_owner(is_one_release: bool, found: dict[str, int]) -> None:
     script = held()
     script.fault("upgrade core", "core-1")
     script.subscribe("two", LOCK)

@@ -251,7 +251,7 @@ def test_a_will_of_qos_0_may_be_lost_and_so_may_what_overflows() -> None:
     ("before", "behind_s", "found"),
     [("core", 0.0, {}), ("", 4.0, {}), ("", 8.0, {WILL_LOST: 1}), ("", 0.0, {WILL_LOST: 1})],
 )
-def test_a_clean_session_may_take_it_with_its_node_and_its_home(
+def test_a_clean_session_may_take_it_with_its_node_and_its_owner(
     before: str, behind_s: float, found: dict[str, int]
 ) -> None:
     """Another node fails before its own, or so long behind that."""
@@ -269,7 +269,7 @@ def test_a_clean_session_may_take_it_with_its_node_and_its_home(
         assert script.found(Rules(is_one_release=False)) == {}
 
 
-def test_that_of_a_session_that_lasts_survives_its_node_but_not_redis() -> None:
+def test_that_of_a_durable_session_survives_its_node_but_not_redis() -> None:
     for is_lost, found in ((True, {}), (False, {WILL_LOST: 1})):
         script = alive()
         script.tick(20.0)

@@ -44,7 +44,7 @@ class Rules(NamedTuple):
     max_mqueue_len: int = 1000
     """Messages that wait for one session; of more the oldest go."""
     is_one_release: bool = True
-    """All nodes are of this release from the beginning on: homes keep the wills of sessions that end with their nodes,
+    """All nodes are of this release from the beginning on: owners keep the wills of sessions that end with their nodes,
     and what is retained says which connection wrote it."""
     will_held_s: float = 30.0
     """For how long the will of a client that its node sent to others is held back."""

@@ -3,16 +3,15 @@ client that its node sent to others, because it drains, is held back, and doesn'
 
 It is published when its delay or its session is over, whichever comes first, and not if a new connection took up the
 session before [MQTT-3.1.3-9]; at once if it has no delay, also where another connection of its client took over. "A
-will is … tried again until everybody who is to have it accepted it", and "the next home publishes what it finds, under
-the same origin, so nobody has it twice."
+will is … tried again until everybody who is to have it accepted it", and "the next owner publishes what it finds, under
+the same message id, so nobody gets it twice."
 
 So a will is owed to each subscriber at QoS 1 or 2 that was there before, stays, and is whole at the end. Lawful: the
 will of a clean session as whose end faults touched its node and another one, within `purged_max_s` of each other, for
-that is in the memory of the node and of its client id's home, until the node is purged (before all nodes are of cluster
-version 2 in that of its node alone); the will of a client that
-was admitted amid a fault and never came back (a known limit); one that Redis lost. Where a fault ran while the
-connection was there its node may have been taken for dead, or its DISCONNECT not have been heard: then the will may
-come, and needn't.
+that is in the memory of the node and of its client id's owner, until the node is purged (before all nodes are of
+cluster version 2 in that of its node alone); the will of a client that was admitted amid a fault and never came back (a
+known limit); one that Redis lost. Where a fault ran while the connection was there its node may have been taken for
+dead, or its DISCONNECT not have been heard: then the will may come, and needn't.
 """
 
 from __future__ import annotations

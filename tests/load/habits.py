@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from load.player import Player
-from load.sending import Letter
+from load.sending import Publication
 from load.waiting import until
 
 BACKLOG_MAX_S: Final = 10.0
@@ -22,8 +22,10 @@ Range = tuple[float, float]
 """Of seconds, to draw from."""
 
 
-async def publish(player: Player, rate: float, letter: Callable[[int], Letter], *, steadily: bool = False) -> None:
-    """`letter(n)` is what the nth is; `rate` a second, by chance or steadily."""
+async def publish(
+    player: Player, rate: float, publication: Callable[[int], Publication], *, steadily: bool = False
+) -> None:
+    """`publication(n)` is what the nth is; `rate` a second, by chance or steadily."""
     dice, now = player.stage.random, player.stage.now
     due = now()
     number = 0
@@ -31,7 +33,7 @@ async def publish(player: Player, rate: float, letter: Callable[[int], Letter], 
         await asyncio.sleep(due - now())
         await player.sending.room()
         number += 1
-        player.sending.publish(letter(number))
+        player.sending.publish(publication(number))
         due += 1 / rate if steadily else dice.expovariate(rate)
         due = max(due, now() - BACKLOG_MAX_S)
 

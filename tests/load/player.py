@@ -42,9 +42,9 @@ class Terms(NamedTuple):
 
 
 CLEAN: Final = Terms()
-LASTING: Final = Terms(expiry_s=3600.0)
+DURABLE: Final = Terms(expiry_s=3600.0)
 CLEAN_311: Final = Terms(wire.V311)
-LASTING_311: Final = Terms(wire.V311, math.inf)
+DURABLE_311: Final = Terms(wire.V311, math.inf)
 
 
 class Player:

@@ -1,6 +1,6 @@
 """A node for tests of the load, on simulated time: it says yes to everything, and otherwise does what a test tells it.
 
-player = Player(play.stage, "ann", LASTING)
+player = Player(play.stage, "ann", DURABLE)
 play(work())                        runs a coroutine to its end; the loop's time passes, no other
 play.node.last.took(wire.PUBLISH)   what came by the newest connection
 play.node.last.say(wire.…)          what its client hears

@@ -19,7 +19,7 @@ PACKET_ID_MAX: Final = 32_767
 """Those above are for what it subscribes to."""
 
 
-class Letter(NamedTuple):
+class Publication(NamedTuple):
     """What is to be published."""
 
     topic: str
@@ -38,11 +38,11 @@ class Letter(NamedTuple):
 class Pending:
     """A message under way."""
 
-    __slots__ = ("answered", "is_received", "letter", "number")
+    __slots__ = ("answered", "is_received", "number", "publication")
 
-    def __init__(self, number: int, letter: Letter) -> None:
+    def __init__(self, number: int, publication: Publication) -> None:
         self.number = number
-        self.letter = letter
+        self.publication = publication
         self.is_received = False
         """PUBREC came: PUBREL is what is sent again."""
         self.answered: asyncio.Future[bool] | None = None
@@ -78,24 +78,24 @@ class Sending:
         while not self._room.is_set():  # it may be gone again when its turn comes
             await self._room.wait()
 
-    def publish(self, letter: Letter) -> Pending:
+    def publish(self, publication: Publication) -> Pending:
         """Only where there is room; not awaited."""
         self._number += 1
-        pending = Pending(self._number, letter)
+        pending = Pending(self._number, publication)
         packet_id = 0
-        if letter.qos:
+        if publication.qos:
             packet_id = self._next_packet_id()
             self._pending[packet_id] = pending
         self._send(packet_id, pending, again=False)
         self.moved()
         return pending
 
-    async def published(self, letter: Letter, patience_s: float) -> bool:
+    async def published(self, publication: Publication, patience_s: float) -> bool:
         """Whether it was acknowledged in time; a later acknowledgement may still come."""
         try:
             async with asyncio.timeout(patience_s):
                 await self.room()
-                pending = self.publish(letter)
+                pending = self.publish(publication)
                 pending.answered = asyncio.get_running_loop().create_future()
                 return await pending.answered
         except TimeoutError:
@@ -148,21 +148,22 @@ class Sending:
         self.moved()
 
     def _send(self, packet_id: int, pending: Pending, *, again: bool) -> None:
-        player, letter = self._player, pending.letter
+        player, publication = self._player, pending.publication
         assert player.link is not None
         player.stage.record(
             Published(
-                player.stage.now(), player.name, player.link.number, pending.number, letter.topic, letter.qos, again,
-                letter.retain, letter.clears, letter.expiry_s, letter.delay_s, letter.size,
+                player.stage.now(), player.name, player.link.number, pending.number, publication.topic, publication.qos,
+                again, publication.retain, publication.clears, publication.expiry_s, publication.delay_s,
+                publication.size,
             )
         )  # fmt: skip
-        topic = letter.topic if letter.delay_s < 0 else f"$delayed/{letter.delay_s}/{letter.topic}"
-        payload = b"" if letter.clears else Message(player.name, pending.number).payload(letter.size)
-        properties = None if letter.expiry_s < 0 else [(wire.MESSAGE_EXPIRY, letter.expiry_s)]
+        topic = publication.topic if publication.delay_s < 0 else f"$delayed/{publication.delay_s}/{publication.topic}"
+        payload = b"" if publication.clears else Message(player.name, pending.number).payload(publication.size)
+        properties = None if publication.expiry_s < 0 else [(wire.MESSAGE_EXPIRY, publication.expiry_s)]
         player.link.send(
             wire.publish(
-                player.terms.version, topic, payload, qos=letter.qos, packet_id=packet_id or None,
-                retain=letter.retain, dup=again, properties=properties,
+                player.terms.version, topic, payload, qos=publication.qos, packet_id=packet_id or None,
+                retain=publication.retain, dup=again, properties=properties,
             )
         )  # fmt: skip
 

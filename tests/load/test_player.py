@@ -12,12 +12,12 @@ from conformance import wire
 from load import habits
 from load.history import Asked, Closed, Connected, Disconnected, Refused, Will
 from load.link import SILENT_MAX_S
-from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, RETRY_S, Player, Terms
+from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, RETRY_S, Player, Terms
 from load.scripted import NODES, Connection, Play, Took
 from load.subscribing import Wish
 
 
-@pytest.mark.parametrize("terms", [CLEAN, LASTING, CLEAN_311, LASTING_311])
+@pytest.mark.parametrize("terms", [CLEAN, DURABLE, CLEAN_311, DURABLE_311])
 def test_who_is_cut_off_comes_back(play: Play, terms: Terms) -> None:
     player = Player(play.stage, "ann", terms)
 
@@ -101,7 +101,7 @@ def test_a_node_that_falls_silent_is_left(play: Play) -> None:
 
 
 def test_a_will_has_a_number_for_each_connect(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
     player.will = Will(0, "gone", 1, delay_s=2.0)
 
     async def work() -> None:
@@ -120,7 +120,7 @@ def test_a_will_has_a_number_for_each_connect(play: Play) -> None:
 
 
 def test_each_way_to_go_is_what_it_is_called(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
 
     async def work() -> None:
         await play.connected(player)
@@ -143,7 +143,7 @@ def test_each_way_to_go_is_what_it_is_called(play: Play) -> None:
 
 
 def test_who_goes_away_comes_back_when_told_to(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
 
     async def work() -> None:
         await play.connected(player)
@@ -158,7 +158,7 @@ def test_who_goes_away_comes_back_when_told_to(play: Play) -> None:
 
 
 def test_who_moves_comes_to_another_node(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
 
     async def work() -> None:
         await play.connected(player)
@@ -171,7 +171,7 @@ def test_who_moves_comes_to_another_node(play: Play) -> None:
 
 
 def test_who_roves_leaves_its_older_connection_to_the_node(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING, [Wish("t")])
+    player = Player(play.stage, "ann", DURABLE, [Wish("t")])
 
     async def work() -> None:
         await play.connected(player)
@@ -194,7 +194,7 @@ def test_who_roves_leaves_its_older_connection_to_the_node(play: Play) -> None:
 
 
 def test_of_a_rush_it_goes_on_with_the_connection_that_is_left(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING, [Wish("t")])
+    player = Player(play.stage, "ann", DURABLE, [Wish("t")])
 
     async def work() -> None:
         await play.connected(player)
@@ -216,7 +216,7 @@ def test_of_a_rush_it_goes_on_with_the_connection_that_is_left(play: Play) -> No
 
 
 def test_who_leaves_ends_its_session(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING_311)
+    player = Player(play.stage, "ann", DURABLE_311)
 
     async def work() -> None:
         (await play.connected(player)).cancel()

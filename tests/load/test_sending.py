@@ -8,9 +8,9 @@ import pytest
 
 from conformance import wire
 from load.history import Acknowledged, Published, PublishRefused
-from load.player import CLEAN, LASTING, Player, Terms
+from load.player import CLEAN, DURABLE, Player, Terms
 from load.scripted import Connection, Play, Took
-from load.sending import WINDOW_MESSAGES, Letter
+from load.sending import WINDOW_MESSAGES, Publication
 from load.subscribing import Wish
 
 DUP = 8
@@ -31,13 +31,13 @@ async def cut_off(play: Play) -> None:
 
 
 def test_what_is_not_acknowledged_is_sent_again_in_order_where_the_session_is_there(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
 
     async def work() -> None:
         await play.connected(player)
         unanswered(play, wire.PUBLISH)
         for qos in (1, 2, 0, 1):
-            player.sending.publish(Letter("t", qos))
+            player.sending.publish(Publication("t", qos))
         play.node.present = True
         await cut_off(play)
 
@@ -53,14 +53,14 @@ def test_what_is_not_acknowledged_is_sent_again_in_order_where_the_session_is_th
     assert not player.sending.is_idle
 
 
-@pytest.mark.parametrize("terms", [CLEAN, LASTING])
+@pytest.mark.parametrize("terms", [CLEAN, DURABLE])
 def test_without_its_session_it_forgets(play: Play, terms: Terms) -> None:
     player = Player(play.stage, "ann", terms)
 
     async def work() -> None:
         await play.connected(player)
         unanswered(play, wire.PUBLISH)
-        player.sending.publish(Letter("t"))
+        player.sending.publish(Publication("t"))
         await cut_off(play)
 
     play(work())
@@ -69,12 +69,12 @@ def test_without_its_session_it_forgets(play: Play, terms: Terms) -> None:
 
 
 def test_of_qos_2_that_was_received_the_release_is_sent_again(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
 
     async def work() -> None:
         await play.connected(player)
         unanswered(play, wire.PUBREL)
-        player.sending.publish(Letter("t", 2))
+        player.sending.publish(Publication("t", 2))
         await asyncio.sleep(0.1)
         play.node.present = True
         play.node.answer = play.node.yes
@@ -88,7 +88,7 @@ def test_of_qos_2_that_was_received_the_release_is_sent_again(play: Play) -> Non
 
 
 def test_what_is_refused_is_over(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
 
     def refuse(connection: Connection, packet: Took) -> bytes:
         if packet.kind != wire.PUBLISH:
@@ -98,8 +98,8 @@ def test_what_is_refused_is_over(play: Play) -> None:
     async def work() -> None:
         await play.connected(player)
         play.node.answer = refuse
-        assert not await player.sending.published(Letter("t", 1), 1.0)
-        assert not await player.sending.published(Letter("t", 2), 1.0)
+        assert not await player.sending.published(Publication("t", 1), 1.0)
+        assert not await player.sending.published(Publication("t", 2), 1.0)
 
     play(work())
     assert [(event.number, event.reason) for event in play.all(PublishRefused)] == [(1, 0x97), (2, 0x97)]
@@ -108,12 +108,12 @@ def test_what_is_refused_is_over(play: Play) -> None:
 
 
 def test_no_more_is_under_way_than_its_window(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
 
     async def publish_forever() -> None:
         while True:
             await player.sending.room()
-            player.sending.publish(Letter("t"))
+            player.sending.publish(Publication("t"))
 
     async def work() -> None:
         await play.connected(player)
@@ -130,13 +130,13 @@ def test_no_more_is_under_way_than_its_window(play: Play) -> None:
 
 
 def test_an_acknowledgement_that_is_awaited_may_be_given_up(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
+    player = Player(play.stage, "ann", DURABLE)
 
     async def work() -> None:
         await play.connected(player)
-        assert await player.sending.published(Letter("t"), 1.0)
+        assert await player.sending.published(Publication("t"), 1.0)
         unanswered(play, wire.PUBLISH)
-        assert not await player.sending.published(Letter("t"), 1.0)
+        assert not await player.sending.published(Publication("t"), 1.0)
         play.node.last.say(wire.acknowledgement(wire.PUBACK, 2))
         await asyncio.sleep(0.1)
 
@@ -145,13 +145,13 @@ def test_an_acknowledgement_that_is_awaited_may_be_given_up(play: Play) -> None:
 
 
 def test_all_that_a_message_can_be_is_sent_and_written_down(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING)
-    letter = Letter("t", 1, retain=True, expiry_s=2, delay_s=3, size=100)
+    player = Player(play.stage, "ann", DURABLE)
+    publication = Publication("t", 1, retain=True, expiry_s=2, delay_s=3, size=100)
 
     async def work() -> None:
         await play.connected(player)
-        player.sending.publish(letter)
-        player.sending.publish(Letter("t", retain=True, clears=True))
+        player.sending.publish(publication)
+        player.sending.publish(Publication("t", retain=True, clears=True))
 
     play(work())
     message, clear = play.node.last.took(wire.PUBLISH)
@@ -165,11 +165,11 @@ def test_all_that_a_message_can_be_is_sent_and_written_down(play: Play) -> None:
 
 
 def test_packet_ids_are_of_one_question_each(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING, [Wish("t")])
+    player = Player(play.stage, "ann", DURABLE, [Wish("t")])
 
     async def work() -> None:
         await play.connected(player)
-        player.sending.publish(Letter("t"))
+        player.sending.publish(Publication("t"))
 
     play(work())
     kinds = (wire.PUBLISH, wire.SUBSCRIBE)

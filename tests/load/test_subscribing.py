@@ -8,7 +8,7 @@ import pytest
 
 from conformance import wire
 from load.history import Subscribed, SubscribeRefused, SubscribeSent, Unsubscribed, UnsubscribeDone
-from load.player import CLEAN_311, LASTING, Player, Terms
+from load.player import CLEAN_311, DURABLE, Player, Terms
 from load.scripted import Connection, Play, Took
 from load.subscribing import RESUBSCRIBE_S, Wish
 
@@ -22,7 +22,7 @@ def unanswered(play: Play, kind: int) -> None:
     play.node.answer = answer
 
 
-@pytest.mark.parametrize("terms", [LASTING, CLEAN_311])
+@pytest.mark.parametrize("terms", [DURABLE, CLEAN_311])
 def test_it_asks_for_what_it_wants_and_gives_up_the_rest(play: Play, terms: Terms) -> None:
     player = Player(play.stage, "ann", terms, [Wish("a"), Wish("b", 1)], wanted=("a",))
 
@@ -47,7 +47,7 @@ def test_options_are_sent_and_written_down(play: Play) -> None:
     wish = Wish("a", 1, no_local=True, retain_handling=1, identifier=5)
 
     async def work() -> None:
-        await play.connected(Player(play.stage, "ann", LASTING, [wish]))
+        await play.connected(Player(play.stage, "ann", DURABLE, [wish]))
 
     play(work())
     (asked,) = play.node.last.took(wire.SUBSCRIBE)
@@ -58,7 +58,7 @@ def test_options_are_sent_and_written_down(play: Play) -> None:
 
 
 def test_who_is_refused_asks_again(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING, [Wish("a")])
+    player = Player(play.stage, "ann", DURABLE, [Wish("a")])
 
     def refuse(connection: Connection, packet: Took) -> bytes:
         if packet.kind != wire.SUBSCRIBE:
@@ -77,7 +77,7 @@ def test_who_is_refused_asks_again(play: Play) -> None:
 
 
 def test_what_was_asked_and_not_answered_is_asked_again(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING, [Wish("a")])
+    player = Player(play.stage, "ann", DURABLE, [Wish("a")])
 
     async def work() -> None:
         unanswered(play, wire.SUBSCRIBE)
@@ -93,7 +93,7 @@ def test_what_was_asked_and_not_answered_is_asked_again(play: Play) -> None:
 
 
 def test_what_a_session_may_have_and_nobody_wants_is_given_up(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING, [Wish("a")], wanted=())
+    player = Player(play.stage, "ann", DURABLE, [Wish("a")], wanted=())
 
     async def work() -> None:
         await play.connected(player)
@@ -110,7 +110,7 @@ def test_what_a_session_may_have_and_nobody_wants_is_given_up(play: Play) -> Non
 
 
 def test_a_new_session_has_nothing(play: Play) -> None:
-    player = Player(play.stage, "ann", LASTING, [Wish("a")])
+    player = Player(play.stage, "ann", DURABLE, [Wish("a")])
 
     async def work() -> None:
         await play.connected(player)

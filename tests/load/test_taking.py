@@ -7,7 +7,7 @@ import math
 
 from conformance import wire
 from load.history import Delivered
-from load.player import LASTING, Player
+from load.player import DURABLE, Player
 from load.scripted import Play
 from load.subscribing import Wish
 
@@ -17,7 +17,7 @@ def message(number: int, packet_id: int, qos: int = 1, **more: object) -> bytes:
 
 
 def subscriber(play: Play, *wishes: Wish) -> Player:
-    return Player(play.stage, "ann", LASTING, wishes or [Wish("t")])
+    return Player(play.stage, "ann", DURABLE, wishes or [Wish("t")])
 
 
 def numbers(play: Play) -> list[int]:

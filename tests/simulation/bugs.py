@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.seeded import bug, cluster, features, homes, messages, sessions
+from simulation.seeded import bug, cluster, features, messages, sessions, slots
 
 BUGS: Final = bug.BUGS
-PARTS: Final = (messages, sessions, homes, features, cluster)
+PARTS: Final = (messages, sessions, slots, features, cluster)
 
 
 def install(name: str) -> None:

@@ -207,7 +207,7 @@ class SimulatedCluster:
             (node for node in self.cores if node.assembly is not None and node.assembly.cluster.is_leader), None
         )
 
-    def home_of(self, client: str) -> str:
+    def owner_of(self, client: str) -> str:
         """The node that owns the slot of this client id, as a node that runs knows; "" for none."""
         return self._owners()[slot_of(client.encode())]
 
@@ -220,15 +220,15 @@ class SimulatedCluster:
         made = next(node.assembly for node in (*self.replicants, *self.cores) if node.assembly is not None)
         return [owner.partition("@")[0] for owner in made.cluster.slots.owners]
 
-    def clients_of(self, home: str, count: int) -> list[str]:
+    def clients_of(self, owner: str, count: int) -> list[str]:
         """So many client ids whose slots this node owns."""
         owners, names = self._owners(), (f"client-{number}" for number in itertools.count(1))
-        of_home = (name for name in names if owners[slot_of(name.encode())] == home)
-        return list(itertools.islice(of_home, count))
+        of_owner = (name for name in names if owners[slot_of(name.encode())] == owner)
+        return list(itertools.islice(of_owner, count))
 
-    async def until_moved(self, client: str, home: str) -> None:
+    async def until_moved(self, client: str, owner: str) -> None:
         """The slot of this client id is another node's than this one's."""
-        while self.home_of(client) in ("", home):  # noqa: ASYNC110 - simulated time
+        while self.owner_of(client) in ("", owner):  # noqa: ASYNC110 - simulated time
             await asyncio.sleep(POLL_S)
 
     def redis_of(self, client: str) -> RedisHost:

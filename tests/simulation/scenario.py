@@ -1,7 +1,7 @@
 """Simulated runs that are written by hand, as tests: a few clients, a fault at a certain moment, what must come of it.
 
     @scenario()
-    async def test_a_session_outlives_its_home(cluster):
+    async def test_a_session_outlives_its_owner(cluster):
         sub = await Client.connect(cluster, "sub", at="replicant-1", expiry_s=60)
         await sub.subscribe("t", 1)
         await cluster.hosts[cluster.home_of("sub")].kill()

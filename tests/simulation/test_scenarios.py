@@ -12,13 +12,13 @@ from simulation.scenario import Client, scenario
 
 @pytest.mark.parametrize("qos", [1, 2])
 @scenario()
-async def test_a_session_outlives_its_home(cluster: SimulatedCluster, qos: int) -> None:
+async def test_a_session_outlives_its_owner(cluster: SimulatedCluster, qos: int) -> None:
     sub = await Client.connect(cluster, "sub", at="replicant-1", expiry_s=60)
     assert await sub.subscribe("t", qos) == qos
     sub.disconnect()
     pub = await Client.connect(cluster, "pub", at="replicant-2", expiry_s=60)
     assert await pub.publish("t", b"before", qos) == 0
-    await cluster.hosts[cluster.home_of("sub")].kill()
+    await cluster.hosts[cluster.owner_of("sub")].kill()
     assert await pub.publish("t", b"after", qos) == 0
     sub = await Client.connect(cluster, "sub", at="replicant-2", expiry_s=60)
     assert sub.present

@@ -59,13 +59,6 @@ class Configured(Fleet):
 
 
 @pytest.fixture
-def flockmq() -> Iterator[Commands]:
-    commands = Commands()
-    yield commands
-    commands.end_all()
-
-
-@pytest.fixture
 def fleet(flockmq: Commands, tmp_path: Path) -> Iterator[Configured]:
     made = Configured(flockmq, tmp_path)
     yield made

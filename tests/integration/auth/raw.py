@@ -10,6 +10,8 @@ from typing import NamedTuple, Self
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from integration.broker.conftest import Node
+
 PATIENCE_S = 30.0
 
 CONNACK, PUBLISH, PUBACK, SUBACK, DISCONNECT, AUTH = 0x20, 0x30, 0x40, 0x90, 0xE0, 0xF0
@@ -189,3 +191,9 @@ def authentication(packet: int, method: str | None, data: bytes | None, expiry_s
         properties.AuthenticationData = data
     packed: bytes = properties.pack()
     return packed
+
+
+async def connects(node: Node, *credentials: str | None, version: int = 5, host: str | None = None) -> int:
+    """The reason code of CONNACK; `credentials` as `Raw.connect` takes them."""
+    async with await Raw.open(node.mqtt, version, host) as client:
+        return (await client.connect(*credentials)).reason

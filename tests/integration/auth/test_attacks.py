@@ -8,14 +8,9 @@ import time
 import pytest
 
 from integration.auth.conftest import Configured, api
-from integration.auth.raw import PINGREQ, PINGRESP, SUBACK, Raw, text
+from integration.auth.raw import PINGREQ, PINGRESP, SUBACK, Raw, connects, text
 from integration.broker.clients import Client
-from integration.broker.conftest import Node, eventually
-
-
-async def connects(node: Node, *credentials: str | None, version: int = 5, host: str | None = None) -> int:
-    async with await Raw.open(node.mqtt, version, host) as client:
-        return (await client.connect(*credentials)).reason
+from integration.broker.conftest import eventually
 
 
 @pytest.mark.parametrize(

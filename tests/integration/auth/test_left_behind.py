@@ -88,7 +88,7 @@ async def test_what_a_client_left_is_dropped_if_it_may_not_any_more_when_it_is_d
         eventually(lambda: dropped(core, node) == 4, "what jo left is dropped, and counted")
 
 
-@pytest.mark.parametrize("delay_s", [0, LATER_S], ids=["clean", "lasting"])
+@pytest.mark.parametrize("delay_s", [0, LATER_S], ids=["clean", "durable"])
 @pytest.mark.parametrize("dies", [False, True], ids=["connection lost", "node killed"])
 async def test_a_will_is_dropped_that_rules_forbid_while_its_client_is_connected(
     fleet: Configured, delay_s: int, dies: bool

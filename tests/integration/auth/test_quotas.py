@@ -68,7 +68,7 @@ async def test_a_user_begins_so_many_sessions_in_the_whole_cluster(nodes: list[N
     replicant = nodes[2]
     for number in range(10):
         async with await let_in(replicant, f"eve-{number}", "eve"):
-            await asyncio.sleep(0.1)  # homes tell one another
+            await asyncio.sleep(0.1)  # owners tell one another
     await until(lambda: [row(node, "eve").get("sessions") for node in nodes] == [10] * 3, "all nodes know")
     assert await reason_of(replicant, "eve-10", "eve") == REFUSED_V4
     async with await Raw.open(replicant.mqtt) as client:

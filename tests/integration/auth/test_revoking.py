@@ -61,8 +61,8 @@ def test_a_subscription_that_stands_ends_on_every_node(
         eventually(lambda: revoked(core, replicant) == 1, "the subscription ended")
         assert time.monotonic() - changed_s < WITHIN_S
         hears_nothing_of(client, publisher, "secret/2", "open/2")
-        home = core if lasts else replicant
-        eventually(lambda: home.metric("flockmq_subscriptions") == 1, "it is counted no more")
+        owner = core if lasts else replicant
+        eventually(lambda: owner.metric("flockmq_subscriptions") == 1, "it is counted no more")
 
 
 @pytest.mark.parametrize("version", [V5, V311])

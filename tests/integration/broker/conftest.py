@@ -132,13 +132,6 @@ def eventually(holds: Callable[[], bool], what: str) -> None:
 
 
 @pytest.fixture
-def flockmq() -> Iterator[Commands]:
-    commands = Commands()
-    yield commands
-    commands.end_all()
-
-
-@pytest.fixture
 def fleet(flockmq: Commands, tmp_path: Path) -> Iterator[Fleet]:
     made = Fleet(flockmq, tmp_path)
     yield made

@@ -92,7 +92,7 @@ def test_losing_a_core_drops_no_connection_and_writes_go_on(fleet: Fleet) -> Non
         publisher.publish("kept", "2", retain=True)
         subscriber.subscribe("kept")
         assert {subscriber.receive()[:2], subscriber.receive()[:2]} == {("before", "1"), ("kept", "2")}
-        with Client(there.mqtt, "new") as new:  # its home may have been the dead core
+        with Client(there.mqtt, "new") as new:  # its owner may have been the dead core
             await_route(new, "after", subscriber)
             new.publish("after", "3")
             assert subscriber.receive()[:2] == ("after", "3")

@@ -1,4 +1,4 @@
-"""Durable sessions, through kill -9 of everything they touch: the node of the connection, their home, all at once."""
+"""Durable sessions, through kill -9 of everything they touch: the node of the connection, their owner, all at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Cluster:
         self.cores = [fleet.core("core-0"), fleet.core("core-1")]
         self.here, self.there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
 
-    def home(self) -> Node:
+    def owner(self) -> Node:
         """Of a durable session."""
         return next(core for core in self.cores if core.metric("flockmq_sessions_persistent"))
 
@@ -32,8 +32,8 @@ class Cluster:
         """The node of the connection."""
         self.here.kill()
 
-    def kill_home(self) -> None:
-        self.kill_core(self.home())
+    def kill_owner(self) -> None:
+        self.kill_core(self.owner())
 
     def kill_core(self, core: Node) -> None:
         core.kill()
@@ -47,7 +47,7 @@ class Cluster:
         self.here, self.there = self._fleet.replicant("replicant-0"), self._fleet.replicant("replicant-1")
 
 
-KILLS: list[Callable[[Cluster], None]] = [Cluster.kill_connection, Cluster.kill_home, Cluster.kill_all]
+KILLS: list[Callable[[Cluster], None]] = [Cluster.kill_connection, Cluster.kill_owner, Cluster.kill_all]
 
 
 @pytest.fixture
@@ -98,11 +98,11 @@ def test_a_publisher_goes_as_fast_as_a_subscriber_on_another_node_whose_session_
             received.append(message.payload.decode())
         assert received == payloads
         assert not device.disconnected.is_set()
-    assert cluster.home().metric("flockmq_messages_dropped") == 0
+    assert cluster.owner().metric("flockmq_messages_dropped") == 0
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_connection_elsewhere_does_not_notice_that_its_home_crashed(cluster: Cluster, qos: int) -> None:
+def test_a_connection_elsewhere_does_not_notice_that_its_owner_crashed(cluster: Cluster, qos: int) -> None:
     """What is under way stays so, under its packet ids; nothing comes twice."""
     with (
         Client(cluster.here.mqtt, "device", lasts=True, acknowledges=False) as device,
@@ -113,7 +113,7 @@ def test_a_connection_elsewhere_does_not_notice_that_its_home_crashed(cluster: C
         for number in range(5):
             publisher.publish("a/before", str(number), qos)
         before = [device.messages.get(timeout=PATIENCE_S) for _ in range(5)]
-        cluster.kill_home()
+        cluster.kill_owner()
         publisher.publish("a/after", "5", qos)
         last = device.messages.get(timeout=PATIENCE_S)
         assert [message.payload for message in (*before, last)] == [b"%d" % number for number in range(6)]
@@ -124,24 +124,24 @@ def test_a_connection_elsewhere_does_not_notice_that_its_home_crashed(cluster: C
             other.publish("a/marker", "6", qos)
         assert device.messages.get(timeout=PATIENCE_S).payload == b"6"
         assert not device.disconnected.is_set()
-        eventually(lambda: [core.metric("flockmq_sessions_persistent") for core in cluster.cores] == [1.0], "one home")
+        eventually(lambda: [core.metric("flockmq_sessions_persistent") for core in cluster.cores] == [1.0], "one owner")
 
 
-def test_the_one_member_of_a_shared_subscription_misses_nothing_while_its_slot_has_no_home(cluster: Cluster) -> None:
+def test_the_one_member_of_a_shared_subscription_misses_nothing_while_its_slot_has_no_owner(cluster: Cluster) -> None:
     with (
         Client(cluster.here.mqtt, "device", lasts=True) as device,
         Client(cluster.there.mqtt, "publisher") as publisher,
     ):
         device.subscribe("$share/g/a/#", 1)
         await_route(publisher, "a/probe", device)
-        cluster.kill_home()
+        cluster.kill_owner()
         for number in range(20):
             publisher.publish("a/b", str(number), 1)
         assert [device.receive()[1] for _ in range(20)] == [str(number) for number in range(20)]
         assert drained(device) == []
 
 
-def test_what_is_under_way_comes_again_under_its_packet_ids_after_a_crash_of_its_home(cluster: Cluster) -> None:
+def test_what_is_under_way_comes_again_under_its_packet_ids_after_a_crash_of_its_owner(cluster: Cluster) -> None:
     with (
         Client(cluster.here.mqtt, "device", lasts=True, acknowledges=False) as device,
         Client(cluster.there.mqtt, "publisher") as publisher,
@@ -151,7 +151,7 @@ def test_what_is_under_way_comes_again_under_its_packet_ids_after_a_crash_of_its
         for number in range(5):
             publisher.publish("a/b", str(number), 1)
         sent = [device.messages.get(timeout=PATIENCE_S) for _ in range(5)]
-        cluster.kill_home()
+        cluster.kill_owner()
         device.lose_connection()
         with Client(cluster.there.mqtt, "device", lasts=True, acknowledges=False) as back:
             assert back.session_present
@@ -186,7 +186,7 @@ def test_QoS_2_is_exactly_once_from_client_to_client(cluster: Cluster, kill: Cal
             first = [publisher.start_publishing("a/b", str(number), 2) for number in range(200)]
             first[100].wait_for_publish(PATIENCE_S)
             kill(cluster)
-            if kill is not Cluster.kill_home:
+            if kill is not Cluster.kill_owner:
                 assert publisher.disconnected.wait(PATIENCE_S)
                 publisher.move(cluster.there.mqtt)
                 assert publisher.session_present
@@ -218,15 +218,15 @@ def test_the_will_of_a_client_is_published_when_its_node_dies(cluster: Cluster) 
             watcher.messages.get(timeout=SILENCE_S)
 
 
-def test_a_session_expires_though_its_home_crashed(cluster: Cluster) -> None:
+def test_a_session_expires_though_its_owner_crashed(cluster: Cluster) -> None:
     with Client(cluster.here.mqtt, "brief", lasts=True, expiry_s=3) as brief:
         brief.subscribe("a/#", 1)
-        home = cluster.home()
+        owner = cluster.owner()
     others = [f"long-{number}" for number in range(20)]  # of slots of both cores
     for client_id in others:
         with Client(cluster.here.mqtt, client_id, lasts=True):
             pass
-    cluster.kill_core(home)
+    cluster.kill_core(owner)
     (core,) = cluster.cores
     eventually(lambda: core.metric("flockmq_owned_slots") == SLOTS, "all slots are its own")
     eventually(lambda: not core.metric("flockmq_owned_slots_loading"), "it has all sessions")

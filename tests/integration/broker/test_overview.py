@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.request
 from typing import Any
 
 from integration.broker.clients import Client
 from integration.broker.conftest import Fleet, Node, eventually
+from integration.ctl import run_ctl
 
 
 def ctl(node: Node, *arguments: str) -> list[str]:
     """Its lines; no key is needed."""
-    command = [sys.executable, "-P", "-m", "flockmq", "ctl", "--url", f"http://127.0.0.1:{node.management}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_ctl(node.management, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 

@@ -43,14 +43,14 @@ def test_a_purged_replicant_keeps_its_clients_but_those_that_may_have_missed_a_m
         assert elsewhere.receive()[:2] == ("to/elsewhere", "from the node that came back")
         for topic in ("to/carefree", "to/group"):
             eventually(lambda topic=topic: reaches(elsewhere, carefree, topic), f"{topic} has its route again")  # type: ignore[misc]
-        with Client(other.mqtt, "at most once") as newer:  # its home knows of the older connection
+        with Client(other.mqtt, "at most once") as newer:  # its owner knows of the older connection
             assert carefree.disconnected.wait(10)
             newer.subscribe("to/newer", 1)
         assert not publisher.disconnected.is_set()
     assert node.is_running()
 
 
-def test_a_purged_core_comes_back_and_is_the_home_of_clients_again(fleet: Fleet) -> None:
+def test_a_purged_core_comes_back_and_is_the_owner_of_clients_again(fleet: Fleet) -> None:
     cores = [fleet.core(f"core-{n}") for n in range(3)]
     node = fleet.replicant("replicant-0")
     eventually(lambda: cores[0].get("/api/v1/status")["leader"], "one leads")

@@ -48,15 +48,15 @@ def spread(publisher: Client, members: list[Client], probes: int, is_spread: Cal
 @pytest.mark.parametrize("version", [V311, V5])
 def test_members_get_as_much_each_wherever_they_are(fleet: Fleet, version: MQTTProtocolVersion) -> None:
     fleet.core("core-0")
-    crowded, lonely, publishing = (fleet.replicant(f"replicant-{number}") for number in range(3))
+    busy, lonely, publishing = (fleet.replicant(f"replicant-{number}") for number in range(3))
     with contextlib.ExitStack() as stack:
         members = [
             stack.enter_context(Client(node.mqtt, f"member-{number}", version))
-            for number, node in enumerate((crowded, crowded, crowded, lonely))
+            for number, node in enumerate((busy, busy, busy, lonely))
         ]
         outside = stack.enter_context(Client(lonely.mqtt, "outside", version))
         publishers = [
-            stack.enter_context(Client(node.mqtt, f"from-{node.name}", version)) for node in (publishing, crowded)
+            stack.enter_context(Client(node.mqtt, f"from-{node.name}", version)) for node in (publishing, busy)
         ]
         for member in members:
             member.subscribe("$share/workers/t/#")
@@ -208,7 +208,7 @@ def test_a_malformed_delay_is_refused(fleet: Fleet) -> None:
 
 
 def test_shared_and_exclusive_subscriptions_follow_their_client(fleet: Fleet) -> None:
-    home = fleet.core("core-0")
+    owner = fleet.core("core-0")
     here, there = fleet.replicant("replicant-0"), fleet.replicant("replicant-1")
     with Client(there.mqtt, "publisher") as publisher, Client(there.mqtt, "other") as other:
         with Client(here.mqtt, "device", lasts=True) as device:
@@ -230,4 +230,4 @@ def test_shared_and_exclusive_subscriptions_follow_their_client(fleet: Fleet) ->
             publisher.publish("x", "alone")
             assert {back.receive()[1] for _ in range(2)} == {"live", "alone"}
             assert other.ask_for("$exclusive/x") == QUOTA_EXCEEDED
-            assert home.metric("flockmq_exclusive_subscriptions") == 1
+            assert owner.metric("flockmq_exclusive_subscriptions") == 1

@@ -33,7 +33,7 @@ class Clients:
     def __init__(self) -> None:
         self.held: dict[bytes, int] = {}
         self.kicked: list[tuple[bytes, int]] = []
-        self.homes: SessionRpc
+        self.rpc: SessionRpc
 
     def kick(self, client_id: bytes, token: int) -> bool:
         if self.held.get(client_id) != token:
@@ -52,14 +52,14 @@ class Clients:
     def holds(self, client_id: bytes, token: int) -> bool:
         return self.held.get(client_id) == token
 
-    def delivered(self, home: str, token: int, packets: bytes) -> None:
+    def delivered(self, owner: str, token: int, packets: bytes) -> None:
         raise AssertionError("no session of these tests lasts")
 
     def unsettled(self, token: int) -> bytes:
         raise AssertionError("no session of these tests lasts")
 
     async def connect(self, client_id: bytes) -> int:
-        """Attach; raises what the home answered."""
+        """Attach; raises what the owner answered."""
         answered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def done(answer: Admission | AttachError) -> None:
@@ -69,11 +69,11 @@ class Clients:
             else:
                 answered.set_exception(answer)
 
-        self.homes.client.attach(client_id, None, done)
+        self.rpc.client.attach(client_id, None, done)
         return await answered
 
     def detach(self, client_id: bytes, token: int) -> None:
-        self.homes.client.detach(client_id, token)
+        self.rpc.client.detach(client_id, token)
 
 
 class ConnectionsAlone(NoSessions):
@@ -91,7 +91,7 @@ class ConnectionsAlone(NoSessions):
 
 
 class Node:
-    """One member, from its links to its homes."""
+    """One member, from its links to `session_rpc`."""
 
     def __init__(
         self,
@@ -123,9 +123,9 @@ class Node:
             votes=self.cluster.votes,
         )
         self.cluster.watch(self.rlog)
-        self.clients.homes = self.homes = SessionRpc(self.cluster, self.delivery.packets, self.clients, self.clients)
+        self.clients.rpc = self.rpc = SessionRpc(self.cluster, self.delivery.packets, self.clients, self.clients)
         if is_core:
-            self.homes.server.sessions = ConnectionsAlone()
+            self.rpc.server.sessions = ConnectionsAlone()
 
     @property
     def incarnation(self) -> str:
@@ -138,11 +138,11 @@ class Node:
     async def start(self) -> None:
         await self.cluster.start()
         await self.rlog.start()
-        self.homes.start()
+        self.rpc.start()
         await self.cluster.join()
 
     async def stop(self) -> None:
-        await self.homes.stop()
+        await self.rpc.stop()
         await self.cluster.stop()
         self.delivery.stop()
         await self.rlog.stop()
@@ -160,7 +160,7 @@ class Node:
 
     async def crash(self) -> None:
         """As kill -9: nothing is said, nothing is handed over."""
-        for task in (*self.cluster._tasks, *self.homes._tasks):
+        for task in (*self.cluster._tasks, *self.rpc._tasks):
             task.cancel()
         mesh = self.cluster.mesh
         for target in mesh._targets.values():

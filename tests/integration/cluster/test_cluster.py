@@ -142,7 +142,7 @@ async def test_one_core_of_three_leads_nobody_and_purges_nobody_until_there_are_
     mine = next(key for n in range(1000) if slots[slot_of(key := b"client-%d" % n)] == survivor.incarnation)
     connecting = asyncio.ensure_future(survivor.clients.connect(mine))
     await asyncio.sleep(0)
-    assert not survivor.clients.held  # its home is here, and answers at once
+    assert not survivor.clients.held  # its owner is here, and answers at once
     await nodes.start("core-1", "core")
     await nodes.settled()
     await until(lambda: not survivor.cluster.fencing.is_fenced and not edge.cluster.fencing.is_fenced)

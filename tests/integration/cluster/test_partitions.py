@@ -75,7 +75,7 @@ async def comes_back(node: Node) -> None:
     """As `node/rejoin.py` does, without clients."""
     incarnation = await node.cluster.take_new_incarnation()
     await node.rlog.rejoin(incarnation)
-    node.homes.rename(incarnation)
+    node.rpc.rename(incarnation)
     await node.cluster.join()
 
 

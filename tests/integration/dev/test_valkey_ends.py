@@ -47,7 +47,7 @@ def spoil(data_dir: Path) -> str:
     return kept
 
 
-def lasting(ports: dict[str, Any], client_id: str) -> Wire:
+def durable(ports: dict[str, Any], client_id: str) -> Wire:
     wire = Wire(ports["mqtt"], V5)
     wire.send(connect(V5, client_id, clean=False, properties=[(SESSION_EXPIRY, 3600)]))
     assert wire.expect(CONNACK).reason == 0
@@ -56,7 +56,7 @@ def lasting(ports: dict[str, Any], client_id: str) -> Wire:
 
 def test_clients_go_on_when_it_was_killed(flockmq: Commands, tmp_path: Path) -> None:
     command, ports = flockmq.start_node("--data-dir", str(tmp_path), environment=PATIENT)
-    with lasting(ports, "stays") as wire, lasting(ports, "another") as other:
+    with durable(ports, "stays") as wire, durable(ports, "another") as other:
         wire.subscribe(("before/#", 1))
         wire.publish("kept", b"acknowledged", qos=1, retain=True)
         kill_valkey(command)
@@ -76,7 +76,7 @@ def test_who_asks_whether_it_is_ready_learns_that_it_can_not_be_started_and_why(
     flockmq: Commands, tmp_path: Path
 ) -> None:
     command, ports = flockmq.start_node("--data-dir", str(tmp_path), environment=PATIENT)
-    with lasting(ports, "stays") as wire:
+    with durable(ports, "stays") as wire:
         wire.publish("kept", b"acknowledged", qos=1, retain=True)
         kept = spoil(tmp_path)
         kill_valkey(command)
@@ -100,7 +100,7 @@ def test_who_asks_whether_it_is_ready_learns_that_it_can_not_be_started_and_why(
 
 def test_who_stops_it_amid_a_restart_reads_no_warning(flockmq: Commands, tmp_path: Path) -> None:
     command, ports = flockmq.start_node("--data-dir", str(tmp_path), environment=PATIENT)
-    with lasting(ports, "stays") as wire:
+    with durable(ports, "stays") as wire:
         wire.subscribe(("a", 1))
         spoil(tmp_path)
         kill_valkey(command)

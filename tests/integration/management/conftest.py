@@ -1,5 +1,5 @@
 from __future__ import annotations
 
-from integration.auth.conftest import fleet, flockmq
+from integration.auth.conftest import fleet
 
-__all__ = ["fleet", "flockmq"]
+__all__ = ["fleet"]

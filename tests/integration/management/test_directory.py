@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -14,13 +12,14 @@ import pytest
 from integration.auth.conftest import Configured, api
 from integration.broker.clients import V5, V311, Client
 from integration.broker.conftest import Node, eventually
+from integration.ctl import run_ctl
 
 NAMES = [f"client-{number}" for number in range(12)]
 LONG_IDS = "[mqtt]\nmax_clientid_len = 65535\n"
 
 
 class Cluster:
-    """Two homes of client ids, and two nodes that clients connect to."""
+    """Two owners of client ids, and two nodes that clients connect to."""
 
     def __init__(self, fleet: Configured) -> None:
         self.key_file = str(fleet.key_file)
@@ -28,10 +27,10 @@ class Cluster:
         self.edges = [fleet.replicant("replicant-0"), fleet.replicant("replicant-1")]
         self.nodes = [*self.cores, *self.edges]
         for node in self.nodes:
-            eventually(partial(self._has_two_homes, node), "both cores own slots")
+            eventually(partial(self._has_two_owners, node), "both cores own slots")
 
     @staticmethod
-    def _has_two_homes(node: Node) -> bool:
+    def _has_two_owners(node: Node) -> bool:
         return sorted(member["slots"] for member in node.get("/api/v5/cluster")["nodes"]) == [0, 0, 512, 512]
 
     def client(self, name: str, **how: Any) -> Client:
@@ -39,9 +38,7 @@ class Cluster:
 
     def ctl(self, node: Node, *arguments: str) -> tuple[list[dict[str, Any]], str]:
         """What it prints, and what it says beside it."""
-        command = [sys.executable, "-P", "-m", "flockmq", "ctl", "--url", f"http://127.0.0.1:{node.management}"]
-        command += ["--api-key-file", self.key_file, "--json", *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = run_ctl(node.management, "--api-key-file", self.key_file, "--json", *arguments)
         return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
@@ -198,4 +195,4 @@ def test_what_a_core_that_stands_still_has_is_said_to_be_missing(cluster: Cluste
         status, page = api(cluster.edges[0], "GET", "/clients")
         assert status == 200
         assert page["missing"] == ["core-1 doesn't answer"] or len(page["data"]) == 12
-        eventually(lambda: len(api(cluster.edges[0], "GET", "/clients")[1]["data"]) == 12, "they have another home")
+        eventually(lambda: len(api(cluster.edges[0], "GET", "/clients")[1]["data"]) == 12, "they have another owner")

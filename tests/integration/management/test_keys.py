@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +11,11 @@ import pytest
 
 from integration.auth.conftest import API_KEY, Configured, api
 from integration.broker.conftest import Node, eventually
+from integration.ctl import run_ctl
 
 
 def ctl(node: Node, key: str, *arguments: str) -> tuple[int, list[dict[str, str]], str]:
-    command = [sys.executable, "-P", "-m", "flockmq", "ctl", "--url", f"http://127.0.0.1:{node.management}", *arguments]
-    environment = {**os.environ, "FLOCKMQ_API_KEY": key}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    done = run_ctl(node.management, *arguments, key=key)
     rows = [dict(cell.split("=", 1) for cell in line.split("\t")) for line in done.stdout.splitlines()]
     return done.returncode, rows, done.stderr
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from integration.auth.conftest import Configured
 from integration.broker.conftest import Node, eventually
+from integration.ctl import run_ctl
 from unit.broker.transport.pki import Pki
 
 
@@ -28,9 +27,7 @@ def started(fleet: Configured, pki: Pki) -> Node:
 
 
 def ctl(node: Node, scheme: str, *arguments: str, host: str = "localhost") -> tuple[int, str, str]:
-    url = f"{scheme}://{host}:{node.management}"
-    command = [sys.executable, "-P", "-m", "flockmq", "ctl", "--url", url, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_ctl(node.management, *arguments, at=f"{scheme}://{host}")
     return done.returncode, done.stdout, done.stderr
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,13 +48,6 @@ class Place:
     def refused(self, configuration: str) -> tuple[int, str]:
         self._file.write_text(configuration)
         return self.flockmq.refused("run", "--listen", "127.0.0.1:0", *self.arguments, environment=self.environment)
-
-
-@pytest.fixture
-def flockmq() -> Iterator[Commands]:
-    commands = Commands()
-    yield commands
-    commands.end_all()
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player, Terms
-from load.sending import Letter
+from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player, Terms
+from load.sending import Publication
 from load.subscribing import Wish
 
 PUBLISHERS: Final = 3
@@ -20,7 +20,7 @@ QOS: Final = (1, 2, 1, 2, 0)
 """Of a publisher's messages, in turn."""
 OWN_FILTERS: Final = 4
 """Of a churner, that nobody else has: most of its changes change routes."""
-TERMS: Final = {"clean": (CLEAN, CLEAN_311), "durable": (LASTING, LASTING_311)}
+TERMS: Final = {"clean": (CLEAN, CLEAN_311), "durable": (DURABLE, DURABLE_311)}
 """The versions take turns."""
 SHARES: Final = {"clean": 1, "durable": 2}
 """Of the messages."""
@@ -32,18 +32,18 @@ def play(feature: Feature, sessions: Sequence[str] = ("clean", "durable"), churn
         rate = feature.rate * share / PUBLISHERS
         for i in range(PUBLISHERS):
             publisher = feature.player(f"{kind}-pub{i}", terms[i % 2])
-            feature.act(habits.publish, publisher, rate, letters(f"{feature.root}/{publisher.name}"))
+            feature.act(habits.publish, publisher, rate, publications(f"{feature.root}/{publisher.name}"))
         subscribe(feature, kind, terms, churners)
 
 
-def letters(root: str, qos: Sequence[int] = QOS) -> Callable[[int], Letter]:
+def publications(root: str, qos: Sequence[int] = QOS) -> Callable[[int], Publication]:
     """To a few topics at each QoS."""
 
-    def letter(number: int) -> Letter:
+    def publication(number: int) -> Publication:
         turn, which = divmod(number, len(qos))
-        return Letter(f"{root}/{qos[which]}/{turn % TOPICS}", qos[which])
+        return Publication(f"{root}/{qos[which]}/{turn % TOPICS}", qos[which])
 
-    return letter
+    return publication
 
 
 def subscribe(feature: Feature, kind: str, terms: tuple[Terms, Terms], churners: int) -> None:

@@ -7,8 +7,8 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player
-from load.sending import Letter
+from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player
+from load.sending import Publication
 from load.subscribing import Wish
 
 DELAYS_S: Final = (1, 3)
@@ -22,13 +22,13 @@ LOST_S: Final = 11.0
 
 def play(feature: Feature) -> None:
     feature.late_s = DELAYS_S[-1] + TWICE_S, DELAYS_S[-1] + LOST_S
-    publishers = [feature.player(f"pub{i}", terms) for i, terms in enumerate((LASTING, CLEAN_311))]
+    publishers = [feature.player(f"pub{i}", terms) for i, terms in enumerate((DURABLE, CLEAN_311))]
     for publisher in publishers:
         feature.act(_publish, feature, publisher, feature.rate / len(publishers))
     wishes = [Wish(f"{feature.root}/#")]
-    for i, terms in enumerate((CLEAN, LASTING)):
+    for i, terms in enumerate((CLEAN, DURABLE)):
         feature.counts(feature.player(f"stays{i}", terms, wishes))
-    feature.act(habits.leave_and_return, feature.player("leaves", LASTING_311, wishes), HERE_S, AWAY_S)
+    feature.act(habits.leave_and_return, feature.player("leaves", DURABLE_311, wishes), HERE_S, AWAY_S)
 
 
 async def _publish(feature: Feature, player: Player, rate: float) -> None:
@@ -41,4 +41,4 @@ async def _publish(feature: Feature, player: Player, rate: float) -> None:
             await player.sending.room()
             number += 1
             topic = f"{feature.root}/{player.name}/{1 + number % 2}"
-            player.sending.publish(Letter(topic, 1 + number % 2, delay_s=delay_s))
+            player.sending.publish(Publication(topic, 1 + number % 2, delay_s=delay_s))

@@ -9,13 +9,13 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player
-from load.sending import Letter
+from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player
+from load.sending import Publication
 from load.subscribing import Wish
 from load.waiting import holds_within
 
 LOCKS: Final = 2
-CLIENTS: Final = (CLEAN, LASTING, CLEAN_311, LASTING_311)
+CLIENTS: Final = (CLEAN, DURABLE, CLEAN_311, DURABLE_311)
 WAIT_MAX_S: Final = 3.0
 HOLD_S: Final = (0.2, 1.2)
 REST_S: Final = (0.1, 1.0)
@@ -31,9 +31,9 @@ def play(feature: Feature) -> None:
         feature.act(_compete, feature, feature.player(f"wants{i}", terms, wishes, wanted=()))
     feature.act(
         habits.publish,
-        feature.player("pub", LASTING),
+        feature.player("pub", DURABLE),
         feature.rate,
-        lambda number: Letter(locks[number % LOCKS], 1 + number // LOCKS % 2),
+        lambda number: Publication(locks[number % LOCKS], 1 + number // LOCKS % 2),
     )
 
 
@@ -56,7 +56,7 @@ async def _compete(feature: Feature, player: Player) -> None:
 
 def _end(player: Player) -> None:
     """By the end of the session where the client can tell the node, otherwise by a connection that breaks."""
-    if player.terms == LASTING:
+    if player.terms == DURABLE:
         player.disconnect(ends=True)
     else:
         player.drop()

@@ -6,8 +6,8 @@ import asyncio
 from typing import Final
 
 from load.feature import Feature
-from load.player import LASTING, LASTING_311, Player
-from load.sending import Letter
+from load.player import DURABLE, DURABLE_311, Player
+from load.sending import Publication
 from load.subscribing import Wish
 from load.waiting import holds_within, until
 
@@ -18,10 +18,10 @@ PATIENCE_S: Final = 10.0
 
 
 def play(feature: Feature) -> None:
-    for i, terms in enumerate((LASTING, LASTING_311)):
+    for i, terms in enumerate((DURABLE, DURABLE_311)):
         root = f"{feature.root}/{i}"
         subscriber = feature.player(f"leaves{i}", terms, [Wish(f"{root}/#")])
-        feature.act(_overflow, feature, feature.player(f"pub{i}", LASTING), subscriber, root)
+        feature.act(_overflow, feature, feature.player(f"pub{i}", DURABLE), subscriber, root)
 
 
 async def _overflow(feature: Feature, publisher: Player, subscriber: Player, root: str) -> None:
@@ -34,7 +34,7 @@ async def _overflow(feature: Feature, publisher: Player, subscriber: Player, roo
         for _ in range(count):
             await publisher.sending.room()
             number += 1
-            publisher.sending.publish(Letter(f"{root}/{1 + number % 2}", 1 + number % 2))
+            publisher.sending.publish(Publication(f"{root}/{1 + number % 2}", 1 + number % 2))
         await holds_within(PATIENCE_S, lambda: publisher.sending.is_idle)
         came = subscriber.taking.deliveries
         subscriber.come_back()

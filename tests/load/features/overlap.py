@@ -6,9 +6,9 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.features.base import letters
+from load.features.base import publications
 from load.history import Delivered
-from load.player import CLEAN, CLEAN_311, LASTING, Player, Terms
+from load.player import CLEAN, CLEAN_311, DURABLE, Player, Terms
 from load.subscribing import Wish
 
 HERE_S: Final = (2.0, 4.0)
@@ -18,14 +18,14 @@ AWAY_S: Final = (0.3, 1.0)
 def play(feature: Feature) -> None:
     root, each = feature.root, feature.rate / 3
     publisher = feature.player("pub", CLEAN_311)
-    feature.act(habits.publish, publisher, each, letters(f"{root}/{publisher.name}"))
-    for name, terms in (("durable", LASTING), ("clean", CLEAN)):
+    feature.act(habits.publish, publisher, each, publications(f"{root}/{publisher.name}"))
+    for name, terms in (("durable", DURABLE), ("clean", CLEAN)):
         _overlapping(feature, f"{name}-overlaps", terms)
         deaf = feature.player(f"{name}-not-itself", terms, [Wish(f"{root}/#", no_local=True)])
-        feature.act(habits.publish, deaf, each, letters(f"{root}/{deaf.name}"))
-    leaver = _overlapping(feature, "leaves", LASTING)
+        feature.act(habits.publish, deaf, each, publications(f"{root}/{deaf.name}"))
+    leaver = _overlapping(feature, "leaves", DURABLE)
     feature.act(habits.leave_and_return, leaver, HERE_S, AWAY_S)
-    feature.act(habits.churn, _overlapping(feature, "churns", LASTING))
+    feature.act(habits.churn, _overlapping(feature, "churns", DURABLE))
 
 
 def _overlapping(feature: Feature, name: str, terms: Terms) -> Player:

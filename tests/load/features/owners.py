@@ -9,16 +9,16 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.features.base import letters
+from load.features.base import publications
 from load.history import Intruded
 from load.link import Link
-from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player, connect
+from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player, connect
 from load.stage import Node, Stage
 from load.subscribing import Wish
 
 OWNER: Final = "owner"
 THIEF: Final = "thief"
-OWNED: Final = {"clean": CLEAN, "clean-311": CLEAN_311, "durable": LASTING, "durable-311": LASTING_311}
+OWNED: Final = {"clean": CLEAN, "clean-311": CLEAN_311, "durable": DURABLE, "durable-311": DURABLE_311}
 HERE_S: Final = (0.5, 3.0)
 AWAY_S: Final = (0.3, 2.0)
 EVERY_S: Final = (0.05, 0.5)
@@ -31,7 +31,7 @@ def play(feature: Feature) -> None:
     for name, terms in OWNED.items():
         theirs = terms._replace(user=OWNER)
         publisher = feature.player(f"pub-{name}", theirs)
-        feature.act(habits.publish, publisher, feature.rate / len(OWNED), letters(f"{feature.root}/{name}"))
+        feature.act(habits.publish, publisher, feature.rate / len(OWNED), publications(f"{feature.root}/{name}"))
         taker = feature.player(name, theirs, [Wish(f"{feature.root}/#")])
         feature.act(habits.leave_and_return, taker, HERE_S, AWAY_S)
         owned += [publisher, taker]
@@ -51,7 +51,7 @@ async def _intrude(stage: Stage, owner: Player, node: Node) -> int:
     """The reason code of CONNACK, or -1 for none. Of a client id that may be nobody's it takes the connection alone: a
     session of its own would keep the client out."""
     lasts = owner.terms.lasts and stage.random.random() < 0.5
-    terms = stage.random.choice((LASTING, LASTING_311) if lasts else (CLEAN, CLEAN_311))._replace(user=THIEF)
+    terms = stage.random.choice((DURABLE, DURABLE_311) if lasts else (CLEAN, CLEAN_311))._replace(user=THIEF)
     asked_at, number = stage.now(), next(stage.connections)
     link = Link(number, node.name, terms.version, lambda packet: None, lambda link, by_server, reason: None)
     connack = await link.open(node.address, connect(owner.name, terms))

@@ -11,11 +11,11 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.player import CLEAN, CLEAN_311, LASTING, Player
-from load.sending import Letter
+from load.player import CLEAN, CLEAN_311, DURABLE, Player
+from load.sending import Publication
 from load.subscribing import Wish
 
-DEVICES: Final = (LASTING, CLEAN, CLEAN_311)
+DEVICES: Final = (DURABLE, CLEAN, CLEAN_311)
 PATIENCE_S: Final = 2.0
 MOVE_SHARE: Final = 0.4
 """Of writes behind which a device comes to another node."""
@@ -30,10 +30,10 @@ def play(feature: Feature) -> None:
     for i, terms in enumerate(DEVICES):
         device = feature.player(f"device{i}", terms)
         feature.act(_write, feature, device, f"{feature.root}/{i}", feature.rate / len(DEVICES))
-    feature.act(_write_once, feature.player("once", LASTING), f"{feature.root}/once")
+    feature.act(_write_once, feature.player("once", DURABLE), f"{feature.root}/once")
     for handling in RETAIN_HANDLING:
         wish = Wish(f"{feature.root}/#", retain_handling=handling)
-        for name, terms in (("clean", CLEAN), ("durable", LASTING)):
+        for name, terms in (("clean", CLEAN), ("durable", DURABLE)):
             feature.act(_ask_again, feature.player(f"{name}-handles{handling}", terms, [wish]), wish.filter)
     feature.retains = True
 
@@ -43,8 +43,8 @@ async def _write(feature: Feature, device: Player, topic: str, rate: float) -> N
     while True:
         await asyncio.sleep(dice.expovariate(rate))
         number += 1
-        letter = Letter(topic, 1 + number % 2, retain=True, clears=dice.random() < CLEAR_SHARE)
-        if not await device.sending.published(letter, PATIENCE_S):
+        publication = Publication(topic, 1 + number % 2, retain=True, clears=dice.random() < CLEAR_SHARE)
+        if not await device.sending.published(publication, PATIENCE_S):
             device.drop()
             continue
         feature.came()
@@ -55,7 +55,7 @@ async def _write(feature: Feature, device: Player, topic: str, rate: float) -> N
 async def _write_once(device: Player, topic: str) -> None:
     for i in range(ONCE):
         await device.sending.room()
-        device.sending.publish(Letter(f"{topic}/{i}", 1 + i % 2, retain=True))
+        device.sending.publish(Publication(f"{topic}/{i}", 1 + i % 2, retain=True))
 
 
 async def _ask_again(player: Player, filter: str) -> None:

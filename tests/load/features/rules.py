@@ -12,8 +12,8 @@ from judges.topics import is_unheard, unheard, unsaid
 from load import habits
 from load.feature import Feature
 from load.history import Banned, ChangeAsked, RulesChanged
-from load.player import CLEAN, LASTING, RETRY_S, Player
-from load.sending import Letter
+from load.player import CLEAN, DURABLE, RETRY_S, Player
+from load.sending import Publication
 from load.stage import AdminFailed, Stage
 from load.subscribing import Wish
 from load.waiting import holds_within
@@ -34,21 +34,21 @@ FELT_MAX_S: Final = 3.0
 def play(feature: Feature) -> None:
     operator = Operator(feature.stage)
     for i, prefix in enumerate((f"{feature.root}/0", unsaid(f"{feature.root}/1"), unheard(f"{feature.root}/2"))):
-        publisher = feature.player(f"pub{i}", (LASTING, CLEAN)[i % 2])
-        feature.act(habits.publish, publisher, feature.rate / PREFIXES, partial(_letter, prefix))
-        stays = feature.player(f"stays{i}", LASTING, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)])
+        publisher = feature.player(f"pub{i}", (DURABLE, CLEAN)[i % 2])
+        feature.act(habits.publish, publisher, feature.rate / PREFIXES, partial(_publication, prefix))
+        stays = feature.player(f"stays{i}", DURABLE, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)])
         feature.act(habits.churn, stays, STAYS_S)  # what a rule ended it doesn't know
         feature.act(habits.churn, feature.player(f"asks{i}", CLEAN, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)]))
         feature.act(_deny_at_times, feature, operator, prefix, publisher)
-    for name, terms in (("durable", LASTING), ("clean", CLEAN)):
+    for name, terms in (("durable", DURABLE), ("clean", CLEAN)):
         banned = feature.player(f"{name}-is-banned", terms, [Wish(f"{feature.root}/#")])
         feature.act(_ban_at_times, feature, operator, banned)
     feature.mend.append(operator.undo_all)
 
 
-def _letter(prefix: str, number: int) -> Letter:
+def _publication(prefix: str, number: int) -> Publication:
     qos = QOS[number % len(QOS)]
-    return Letter(f"{prefix}/{qos}", qos)
+    return Publication(f"{prefix}/{qos}", qos)
 
 
 async def _deny_at_times(feature: Feature, operator: Operator, prefix: str, publisher: Player) -> None:

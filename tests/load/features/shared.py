@@ -1,5 +1,5 @@
-"""Shared subscriptions: a group whose members are on several nodes, clean and lasting, come, leave and die, and one of
-which is full because it answers nothing; beside it a lasting subscriber of the same topics, and a group that refuses
+"""Shared subscriptions: a group whose members are on several nodes, clean and durable, come, leave and die, and one of
+which is full because it answers nothing; beside it a durable subscriber of the same topics, and a group that refuses
 because its only member is full. A publisher is cut off in the midst of some of QoS 2, and sends them again.
 
 Who is full subscribes at QoS 1, and leaves at times, so that another member gets what it didn't answer.
@@ -14,14 +14,14 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.features.base import letters
-from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player
-from load.sending import WINDOW_MESSAGES, Letter
+from load.features.base import publications
+from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player
+from load.sending import WINDOW_MESSAGES, Publication
 from load.subscribing import Wish
 
 HERE_S: Final = (0.8, 2.5)
 AWAY_S: Final = (0.2, 1.5)
-MEMBERS: Final = (CLEAN, CLEAN_311, LASTING, LASTING_311)
+MEMBERS: Final = (CLEAN, CLEAN_311, DURABLE, DURABLE_311)
 CUT_SHARE: Final = 0.3
 """Of QoS 2 messages whose publisher is cut off behind them."""
 CUT_TOGETHER_MAX: Final = 4
@@ -47,17 +47,17 @@ def play(feature: Feature) -> None:
         worker = feature.player(f"leaves{i}", terms, [member])
         feature.counts(worker)
         feature.act(habits.leave_and_return, worker, HERE_S, AWAY_S)
-    feature.act(habits.churn, feature.player("changes", LASTING, [member, Wish(f"{feature.root}/other", 1)]))
-    feature.player("beside", LASTING, [Wish(f"{jobs}/#")])
+    feature.act(habits.churn, feature.player("changes", DURABLE, [member, Wish(f"{feature.root}/other", 1)]))
+    feature.player("beside", DURABLE, [Wish(f"{jobs}/#")])
     feature.act(habits.leave_and_return, _full(feature, "full", jobs), HERE_S, AWAY_S)
 
     rate = feature.rate * (1 - STUCK_SHARE) / 2
-    feature.act(_publish_and_be_cut_off, feature.player("is-cut-off", LASTING), jobs, rate)
+    feature.act(_publish_and_be_cut_off, feature.player("is-cut-off", DURABLE), jobs, rate)
     steady = feature.player("pub", CLEAN)
-    feature.act(habits.publish, steady, rate, letters(f"{jobs}/{steady.name}"))
+    feature.act(habits.publish, steady, rate, publications(f"{jobs}/{steady.name}"))
 
     feature.act(_wake_at_times, _full(feature, "stuck", f"{feature.root}/stuck"))
-    crowd = [feature.player(f"crowd{i}", LASTING) for i in range(CROWD)]
+    crowd = [feature.player(f"crowd{i}", DURABLE) for i in range(CROWD)]
     feature.act(_publish_all_at_once, crowd, f"{feature.root}/stuck/1", feature.rate * STUCK_SHARE)
 
 
@@ -85,7 +85,7 @@ async def _publish_all_at_once(players: Sequence[Player], topic: str, rate: floa
         for player in players:
             for _ in range(count):
                 if player.sending.has_room:
-                    player.sending.publish(Letter(topic))
+                    player.sending.publish(Publication(topic))
 
 
 async def _publish_and_be_cut_off(player: Player, root: str, rate: float) -> None:
@@ -95,11 +95,11 @@ async def _publish_and_be_cut_off(player: Player, root: str, rate: float) -> Non
         await player.sending.room()
         number += 1
         qos = 1 + number % 2
-        letter = Letter(f"{root}/{player.name}/{qos}", qos)
-        player.sending.publish(letter)
+        publication = Publication(f"{root}/{player.name}/{qos}", qos)
+        player.sending.publish(publication)
         if qos == 2 and dice.random() < CUT_SHARE:
             for _ in range(dice.randrange(CUT_TOGETHER_MAX)):
                 if player.sending.has_room:
-                    player.sending.publish(letter)
+                    player.sending.publish(publication)
             await asyncio.sleep(dice.uniform(0.0, 0.01))
             player.drop()

@@ -7,8 +7,8 @@ from typing import Final
 
 from load import habits
 from load.feature import Feature
-from load.features.base import letters
-from load.player import CLEAN, LASTING, LASTING_311, Player
+from load.features.base import publications
+from load.player import CLEAN, DURABLE, DURABLE_311, Player
 from load.subscribing import Wish
 
 EVERY_S: Final = (0.3, 2.0)
@@ -17,14 +17,14 @@ AT_ONCE: Final = (2, 4)
 
 def play(feature: Feature) -> None:
     root, each = feature.root, feature.rate / 2
-    for name, terms in (("calm", CLEAN), ("storms", LASTING)):
+    for name, terms in (("calm", CLEAN), ("storms", DURABLE)):
         publisher = feature.player(f"pub-{name}", terms)
-        feature.act(habits.publish, publisher, each, letters(f"{root}/{publisher.name}"))
+        feature.act(habits.publish, publisher, each, publications(f"{root}/{publisher.name}"))
         if terms.lasts:
             feature.act(_storm, feature, publisher)
-    for name, terms in (("clean", CLEAN), ("durable", LASTING), ("durable-311", LASTING_311)):
+    for name, terms in (("clean", CLEAN), ("durable", DURABLE), ("durable-311", DURABLE_311)):
         feature.act(_storm, feature, feature.player(name, terms, [Wish(f"{root}/#")]))
-    feature.player("stays", LASTING, [Wish(f"{root}/#")])
+    feature.player("stays", DURABLE, [Wish(f"{root}/#")])
 
 
 async def _storm(feature: Feature, player: Player) -> None:

@@ -1,4 +1,4 @@
-"""Wills: with and without a delay, of clean and lasting sessions; retained, as "offline" beside an acknowledged
+"""Wills: with and without a delay, of clean and durable sessions; retained, as "offline" beside an acknowledged
 retained "online". Connections break, are ended in order, with the will all the same (0x04), or are taken over; the
 client comes back before its will is due, or behind that.
 """
@@ -11,8 +11,8 @@ from typing import Final
 
 from load.feature import Feature
 from load.history import Delivered, Will
-from load.player import CLEAN, CLEAN_311, LASTING, LASTING_311, Player, Terms
-from load.sending import Letter
+from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player, Terms
+from load.sending import Publication
 from load.subscribing import Wish
 from load.waiting import until
 
@@ -20,18 +20,18 @@ MORTALS: Final[tuple[tuple[str, Terms, float], ...]] = (
     ("clean", CLEAN, 0.0),
     ("clean-late", CLEAN, 2.0),
     ("clean-311", CLEAN_311, 0.0),
-    ("durable", LASTING, 0.0),
-    ("durable-late", LASTING, 2.0),
-    ("durable-311", LASTING_311, 0.0),
-    ("short-late", LASTING._replace(expiry_s=1.0), 3.0),
+    ("durable", DURABLE, 0.0),
+    ("durable-late", DURABLE, 2.0),
+    ("durable-311", DURABLE_311, 0.0),
+    ("short-late", DURABLE._replace(expiry_s=1.0), 3.0),
 )
 """Names, and their wills' delays. The will of a session that ends before its delay is over is due then."""
-STATES: Final = (("state-clean", CLEAN, 0.0), ("state-durable", LASTING, 1.0))
+STATES: Final = (("state-clean", CLEAN, 0.0), ("state-durable", DURABLE, 1.0))
 HERE_S: Final = (0.3, 2.0)
 AWAY_S: Final = (0.2, 3.5)
 PATIENCE_S: Final = 2.0
 TWICE_S: Final = 9.0
-"""A delay, and what a home waits for a client whose node died, and a little."""
+"""A delay, and what an owner waits for a client whose node died, and a little."""
 LOST_S: Final = 34.0
 """A delay, and what it may take where a fault hid that a client went."""
 
@@ -48,7 +48,7 @@ def play(feature: Feature) -> None:
         mortal.will = Will(0, topic, 1, retain=True, delay_s=delay_s)
         feature.act(_live_and_die, mortal, lives_s)
         feature.act(_say_online, mortal, topic)
-    for name, terms in (("watches", LASTING), ("watches-clean", CLEAN), ("watches-311", LASTING_311)):
+    for name, terms in (("watches", DURABLE), ("watches-clean", CLEAN), ("watches-311", DURABLE_311)):
         watcher = feature.player(name, terms, [Wish(f"{feature.root}/#")])
         watcher.taking.heard = partial(_heard, feature)
     feature.retains = True
@@ -84,5 +84,5 @@ async def _say_online(player: Player, topic: str) -> None:
     while True:
         await until(lambda: player.is_connected)
         link = player.link
-        await player.sending.published(Letter(topic, 1, retain=True), PATIENCE_S)
+        await player.sending.published(Publication(topic, 1, retain=True), PATIENCE_S)
         await until(lambda: player.link is not link)  # noqa: B023 - waited for here

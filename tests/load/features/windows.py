@@ -10,20 +10,20 @@ from typing import Final
 from load import habits
 from load.feature import Feature
 from load.history import Delivered
-from load.player import CLEAN, LASTING, Player, Terms
-from load.sending import Letter
+from load.player import CLEAN, DURABLE, Player, Terms
+from load.sending import Publication
 from load.subscribing import Wish
 
 BURST: Final = 12
 HEADROOM: Final = 3.0
 """How much faster a subscriber answers than messages come, on the average."""
 CUT_OFF_S: Final = (2.0, 5.0)
-SLOW: Final = (("one", 1, LASTING), ("four", 4, LASTING), ("two", 2, CLEAN))
+SLOW: Final = (("one", 1, DURABLE), ("four", 4, DURABLE), ("two", 2, CLEAN))
 """Their windows."""
 
 
 def play(feature: Feature) -> None:
-    publishers = [feature.player("pub0", LASTING), feature.player("pub1", CLEAN)]
+    publishers = [feature.player("pub0", DURABLE), feature.player("pub1", CLEAN)]
     for publisher in publishers:
         burst = partial(_burst, publisher, feature.root)
         feature.act(habits.seldom, publisher, feature.rate / len(publishers) / BURST, burst)
@@ -48,4 +48,4 @@ def _slow(feature: Feature, name: str, window: int, terms: Terms) -> Player:
 async def _burst(publisher: Player, root: str) -> None:
     for number in range(BURST):
         await publisher.sending.room()
-        publisher.sending.publish(Letter(f"{root}/{publisher.name}/{1 + number % 2}", 1 + number % 2))
+        publisher.sending.publish(Publication(f"{root}/{publisher.name}/{1 + number % 2}", 1 + number % 2))

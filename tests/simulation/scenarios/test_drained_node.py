@@ -51,7 +51,7 @@ async def test_a_node_that_stops_waits_for_none_that_left_or_is_dead(cluster: Si
 
 
 @scenario()
-async def test_what_a_member_of_a_node_that_stops_left_goes_to_one_whose_home_it_was_cut_off_from(
+async def test_what_a_member_of_a_node_that_stops_left_goes_to_one_whose_owner_it_was_cut_off_from(
     cluster: SimulatedCluster,
 ) -> None:
     leaves = await Client.connect(cluster, "leaves", at="replicant-2", clean=True)
@@ -63,7 +63,7 @@ async def test_what_a_member_of_a_node_that_stops_left_goes_to_one_whose_home_it
     stays = await Client.connect(cluster, "stays", at="replicant-1", expiry_s=600)
     assert await stays.subscribe("$share/g/t") == 1
     await asyncio.sleep(SOON_S)
-    home = cluster.home_of("stays")
-    cluster.cut("replicant-2", home)
+    owner = cluster.owner_of("stays")
+    cluster.cut("replicant-2", owner)
     await cluster.nodes["replicant-2"].drain()
     assert await stays.receives(b"1")

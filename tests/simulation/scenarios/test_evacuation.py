@@ -80,7 +80,7 @@ async def test_a_client_that_is_being_attached_is_admitted_before_it_goes(cluste
     """If it were refused, its owner would hear of it later, and disconnect it where it is by then."""
     await Client.connect(cluster, "first", at="replicant-1", clean=True)
     slow = "core-3"
-    name = next(f"c{number}" for number in range(1000) if cluster.home_of(f"c{number}") == slow)
+    name = next(f"c{number}" for number in range(1000) if cluster.owner_of(f"c{number}") == slow)
     cluster.slow("replicant-1", slow, 1.0)
     connecting = asyncio.create_task(Client.connect(cluster, name, at="replicant-1", clean=True))
     await asyncio.sleep(0.2)
@@ -97,7 +97,7 @@ async def test_a_client_that_is_being_attached_when_its_node_ends_is_told_nothin
     """Nobody knows yet whether it is admitted."""
     await Client.connect(cluster, "first", at="replicant-1", clean=True)
     slow = "core-3"
-    name = next(f"c{number}" for number in range(1000) if cluster.home_of(f"c{number}") == slow)
+    name = next(f"c{number}" for number in range(1000) if cluster.owner_of(f"c{number}") == slow)
     cluster.slow("replicant-1", slow, 5.0)
     connecting = asyncio.create_task(Client.connect(cluster, name, at="replicant-1", clean=True))
     await asyncio.sleep(0.2)
@@ -199,14 +199,14 @@ async def test_who_stays_away_has_its_will_published_once_when_its_node_is_long_
 @pytest.mark.parametrize("end", ["kill", "drain"])
 @KINDS
 @scenario()
-async def test_a_will_is_held_back_though_its_home_ends(
+async def test_a_will_is_held_back_though_its_owner_ends(
     cluster: SimulatedCluster, clean: bool, expiry_s: float, version: int, end: str
 ) -> None:
     watcher = await _watching(cluster)
     await Client.connect(cluster, "c", at="replicant-1", clean=clean, expiry_s=expiry_s, version=version, will=WILL)
     await cluster.nodes["replicant-1"].drain()
-    home = cluster.nodes[cluster.home_of("c")]
-    await (home.kill() if end == "kill" else home.drain())
+    owner = cluster.nodes[cluster.owner_of("c")]
+    await (owner.kill() if end == "kill" else owner.drain())
     assert not await watcher.receives(WILL.payload, WILL_HELD_S - 5.0)
     assert await watcher.receives(WILL.payload, 7.0)
 

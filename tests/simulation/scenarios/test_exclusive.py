@@ -70,13 +70,13 @@ async def test_a_filter_that_its_client_gave_back_is_anothers(cluster: Simulated
 
 @pytest.mark.parametrize("end", ["kill", "drain"])
 @scenario()
-async def test_nobody_gets_the_filter_of_a_session_whose_home_ends(cluster: SimulatedCluster, end: str) -> None:
+async def test_nobody_gets_the_filter_of_a_session_whose_owner_ends(cluster: SimulatedCluster, end: str) -> None:
     owner = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=60)
     rival = await Client.connect(cluster, "rival", at="replicant-2")
     assert await owner.subscribe(FILTER) == GRANTED
     slow_redis(cluster)
-    home = cluster.hosts[cluster.home_of("owner")]
-    heard, _ = await asyncio.gather(asked_again(rival, FILTER, MOVED_S), getattr(home, end)())
+    owner = cluster.hosts[cluster.owner_of("owner")]
+    heard, _ = await asyncio.gather(asked_again(rival, FILTER, MOVED_S), getattr(owner, end)())
     assert set(heard) == {TAKEN}
 
 
@@ -120,7 +120,7 @@ async def test_who_got_a_filter_from_an_older_release_keeps_it_behind_an_upgrade
     await cluster.until_ready()
     await asyncio.sleep(RAISED_S)
     slow_redis(cluster)
-    await cluster.hosts[cluster.home_of(names[0])].kill()
+    await cluster.hosts[cluster.owner_of(names[0])].kill()
     for owner in owners:
         assert set(await asked_again(rival, f"$exclusive/{owner.name}", MOVED_S)) == {TAKEN}
         assert await owner.subscribe(f"$exclusive/{owner.name}") == GRANTED
@@ -131,7 +131,7 @@ async def test_who_got_a_filter_from_an_older_release_keeps_it_behind_an_upgrade
 
 @scenario(Shape(old=("core-3",)))
 async def test_what_a_session_that_moved_gives_back_is_anothers_amid_an_upgrade(cluster: SimulatedCluster) -> None:
-    """Its former home lives, and claims are nodes'."""
+    """Its former owner lives, and claims are nodes'."""
     back = cluster.nodes["core-2"]
     await back.drain()
     await asyncio.sleep(MOVED_S)
@@ -142,7 +142,7 @@ async def test_what_a_session_that_moved_gives_back_is_anothers_amid_an_upgrade(
         assert await owner.subscribe(f"$exclusive/{owner.name}") == GRANTED
     await back.start()
     await asyncio.sleep(MOVED_S)
-    moved = [owner for owner in owners if cluster.home_of(owner.name) == "core-2"]
+    moved = [owner for owner in owners if cluster.owner_of(owner.name) == "core-2"]
     assert moved
     for owner in moved:
         assert set(await asked_again(rival, f"$exclusive/{owner.name}", 0.1)) == {TAKEN}
@@ -155,15 +155,15 @@ async def test_what_a_session_that_moved_gives_back_is_anothers_amid_an_upgrade(
 @pytest.mark.parametrize("its_home_dies", [False, True])
 @scenario(Shape(settings=BY_RULES))
 async def test_a_filter_that_a_client_may_have_no_more_is_anothers_while_it_is_away(
-    cluster: SimulatedCluster, its_home_dies: bool
+    cluster: SimulatedCluster, its_owner_dies: bool
 ) -> None:
     owner = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=600)
     rival = await Client.connect(cluster, "rival", at="replicant-2", clean=True)
     for filter in (FILTER, "$exclusive/other", "t"):
         assert await owner.subscribe(filter) == GRANTED
     owner.drop()
-    if its_home_dies:
-        await cluster.hosts[cluster.home_of("owner")].kill()
+    if its_owner_dies:
+        await cluster.hosts[cluster.owner_of("owner")].kill()
         await asyncio.sleep(UNUSED_S)
     await cluster.admin.deafen("replicant-2", "owner", "nothing that it has")
     await asyncio.sleep(1.0)

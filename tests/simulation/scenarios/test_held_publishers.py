@@ -69,7 +69,7 @@ async def test_what_a_client_that_comes_back_left_behind_is_published_by_its_rep
 ) -> None:
     publisher = await Client.connect(cluster, "publisher", at=CUT, expiry_s=600)
     await (await _cut_off(cluster)).unsubscribe("t")
-    subscriber = await Client.connect(cluster, "lasting", at="replicant-2", expiry_s=600)
+    subscriber = await Client.connect(cluster, "durable", at="replicant-2", expiry_s=600)
     assert await subscriber.subscribe("t", qos) == qos
     await asyncio.sleep(STALE_WITHIN_S)
     for number in (1, 2, 3):

@@ -28,7 +28,7 @@ async def test_what_is_late_on_a_link_that_its_node_left_does_not_come_behind_wh
     assert await sub.subscribe("t", 0) == 0
     publisher.send("t", b"1", 0)
     await asyncio.sleep(HEARD_S)
-    here, there = "replicant-1", cluster.home_of("sub") if expiry_s else "replicant-2"
+    here, there = "replicant-1", cluster.owner_of("sub") if expiry_s else "replicant-2"
     left = _link(cluster, here, there)
     cluster.cut(there, here)
     await asyncio.sleep(HEARD_S)

@@ -22,10 +22,10 @@ IDENTIFYING: Final = (
 )
 
 
-def counted_anew(residents: SessionService) -> Held:
-    """What the sessions at one home take, gone through one by one."""
+def counted_anew(service: SessionService) -> Held:
+    """What the sessions at one owner take, gone through one by one."""
     total = NOTHING
-    for session in residents.sessions.by_id.values():
+    for session in service.sessions.by_id.values():
         assert isinstance(session, DurableSession)
         filters = [subscription.filter for subscription in session.subscriptions.all()]
         total = total.plus(Held(1, session.quota.stored_bytes(), len(filters), sum(map(len, filters))))
@@ -33,7 +33,7 @@ def counted_anew(residents: SessionService) -> Held:
 
 
 def check(cluster: SimulatedCluster) -> Held:
-    """Each home counts what it has; the sum."""
+    """Each owner counts what it has; the sum."""
     total = NOTHING
     for core in cluster.cores:
         if core.is_ready:
@@ -57,7 +57,7 @@ async def until_all_know(cluster: SimulatedCluster, sessions: int) -> None:
 
 
 @scenario(Shape(settings=IDENTIFYING))
-async def test_what_a_user_has_is_counted_by_the_next_home(cluster: SimulatedCluster) -> None:
+async def test_what_a_user_has_is_counted_by_the_next_owner(cluster: SimulatedCluster) -> None:
     names = [name for core in cluster.cores for name in cluster.clients_of(core.name, SESSIONS // len(cluster.cores))]
     assert len(names) == SESSIONS
     clients = [await Client.connect(cluster, name, at="replicant-1", expiry_s=600) for name in names]

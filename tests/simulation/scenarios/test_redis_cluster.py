@@ -13,7 +13,7 @@ from simulation.scenario import Client, is_answered, scenario
 from simulation.topology import CLUSTER
 
 SHAPE: Final = Shape(redis=CLUSTER)
-HOME: Final = "core-1"
+OWNER: Final = "core-1"
 MASTER: Final = "redis-1"
 """That has no log."""
 TRIED_S: Final = 1.0
@@ -23,8 +23,8 @@ MOVED_S: Final = 5.0
 
 
 async def subscribers(cluster: SimulatedCluster) -> tuple[Client, Client]:
-    """Of two sessions at one home, the first of which is at the master that is to die; each to its own name."""
-    names = cluster.clients_of(HOME, 20)
+    """Of two sessions at one owner, the first of which is at the master that is to die; each to its own name."""
+    names = cluster.clients_of(OWNER, 20)
     at_master = [name for name in names if cluster.redis_of(name).name == MASTER]
     at_others = [name for name in names if cluster.redis_of(name).name != MASTER]
     return await subscriber(cluster, at_master[0]), await subscriber(cluster, at_others[0])
@@ -52,9 +52,9 @@ async def check_comes_back(cluster: SimulatedCluster, name: str) -> None:
 
 
 @scenario(SHAPE)
-async def test_sessions_at_all_masters_go_on_at_another_home(cluster: SimulatedCluster) -> None:
+async def test_sessions_at_all_masters_go_on_at_another_owner(cluster: SimulatedCluster) -> None:
     clients = await subscribers(cluster)
-    await cluster.hosts[HOME].kill()
+    await cluster.hosts[OWNER].kill()
     await asyncio.sleep(MOVED_S)
     for client in clients:
         await check_given(cluster, client)
@@ -101,7 +101,7 @@ async def test_it_does_not_wait_for_a_dead_one_however_much_is_published_for_tha
 async def test_a_client_is_back_at_a_successor_that_does_not_reach_all_masters(cluster: SimulatedCluster) -> None:
     _, at_living = await subscribers(cluster)
     await cluster.hosts[MASTER].kill()
-    await cluster.hosts[HOME].kill()
+    await cluster.hosts[OWNER].kill()
     await asyncio.sleep(MOVED_S)
     assert await is_answered(check_comes_back(cluster, at_living.name))
 
@@ -112,6 +112,6 @@ async def test_what_is_published_comes_by_a_successor_that_does_not_reach_all_ma
 ) -> None:
     _, at_living = await subscribers(cluster)
     await cluster.hosts[MASTER].kill()
-    await cluster.hosts[HOME].kill()
+    await cluster.hosts[OWNER].kill()
     await asyncio.sleep(MOVED_S)
     assert await is_answered(check_given(cluster, at_living))

@@ -177,7 +177,7 @@ async def test_one_core_serves_all_slots_where_the_others_are_cut_off(cluster: S
 
 
 @scenario()
-async def test_a_client_has_one_connection_though_its_home_is_cut_off(cluster: SimulatedCluster) -> None:
+async def test_a_client_has_one_connection_though_its_owner_is_cut_off(cluster: SimulatedCluster) -> None:
     (known,) = cluster.clients_of(CORE, 1)
     former = await Client.connect(cluster, known, at="replicant-1", clean=True)
     cut_off(cluster, CORE)

@@ -1,4 +1,4 @@
-"""Redis loses all that it had: homes have it, and write it anew."""
+"""Redis loses all that it had: owners have it, and write it anew."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _until_slots(cluster: SimulatedCluster, node: str, *, has: bool) -> No
 async def test_no_session_is_lost_though_a_core_comes_that_is_to_have_slots(
     cluster: SimulatedCluster, behind_s: float
 ) -> None:
-    """It would find nothing, and what their former homes write behind that isn't taken. It gets its slots then, though
+    """It would find nothing, and what their former owners write behind that isn't taken. It gets its slots then, though
     a core's clock is far behind that of who noticed it."""
     (redis,) = cluster.redis
     newcomer = cluster.nodes["core-3"]

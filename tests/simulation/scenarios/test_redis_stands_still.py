@@ -43,7 +43,7 @@ async def test_all_that_waited_for_redis_comes_to_a_client_that_is_connected(clu
 
 
 def sessions(cluster: SimulatedCluster) -> set[bytes]:
-    """Those that last, at all homes."""
+    """The durable ones, at all owners."""
     nodes = [core.running.node for core in cluster.cores]
     return {
         client_id

@@ -60,7 +60,7 @@ def check_came_once(*clients: Client) -> None:
 async def test_what_has_no_PUBREC_is_said_again(
     cluster: SimulatedCluster, after_s: float, again_at: str, expiry_s: int
 ) -> None:
-    """Its node gets it, asks its home, deals it out, and can't say so."""
+    """Its node gets it, asks its owner, deals it out, and can't say so."""
     shared = await members(cluster, expiry_s, "replicant-1", "replicant-1", "replicant-2", "core-1")
     publisher = await publisher_at(cluster, "replicant-1")
     ids = say(publisher)

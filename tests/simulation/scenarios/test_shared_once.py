@@ -31,22 +31,22 @@ def check_came_once(*members: Client) -> None:
 
 @pytest.mark.parametrize("qos", [1, 2])
 @scenario()
-async def test_a_home_that_stood_still_passes_nothing_on(cluster: SimulatedCluster, qos: int) -> None:
-    """Its member left while it stood still, which the next home hears after it was given what was dealt out to it."""
+async def test_an_owner_that_stood_still_passes_nothing_on(cluster: SimulatedCluster, qos: int) -> None:
+    """Its member left while it stood still, which the next owner hears after it was given what was dealt out to it."""
     leaves = await Client.connect(cluster, "leaves", at="replicant-1", expiry_s=600)
-    home = cluster.home_of("leaves")
-    name = next(name for name in (f"stays{n}" for n in range(20)) if cluster.home_of(name) != home)
+    owner = cluster.owner_of("leaves")
+    name = next(name for name in (f"stays{n}" for n in range(20)) if cluster.owner_of(name) != owner)
     stays = await Client.connect(cluster, name, at="replicant-1", expiry_s=600)
     publisher = await Client.connect(cluster, "pub", at="replicant-2", clean=True)
     for member in (leaves, stays):
         assert await member.subscribe(SHARED, qos) == qos
     await asyncio.sleep(MOMENT_S)
-    cluster.nodes[home].pause()
+    cluster.nodes[owner].pause()
     left = asyncio.create_task(leaves.unsubscribe(SHARED))
     await asyncio.sleep(0.01)
     published = publish(publisher, qos)
     await asyncio.sleep(PURGED_S)
-    cluster.nodes[home].resume()
+    cluster.nodes[owner].resume()
     assert set(await asyncio.gather(*published)) == {0}
     await left
     await asyncio.sleep(PURGED_S)
@@ -54,12 +54,12 @@ async def test_a_home_that_stood_still_passes_nothing_on(cluster: SimulatedClust
 
 
 @scenario()
-async def test_what_a_session_left_goes_to_others_from_one_home_only(cluster: SimulatedCluster) -> None:
-    """It ends while its home stands still; its next home ends it, too."""
+async def test_what_a_session_left_goes_to_others_from_one_owner_only(cluster: SimulatedCluster) -> None:
+    """It ends while its owner stands still; its next owner ends it, too."""
     leaves = await Client.connect(cluster, "leaves", at="replicant-1", expiry_s=600)
     leaves.answers = False
-    home = cluster.home_of("leaves")
-    name = next(name for name in (f"stays{n}" for n in range(20)) if cluster.home_of(name) != home)
+    owner = cluster.owner_of("leaves")
+    name = next(name for name in (f"stays{n}" for n in range(20)) if cluster.owner_of(name) != owner)
     stays = await Client.connect(cluster, name, at="replicant-1", expiry_s=600)
     publisher = await Client.connect(cluster, "pub", at="replicant-2", clean=True)
     for member in (leaves, stays):
@@ -68,10 +68,10 @@ async def test_what_a_session_left_goes_to_others_from_one_home_only(cluster: Si
     assert set(await asyncio.gather(*publish(publisher, 1))) == {0}
     await asyncio.sleep(MOMENT_S)
     assert leaves.got
-    cluster.nodes[home].pause()
+    cluster.nodes[owner].pause()
     anew = asyncio.create_task(Client.connect(cluster, "leaves", at="replicant-1", clean=True))
     await asyncio.sleep(PURGED_S)
-    cluster.nodes[home].resume()
+    cluster.nodes[owner].resume()
     await anew
     await asyncio.sleep(PURGED_S)
     check_came_once(stays)

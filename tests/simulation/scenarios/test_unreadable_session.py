@@ -23,12 +23,12 @@ async def test_a_session_that_cannot_be_read_is_kept_for_an_operator(cluster: Si
     subscriber.disconnect()
     publisher = await Client.connect(cluster, "pub", at="replicant-2", clean=True)
     assert await publisher.publish("t", b"1") == 0
-    home = cluster.home_of("sub")
-    await cluster.hosts[home].kill()
+    owner = cluster.owner_of("sub")
+    await cluster.hosts[owner].kill()
     stored = cluster.session_of("sub")
     stored[META] = LATER_FORM + stored[META][1:]
     before = dict(stored)
-    await cluster.until_moved("sub", home)
+    await cluster.until_moved("sub", owner)
     assert not await is_answered(Client.connect(cluster, "sub", at="replicant-1", expiry_s=3600))
     assert cluster.session_of("sub") == before
     assert await cluster.alarms()
@@ -41,10 +41,10 @@ async def test_a_session_that_cannot_be_read_is_kept_for_an_operator(cluster: Si
 @scenario()
 async def test_an_operator_ends_a_session_that_cannot_be_read(cluster: SimulatedCluster) -> None:
     await Client.connect(cluster, "sub", at="replicant-1", expiry_s=3600)
-    home = cluster.home_of("sub")
-    await cluster.hosts[home].kill()
+    owner = cluster.owner_of("sub")
+    await cluster.hosts[owner].kill()
     cluster.session_of("sub")[META] = LATER_FORM
-    await cluster.until_moved("sub", home)
+    await cluster.until_moved("sub", owner)
     assert await ended(cluster, "sub")
     assert not cluster.session_of("sub")
     assert not (await Client.connect(cluster, "sub", at="replicant-1", expiry_s=3600)).present

@@ -40,13 +40,13 @@ async def upgrade(cluster: SimulatedCluster, name: str, speaks: int = 2) -> None
 
 async def check_talks(cluster: SimulatedCluster, said: bytes) -> None:
     """What one replicant's client sends reaches the other's, for a durable session and for a clean one."""
-    lasting = await Client.connect(cluster, "lasting", at="replicant-1", expiry_s=600)
+    durable = await Client.connect(cluster, "durable", at="replicant-1", expiry_s=600)
     passing = await Client.connect(cluster, "passing", at="replicant-1", clean=True)
     pub = await Client.connect(cluster, "pub", at="replicant-2", clean=True)
-    for sub in (lasting, passing):
+    for sub in (durable, passing):
         assert await sub.subscribe("t") == 1
     assert await pub.publish("t", said) == 0
-    for sub in (lasting, passing):
+    for sub in (durable, passing):
         assert await sub.receives(said)
         sub.disconnect()
 

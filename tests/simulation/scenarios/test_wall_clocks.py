@@ -19,7 +19,7 @@ ALARM_S: Final = 30.0
 
 
 async def _returned(cluster: SimulatedCluster, session_expiry_s: int, ahead_s: float) -> list[Client]:
-    """Clients that were away when core-1, their home, died, and a message came that lasts an hour. Core-2, which takes
+    """Clients that were away when core-1, their owner, died, and a message came that lasts an hour. Core-2, which takes
     over some of their sessions, has a clock that is ahead."""
     names = cluster.clients_of("core-1", CLIENTS)
     for name in names:
@@ -32,7 +32,7 @@ async def _returned(cluster: SimulatedCluster, session_expiry_s: int, ahead_s: f
     await cluster.hosts["core-1"].kill()
     for name in names:
         await cluster.until_moved(name, "core-1")
-    assert "core-2" in {cluster.home_of(name) for name in names}
+    assert "core-2" in {cluster.owner_of(name) for name in names}
     await asyncio.sleep(1.0)
     return [await Client.connect(cluster, name, at="replicant-1", expiry_s=session_expiry_s) for name in names]
 
@@ -47,18 +47,18 @@ async def _without_message(cluster: SimulatedCluster, ahead_s: float) -> list[st
 
 
 @scenario()
-async def test_sessions_and_what_waits_in_them_outlive_their_home(cluster: SimulatedCluster) -> None:
+async def test_sessions_and_what_waits_in_them_outlive_their_owner(cluster: SimulatedCluster) -> None:
     returned = await _returned(cluster, HOUR_S, ahead_s=0.0)
     assert all([client.present and await client.receives(b"1") for client in returned])
 
 
 @scenario()
-async def test_sessions_outlive_their_home_at_a_core_whose_clock_is_ahead(cluster: SimulatedCluster) -> None:
+async def test_sessions_outlive_their_owner_at_a_core_whose_clock_is_ahead(cluster: SimulatedCluster) -> None:
     assert await _without_session(cluster, AHEAD_S) == []
 
 
 @scenario()
-async def test_sessions_outlive_their_home_at_a_core_that_starts_with_a_clock_that_is_ahead(
+async def test_sessions_outlive_their_owner_at_a_core_that_starts_with_a_clock_that_is_ahead(
     cluster: SimulatedCluster,
 ) -> None:
     await _start_ahead(cluster, "core-2")
@@ -66,7 +66,7 @@ async def test_sessions_outlive_their_home_at_a_core_that_starts_with_a_clock_th
 
 
 @scenario()
-async def test_messages_outlive_a_home_at_a_core_whose_clock_is_ahead(cluster: SimulatedCluster) -> None:
+async def test_messages_outlive_an_owner_at_a_core_whose_clock_is_ahead(cluster: SimulatedCluster) -> None:
     assert await _without_message(cluster, AHEAD_S) == []
 
 

@@ -13,7 +13,7 @@ from simulation.scenario import Client, scenario
 WILL: Final = wire.Will("wills", b"gone", qos=1)
 MOMENT_S: Final = 0.05
 TOLD_S: Final = 1.0
-"""By then a node has told the next home what it has."""
+"""By then a node has told the next owner what it has."""
 
 
 async def _watching(cluster: SimulatedCluster) -> Client:
@@ -23,7 +23,7 @@ async def _watching(cluster: SimulatedCluster) -> Client:
 
 
 @scenario()
-async def test_the_will_of_a_session_that_lasts_is_published_when_its_replicant_dies(cluster: SimulatedCluster) -> None:
+async def test_the_will_of_a_durable_session_is_published_when_its_replicant_dies(cluster: SimulatedCluster) -> None:
     watcher = await _watching(cluster)
     await Client.connect(cluster, "c", at="replicant-1", expiry_s=60, will=WILL)
     await cluster.hosts["replicant-1"].kill()
@@ -39,12 +39,12 @@ async def test_the_will_of_a_clean_session_is_published_when_its_replicant_dies(
 
 
 @scenario()
-async def test_the_will_of_a_clean_session_is_published_though_its_home_died_before(cluster: SimulatedCluster) -> None:
+async def test_the_will_of_a_clean_session_is_published_though_its_owner_died_before(cluster: SimulatedCluster) -> None:
     watcher = await _watching(cluster)
     await Client.connect(cluster, "c", at="replicant-1", clean=True, will=WILL)
-    home = cluster.home_of("c")
-    await cluster.hosts[home].kill()
-    while cluster.home_of("c") in ("", home):  # noqa: ASYNC110 - simulated time
+    owner = cluster.owner_of("c")
+    await cluster.hosts[owner].kill()
+    while cluster.owner_of("c") in ("", owner):  # noqa: ASYNC110 - simulated time
         await asyncio.sleep(MOMENT_S)
     await asyncio.sleep(TOLD_S)
     await cluster.hosts["replicant-1"].kill()
@@ -93,13 +93,13 @@ async def test_who_comes_back_to_a_session_after_its_node_was_purged_alive_has_a
 
 
 async def _forbidden(cluster: SimulatedCluster, *, clean: bool) -> Client:
-    """Rules forbid the will while its client is connected; then its home dies, and its node. Who would get the will."""
+    """Rules forbid the will while its client is connected; then its owner and its node die. Who would get the will."""
     watcher = await _watching(cluster)
     await Client.connect(cluster, "c", at="replicant-1", clean=clean, expiry_s=0 if clean else 60, will=WILL)
     await cluster.admin.silence("replicant-2", "c")
-    home = cluster.home_of("c")
-    await cluster.hosts[home].kill()
-    while cluster.home_of("c") in ("", home):  # noqa: ASYNC110 - simulated time
+    owner = cluster.owner_of("c")
+    await cluster.hosts[owner].kill()
+    while cluster.owner_of("c") in ("", owner):  # noqa: ASYNC110 - simulated time
         await asyncio.sleep(MOMENT_S)
     await asyncio.sleep(TOLD_S)
     await cluster.hosts["replicant-1"].kill()
@@ -115,22 +115,22 @@ async def test_the_will_of_a_clean_session_that_rules_forbid_meanwhile_isnt_publ
 
 
 @scenario(Shape(settings=BY_RULES))
-async def test_the_will_of_a_session_that_lasts_that_rules_forbid_meanwhile_isnt_published(
+async def test_the_will_of_a_durable_session_that_rules_forbid_meanwhile_isnt_published(
     cluster: SimulatedCluster,
 ) -> None:
     watcher = await _forbidden(cluster, clean=False)
     assert not await watcher.receives(WILL.payload)
 
 
-async def _gone_with_its_home(cluster: SimulatedCluster, *, replicant_dies: bool) -> Client:
-    """The client's connection ended while its session had no home, and it is back at once; who is to get the will."""
+async def _gone_with_its_owner(cluster: SimulatedCluster, *, replicant_dies: bool) -> Client:
+    """The client's connection ended while its session had no owner, and it is back at once; who is to get the will."""
     watcher = await _watching(cluster)
     client = await Client.connect(cluster, "c", at="replicant-1", expiry_s=60, will=WILL)
-    home = cluster.home_of("c")
-    await cluster.hosts[home].kill()
+    owner = cluster.owner_of("c")
+    await cluster.hosts[owner].kill()
     client.drop()
     await asyncio.sleep(0.05)
-    assert cluster.home_of("c") in ("", home)
+    assert cluster.owner_of("c") in ("", owner)
     if replicant_dies:
         await cluster.hosts["replicant-1"].kill()
     client = await Client.connect(cluster, "c", at="replicant-2", expiry_s=60, will=WILL)
@@ -139,29 +139,29 @@ async def _gone_with_its_home(cluster: SimulatedCluster, *, replicant_dies: bool
 
 
 @scenario()
-async def test_a_will_is_published_by_the_next_home(cluster: SimulatedCluster) -> None:
-    watcher = await _gone_with_its_home(cluster, replicant_dies=False)
+async def test_a_will_is_published_by_the_next_owner(cluster: SimulatedCluster) -> None:
+    watcher = await _gone_with_its_owner(cluster, replicant_dies=False)
     assert await watcher.receives(WILL.payload)
 
 
 @scenario()
-async def test_a_will_is_published_by_the_next_home_though_its_node_is_gone(cluster: SimulatedCluster) -> None:
-    watcher = await _gone_with_its_home(cluster, replicant_dies=True)
+async def test_a_will_is_published_by_the_next_owner_though_its_node_is_gone(cluster: SimulatedCluster) -> None:
+    watcher = await _gone_with_its_owner(cluster, replicant_dies=True)
     assert await watcher.receives(WILL.payload)
 
 
 @scenario()
-async def test_a_will_comes_to_a_node_that_was_cut_off_though_the_home_that_published_it_is_gone(
+async def test_a_will_comes_to_a_node_that_was_cut_off_though_the_owner_that_published_it_is_gone(
     cluster: SimulatedCluster,
 ) -> None:
     watcher = await _watching(cluster)
     client = await Client.connect(cluster, "c", at="replicant-1", expiry_s=60, will=WILL)
-    home = cluster.home_of("c")
-    cluster.cut(home, "replicant-2")
+    owner = cluster.owner_of("c")
+    cluster.cut(owner, "replicant-2")
     client.drop()
     await asyncio.sleep(TOLD_S)
     assert watcher.payloads() == []
-    await cluster.hosts[home].kill()
+    await cluster.hosts[owner].kill()
     assert await watcher.receives(WILL.payload)
     await asyncio.sleep(TOLD_S)
     assert watcher.payloads() == [WILL.payload]

@@ -77,7 +77,7 @@ def tell_nobody(right: Function, rlog: Rlog, shard: str, text: str) -> None:
 
 @seeded(judge.BOUND, "overflow", DurableHost.limits)
 def any_limits(right: Function, hosting: DurableHost, zone: str) -> Limits:
-    """A home has the limits that a node has that wasn't configured."""
+    """An owner has the limits that a node has that wasn't configured."""
     return Limits()
 
 
@@ -85,10 +85,10 @@ def any_limits(right: Function, hosting: DurableHost, zone: str) -> Limits:
 
 
 @seeded(judge.UNWELL, "base", SessionService.session_unloaded)
-def expect_everybody(right: Function, residents: SessionService, session: Any) -> None:
+def expect_everybody(right: Function, service: SessionService, session: Any) -> None:
     """A session that moves is looked for where it isn't."""
-    del residents._expected[session.client_id]
-    right(residents, session)
+    del service._expected[session.client_id]
+    right(service, session)
 
 
 @seeded(judge.UNWELL, "base", Committer._resolve, kinds=("kill replicant", "slow redis"))

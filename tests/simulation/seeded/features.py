@@ -43,9 +43,9 @@ def give_back_too_soon(right: Function, peer: NodeSender) -> None:
 
 
 @seeded(judge.SHARED_TWICE, "shared", RemoteSessions._remembered)
-def deal_anew(right: Function, fronts: RemoteSessions, inbound: PendingPublish, answer: bytes) -> None:
+def deal_anew(right: Function, proxies: RemoteSessions, inbound: PendingPublish, answer: bytes) -> None:
     """To whom a QoS 2 message was dealt out, nobody asks: said again it is dealt out again."""
-    right(fronts, inbound, messages.encode(messages.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
+    right(proxies, inbound, messages.encode(messages.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
 
 
 @seeded(judge.SHARED_LOST, "shared", CleanSessionEndHandler.session_ended, kinds=("kill redis",))

@@ -42,15 +42,15 @@ def leave_who_is_away(
 
 
 @seeded(judge.TWO_CONNECTIONS, "takeover", SessionRpcServer._kick)
-def kick_here_only(right: Function, homes: SessionRpcServer, kick: Kick) -> None:
-    """An older connection is closed only if it is on the node that is its client's home."""
-    if kick.incarnation == homes._notes.me:
-        right(homes, kick)
+def kick_here_only(right: Function, server: SessionRpcServer, kick: Kick) -> None:
+    """An older connection is closed only if it is on the node that is its client's owner."""
+    if kick.incarnation == server._notes.me:
+        right(server, kick)
 
 
 @seeded(judge.DROPPED, "base", SessionRpcClient.slots_moved, kinds=("kill core", "drain core"))
 def close_who_moves(right: Function, asking: SessionRpcClient, slots: Collection[int]) -> None:
-    """A client whose home ends is closed."""
+    """A client whose owner ends is closed."""
     for connection in list(asking._clients.connections()):
         if slot_of(connection.client_id) in slots:
             asking._clients.kick(connection.client_id, connection.token)
@@ -68,7 +68,7 @@ def leave_without_will(
     with_will: bool = False,
     nonce: bytes = b"",
 ) -> None:
-    """A home isn't told that a client left with its will."""
+    """An owner isn't told that a client left with its will."""
     right(asking, client_id, token, expiry_s, with_will=False, nonce=nonce)
 
 
@@ -96,10 +96,10 @@ def mourn_everybody(
 
 
 @seeded(judge.WILL_UNDUE, "wills", SessionRpcServer._take_evict, kinds=("drain replicant",))
-def mourn_who_is_sent_away(right: Function, homes: SessionRpcServer, incarnation: str, item: messages.Evict) -> None:
+def mourn_who_is_sent_away(right: Function, server: SessionRpcServer, incarnation: str, item: messages.Evict) -> None:
     """The will of a client that is sent to other nodes isn't held back."""
     client_id, token, expiry_s, nonce, _, guest = item
-    right(homes, incarnation, (client_id, token, expiry_s, nonce, 0, guest))
+    right(server, incarnation, (client_id, token, expiry_s, nonce, 0, guest))
 
 
 @seeded(judge.TAKEN_ANYWAY, "base", AccessControl.admit, kinds=("drain replicant",))
@@ -111,6 +111,6 @@ def take_who_comes(right: Function, access: AccessControl, channel: Channel, con
 
 @seeded(judge.WILL_UNDUE, "wills", _will_of)
 def never_delay(right: Function, opening: messages.Opening) -> Will | None:
-    """The home of a session forgets the delay of its will."""
+    """The owner of a session forgets the delay of its will."""
     will: Will | None = right(opening)
     return will and Will(will.message, 0, will.authorization)

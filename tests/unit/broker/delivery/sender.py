@@ -20,12 +20,12 @@ class Wire:
         self.data_bytes = 0
         self.batches: list[tuple[int, int, list[SlotMessage]]] = []
 
-    def send(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
-        assert size_bytes == sum(map(size_of, letters))
-        self.batches.append((number, epoch, list(letters)))
+    def send(self, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
+        assert size_bytes == sum(map(size_of, messages))
+        self.batches.append((number, epoch, list(messages)))
 
     def take(self) -> list[tuple[int, int, list[bytes]]]:
-        taken = [(number, epoch, [letter.packet for letter in letters]) for number, epoch, letters in self.batches]
+        taken = [(number, epoch, [message.packet for message in messages]) for number, epoch, messages in self.batches]
         self.batches.clear()
         return taken
 
@@ -40,10 +40,10 @@ class Sender:
         self.accepted: list[int] = []
         self.now_s = 100.0
         self.table = SlotTable()
-        self.lanes = SlotSender(
+        self.slot_sender = SlotSender(
             self.turn, "r@1", self.table, self.wires.get, self.drained.append, lambda: None, lambda: self.now_s
         )
-        self.table.listen(SEND, self.lanes.slots_moved)
+        self.table.listen(SEND, self.slot_sender.slots_moved)
         self.owners = {0: "a@1", 1: "a@1", 2: "b@1"}
         self.log_says(7, self.owners)
 
@@ -54,11 +54,11 @@ class Sender:
             fresh.put(slot, owner, None)
         self.table.swap(fresh)
         self.table.entry_applied(StreamId(0, epoch))
-        self.lanes.look()
+        self.slot_sender.look()
 
     def put(self, number: int, *slots: int, size: int = 0, origin: bytes = b"") -> SlotSet:
         wanted = SlotSet(list(slots))
-        assert self.lanes.put_acknowledged(wanted, message(number, size, origin), self.told(number)) == 1
+        assert self.slot_sender.put_acknowledged(wanted, message(number, size, origin), self.told(number)) == 1
         return wanted
 
     def told(self, number: int) -> Callable[[], None]:

@@ -9,18 +9,11 @@ import pytest
 from flockmq import bounds
 from flockmq.delivery.delivery import Delivery
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings
-from flockmq.membership.link_keys import LinkKeys
 from flockmq.mqtt.message import publication
 from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.targets import SlotSet
 
 OTHER = "b@00000000000000010000"
-
-
-@pytest.fixture
-async def cluster() -> Cluster:
-    return Cluster(ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32)))
 
 
 async def waited(delivery: Delivery) -> bool:

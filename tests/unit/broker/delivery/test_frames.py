@@ -23,7 +23,7 @@ def test_message_frames_carry_number_version_and_chunk(number: int, version: int
     assert frames.parse_forward(run) == (version, chunk)
 
 
-LETTERS = st.lists(
+MESSAGES = st.lists(
     st.builds(
         SlotMessage,
         st.binary(min_size=8, max_size=8),
@@ -36,31 +36,33 @@ LETTERS = st.lists(
 )
 
 
-def fields(letters: list[SlotMessage]) -> list[tuple[bytes, int, bytes, int, bytes]]:
-    return [(letter.source, letter.number, letter.publisher, letter.version, letter.packet) for letter in letters]
+def fields(messages: list[SlotMessage]) -> list[tuple[bytes, int, bytes, int, bytes]]:
+    return [
+        (message.source, message.number, message.publisher, message.version, message.packet) for message in messages
+    ]
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), LETTERS)
-def test_letters_come_as_they_went(number: int, epoch: int, letters: list[SlotMessage]) -> None:
-    parts = frames.batch_frame(number, epoch, letters, sum(map(size_of, letters)))
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), MESSAGES)
+def test_messages_come_as_they_went(number: int, epoch: int, messages: list[SlotMessage]) -> None:
+    parts = frames.courier_frame(number, epoch, messages, sum(map(size_of, messages)))
     ((kind, body),) = FrameReader(2000).feed(b"".join(parts))
-    assert kind == frames.BATCH
-    came_number, came_epoch, came = frames.parse_batch(body)
-    assert (came_number, came_epoch, fields(came)) == (number, epoch, fields(letters))
+    assert kind == frames.COURIER
+    came_number, came_epoch, came = frames.parse_courier(body)
+    assert (came_number, came_epoch, fields(came)) == (number, epoch, fields(messages))
 
 
-@given(LETTERS, st.data())
-def test_letters_that_are_cut_are_an_error_or_fewer_letters(letters: list[SlotMessage], data: st.DataObject) -> None:
-    body = b"".join(frames.batch_frame(1, 2, letters, sum(map(size_of, letters))))[5:]
+@given(MESSAGES, st.data())
+def test_messages_that_are_cut_are_an_error_or_fewer_messages(messages: list[SlotMessage], data: st.DataObject) -> None:
+    body = b"".join(frames.courier_frame(1, 2, messages, sum(map(size_of, messages))))[5:]
     cut = body[: data.draw(st.integers(0, len(body)))]
     try:
-        came = frames.parse_batch(cut)[2]
+        came = frames.parse_courier(cut)[2]
     except FrameError:
         return
-    assert fields(came) == fields(letters[: len(came)])
+    assert fields(came) == fields(messages[: len(came)])
 
 
-PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_batch, frames.parse_addressed)
+PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_courier, frames.parse_addressed)
 
 
 @pytest.mark.parametrize("parse", PARSERS)
@@ -70,14 +72,16 @@ def test_what_is_too_short_is_an_error(parse: Callable[[bytes], object]) -> None
 
 
 @pytest.mark.parametrize("slots", [[7], [0, 1023], list(range(64)), list(range(0, 1024, 3)), list(range(1024))])
-def test_letters_say_for_which_slots_they_are(slots: list[int]) -> None:
-    letters = [SlotMessage(b"source--", n, b"publisher", 5, b"packet", slots) for n in (1, 2)]
-    parts = frames.addressed_frame(3, 4, letters, sum(map(size_of, letters)))
+def test_messages_say_for_which_slots_they_are(slots: list[int]) -> None:
+    messages = [SlotMessage(b"source--", n, b"publisher", 5, b"packet", slots) for n in (1, 2)]
+    parts = frames.addressed_frame(3, 4, messages, sum(map(size_of, messages)))
     ((kind, body),) = FrameReader(1 << 20).feed(b"".join(parts))
     assert kind == frames.ADDRESSED
     number, epoch, came = frames.parse_addressed(body)
     assert (number, epoch) == (3, 4)
-    assert [(letter.slots, letter.number, letter.packet) for letter in came] == [(slots, n, b"packet") for n in (1, 2)]
+    assert [(message.slots, message.number, message.packet) for message in came] == [
+        (slots, n, b"packet") for n in (1, 2)
+    ]
     for end in range(len(body)):
         with pytest.raises(FrameError):
             frames.parse_addressed(body[:end])
@@ -87,9 +91,9 @@ def test_letters_say_for_which_slots_they_are(slots: list[int]) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_addressed_letters_or_a_frame_error(body: bytes) -> None:
+def test_any_bytes_are_addressed_messages_or_a_frame_error(body: bytes) -> None:
     try:
-        letters = frames.parse_addressed(body)[2]
+        messages = frames.parse_addressed(body)[2]
     except FrameError:
         return
-    assert all(letter.slots for letter in letters)
+    assert all(message.slots for message in messages)

@@ -9,24 +9,18 @@ from typing import cast
 import pytest
 
 from flockmq import bounds
+from flockmq.default_callbacks import ignore
 from flockmq.delivery.node_forwarding import NodeForwarding, ReceivedSequences
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.fencing import Fencing
 from flockmq.membership.frames import Accepted, Resume
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
-from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.reachability import new_incarnation
 from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.shared_frames import SHARED
 
 NODE = "b@00000000000000010000"
-
-
-@pytest.fixture
-async def cluster() -> Cluster:
-    return Cluster(ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32)))
 
 
 @pytest.fixture
@@ -120,10 +114,6 @@ async def test_whoever_has_messages_for_a_node_wants_a_link_when_the_nodes_own_e
     forwarding.link_down(link)
     assert doubting.wanted == [NODE]
     forwarding.stop()
-
-
-def ignore(*_: object) -> None:
-    """What is told of peers."""
 
 
 async def test_routes_that_stayed_while_a_nodes_row_was_away_lead_to_it_again(forwarding: NodeForwarding) -> None:

@@ -1,5 +1,5 @@
 """Whatever happens to links, slots and nodes, each message that was put reaches every slot that wants it, once and in
-order, and nobody is told so before it is durable: `couriers.Redis` judges.
+order, and nobody is told so before it is durable: `slot senders.Redis` judges.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from unit.broker.delivery.couriers import CORES, NODES, SLOTS, Cluster
+from unit.broker.delivery.slot_delivery import CORES, NODES, SLOTS, Cluster
 
 senders = st.sampled_from(NODES)
 cores = st.sampled_from(CORES)
@@ -68,7 +68,7 @@ class Bringing(RuleBasedStateMachine):
     @rule(name=cores, count=st.integers(1, 8))
     def commit(self, name: str, count: int) -> None:
         if (node := self.cluster.alive(name)) is not None:
-            node.residents.commit(count)
+            node.sessions.commit(count)
 
     @rule(slot=st.integers(-1, SLOTS - 1))
     def kill_master(self, slot: int) -> None:
@@ -126,7 +126,7 @@ def test_over_a_long_time(seed: int) -> None:
 def step(cluster: Cluster, chance: Random) -> None:
     name, core = chance.choice(NODES), chance.choice(CORES)
     slots = frozenset(chance.sample(range(SLOTS), chance.randint(1, SLOTS)))
-    node, home = cluster.alive(name), cluster.alive(core)
+    node, owner = cluster.alive(name), cluster.alive(core)
     match chance.choices(range(13), (12, 4, 12, 5, 5, 5, 16, 14, 4, 2, 0.06, 4, 0.5))[0]:
         case 0:
             cluster.put(name, slots)
@@ -139,8 +139,8 @@ def step(cluster: Cluster, chance: Random) -> None:
         case 4 if node is not None:
             node.run_soon()
             node.beat()
-        case 5 if home is not None:
-            home.residents.commit(chance.randint(1, 12))
+        case 5 if owner is not None:
+            owner.sessions.commit(chance.randint(1, 12))
         case 6:
             cluster.carry(name, core)
         case 7:
@@ -158,7 +158,7 @@ def step(cluster: Cluster, chance: Random) -> None:
                 cluster.move_session(name)
         case 10:
             cluster.kill(name)
-        case 11 if home is not None:
-            home.load()
+        case 11 if owner is not None:
+            owner.load()
         case 12:
             cluster.redis.dead = chance.choice((-1, *slots))

@@ -1,4 +1,4 @@
-"""The courier of a core that was purged and goes on as another incarnation."""
+"""The slot sender of a core that was purged and goes on as another incarnation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ import pytest
 
 from flockmq.delivery.frames import ADDRESSED, BATCH
 from flockmq.delivery.slot_links import SlotLinks
-from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
-from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.reachability import new_incarnation
 from flockmq.mqtt.message import publication
 from flockmq.rlog.entry import StreamId
@@ -23,9 +20,10 @@ from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.sink import Sink
 from flockmq.routing.slots import SlotMessage
 from flockmq.routing.targets import SlotSet
+from unit.broker.membership.lone_cluster import lone_cluster
 
 
-class Home:
+class Receiver:
     """What came to it: (sender, number, payloads)."""
 
     is_holding = False
@@ -40,10 +38,10 @@ class Home:
         back: Callable[[int, int], None],
         number: int,
         epoch: int,
-        letters: Sequence[SlotMessage],
+        messages: Sequence[SlotMessage],
         size_bytes: int,
     ) -> None:
-        self.batches.append((sender, number, [letter.packet[-1:] for letter in letters]))
+        self.batches.append((sender, number, [message.packet[-1:] for message in messages]))
 
     def advance(self) -> None:
         """Nothing waits."""
@@ -62,16 +60,15 @@ class Core:
     """It owns slot 0."""
 
     def __init__(self) -> None:
-        settings = ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32))
-        self.cluster = Cluster(settings)
+        self.cluster = lone_cluster()
         self.me = self.cluster.incarnation
         self.turn: list[Sink] = []
         self.epoch = 1
-        self.home = Home()
+        self.receiver = Receiver()
         self.links: dict[str, Link] = {}
         self.cluster.mesh.link_of = self.links.get  # type: ignore[method-assign]
-        self.courier = SlotLinks(self.turn, self.cluster)
-        self.courier.receiver = self.home
+        self.slot_links = SlotLinks(self.turn, self.cluster)
+        self.slot_links.receiver = self.receiver
 
     def noted(self, owner: str) -> None:
         """The log says who owns the slot."""
@@ -81,7 +78,7 @@ class Core:
 
     def put(self, payload: bytes) -> None:
         slots = SlotSet([0])
-        assert self.courier.sender.put_acknowledged(slots, publication(4, 1, False, b"t", payload, b""), list) == 1
+        assert self.slot_links.sender.put_acknowledged(slots, publication(4, 1, False, b"t", payload, b""), list) == 1
         turn, self.turn[:] = list(self.turn), []
         for sink in turn:
             sink.flush()
@@ -95,32 +92,32 @@ async def core() -> Core:
 async def test_what_waits_for_the_slots_of_a_former_life_goes_to_whoever_gets_them(core: Core) -> None:
     core.noted(core.me)
     core.put(b"1")
-    assert core.home.batches == [(core.me, 1, [b"1"])]
+    assert core.receiver.batches == [(core.me, 1, [b"1"])]
     later = new_incarnation("a", core.me)
-    core.courier.rename(later)
+    core.slot_links.rename(later)
     core.put(b"2")
-    assert core.home.batches == [], "as another incarnation it has no slots yet, and its numbers begin at one"
+    assert core.receiver.batches == [], "as another incarnation it has no slots yet, and its numbers begin at one"
     core.noted(later)
-    assert core.home.batches == [(later, 1, [b"1", b"2"])]
-    core.courier.stop()
+    assert core.receiver.batches == [(later, 1, [b"1", b"2"])]
+    core.slot_links.stop()
 
 
 async def test_who_is_no_member_yet_counts_anew_when_its_last_link_ends(core: Core) -> None:
     """With another it goes on where it was, and sends nothing again."""
     first, second = (cast(Link, MagicMock(peer=Identity("b@1", "core"))) for _ in range(2))
     core.links["b@1"] = second
-    core.courier.link_down(first)
-    assert core.home.gone == []
+    core.slot_links.link_down(first)
+    assert core.receiver.gone == []
     del core.links["b@1"]
     core.cluster.nodes_table["b@1"] = NodeInfo("b", "core", "", 0, 0, "1")
-    core.courier.link_down(second)
-    assert core.home.gone == []
+    core.slot_links.link_down(second)
+    assert core.receiver.gone == []
     del core.cluster.nodes_table["b@1"]
-    core.courier.link_down(second)
-    assert core.home.gone == ["b@1"]
+    core.slot_links.link_down(second)
+    assert core.receiver.gone == ["b@1"]
 
 
-async def test_letters_say_for_which_slots_they_are_once_all_nodes_understand_it(core: Core) -> None:
+async def test_messages_say_for_which_slots_they_are_once_all_nodes_understand_it(core: Core) -> None:
     kinds: list[int] = []
     link = SimpleNamespace(
         peer=SimpleNamespace(incarnation="b@1"),
@@ -133,7 +130,7 @@ async def test_letters_say_for_which_slots_they_are_once_all_nodes_understand_it
     core.put(b"1")
     core.cluster.version.raised(2)
     core.put(b"2")
-    core.courier.sender.put_run(SlotSet([0]), 4, b"run", b"")
+    core.slot_links.sender.put_run(SlotSet([0]), 4, b"run", b"")
     for sink in core.turn:
         sink.flush()
     assert kinds == [BATCH, ADDRESSED, BATCH], "runs of QoS 0 need no answer"

@@ -36,7 +36,7 @@ class Redis:
 
 
 class Disk(SessionStore):
-    """The store of one home. While it `holds`, nothing becomes durable before `commit`."""
+    """The store of one owner. While it `holds`, nothing becomes durable before `commit`."""
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
@@ -149,7 +149,7 @@ class Disk(SessionStore):
                 barrier(False)
 
     def commit(self) -> None:
-        """All that was put is written, and answered; or refused, where another home took the slot meanwhile."""
+        """All that was put is written, and answered; or refused, where another owner took the slot meanwhile."""
         for number in list(self._waiting):
             data = self.redis.slot(number)
             if data.fence is None:

@@ -1,4 +1,4 @@
-"""A home over one Redis, with the node and the network around it; its one client, `ID`."""
+"""An owner over one Redis, with the node and the network around it; its one client, `ID`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def will() -> Will:
     return Will(publication(4, 1, False, b"w", b"gone", b""), 0)
 
 
-class Post(SlotDispatcher):
+class Dispatcher(SlotDispatcher):
     """Keeps what is dealt out to slots."""
 
     __slots__ = ("shared",)
@@ -80,30 +80,30 @@ class Machine:
         return Machine(10.0, self._wall_s + after_s)
 
 
-class Home:
-    """Residents with the node and the network around them: `host`, `homes` and `store` in one."""
+class Owner:
+    """Sessions with the node and the network around them: `host`, `owners` and `store` in one."""
 
     def __init__(self, redis: Redis, incarnation: str, epoch: int, machine: Machine | None = None) -> None:
         self.incarnation = incarnation
         self.epoch = epoch
         self.turn: list[Sink] = []
         router = Router(Counters(), 1 << 20)
-        self.courier = Post()
-        self.slot_peers = SlotPeers(router.turn, self.courier)
+        self.dispatcher = Dispatcher()
+        self.slot_peers = SlotPeers(router.turn, self.dispatcher)
         self.router = DurableRouter(router, self.slot_peers)
         self.disk = Disk(redis)
         self.machine = machine or Machine()
-        self.residents = SessionService(self, self, self.disk, self.router, self.machine.clock)
+        self.service = SessionService(self, self, self.disk, self.router, self.machine.clock)
         self.delivered: list[tuple[str, int, bytes]] = []
         self.overflown: list[tuple[str, bytes, int]] = []
         self.asked_again: list[int] = []
         """Slots of which every node is to say what it has."""
-        self.crowded: list[tuple[int, bool]] = []
+        self.congestion_reports: list[tuple[int, bool]] = []
         self.took: list[tuple[int, bool, list[bytes]]] = []
         self.left: list[PendingWill] = []
         self.published: list[Publish] = []
         self.accepted: list[Callable[[], None]] = []
-        self.owed: list[tuple[Subscription, bool]] = []
+        self.awaiting_retained: list[tuple[Subscription, bool]] = []
         self.banned: set[tuple[bytes, bytes | None]] = set()
         self.linked = True
         self.connected: set[bytes] = set()
@@ -181,9 +181,9 @@ class Home:
         then(True)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
-        self.owed += [(subscription, saw_all) for subscription in subscriptions]
+        self.awaiting_retained += [(subscription, saw_all) for subscription in subscriptions]
 
-    # What homes are.
+    # What owners are.
 
     def deliver(self, incarnation: str, token: int, packets: bytes) -> None:
         self.delivered.append((incarnation, token, packets))
@@ -191,10 +191,10 @@ class Home:
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None:
         self.overflown.append((incarnation, client_id, token))
         if incarnation == self.incarnation:
-            self.residents.leave(client_id, token, 60, True)
+            self.service.leave(client_id, token, 60, True)
 
     def congested(self, slot: int, is_congested: bool) -> None:
-        self.crowded.append((slot, is_congested))
+        self.congestion_reports.append((slot, is_congested))
 
     def report_memory(self, slot: int, members_accept: bool, filters: list[bytes]) -> None:
         self.took.append((slot, members_accept, filters))
@@ -214,7 +214,7 @@ class Home:
 
     async def own(self, *slots: int) -> None:
         for slot in slots:
-            self.residents.own(slot)
+            self.service.own(slot)
         await self.settle()
 
     async def settle(self) -> None:
@@ -241,9 +241,9 @@ class Home:
         def answered(flags: int | None) -> None:
             answers.append(flags)
             if confirms and flags is not None:
-                self.residents.report(node, token, b"")
+                self.service.report(node, token, b"")
 
-        self.residents.open(Attach(client_id, node, token, asked, answered))
+        self.service.open(Attach(client_id, node, token, asked, answered))
         return answers
 
     def open_all(self, clients: Sequence[bytes], *, expiry_s: int = 60, will: Will | None = None) -> None:
@@ -258,23 +258,23 @@ class Home:
 
     def ask(self, token: int, question: messages.Question, number: int = 1, behind: int = 0) -> list[bytes]:
         answers: list[bytes] = []
-        self.residents.ask(ID, token, (number, behind), question, answers.append)
+        self.service.ask(ID, token, (number, behind), question, answers.append)
         return answers
 
     def subscribe(self, token: int, filter: bytes = b"a/#", qos: int = 1) -> list[bytes]:
         return self.ask(token, messages.SubscribeQuestion([messages.WantedSubscription(filter, qos)], b""))
 
     def take(self, *numbers: int, epoch: int | None = None) -> list[bool]:
-        """Letters with these numbers, whose payload they are; what the sender hears."""
+        """Messages with these numbers, whose payload they are; what the sender hears."""
         done: list[bool] = []
-        letters = [SlotMessage(SOURCE, n, b"", 4, publish(4, "a/b", str(n), qos=1, packet_id=9)) for n in numbers]
-        self.residents.intake.take(letters, self.epoch if epoch is None else epoch, SENDER, done.append)
+        slot_messages = [SlotMessage(SOURCE, n, b"", 4, publish(4, "a/b", str(n), qos=1, packet_id=9)) for n in numbers]
+        self.service.intake.take(slot_messages, self.epoch if epoch is None else epoch, SENDER, done.append)
         return done
 
     def take_run(self, *payloads: str, topic: str = "a/b") -> None:
         """Of QoS 0."""
         run = b"".join([publish(4, topic, payload) for payload in payloads])
-        self.residents.intake.take_runs([SlotMessage(b"", 0, b"", 4, run)])
+        self.service.intake.take_runs([SlotMessage(b"", 0, b"", 4, run)])
 
     def packets(self) -> list[bytes]:
         """For the client."""
@@ -290,20 +290,20 @@ class Home:
         return [packet[7:] for packet in self.packets()]
 
 
-async def another(redis: Redis, machine: Machine | None = None) -> Home:
-    """The next home of the slot."""
-    made = Home(redis, "core-1@1", 2, machine)
+async def another(redis: Redis, machine: Machine | None = None) -> Owner:
+    """The next owner of the slot."""
+    made = Owner(redis, "core-1@1", 2, machine)
     await made.own(SLOT)
     return made
 
 
-def roommates(count: int) -> list[bytes]:
+def clients_of_slot(count: int) -> list[bytes]:
     """Client ids of the same slot."""
     ids = (b"%d" % number for number in range(count * 10 * bounds.SLOTS))
     return list(islice((client_id for client_id in ids if slot_of(client_id) == SLOT), count))
 
 
-def subscribed(home: Home, token: int = 1) -> None:
-    home.open(token, opening(token))
-    home.subscribe(token)
-    home.packets()
+def subscribed(owner: Owner, token: int = 1) -> None:
+    owner.open(token, opening(token))
+    owner.subscribe(token)
+    owner.packets()

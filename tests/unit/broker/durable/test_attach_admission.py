@@ -14,41 +14,41 @@ from unit.broker.durable.rooms import (
     EDGE,
     ID,
     SLOT,
-    Home,
+    Owner,
     another,
+    clients_of_slot,
     opening,
-    roommates,
     subscribed,
 )
 
 
-async def test_no_session_and_no_subscription_begins_while_too_much_waits_for_Redis(redis: Redis, home: Home) -> None:
-    home.open(1, opening())
-    home.residents.leave(ID, 1, -1, False)
-    other = roommates(1)[0]
+async def test_no_session_and_no_subscription_begins_while_too_much_waits_for_Redis(redis: Redis, owner: Owner) -> None:
+    owner.open(1, opening())
+    owner.service.leave(ID, 1, -1, False)
+    other = clients_of_slot(1)[0]
     before = {client_id: fields.copy() for client_id, fields in redis.slot(SLOT).sessions.items()}
-    home.disk.backed_up = True
-    assert home.residents.open(Attach(ID, EDGE, 2, opening(2), lambda _: None)) == messages.FULL, (
+    owner.disk.backed_up = True
+    assert owner.service.open(Attach(ID, EDGE, 2, opening(2), lambda _: None)) == messages.FULL, (
         "it would put what it is told"
     )
-    assert home.residents.open(Attach(other, EDGE, 3, opening(3), lambda _: None)) == messages.FULL
-    assert home.open(4, opening(4, expiry_s=0), other) == [0], "a connection's own puts nothing"
+    assert owner.service.open(Attach(other, EDGE, 3, opening(3), lambda _: None)) == messages.FULL
+    assert owner.open(4, opening(4, expiry_s=0), other) == [0], "a connection's own puts nothing"
     assert redis.slot(SLOT).sessions == before
-    assert list(home.residents.sessions.away) == [ID]
+    assert list(owner.service.sessions.away) == [ID]
 
 
-async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(home: Home) -> None:
+async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(owner: Owner) -> None:
     """What it acknowledges makes room."""
-    subscribed(home)
-    home.residents.leave(ID, 1, -1, False)
-    home.disk.full = True
-    assert home.residents.open(Attach(ID, EDGE, 2, opening(2, clean=True), lambda _: None)) == messages.FULL
-    assert home.residents.open(Attach(roommates(1)[0], EDGE, 3, opening(3), lambda _: None)) == messages.FULL
-    assert home.open(4, opening(4)) == [messages.DURABLE | messages.PRESENT]
-    [answer] = home.subscribe(4, b"b/#")
+    subscribed(owner)
+    owner.service.leave(ID, 1, -1, False)
+    owner.disk.full = True
+    assert owner.service.open(Attach(ID, EDGE, 2, opening(2, clean=True), lambda _: None)) == messages.FULL
+    assert owner.service.open(Attach(clients_of_slot(1)[0], EDGE, 3, opening(3), lambda _: None)) == messages.FULL
+    assert owner.open(4, opening(4)) == [messages.DURABLE | messages.PRESENT]
+    [answer] = owner.subscribe(4, b"b/#")
     assert messages.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
-    assert home.routed == [(SLOT, b"a/#")]
-    [answer] = home.ask(4, messages.UnsubscribeQuestion([b"a/#"], b"1"))
+    assert owner.routed == [(SLOT, b"a/#")]
+    [answer] = owner.ask(4, messages.UnsubscribeQuestion([b"a/#"], b"1"))
     assert messages.decode_reasons(answer) == [0]
 
 
@@ -56,16 +56,16 @@ def owned(nonce: int, user: bytes | None, *, clean: bool = False) -> messages.Op
     return msgspec.structs.replace(opening(nonce, clean=clean), user=user)
 
 
-def asks(home: Home, token: int, asked: messages.Opening | None, user: bytes | None) -> int:
-    return home.residents.open(Attach(ID, EDGE, token, asked, lambda _: None, user))
+def asks(owner: Owner, token: int, asked: messages.Opening | None, user: bytes | None) -> int:
+    return owner.service.open(Attach(ID, EDGE, token, asked, lambda _: None, user))
 
 
-async def test_a_session_is_its_users_at_the_next_home_too(redis: Redis, home: Home) -> None:
-    home.open(1, owned(1, b"jo"))
-    home.subscribe(1, b"a/#")
-    home.residents.leave(ID, 1, -1, False)
+async def test_a_session_is_its_users_at_the_next_owner_too(redis: Redis, owner: Owner) -> None:
+    owner.open(1, owned(1, b"jo"))
+    owner.subscribe(1, b"a/#")
+    owner.service.leave(ID, 1, -1, False)
     before = redis.slot(SLOT).sessions[ID].copy()
-    for place in (home, await another(redis)):
+    for place in (owner, await another(redis)):
         assert asks(place, 2, owned(2, b"eve"), b"eve") == messages.OTHER_USER
         assert asks(place, 3, owned(3, b"", clean=True), b"") == messages.OTHER_USER, "nor does nobody get it"
         assert asks(place, 4, None, b"eve") == messages.OTHER_USER, "who wants none doesn't end it"
@@ -73,9 +73,9 @@ async def test_a_session_is_its_users_at_the_next_home_too(redis: Redis, home: H
     assert place.open(5, owned(5, b"jo")) == [messages.DURABLE | messages.PRESENT]
 
 
-async def test_a_session_that_can_not_be_read_is_ended_by_its_own_user_alone(redis: Redis, home: Home) -> None:
-    home.open(1, owned(1, b"jo"))
-    home.residents.leave(ID, 1, -1, False)
+async def test_a_session_that_can_not_be_read_is_ended_by_its_own_user_alone(redis: Redis, owner: Owner) -> None:
+    owner.open(1, owned(1, b"jo"))
+    owner.service.leave(ID, 1, -1, False)
     fields = redis.slot(SLOT).sessions[ID]
     fields[META] = b"\xff of a later version"
     before = fields.copy()
@@ -89,7 +89,7 @@ async def test_a_session_that_can_not_be_read_is_ended_by_its_own_user_alone(red
     assert redis.slot(SLOT).sessions[ID][META] != before[META]
 
 
-async def test_where_its_user_can_not_be_read_either_only_an_operator_ends_it(redis: Redis, home: Home) -> None:
+async def test_where_its_user_can_not_be_read_either_only_an_operator_ends_it(redis: Redis, owner: Owner) -> None:
     redis.slot(SLOT).sessions[ID] = {META: b"\xff of a later version"}
     later = await another(redis)
     assert asks(later, 1, owned(1, b"jo", clean=True), b"jo") == messages.FULL
@@ -98,32 +98,32 @@ async def test_where_its_user_can_not_be_read_either_only_an_operator_ends_it(re
     assert ID not in redis.slot(SLOT).sessions
 
 
-async def test_a_session_that_ended_is_nobodys(home: Home) -> None:
-    home.open(1, owned(1, b"jo"))
-    home.residents.leave(ID, 1, 0, False)
-    assert home.open(2, owned(2, b"eve")) == [messages.DURABLE]
+async def test_a_session_that_ended_is_nobodys(owner: Owner) -> None:
+    owner.open(1, owned(1, b"jo"))
+    owner.service.leave(ID, 1, 0, False)
+    assert owner.open(2, owned(2, b"eve")) == [messages.DURABLE]
 
 
-async def test_a_session_without_a_user_is_whose_who_comes_back_to_it(redis: Redis, home: Home) -> None:
+async def test_a_session_without_a_user_is_whose_who_comes_back_to_it(redis: Redis, owner: Owner) -> None:
     """It is of an earlier release, or client ids weren't bound."""
-    home.open(1, opening(1))
-    home.residents.leave(ID, 1, -1, False)
-    assert home.open(2, owned(2, b"jo")) == [messages.DURABLE | messages.PRESENT]
-    home.residents.leave(ID, 2, -1, False)
+    owner.open(1, opening(1))
+    owner.service.leave(ID, 1, -1, False)
+    assert owner.open(2, owned(2, b"jo")) == [messages.DURABLE | messages.PRESENT]
+    owner.service.leave(ID, 2, -1, False)
     assert asks(await another(redis), 3, owned(3, b"eve"), b"eve") == messages.OTHER_USER
 
 
-async def test_where_client_ids_are_bound_no_more_a_session_stays_its_users(home: Home) -> None:
-    home.open(1, owned(1, b"jo"))
-    assert home.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
-    assert asks(home, 3, owned(3, b"eve"), b"eve") == messages.OTHER_USER
+async def test_where_client_ids_are_bound_no_more_a_session_stays_its_users(owner: Owner) -> None:
+    owner.open(1, owned(1, b"jo"))
+    assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+    assert asks(owner, 3, owned(3, b"eve"), b"eve") == messages.OTHER_USER
 
 
-async def test_whose_a_session_is_is_written_again_when_Redis_lost_it(redis: Redis, home: Home) -> None:
-    home.open(1, owned(1, b"jo"))
-    session = home.residents.sessions.by_id[ID]
+async def test_whose_a_session_is_is_written_again_when_Redis_lost_it(redis: Redis, owner: Owner) -> None:
+    owner.open(1, owned(1, b"jo"))
+    session = owner.service.sessions.by_id[ID]
     assert isinstance(session, DurableSession)
     redis.slot(SLOT).sessions[ID].clear()
     session.write_again()
-    home.residents.manager.request_barriers()
+    owner.service.manager.request_barriers()
     assert redis.slot(SLOT).sessions[ID][USER] == b"jo"

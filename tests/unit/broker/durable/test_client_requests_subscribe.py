@@ -1,4 +1,4 @@
-"""One SUBSCRIBE at the home of its session, step by step: claimed, routed, durable, answered."""
+"""One SUBSCRIBE at the owner of its session, step by step: claimed, routed, durable, answered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
 from flockmq.session_rpc import messages
 from flockmq.telemetry.counters import Counters
-from unit.broker.durable.homes import Home, add_subscription
+from unit.broker.durable.session_owner import SessionOwner, add_subscription
 
 OTHER = b"a/#"
 EXCLUSIVE = b"$exclusive/x"
@@ -32,7 +32,7 @@ class ClusterPort:
         self.released: list[bytes] = []
         self.routes: list[tuple[list[bytes], Callable[[int], None]]] = []
         self.seeing: list[Callable[[bool], None]] = []
-        self.owed: list[tuple[list[bytes], bool]] = []
+        self.awaiting_retained: list[tuple[list[bytes], bool]] = []
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         self.claims.append((filters, done))
@@ -56,15 +56,15 @@ class ClusterPort:
         self.seeing.append(then)
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
-        self.owed.append(([subscription.filter for subscription in subscriptions], saw_all))
+        self.awaiting_retained.append(([subscription.filter for subscription in subscriptions], saw_all))
 
 
 class Asked:
     def __init__(self) -> None:
-        self.home = Home()
+        self.owner = SessionOwner()
         own = Router(Counters(), 1 << 20)
         self.router = DurableRouter(own, SlotPeers(own.turn, SlotDispatcher()))
-        self.session = self.home.opened(version=5)
+        self.session = self.owner.opened(version=5)
         self.cluster = ClusterPort()
         self.answers: list[list[int]] = []
         self.is_connected = True
@@ -101,17 +101,17 @@ def test_it_is_answered_when_it_is_routed_seen_and_durable(asked: Asked) -> None
     assert (filters, asked.filters(), asked.answers) == ([OTHER], [OTHER], [])
     routed(Reason.SUCCESS)
     asked.cluster.seeing[0](True)
-    assert (asked.answers, asked.cluster.owed) == ([], [])
-    asked.home.settle()
+    assert (asked.answers, asked.cluster.awaiting_retained) == ([], [])
+    asked.owner.settle()
     assert asked.answers == [[1]]
-    assert asked.cluster.owed == [([OTHER], True)], "behind the answer"
+    assert asked.cluster.awaiting_retained == [([OTHER], True)], "behind the answer"
 
 
 def test_who_wants_nothing_that_is_retained_does_not_wait_for_it(asked: Asked) -> None:
     asked.subscribe((OTHER, 1 | NEVER))
     asked.cluster.routes[0][1](Reason.SUCCESS)
-    asked.home.settle()
-    assert (asked.answers, asked.cluster.seeing, asked.cluster.owed) == ([[1]], [], [])
+    asked.owner.settle()
+    assert (asked.answers, asked.cluster.seeing, asked.cluster.awaiting_retained) == ([[1]], [], [])
 
 
 def test_a_filter_that_was_there_gets_no_retained_messages_if_only_new_ones_do(asked: Asked) -> None:
@@ -124,7 +124,7 @@ def test_a_filter_that_was_there_gets_no_retained_messages_if_only_new_ones_do(a
             asked.session.retained_sent(subscription)
 
 
-def test_a_filter_that_is_still_owed_what_is_retained_is_owed_it_by_the_new_subscription(asked: Asked) -> None:
+def test_a_filter_that_still_awaits_what_is_retained_gets_it_by_the_new_subscription(asked: Asked) -> None:
     for _ in range(2):
         asked.subscribe((OTHER, 1 | NEW_ONLY))
         asked.cluster.routes.pop()[1](Reason.SUCCESS)
@@ -144,7 +144,7 @@ def test_filters_that_the_log_did_not_take_are_out_again(asked: Asked) -> None:
 def test_a_filter_that_was_there_before_stays_when_the_log_does_not_take_it_again(asked: Asked) -> None:
     asked.subscribe((OTHER, 1 | NEVER))
     asked.cluster.routes.pop()[1](Reason.SUCCESS)
-    asked.home.settle()
+    asked.owner.settle()
     asked.subscribe((OTHER, 2 | NEVER), (b"new", 1 | NEVER))
     asked.cluster.routes.pop()[1](Reason.UNSPECIFIED_ERROR)
     assert asked.answers == [[1], [Reason.UNSPECIFIED_ERROR] * 2]
@@ -168,7 +168,7 @@ def test_an_exclusive_filter_is_claimed_first(asked: Asked) -> None:
     assert [filters for filters, _ in asked.cluster.routes] == [[OTHER]]
     asked.cluster.routes[0][1](Reason.SUCCESS)
     asked.cluster.seeing[0](True)
-    asked.home.settle()
+    asked.owner.settle()
     assert asked.answers == [[0x97, 1]]
     assert asked.cluster.released == []
 
@@ -195,13 +195,13 @@ def test_a_claim_that_comes_when_its_connection_is_gone_is_released_when_what_a_
 ) -> None:
     asked.session.limits.exclusive_subscription = True
     add_subscription(asked.session, Subscription(asked.session, EXCLUSIVE, 1))
-    asked.home.settle()
+    asked.owner.settle()
     asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
     asked.is_connected = False
     asked.session.remove_subscription(EXCLUSIVE)
     asked.cluster.claims[0][1]({})
     assert (asked.filters(), asked.cluster.routes, asked.cluster.released) == ([], [], [])
-    asked.home.settle()
+    asked.owner.settle()
     assert asked.cluster.released == [EXCLUSIVE]
 
 
@@ -213,7 +213,7 @@ def test_a_claim_whose_filter_the_log_did_not_take_is_released_when_it_is_durabl
     asked.cluster.claims[0][1]({})
     asked.cluster.routes[0][1](Reason.QUOTA_EXCEEDED)
     assert (asked.filters(), asked.cluster.released) == ([], [])
-    asked.home.settle()
+    asked.owner.settle()
     assert asked.cluster.released == [EXCLUSIVE]
 
 
@@ -221,12 +221,12 @@ def test_a_claim_waits_until_what_was_unsubscribed_before_it_is_durable(asked: A
     """What was claimed for that is released then."""
     asked.session.limits.exclusive_subscription = True
     add_subscription(asked.session, Subscription(asked.session, EXCLUSIVE, 1))
-    asked.home.settle()
+    asked.owner.settle()
     asked.session.remove_subscription(EXCLUSIVE)
     asked.settle(partial(asked.cluster.release, asked.session.client_id, [EXCLUSIVE]))
     asked.subscribe((EXCLUSIVE, 1))
     assert (asked.cluster.released, asked.cluster.claims) == ([], [])
-    asked.home.settle()
+    asked.owner.settle()
     assert asked.cluster.released == [EXCLUSIVE]
     assert [filters for filters, _ in asked.cluster.claims] == [[EXCLUSIVE]]
 
@@ -236,5 +236,5 @@ def test_a_session_that_ended_meanwhile_is_not_answered(asked: Asked) -> None:
     asked.cluster.routes[0][1](Reason.SUCCESS)
     asked.cluster.seeing[0](True)
     asked.session.abandon()
-    asked.home.settle()
-    assert (asked.answers, asked.cluster.owed) == ([], [])
+    asked.owner.settle()
+    assert (asked.answers, asked.cluster.awaiting_retained) == ([], [])

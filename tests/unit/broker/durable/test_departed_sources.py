@@ -9,7 +9,7 @@ from flockmq.durable.departed_sources import DepartedSources
 from flockmq.routing.message_id import node_source
 from flockmq.routing.slots import SlotMessage
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, Home, opening, subscribed
+from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, Owner, opening, subscribed
 from unit.broker.protocol.harness import publish
 
 KEPT_S = bounds.MARKS_KEPT_S
@@ -49,68 +49,68 @@ def test_of_too_many_those_that_went_first_are_due(monkeypatch: pytest.MonkeyPat
 
 
 async def test_marks_of_nodes_that_are_gone_are_forgotten_in_time(
-    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "MARKS_KEPT_S", 0.0)
-    subscribed(home)
-    home.take(1)
+    subscribed(owner)
+    owner.take(1)
     assert redis.slot(SLOT).marks
-    home.nodes.remove(SENDER)
-    home.residents.node_gone(SENDER)
-    home.residents.tick()
+    owner.nodes.remove(SENDER)
+    owner.service.node_gone(SENDER)
+    owner.service.tick()
     assert not redis.slot(SLOT).marks
 
 
 async def test_marks_of_a_node_that_is_back_as_another_incarnation_stay(
-    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     former, later = f"edge-2@{'0' * 16}0000", f"edge-2@{'0' * 16}0001"
-    subscribed(home)
+    subscribed(owner)
     message = publish(4, "a/b", "1", qos=1, packet_id=9)
-    letters = [SlotMessage(node_source(former), 1, b"", 4, message)]
-    home.residents.intake.take(letters, home.epoch, former, lambda _: None)
-    home.residents.node_gone(former)
-    home.nodes.append(later)
+    slot_messages = [SlotMessage(node_source(former), 1, b"", 4, message)]
+    owner.service.intake.take(slot_messages, owner.epoch, former, lambda _: None)
+    owner.service.node_gone(former)
+    owner.nodes.append(later)
     monkeypatch.setattr(bounds, "MARKS_KEPT_S", 0.0)
-    home.residents.node_gone(SENDER)
-    home.residents.tick()
-    home.residents.intake.take(letters, home.epoch, later, lambda _: None)
-    await home.settle()
-    assert home.payloads() == [b"1"]
+    owner.service.node_gone(SENDER)
+    owner.service.tick()
+    owner.service.intake.take(slot_messages, owner.epoch, later, lambda _: None)
+    await owner.settle()
+    assert owner.payloads() == [b"1"]
     assert list(redis.slot(SLOT).marks) == [node_source(later)]
 
 
 async def test_of_too_many_nodes_that_are_gone_those_that_went_first_are_forgotten(
-    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "MARKS_STRANGERS_MAX", 2)
-    subscribed(home)
+    subscribed(owner)
     message = publish(4, "a/b", "1", qos=1, packet_id=9)
     nodes = [f"edge@{number}" for number in range(3)]
     for node in nodes:
-        home.residents.intake.take(
-            [SlotMessage(node_source(node), 1, b"", 4, message)], home.epoch, node, lambda _: None
+        owner.service.intake.take(
+            [SlotMessage(node_source(node), 1, b"", 4, message)], owner.epoch, node, lambda _: None
         )
     for node in nodes:
-        home.residents.node_gone(node)
-    home.residents.tick()
+        owner.service.node_gone(node)
+    owner.service.tick()
     assert set(redis.slot(SLOT).marks) == {node_source(node) for node in nodes[1:]}
 
 
-async def test_what_a_purged_node_repeats_is_known_to_a_home_that_took_the_slot_meanwhile(
-    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+async def test_what_a_purged_node_repeats_is_known_to_an_owner_that_took_the_slot_meanwhile(
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subscribed(home)
-    home.take(1)
-    later = Home(redis, "core-1@1", 2)
+    subscribed(owner)
+    owner.take(1)
+    later = Owner(redis, "core-1@1", 2)
     later.nodes.remove(SENDER)
     await later.own(SLOT)
     assert later.take(1) == [True]
-    later.residents.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, EDGE, 1, opening(1), b"")
     await later.settle()
     assert later.payloads() == [b"1"]
     assert redis.slot(SLOT).marks
     monkeypatch.setattr(bounds, "MARKS_KEPT_S", 0.0)
-    later.residents.node_gone(SENDER)
-    later.residents.tick()
+    later.service.node_gone(SENDER)
+    later.service.tick()
     assert not redis.slot(SLOT).marks

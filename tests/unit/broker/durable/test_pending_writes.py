@@ -49,7 +49,7 @@ def test_what_must_become_durable_at_once_is_never_in_two_batches() -> None:
     assert changes.queued_bytes == sum(batch.size for batch in slot.batches)
 
 
-def test_a_letters_copies_and_its_mark_are_in_one_batch_and_no_more_than_that() -> None:
+def test_a_messages_copies_and_its_mark_are_in_one_batch_and_no_more_than_that() -> None:
     changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
     changes._slots[7] = slot
     changes.put(7, A, b"q0", bytes(STORE_BATCH_MAX_BYTES - 1000))
@@ -64,7 +64,7 @@ def test_a_letters_copies_and_its_mark_are_in_one_batch_and_no_more_than_that() 
     ]
 
 
-def test_a_letter_of_very_many_copies_goes_in_several_batches() -> None:
+def test_a_message_of_very_many_copies_goes_in_several_batches() -> None:
     changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
     changes._slots[7] = slot
     changes.begin_message(7)

@@ -9,18 +9,17 @@ from flockmq.bounds import (
 )
 from flockmq.durable.session_fields import decode_meta
 from flockmq.routing.sink import CONGESTED
-from flockmq.session.limits import Limits
 from flockmq.session.remote_session import (
     PUBACK,
     PUBCOMP,
     PUBREC,
     pair,
 )
-from unit.broker.durable.homes import (
+from unit.broker.durable.session_owner import (
     DUP1,
     DUP2,
     QOS1,
-    Home,
+    SessionOwner,
     all_read,
     back,
     elsewhere,
@@ -31,50 +30,49 @@ from unit.broker.durable.homes import (
 )
 
 
-@pytest.fixture
-def home() -> Home:
-    return Home(limits=Limits(max_inflight=3, max_mqueue_len=5))
-
-
-def test_after_a_crash_all_that_may_have_been_sent_comes_again_under_its_packet_id(home: Home) -> None:
-    session = home.opened(window=2)
-    home.send(session, "1")
-    home.send(session, "2", 2)
-    home.send(session, "3", 2)
-    home.settle()
+def test_after_a_crash_all_that_may_have_been_sent_comes_again_under_its_packet_id(session_owner: SessionOwner) -> None:
+    session = session_owner.opened(window=2)
+    session_owner.send(session, "1")
+    session_owner.send(session, "2", 2)
+    session_owner.send(session, "3", 2)
+    session_owner.settle()
     session.reported(pair(PUBREC, 2))
-    home.settle()
-    home.send(session, "never durable")
-    other, session = elsewhere(home)
+    session_owner.settle()
+    session_owner.send(session, "never durable")
+    other, session = elsewhere(session_owner)
     assert not session.is_connected()
     back(other, session)
     assert heard(session) == [(0x62, 2, b""), (DUP1, 1, b"1"), (DUP2, 3, b"3")]
 
 
-def test_crashes_leave_no_more_of_a_client_that_reads_nothing_than_its_queue_and_its_window_hold(home: Home) -> None:
-    session = home.opened(window=3)
+def test_crashes_leave_no_more_of_a_client_that_reads_nothing_than_its_queue_and_its_window_hold(
+    session_owner: SessionOwner,
+) -> None:
+    session = session_owner.opened(window=3)
     for crashes in range(4):
         for number in range(1, 9):
-            home.send(session, f"{crashes}.{number}")
-            home.settle()
+            session_owner.send(session, f"{crashes}.{number}")
+            session_owner.settle()
             if to_proxy(session).flow == CONGESTED:
-                lag(home, session)
-        assert len(messages_on(home.disk)) == 8
+                lag(session_owner, session)
+        assert len(messages_on(session_owner.disk)) == 8
         assert session.is_congested()
-        home, session = elsewhere(home)
-        session.resume(home.fresh(window=3))
+        session_owner, session = elsewhere(session_owner)
+        session.resume(session_owner.fresh(window=3))
         to_proxy(session).overflown = lambda: pytest.fail("it is let in, and loses what waited longest")
-        home.settle()
+        session_owner.settle()
         session.send_again()
-    assert all_read(home, session) == [b"0.1", b"0.2", b"0.3", b"3.4", b"3.5", b"3.6", b"3.7", b"3.8"]
+    assert all_read(session_owner, session) == [b"0.1", b"0.2", b"0.3", b"3.4", b"3.5", b"3.6", b"3.7", b"3.8"]
 
 
-def test_what_was_received_is_released_before_more_is_sent_where_the_window_is_full(home: Home) -> None:
-    session = home.opened(window=1)
-    home.send(session, "1", 2)
-    home.send(session, "2")
-    home.settle()
-    other, session = elsewhere(home)
+def test_what_was_received_is_released_before_more_is_sent_where_the_window_is_full(
+    session_owner: SessionOwner,
+) -> None:
+    session = session_owner.opened(window=1)
+    session_owner.send(session, "1", 2)
+    session_owner.send(session, "2")
+    session_owner.settle()
+    other, session = elsewhere(session_owner)
     session.resume(other.fresh(window=1))
     session.send_again()
     assert heard(session) == [(DUP2, 1, b"1")]
@@ -88,38 +86,38 @@ def test_what_was_received_is_released_before_more_is_sent_where_the_window_is_f
     assert heard(session) == [(DUP1, 2, b"2")]
 
 
-def test_what_was_put_while_the_client_was_away_was_never_sent(home: Home) -> None:
-    session = home.opened()
-    home.send(session, "sent")
-    home.settle()
-    session.leave(home.router.away4)
-    home.send(session, "waits")
-    home.settle()
-    other, session = elsewhere(home)
+def test_what_was_put_while_the_client_was_away_was_never_sent(session_owner: SessionOwner) -> None:
+    session = session_owner.opened()
+    session_owner.send(session, "sent")
+    session_owner.settle()
+    session.leave(session_owner.router.away4)
+    session_owner.send(session, "waits")
+    session_owner.settle()
+    other, session = elsewhere(session_owner)
     back(other, session)
     assert heard(session) == [(DUP1, 1, b"sent"), (QOS1, 2, b"waits")]
 
 
-def test_what_was_put_since_the_client_is_back_may_have_been_sent(home: Home) -> None:
-    session = home.opened()
-    home.send(session, "1")
-    session.leave(home.router.away4)
-    home.settle()
-    back(home, session)
-    home.send(session, "2")
-    home.settle()
-    other, session = elsewhere(home)
+def test_what_was_put_since_the_client_is_back_may_have_been_sent(session_owner: SessionOwner) -> None:
+    session = session_owner.opened()
+    session_owner.send(session, "1")
+    session.leave(session_owner.router.away4)
+    session_owner.settle()
+    back(session_owner, session)
+    session_owner.send(session, "2")
+    session_owner.settle()
+    other, session = elsewhere(session_owner)
     back(other, session)
     assert [first for first, _, _ in heard(session)] == [DUP1, DUP1]
 
 
-def test_no_packet_id_is_used_for_another_message_soon(home: Home) -> None:
-    session = home.opened()
-    home.send(session, "1")
-    home.settle()
+def test_no_packet_id_is_used_for_another_message_soon(session_owner: SessionOwner) -> None:
+    session = session_owner.opened()
+    session_owner.send(session, "1")
+    session_owner.settle()
     session.reported(pair(PUBACK, 1))
-    home.settle()
-    other, session = elsewhere(home)
+    session_owner.settle()
+    other, session = elsewhere(session_owner)
     back(other, session)
     other.send(session, "2")
     other.settle()
@@ -127,13 +125,13 @@ def test_no_packet_id_is_used_for_another_message_soon(home: Home) -> None:
     assert packet_id == 1 + NUMBERS_RESERVED + 1
 
 
-def test_sequences_are_put_down_before_they_are_used(home: Home) -> None:
-    session = home.opened()
+def test_sequences_are_put_down_before_they_are_used(session_owner: SessionOwner) -> None:
+    session = session_owner.opened()
     for _ in range(2):
         session.messages.last = session.meta.sequences
-        home.send(session, "x")
-        (op, *_) = [op for op in home.disk.waiting if not callable(op)]
+        session_owner.send(session, "x")
+        (op, *_) = [op for op in session_owner.disk.waiting if not callable(op)]
         meta = op[1][b"m"]
         assert meta is not None
         assert decode_meta(meta).sequences == session.messages.last + NUMBERS_RESERVED
-        home.settle()
+        session_owner.settle()

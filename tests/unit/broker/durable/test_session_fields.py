@@ -1,4 +1,4 @@
-"""What a home reads of a session that another one put."""
+"""What an owner reads of a session that another one put."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flockmq.durable.session_fields import (
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.properties import subscription_identifier
 from flockmq.routing.subscriber import Subscription
-from unit.broker.durable.homes import Home, message
+from unit.broker.durable.session_owner import SessionOwner, message
 
 UNREADABLE = (ValueError, IndexError, PacketError)
 
@@ -25,7 +25,7 @@ UNREADABLE = (ValueError, IndexError, PacketError)
 @pytest.mark.parametrize("flag", [False, True])
 @pytest.mark.parametrize("identifiers", [b"", subscription_identifier(1), subscription_identifier(268_435_455)])
 def test_a_subscription_is_read_as_it_was_put(qos: int, flag: bool, identifiers: bytes) -> None:
-    session = Home().fresh()
+    session = SessionOwner().fresh()
     put = Subscription(session, b"a/#", qos, flag, flag, identifiers)
     value = subscription_value(put, flag)
     assert value[0] & PENDING_RETAINED == (PENDING_RETAINED if flag else 0)
@@ -54,9 +54,9 @@ def test_a_subscription_is_read_as_it_was_put(qos: int, flag: bool, identifiers:
         (b"\xff", b"\x01"),
     ],
 )
-def test_a_subscription_that_no_home_put_is_refused(filter: bytes, value: bytes) -> None:
+def test_a_subscription_that_no_owner_put_is_refused(filter: bytes, value: bytes) -> None:
     with pytest.raises(UNREADABLE):
-        subscription_of(Home().fresh(), filter, value)
+        subscription_of(SessionOwner().fresh(), filter, value)
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -88,6 +88,6 @@ PACKET = message("x", 1).packet
         message_value(RELEASED, 2, 4, 0, b"", PACKET),
     ],
 )
-def test_a_message_that_no_home_put_is_refused(value: bytes) -> None:
+def test_a_message_that_no_owner_put_is_refused(value: bytes) -> None:
     with pytest.raises(UNREADABLE):
         message_parts(value)

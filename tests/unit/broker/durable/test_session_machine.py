@@ -1,12 +1,13 @@
-"""A lasting session from its home to its client, while everything between them crashes.
+"""A durable session from its owner to its client, while everything between them crashes.
 
-    publisher ──▶ home ──stream──▶ front ──connection──▶ client
+    publisher ──▶ owner ──stream──▶ session proxy ──connection──▶ client
                   disk ◀─reports──       ◀──────────────
 
-Each arrow is a queue that hypothesis drains a little at a time, and loses: a home crashes with all that isn't durable
-(and with or without what was, but not answered), streams to a front are cut, connections are lost. What must hold
-for every message that was durable before its publisher heard so: at QoS 1 it comes, at QoS 2 it comes exactly once, in
-its order; one that expires may not come, but not out of order; and what MQTT wants of each connection holds on each.
+Each arrow is a queue that hypothesis drains a little at a time, and loses: an owner crashes with all that isn't durable
+(and with or without what was, but not answered), streams to a session proxy are cut, connections are lost. What must
+hold for every message that was durable before its publisher heard so: at QoS 1 it comes, at QoS 2 it comes exactly
+once, in its order; one that expires may not come, but not out of order; and what MQTT wants of each connection holds
+on each.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from flockmq.session.client_session import DONE, UNKNOWN
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import AGAIN, SETTLED, RemoteSession
-from unit.broker.durable.homes import CLIENT, Disk, Home, ToProxy
+from unit.broker.durable.session_owner import CLIENT, Disk, SessionOwner, ToProxy
 from unit.broker.protocol.harness import Owners, split
 
 WINDOW = 3
@@ -44,32 +45,32 @@ class Client:
 
 
 class Connection:
-    """The front of one connection, what is under way on it, and what the client saw there."""
+    """The session proxy of one connection, what is under way on it, and what the client saw there."""
 
     def __init__(self, client: Client, late: list[bytes]) -> None:
         self.client = client
         self.sink = Sink([], 4)
-        self.front = RemoteSession(LocalSession(self.sink, CLIENT, Limits(), WINDOW, expiry_s=100), Owners(), 1)
-        self.front.send_again()
+        self.proxy = RemoteSession(LocalSession(self.sink, CLIENT, Limits(), WINDOW, expiry_s=100), Owners(), 1)
+        self.proxy.send_again()
         self.to_client: deque[bytes] = deque()
         self.from_client: deque[bytes] = deque(late)
         self.late = {packet[2] << 8 | packet[3] for packet in late}
         """Packet ids of the PUBRECs that answer the former connection: they may be said twice."""
-        self.to_home: deque[bytes] = deque()
+        self.to_owner: deque[bytes] = deque()
         self.under_way: dict[int, int] = {}
         """Packet id -> first byte of what the client heard last of it, until it answered the last."""
         self.released: list[int] = []
 
     def arrive(self, chunk: bytes) -> None:
-        self._put(self.front.arrived(chunk))
+        self._put(self.proxy.arrived(chunk))
         self.take_reports()
 
     def _put(self, data: bytes) -> None:
         self.to_client.extend(split(data))
 
     def take_reports(self) -> None:
-        if reports := self.front.take_reports():
-            self.to_home.append(reports)
+        if reports := self.proxy.take_reports():
+            self.to_owner.append(reports)
 
     def client_hears(self) -> None:
         packet = self.to_client.popleft()
@@ -105,15 +106,15 @@ class Connection:
         packet = self.from_client.popleft()
         packet_id = packet[2] << 8 | packet[3]
         if packet[0] == 0x40:
-            assert self.front.puback(packet_id)
+            assert self.proxy.puback(packet_id)
             del self.under_way[packet_id]
         elif packet[0] == 0x70:
-            assert self.front.pubcomp(packet_id) or packet_id in self.late
+            assert self.proxy.pubcomp(packet_id) or packet_id in self.late
             self.under_way.pop(packet_id, None)
         else:
             if packet_id in self.late:
                 self.under_way.setdefault(packet_id, 2)
-            heard = self.front.pubrec(packet_id, False)
+            heard = self.proxy.pubrec(packet_id, False)
             assert heard != UNKNOWN
             if heard == DONE:
                 self.to_client.append(b"\x62\x02" + packet[2:4])
@@ -129,9 +130,9 @@ class DurableMachine(RuleBasedStateMachine):
         self.limits = Limits(max_inflight=WINDOW)
         self.client = Client()
         self.disk = Disk()
-        self.home = Home(self.disk, self.limits)
-        self.session: DurableSession = self.home.opened(window=WINDOW)
-        self.session.leave(self.home.router.away4)
+        self.owner = SessionOwner(self.disk, self.limits)
+        self.session: DurableSession = self.owner.opened(window=WINDOW)
+        self.session.leave(self.owner.router.away4)
         self.stream: deque[bytes] = deque()
         self.connection: Connection | None = None
         self.unsaid: list[bytes] = []
@@ -140,21 +141,21 @@ class DurableMachine(RuleBasedStateMachine):
         self.promised: dict[int, set[int]] = {1: set(), 2: set()}
         self.sent: dict[int, list[int]] = {1: [], 2: []}
 
-    # The home.
+    # The owner.
 
     @rule(qos=st.integers(1, 2), expiries=st.lists(st.sampled_from((-1, EXPIRY_S)), min_size=1, max_size=3))
     def publishes(self, qos: int, expiries: list[int]) -> None:
         for expiry_s in expiries:
             self.number += 1
             self.sent[qos].append(self.number)
-            self.home.send(self.session, str(self.number), qos, expiry_s=expiry_s)
+            self.owner.send(self.session, str(self.number), qos, expiry_s=expiry_s)
             if expiry_s < 0:
                 self.disk.barrier(partial(self._durable, qos, self.number))
         self._turn_ends()
 
     @rule()
     def messages_expire(self) -> None:
-        self.home.router.now_s += EXPIRY_S
+        self.owner.router.now_s += EXPIRY_S
 
     def _durable(self, qos: int, number: int, is_durable: bool) -> None:
         assert is_durable
@@ -165,7 +166,7 @@ class DurableMachine(RuleBasedStateMachine):
         self._turn_ends()
 
     def _turn_ends(self) -> None:
-        self.home.commit_state.request_barriers()
+        self.owner.commit_state.request_barriers()
         sink = self.session.sink
         if isinstance(sink, ToProxy):
             taken = sink.taken()
@@ -174,7 +175,7 @@ class DurableMachine(RuleBasedStateMachine):
             self.stream.extend(taken)
 
     def _is_durable(self, packet: bytes) -> None:
-        """What the home says is so on its disk. No packet id comes round in so few messages."""
+        """What the owner says is so on its disk. No packet id comes round in so few messages."""
         on_disk = {}
         for field, value in self.disk.fields().items():
             if field[:1] == b"q":
@@ -187,19 +188,19 @@ class DurableMachine(RuleBasedStateMachine):
         elif packet[0] != SETTLED:
             assert on_disk.get(packet[5] << 8 | packet[6]) == WAITS
 
-    def home_crashes(self, executed: int, arrives: int) -> None:
-        """With what is under way to and from it; the next home is another core."""
+    def owner_crashes(self, executed: int, arrives: int) -> None:
+        """With what is under way to and from it; the next owner is another core."""
         self._arrive(arrives)
         self.stream.clear()
         self.disk.commit(executed, tells=False)
         self.disk = Disk(self.disk.sessions)
-        self.home = Home(self.disk, self.limits, self.home.router.now_s)
-        self.session = self.home.restored()
+        self.owner = SessionOwner(self.disk, self.limits, self.owner.router.now_s)
+        self.session = self.owner.restored()
         if self.connection is not None:
-            self.connection.to_home.clear()
+            self.connection.to_owner.clear()
             self._attach()
 
-    # The front.
+    # The session proxy.
 
     def _arrive(self, count: int) -> None:
         for _ in range(min(count, len(self.stream))):
@@ -211,22 +212,22 @@ class DurableMachine(RuleBasedStateMachine):
         self._arrive(count)
 
     def stream_is_cut(self, count: int) -> None:
-        """From some place on; the home sends again, over a new link or the old one."""
+        """From some place on; the owner sends again, over a new link or the old one."""
         self._arrive(count)
         self.stream.clear()
         self.session.send_again()
         self._turn_ends()
 
     def link_is_lost(self, count: int) -> None:
-        """With what is under way both ways; the front's node registers again."""
+        """With what is under way both ways; the session proxy's node registers again."""
         assert self.connection is not None
         self._arrive(count)
         self.stream.clear()
-        self.connection.to_home.clear()
+        self.connection.to_owner.clear()
         self._attach()
 
     def reports_arrive(self, count: int) -> None:
-        reports = deque[bytes]() if self.connection is None else self.connection.to_home
+        reports = deque[bytes]() if self.connection is None else self.connection.to_owner
         for _ in range(min(count, len(reports))):
             self.session.reported(reports.popleft())
         self._turn_ends()
@@ -240,7 +241,7 @@ class DurableMachine(RuleBasedStateMachine):
         self._attach()
 
     def _attach(self) -> None:
-        self.session.resume(self.home.fresh(window=WINDOW))
+        self.session.resume(self.owner.fresh(window=WINDOW))
         self.session.send_again()
         self._turn_ends()
 
@@ -250,7 +251,7 @@ class DurableMachine(RuleBasedStateMachine):
         self.unsaid = [packet for packet in self.connection.from_client if packet[0] == 0x50]
         self.connection = None
         self.stream.clear()
-        self.session.leave(self.home.router.away4)
+        self.session.leave(self.owner.router.away4)
         self._turn_ends()
 
     @precondition(lambda self: self.connection is not None and self.connection.to_client)
@@ -274,8 +275,8 @@ class DurableMachine(RuleBasedStateMachine):
             goes_on[which](count)
 
     @rule(count=FEW, executed=FEW)
-    def home_is_killed(self, count: int, executed: int) -> None:
-        self.home_crashes(executed, count)
+    def owner_is_killed(self, count: int, executed: int) -> None:
+        self.owner_crashes(executed, count)
 
     @precondition(lambda self: self.connection is not None)
     @rule(which=st.integers(0, 2), count=FEW)
@@ -290,7 +291,7 @@ class DurableMachine(RuleBasedStateMachine):
         connection = self.connection
         assert connection is not None
         for _ in range(20 * (self.number + 10)):
-            queues = (self.disk.waiting, self.stream, connection.to_home, connection.to_client, connection.from_client)
+            queues = (self.disk.waiting, self.stream, connection.to_owner, connection.to_client, connection.from_client)
             if not any(queues):
                 break
             self.commits(1000)
@@ -304,7 +305,7 @@ class DurableMachine(RuleBasedStateMachine):
             assert self.promised[qos] <= set(got[qos]) <= set(self.sent[qos]), "lost, or made up"
             assert got[qos] == sorted(got[qos]), "out of order"
         assert not [field for field in self.disk.fields() if field[:1] == b"q"], "not forgotten on disk"
-        assert not connection.front._states, "not forgotten by the front"
+        assert not connection.proxy._states, "not forgotten by the session proxy"
         assert not self.client.stored
         assert not self.session.messages.inflight
         assert not self.session.messages.queue

@@ -9,7 +9,7 @@ from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.mqtt.message import NEVER_EXPIRES, Will, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.subscriber import Subscription
-from unit.broker.durable.homes import CLIENT, Home, add_subscription
+from unit.broker.durable.session_owner import CLIENT, SessionOwner, add_subscription
 
 START_S = 1000.0
 OTHER = bytes(range(16, 32))
@@ -36,9 +36,9 @@ class Table:
     """One client's, and those of others that are named."""
 
     def __init__(self) -> None:
-        self.home = Home(now_s=START_S)
+        self.owner = SessionOwner(now_s=START_S)
         self.ends = Ends()
-        self.sessions = SessionTable(self.home.router, self.ends)
+        self.sessions = SessionTable(self.owner.router, self.ends)
 
     def open(
         self,
@@ -49,21 +49,21 @@ class Table:
         identity: bytes = OTHER,
         client_id: bytes = CLIENT,
     ) -> tuple[DurableSession, bool]:
-        fresh = self.home.fresh(5, expiry_s=expiry_s, will=will, identity=identity, client_id=client_id)
+        fresh = self.owner.fresh(5, expiry_s=expiry_s, will=will, identity=identity, client_id=client_id)
         opened, present = self.sessions.open(fresh, clean)
         opened.send_again()
-        self.home.settle()
+        self.owner.settle()
         return opened, present
 
     def leave(self, session: DurableSession, *, after_s: float = 0.0) -> bool:
-        self.home.router.now_s = START_S + after_s
-        lasts = self.sessions.leave(session, session.meta.will, self.home.router.now_s)
-        self.home.settle()
+        self.owner.router.now_s = START_S + after_s
+        lasts = self.sessions.leave(session, session.meta.will, self.owner.router.now_s)
+        self.owner.settle()
         return lasts
 
     def at(self, after_s: float) -> None:
-        self.home.router.now_s = START_S + after_s
-        self.sessions.tick(self.home.router.now_s)
+        self.owner.router.now_s = START_S + after_s
+        self.sessions.tick(self.owner.router.now_s)
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def subscribed(table: Table, session: DurableSession, *filters: bytes) -> None:
     for filter in filters:
         subscription = Subscription(session, filter, 1)
         add_subscription(session, subscription)
-        table.home.router.add(subscription)
-        table.home.router.began(subscription)
+        table.owner.router.add(subscription)
+        table.owner.router.began(subscription)
 
 
 def test_who_comes_back_has_the_session_that_is_here(table: Table) -> None:
@@ -90,7 +90,7 @@ def test_who_comes_back_has_the_session_that_is_here(table: Table) -> None:
     assert list(table.sessions.away) == [CLIENT]
     assert table.open() == (session, True)
     assert not table.sessions.away
-    assert table.home.router.counters.sessions_resumed == 1
+    assert table.owner.router.counters.sessions_resumed == 1
 
 
 def test_MQTT_3_1_2_4_a_clean_start_ends_the_older_session(table: Table) -> None:
@@ -111,14 +111,14 @@ def test_a_session_expires(table: Table) -> None:
     table.at(100)
     assert not table.sessions.by_id
     assert table.ends.dropped == [b"a"]
-    counters = table.home.router.counters
+    counters = table.owner.router.counters
     assert (counters.sessions_away, counters.sessions_expired) == (0, 1)
 
 
 def test_who_comes_back_too_late_finds_no_session_whether_a_tick_came_to_it_or_not(table: Table) -> None:
     session, _ = table.open(expiry_s=100)
     table.leave(session)
-    table.home.router.now_s = START_S + 100
+    table.owner.router.now_s = START_S + 100
     _, present = table.open()
     assert not present
 
@@ -195,9 +195,9 @@ def test_a_session_that_goes_on_elsewhere_leaves_nothing_here(table: Table) -> N
     table.leave(session)
     table.sessions.depart(session)
     assert (table.ends.dropped, table.ends.published, table.ends.gone) == ([], [], [])
-    counters = table.home.router.counters
+    counters = table.owner.router.counters
     assert (counters.subscriptions, counters.sessions_away) == (0, 0)
-    assert not table.home.router.has_local(b"a")
+    assert not table.owner.router.has_local(b"a")
     table.at(1000.0)
     assert table.ends.published == []
     assert not table.open()[1]
@@ -208,10 +208,10 @@ def test_a_session_that_ran_elsewhere_waits_for_its_client_from_when_it_left(tab
     subscribed(table, former, b"a")
     table.leave(former)
     table.sessions.depart(former)
-    table.home.settle()
-    session = table.home.restored()
+    table.owner.settle()
+    session = table.owner.restored()
     table.sessions.restore(session, session.meta.will, START_S + 50.0)
-    table.home.send(session, "x")
+    table.owner.send(session, "x")
     assert session.messages.queue
     table.at(59.9)
     assert table.ends.published == []
@@ -227,7 +227,7 @@ def test_a_session_that_ended_keeps_no_messages_however_long_it_is_remembered(ta
     session, _ = table.open()
     subscribed(table, session, b"a")
     table.leave(session)
-    table.home.send(session, "x")
+    table.owner.send(session, "x")
     messages = session.messages
     assert messages.queue
     table.open(clean=True)
@@ -235,7 +235,7 @@ def test_a_session_that_ended_keeps_no_messages_however_long_it_is_remembered(ta
 
 
 def test_beyond_the_bound_the_session_that_would_expire_first_ends(table: Table) -> None:
-    sessions = table.sessions = SessionTable(table.home.router, table.ends, away_max=2)
+    sessions = table.sessions = SessionTable(table.owner.router, table.ends, away_max=2)
     for client_id, expiry_s in ((b"back", 10), (b"never", NEVER_EXPIRES), (b"soon", 50), (b"later", 100)):
         session, _ = table.open(client_id=client_id, expiry_s=expiry_s)
         table.leave(session)

@@ -6,12 +6,12 @@ import pytest
 
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.slot import OwnedSlot
-from unit.broker.durable.rooms import ID, SLOT, Home
+from unit.broker.durable.rooms import ID, SLOT, Owner
 
 
 @pytest.fixture
-def slot(home: Home) -> OwnedSlot:
-    return home.residents.manager.slots[SLOT]
+def slot(owner: Owner) -> OwnedSlot:
+    return owner.service.manager.slots[SLOT]
 
 
 async def test_who_is_to_see_to_something_is_told_what(slot: OwnedSlot) -> None:

@@ -9,26 +9,28 @@ from flockmq.durable.session_fields import WAITS, message_value
 from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
-from unit.broker.durable.homes import message
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, another, opening, subscribed
+from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, another, opening, subscribed
+from unit.broker.durable.session_owner import message
 
 
-async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others_come(redis: Redis, home: Home) -> None:
-    home.open(1, opening())
+async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others_come(
+    redis: Redis, owner: Owner
+) -> None:
+    owner.open(1, opening())
     data = redis.slot(SLOT)
     broken = {b"m": data.sessions[ID][b"m"], b"q" + bytes(8): b"", b"s": b""}
     data.sessions = {b"broken": broken, **data.sessions}
     later = await another(redis)
-    assert later.residents.has_loaded(SLOT)
-    assert list(later.residents.sessions.by_id) == [ID]
+    assert later.service.has_loaded(SLOT)
+    assert list(later.service.sessions.by_id) == [ID]
     assert data.sessions[b"broken"] == broken
 
 
 async def test_a_session_that_can_not_be_read_stays_when_what_Redis_lost_is_written_again(
-    redis: Redis, home: Home
+    redis: Redis, owner: Owner
 ) -> None:
-    home.open(1, opening())
+    owner.open(1, opening())
     of_slot = redis.slot(SLOT).sessions
     of_slot[b"unread"] = {b"m": b"of another version"}
     later = await another(redis)
@@ -37,10 +39,10 @@ async def test_a_session_that_can_not_be_read_stays_when_what_Redis_lost_is_writ
     assert of_slot.keys() == {ID, b"unread"}
 
 
-async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(redis: Redis, home: Home) -> None:
-    subscribed(home)
-    home.take(1)
-    home.residents.leave(ID, 1, -1, False)
+async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(redis: Redis, owner: Owner) -> None:
+    subscribed(owner)
+    owner.take(1)
+    owner.service.leave(ID, 1, -1, False)
     readable = redis.slot(SLOT).sessions[ID].copy()
     redis.slot(SLOT).sessions[ID][b"s"] = b""
     later = await another(redis)
@@ -50,9 +52,9 @@ async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(
 
 
 async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_no_more(
-    redis: Redis, home: Home
+    redis: Redis, owner: Owner
 ) -> None:
-    subscribed(home)
+    subscribed(owner)
     of_slot = redis.slot(SLOT).sessions
     of_slot[ID][b"m"] = b"of a later version"
     kept = of_slot[ID].copy()
@@ -60,11 +62,11 @@ async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_n
     assert later.alarms[SLOT].startswith(f"a session of slot {SLOT} can't be read, and is kept: {ID.decode()!r} (")
     assert later.alarms[SLOT].endswith(")")
     answers: list[int] = []
-    assert later.residents.open(Attach(ID, EDGE, 2, opening(2), answers.append)) == messages.FULL, (
+    assert later.service.open(Attach(ID, EDGE, 2, opening(2), answers.append)) == messages.FULL, (
         "it would take its place"
     )
     assert of_slot[ID] == kept
-    assert later.residents.open(Attach(ID, EDGE, 3, opening(3, clean=True), answers.append)) == messages.ADMITTED
+    assert later.service.open(Attach(ID, EDGE, 3, opening(3, clean=True), answers.append)) == messages.ADMITTED
     await later.settle()
     assert answers == [messages.DURABLE]
     assert of_slot[ID].keys() == {b"m"}
@@ -82,50 +84,52 @@ async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_n
         {b"r1": bytes(ORIGIN_BYTES)},
     ],
 )
-async def test_a_session_with_a_field_that_no_home_put_is_kept_as_it_is(
-    redis: Redis, home: Home, spoilt: dict[bytes, bytes]
+async def test_a_session_with_a_field_that_no_owner_put_is_kept_as_it_is(
+    redis: Redis, owner: Owner, spoilt: dict[bytes, bytes]
 ) -> None:
-    subscribed(home)
+    subscribed(owner)
     of_slot = redis.slot(SLOT).sessions
     of_slot[ID].update(spoilt)
     kept = of_slot[ID].copy()
     later = await another(redis)
     assert repr(ID.decode()) in later.alarms[SLOT]
-    assert ID not in later.residents.sessions.by_id
+    assert ID not in later.service.sessions.by_id
     later.disk.on_lost(SLOT)
     await later.settle()
     assert of_slot[ID] == kept
 
 
-async def test_a_session_that_cannot_be_read_ends_with_a_clean_session(redis: Redis, home: Home) -> None:
-    subscribed(home)
+async def test_a_session_that_cannot_be_read_ends_with_a_clean_session(redis: Redis, owner: Owner) -> None:
+    subscribed(owner)
     redis.slot(SLOT).sessions[ID][b"m"] = b"of a later version"
     later = await another(redis)
     answers: list[int] = []
-    assert later.residents.open(Attach(ID, EDGE, 2, None, answers.append)) == messages.ADMITTED
+    assert later.service.open(Attach(ID, EDGE, 2, None, answers.append)) == messages.ADMITTED
     await later.settle()
     assert answers == [0]
-    assert later.residents.open(Attach(ID, EDGE, 3, None, answers.append)) == messages.ADMITTED
+    assert later.service.open(Attach(ID, EDGE, 3, None, answers.append)) == messages.ADMITTED
     assert answers == [0, messages.ABSENT]
     assert ID not in redis.slot(SLOT).sessions
     assert later.alarms[SLOT] == ""
 
 
-async def test_a_slot_that_cannot_be_read_waits_for_an_operator_and_holds_up_no_other(redis: Redis, home: Home) -> None:
-    subscribed(home)
+async def test_a_slot_that_cannot_be_read_waits_for_an_operator_and_holds_up_no_other(
+    redis: Redis, owner: Owner
+) -> None:
+    subscribed(owner)
     redis.slot(SLOT).read_error = "the key is a list"
     other = (SLOT + 1) % bounds.SLOTS
-    later = Home(redis, "core-1@1", 2)
+    later = Owner(redis, "core-1@1", 2)
     await later.own(SLOT, other)
-    assert later.residents.has_loaded(other)
-    assert not later.residents.has_loaded(SLOT)
+    assert later.service.has_loaded(other)
+    assert not later.service.has_loaded(SLOT)
     assert "the key is a list" in later.alarms[SLOT]
     redis.slot(SLOT).read_error = ""
-    later.residents.tick()
+    later.service.tick()
     await later.settle()
-    assert not later.residents.has_loaded(SLOT), "it isn't looked at all the time"
+    assert not later.service.has_loaded(SLOT), "it isn't looked at all the time"
     later.machine.forward(bounds.SLOT_SPOILT_RETRY_S)
-    later.residents.tick()
+    later.service.tick()
     await later.settle()
-    assert later.residents.has_loaded(SLOT)
+    assert later.service.has_loaded(SLOT)
     assert later.alarms[SLOT] == ""

@@ -9,107 +9,107 @@ import pytest
 from flockmq import bounds
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Home, another, opening, roommates, subscribed
+from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, another, clients_of_slot, opening, subscribed
 
 
-async def test_what_Redis_lost_is_written_again(redis: Redis, home: Home) -> None:
-    subscribed(home)
-    home.take(1, 2)
-    await home.settle()
-    home.packets()
-    home.disk.holds = True
+async def test_what_Redis_lost_is_written_again(redis: Redis, owner: Owner) -> None:
+    subscribed(owner)
+    owner.take(1, 2)
+    await owner.settle()
+    owner.packets()
+    owner.disk.holds = True
     redis.slots.clear()
-    done = home.take(3)
-    await home.commit()
-    await home.commit()
+    done = owner.take(3)
+    await owner.commit()
+    await owner.commit()
     assert done == [True]
-    home.disk.holds = False
+    owner.disk.holds = False
     later = await another(redis)
     assert later.take(3) == [True]
-    later.residents.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, EDGE, 1, opening(1), b"")
     await later.settle()
     assert later.payloads() == [b"1", b"2", b"3"]
 
 
-async def test_a_session_that_Redis_has_again_and_that_ended_here_goes(redis: Redis, home: Home) -> None:
+async def test_a_session_that_Redis_has_again_and_that_ended_here_goes(redis: Redis, owner: Owner) -> None:
     """A failover to a replica that was behind."""
-    subscribed(home)
+    subscribed(owner)
     before = redis.slot(SLOT).sessions.copy()
-    home.residents.leave(ID, 1, 0, False)
-    home.residents.tick()
+    owner.service.leave(ID, 1, 0, False)
+    owner.service.tick()
     assert redis.slot(SLOT).sessions == {}
     redis.slots.clear()
     redis.slot(SLOT).sessions.update(before)
-    home.disk.on_lost(SLOT)
-    await home.settle()
+    owner.disk.on_lost(SLOT)
+    await owner.settle()
     assert redis.slot(SLOT).sessions == {}
 
 
 async def test_what_Redis_loses_while_a_slot_is_loaded_is_written_again_too(
-    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
-    clients = roommates(4)
-    home.open_all(clients)
-    later = Home(redis, "core-1@1", 2)
-    later.residents.own(SLOT)
-    while not len(later.residents):
+    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    clients = clients_of_slot(4)
+    owner.open_all(clients)
+    later = Owner(redis, "core-1@1", 2)
+    later.service.own(SLOT)
+    while not len(later.service):
         await later.pass_turn()
-    assert not later.residents.has_loaded(SLOT)
+    assert not later.service.has_loaded(SLOT)
     redis.slots.clear()
     later.disk.on_lost(SLOT)
     await later.settle()
-    assert later.residents.has_loaded(SLOT)
+    assert later.service.has_loaded(SLOT)
     assert set(redis.slot(SLOT).sessions) == set(clients)
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
 async def test_of_a_slot_that_goes_while_it_is_taken_again_nothing_is_written_by_its_former_owner(
-    redis: Redis, home: Home, comes_back: bool
+    redis: Redis, owner: Owner, comes_back: bool
 ) -> None:
-    home.open(1, opening())
+    owner.open(1, opening())
     before = redis.slot(SLOT).sessions[ID].copy()
     redis.slow = asyncio.Event()
-    home.disk.on_lost(SLOT)
-    await home.settle()
-    home.residents.disown(SLOT)
-    await home.settle()
+    owner.disk.on_lost(SLOT)
+    await owner.settle()
+    owner.service.disown(SLOT)
+    await owner.settle()
     if comes_back:
         redis.slow, slow = None, redis.slow
-        home.epoch = 3
-        await home.own(SLOT)
+        owner.epoch = 3
+        await owner.own(SLOT)
         slow.set()
     else:
         redis.slow.set()
-    await home.settle()
+    await owner.settle()
     assert redis.slot(SLOT).sessions == {ID: before}
-    assert home.residents.has_loaded(SLOT) == comes_back
+    assert owner.service.has_loaded(SLOT) == comes_back
     if comes_back:
-        assert home.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+        assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
         assert redis.slot(SLOT).sessions[ID] != before
 
 
-async def test_a_slot_that_goes_before_it_is_taken_again_is_left_to_its_next_home(redis: Redis, home: Home) -> None:
+async def test_a_slot_that_goes_before_it_is_taken_again_is_left_to_its_next_owner(redis: Redis, owner: Owner) -> None:
     """It may not have fenced it yet, and finds there what it goes on with."""
-    subscribed(home)
+    subscribed(owner)
     before = redis.slot(SLOT).sessions[ID].copy()
-    home.disk.turn.clear()
-    home.disk.on_lost(SLOT)
-    await home.settle()
-    home.residents.disown(SLOT)
-    await home.settle()
-    home.disk.turn.set()
-    await home.settle()
+    owner.disk.turn.clear()
+    owner.disk.on_lost(SLOT)
+    await owner.settle()
+    owner.service.disown(SLOT)
+    await owner.settle()
+    owner.disk.turn.set()
+    await owner.settle()
     assert redis.slot(SLOT).sessions == {ID: before}
     assert (await another(redis)).came == [(SLOT, ID, [b"a/#"])]
 
 
 async def test_what_can_not_be_written_anew_is_tried_again(
-    redis: Redis, home: Home, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "LOG_RETRY_MAX_S", 0.0)
-    subscribed(home)
-    begin_anew = home.disk.begin_anew
+    subscribed(owner)
+    begin_anew = owner.disk.begin_anew
     tries: list[int] = []
 
     def fails_once(slot: int) -> None:
@@ -118,8 +118,8 @@ async def test_what_can_not_be_written_anew_is_tried_again(
             raise RuntimeError("not this time")
         begin_anew(slot)
 
-    monkeypatch.setattr(home.disk, "begin_anew", fails_once)
+    monkeypatch.setattr(owner.disk, "begin_anew", fails_once)
     redis.slots.clear()
-    home.disk.on_lost(SLOT)
-    await home.settle()
+    owner.disk.on_lost(SLOT)
+    await owner.settle()
     assert set(redis.slot(SLOT).sessions) == {ID}

@@ -50,10 +50,10 @@ async def test_it_is_said_that_there_was_none(http: aiohttp.ClientSession, node:
 
 
 async def test_it_is_said_why_it_cannot_be_ended_now(http: aiohttp.ClientSession, node: Node) -> None:
-    node.why = "no home of 'a' answered"
+    node.why = "no owner of 'a' answered"
     async with http.delete("/api/v1/sessions/a") as answer:
         assert answer.status == 503
-        assert await answer.json() == {"error": "no home of 'a' answered; try again later"}
+        assert await answer.json() == {"error": "no owner of 'a' answered; try again later"}
 
 
 def test_only_who_has_the_key_ends_a_session() -> None:

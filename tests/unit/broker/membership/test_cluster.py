@@ -12,17 +12,16 @@ import pytest
 
 from flockmq import bounds
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
-from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.reachability import new_incarnation
 from flockmq.rlog.schema import NodeInfo
+from unit.broker.membership.lone_cluster import lone_cluster
 
 
 @pytest.fixture
 async def cluster() -> Cluster:
-    return Cluster(ClusterSettings(name="a", role="core", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32)))
+    return lone_cluster()
 
 
 def links_to(incarnation: str, *ways: str, role: str = "core") -> list[Link]:
@@ -181,8 +180,7 @@ async def test_a_node_that_stops_drains_all_its_links_those_through_cores_first(
 
 
 async def test_a_link_is_idle_where_no_other_to_that_node_is_used() -> None:
-    settings = ClusterSettings(name="a", role="replicant", host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32))
-    cluster, now = Cluster(settings), 1000.0
+    cluster, now = lone_cluster("replicant"), 1000.0
     unused, used = links_to(new_incarnation("b"), "", "", role="replicant")
     for link, used_at in ((unused, 0.0), (used, now - bounds.PEER_IDLE_S / 2)):
         link.heard_at, link.answered_at, link.up_at, link.used_at = now, now, 0.0, used_at

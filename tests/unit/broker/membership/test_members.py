@@ -1,15 +1,12 @@
 from __future__ import annotations
 
+from flockmq.default_callbacks import ignore
 from flockmq.membership.members import Members
 from flockmq.rlog.schema import NodeInfo
 
 
 def node(role: str) -> NodeInfo:
     return NodeInfo("a", role, "a", 4370, 1883, "1.0")
-
-
-def ignore(*_: object) -> None:
-    """Nobody listens."""
 
 
 def test_the_cores_among_the_members_are_those_of_now() -> None:

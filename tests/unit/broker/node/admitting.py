@@ -17,10 +17,10 @@ from flockmq.session_rpc.messages import Answered, Opening, Question
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from unit.broker.protocol.harness import Client, Node, Port
 
-HOME = "core@1"
+OWNER = "core@1"
 
 
-class Home:
+class Owner:
     """Answers an attach when it is told to."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Home:
         self.confirmed.append((client_id, token))
 
     def owner(self, slot: int) -> str:
-        return HOME
+        return OWNER
 
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
         raise AssertionError("nothing was answered")
@@ -66,26 +66,26 @@ class Admitting(Port):
         super().__init__()
         self.node = Node()
         self.node.port = self.node.serving(self)
-        self.home = Home()
+        self.owner = Owner()
         self.user = b""
         """Who the next client is."""
         self.events: list[tuple[str, bytes, int, int]] = []
         self.left: list[LastWill | None] = []
         """The wills of connections that are gone."""
         router = self.node.router
-        self.fronts = RemoteSessions(
+        self.proxies = RemoteSessions(
             router.turn, self.flush_soon, lambda channel, filter: None, SYSTEM_ENTROPY.token_bytes
         )
         self.clients = Connections(
             self.sessions,
-            self.fronts,
+            self.proxies,
             router.counters,
             self.flush_soon,
             lambda *event: self.events.append(event),
             SYSTEM,
             SYSTEM_ENTROPY.token_bytes,
         )
-        self.clients.owners = self.fronts.owners = self.home
+        self.clients.owners = self.proxies.owners = self.owner
         self.clients.watcher = self
 
     def admit(self, channel: Channel, connect: Connect) -> None:
@@ -117,13 +117,13 @@ class Admitting(Port):
     def answer(
         self, channel: Client, answer: int | AttachError, *, lasts: bool = False, present: bool = False
     ) -> bytes:
-        _, _, done = self.home.asked.pop(0)
+        _, _, done = self.owner.asked.pop(0)
         done(Admission(answer, lasts, present) if isinstance(answer, int) else answer)
         self.node.turn()
         return b"".join(channel.packets())
 
-    def lasting(self, token: int, version: int = 5, will: ConnectWill | None = None) -> Client:
-        """Connected; its session, which ends an hour after it left, runs at its home."""
+    def durable(self, token: int, version: int = 5, will: ConnectWill | None = None) -> Client:
+        """Connected; its session, which ends an hour after it left, runs at its owner."""
         client = self.connecting(version=version, clean=False, expiry_s=3600 if version == 5 else 0, will=will)
         assert self.answer(client, token, lasts=True)[3] == 0
         return client

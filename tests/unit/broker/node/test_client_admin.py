@@ -23,7 +23,7 @@ ME, OTHER, EDGE = "core-0@1", "core-1@1", "edge-0@1"
 OLDER = Refusal("unavailable", "core-1 doesn't serve it")
 
 
-class Residents:
+class Sessions:
     """None."""
 
     def __init__(self) -> None:
@@ -55,10 +55,10 @@ class Site:
         for number, name in enumerate((b"a", b"b", b"c"), start=1):
             if owners == (ME,):
                 registry.register(name, EDGE, number)
-        homes: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
-        residents: Any = Residents()
+        owners: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
+        service: Any = Sessions()
         clients: Any = SimpleNamespace(by_id={})
-        self.directory = ClientAdmin(cluster, lambda: ME, homes, registry, clients, residents, SYSTEM)
+        self.directory = ClientAdmin(cluster, lambda: ME, owners, registry, clients, service, SYSTEM)
 
     def count(self) -> dict[str, int]:
         return dict(sorted(Counter(self.slots.values()).items()))
@@ -73,7 +73,7 @@ class Site:
 
 
 @pytest.mark.parametrize("error", [OLDER, LinkLost("there is no link"), TimeoutError()])
-async def test_of_a_node_that_doesnt_answer_the_home_says_what_it_knows(error: Exception) -> None:
+async def test_of_a_node_that_doesnt_answer_the_owner_says_what_it_knows(error: Exception) -> None:
     site = Site(error)
     page = await site.clients()
     assert [
@@ -94,7 +94,7 @@ async def test_what_a_page_lacks_is_said() -> None:
     assert shown["missing"] == ["core-1 doesn't answer"]
 
 
-async def test_who_has_no_home_at_the_moment_is_said_to_have_none() -> None:
+async def test_who_has_no_owner_at_the_moment_is_said_to_have_none() -> None:
     with pytest.raises(Unavailable, match="the client id has no owner at the moment"):
         await Site(OLDER, ("",)).directory.client("a")
     with pytest.raises(Unavailable, match="core-1 doesn't serve it"):
@@ -103,10 +103,10 @@ async def test_who_has_no_home_at_the_moment_is_said_to_have_none() -> None:
         await Site(LinkLost("no link"), (OTHER,)).directory.kick("a")
 
 
-async def test_a_home_that_loads_its_sessions_yet_says_so() -> None:
+async def test_an_owner_that_loads_its_sessions_yet_says_so() -> None:
     site = Site(OLDER)
-    residents: Any = site.directory._session_service
-    residents.has_loaded = lambda slot: False
+    service: Any = site.directory._session_service
+    service.has_loaded = lambda slot: False
     with pytest.raises(Unavailable, match="the client id is on its way to its new owner core-0"):
         await site.directory.client("a")
 

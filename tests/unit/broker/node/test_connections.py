@@ -16,24 +16,24 @@ from flockmq.protocol.client import ANONYMOUS, Principal
 from flockmq.session.limits import Limits
 from flockmq.session.remote_session import RemoteSession
 from flockmq.session_rpc.attach_result import AttachError, OwnerUnreachable, Superseded
-from unit.broker.node.admitting import HOME, Admitting, expiring
+from unit.broker.node.admitting import OWNER, Admitting, expiring
 from unit.broker.protocol.harness import publish, without_words
 
 PUBLISH = publish(5, "t", "hello", qos=1, packet_id=1)
 
 
 def test_that_a_connection_is_gone_is_said_with_the_nonce_of_its_opening(admitting: Admitting) -> None:
-    """By which its home knows whether a later one came."""
-    client = admitting.lasting(7)
-    opening = admitting.fronts.opening(7)
+    """By which its owner knows whether a later one came."""
+    client = admitting.durable(7)
+    opening = admitting.proxies.opening(7)
     assert opening is not None
     client.lost()
     early = admitting.connecting(client_id=b"gone before it is admitted", clean=False, expiry_s=60)
-    (_, asked, _) = admitting.home.asked[0]
+    (_, asked, _) = admitting.owner.asked[0]
     assert asked is not None
     early.lost()
     admitting.answer(early, 8, lasts=True)
-    assert admitting.home.nonces == [opening.nonce, asked.nonce]
+    assert admitting.owner.nonces == [opening.nonce, asked.nonce]
 
 
 @pytest.mark.parametrize("present", [False, True])
@@ -44,7 +44,7 @@ def test_the_owner_is_told_that_the_client_got_the_CONNACK_of_its_new_session(
     early = admitting.connecting(client_id=b"early", clean=False, expiry_s=60)
     early.lost()
     admitting.answer(early, 8, lasts=True)
-    assert admitting.home.confirmed == ([] if present else [(b"new", 7)])
+    assert admitting.owner.confirmed == ([] if present else [(b"new", 7)])
 
 
 @pytest.mark.parametrize("has_rules", [False, True])
@@ -56,7 +56,7 @@ def test_anonymous_clients_share_a_principal_where_no_rules_apply(admitting: Adm
     assert client.principal is (own if has_rules else ANONYMOUS)
 
 
-def test_a_client_is_admitted_when_its_home_says_so(admitting: Admitting) -> None:
+def test_a_client_is_admitted_when_its_owner_says_so(admitting: Admitting) -> None:
     client = admitting.connecting()
     connack = admitting.answer(client, 7)
     assert connack[0] == 0x20
@@ -67,7 +67,7 @@ def test_a_client_is_admitted_when_its_home_says_so(admitting: Admitting) -> Non
 
 
 @pytest.mark.parametrize("error", [Superseded("newer"), OwnerUnreachable("away")])
-def test_a_client_that_its_home_refuses_hears_that_the_server_is_unavailable(
+def test_a_client_that_its_owner_refuses_hears_that_the_server_is_unavailable(
     admitting: Admitting, error: AttachError
 ) -> None:
     client = admitting.connecting()
@@ -77,23 +77,23 @@ def test_a_client_that_its_home_refuses_hears_that_the_server_is_unavailable(
     assert not admitting.events
 
 
-def test_a_client_that_left_while_its_home_was_asked_is_detached(admitting: Admitting) -> None:
+def test_a_client_that_left_while_its_owner_was_asked_is_detached(admitting: Admitting) -> None:
     client = admitting.connecting()
     client.lost()
     assert admitting.answer(client, 7) == b""
-    assert admitting.home.detached == [(b"c", 7, 0, False)]
+    assert admitting.owner.detached == [(b"c", 7, 0, False)]
     assert not admitting.clients.by_id
     assert not admitting.events
 
 
-def test_a_kicked_client_hears_why_and_its_home_that_it_is_gone(admitting: Admitting) -> None:
+def test_a_kicked_client_hears_why_and_its_owner_that_it_is_gone(admitting: Admitting) -> None:
     client = admitting.connecting()
     admitting.answer(client, 7)
     assert not admitting.clients.kick(b"c", 6)
     assert admitting.clients.kick(b"c", 7)
     admitting.node.turn()
     assert client.packets() == [encode.disconnect(5, Reason.SESSION_TAKEN_OVER)]
-    assert admitting.home.detached == [(b"c", 7, -1, False)]
+    assert admitting.owner.detached == [(b"c", 7, -1, False)]
     assert not admitting.clients.kick(b"c", 7)
     assert admitting.events[-1] == ("disconnected", b"c", Reason.SESSION_TAKEN_OVER, 5)
 
@@ -108,35 +108,35 @@ def test_the_end_of_an_older_connection_leaves_the_newer_one(admitting: Admittin
     admitting.answer(older, 7)
     newer = admitting.connecting()
     admitting.answer(newer, 8)
-    assert older.state == CLOSED, "its new home has not heard of it"
+    assert older.state == CLOSED, "its new owner has not heard of it"
     older.lost()
     assert admitting.clients.by_id == {b"c": newer}
     assert admitting.tokens() == [(b"c", 8)]
-    assert admitting.home.detached == [(b"c", 7, -1, False)]
+    assert admitting.owner.detached == [(b"c", 7, -1, False)]
 
 
 def test_MQTT_3_1_3_7_an_assigned_client_id_is_told_and_is_like_any_other(admitting: Admitting) -> None:
     channel = admitting.node.opened()
     assert admitting.node.feed(channel, encode.connect(Connect(5, b""))) == []
     assigned = channel.client_id()
-    assert admitting.home.asked[0][0] == assigned
+    assert admitting.owner.asked[0][0] == assigned
     assert assigned in admitting.answer(channel, 7)
     channel.lost()
-    assert admitting.home.detached == [(assigned, 7, -1, False)]
+    assert admitting.owner.detached == [(assigned, 7, -1, False)]
 
 
 def test_a_session_that_ends_with_its_connection_is_opened_nowhere_else(admitting: Admitting) -> None:
     client = admitting.connecting()
-    assert admitting.home.asked[0][1] is None, "whatever is there ends"
+    assert admitting.owner.asked[0][1] is None, "whatever is there ends"
     admitting.answer(client, 7)
     assert not isinstance(client.session, RemoteSession)
 
 
-def test_its_home_hears_what_a_session_that_lasts_asks_for(admitting: Admitting) -> None:
+def test_its_owner_hears_what_a_durable_session_asks_for(admitting: Admitting) -> None:
     admitting.connecting(b"a", clean=False, expiry_s=60, will=ConnectWill(b"w", b"gone", 1, False, None))
     admitting.connecting(b"b", version=4, clean=False)
     admitting.connecting(b"c", clean=False)
-    five, four, maybe = (opening for _, opening, _ in admitting.home.asked)
+    five, four, maybe = (opening for _, opening, _ in admitting.owner.asked)
     assert five is not None
     assert four is not None
     assert maybe is not None
@@ -148,7 +148,7 @@ def test_its_home_hears_what_a_session_that_lasts_asks_for(admitting: Admitting)
     assert len({five.nonce, four.nonce, maybe.nonce}) == 3
 
 
-def test_a_session_that_lasts_has_a_front_here(admitting: Admitting) -> None:
+def test_a_durable_session_has_a_session_proxy_here(admitting: Admitting) -> None:
     client = admitting.connecting(clean=False, expiry_s=60)
     connack = admitting.answer(client, 7, lasts=True, present=True)
     assert connack[2:4] == b"\1\0", "session present"
@@ -156,30 +156,30 @@ def test_a_session_that_lasts_has_a_front_here(admitting: Admitting) -> None:
     (connection,) = admitting.clients.connections()
     assert connection.opening is not None
     assert (connection.client_id, connection.token, connection.opening.expiry_s) == (b"c", 7, 60)
-    admitting.fronts.delivered(HOME, 7, PUBLISH)
+    admitting.proxies.delivered(OWNER, 7, PUBLISH)
     admitting.node.turn()
     assert client.packets() == [PUBLISH]
 
 
-def test_what_a_home_sends_that_was_is_not_heard(admitting: Admitting) -> None:
-    client = admitting.lasting(7)
-    admitting.fronts.delivered("former@1", 7, PUBLISH)
-    admitting.fronts.delivered(HOME, 6, PUBLISH)
+def test_what_an_owner_sends_that_was_is_not_heard(admitting: Admitting) -> None:
+    client = admitting.durable(7)
+    admitting.proxies.delivered("former@1", 7, PUBLISH)
+    admitting.proxies.delivered(OWNER, 6, PUBLISH)
     admitting.node.turn()
     assert client.packets() == []
 
 
 @pytest.mark.parametrize("kept", [-1, 0, 120])
-def test_its_home_hears_what_DISCONNECT_said_of_the_will_and_the_expiry(admitting: Admitting, kept: int) -> None:
-    client = admitting.lasting(7, will=ConnectWill(b"w", b"gone", 1, False, None))
+def test_its_owner_hears_what_DISCONNECT_said_of_the_will_and_the_expiry(admitting: Admitting, kept: int) -> None:
+    client = admitting.durable(7, will=ConnectWill(b"w", b"gone", 1, False, None))
     if kept < 0:
         client.lost()
     else:
         admitting.node.feed(client, encode.disconnect(5, 0, expiring(kept)))
-    assert admitting.home.detached == [(b"c", 7, 3600 if kept < 0 else kept, kept < 0)]
+    assert admitting.owner.detached == [(b"c", 7, 3600 if kept < 0 else kept, kept < 0)]
     assert admitting.tokens() == []
-    assert len(admitting.fronts) == 0
-    assert not admitting.published, "its home does that"
+    assert len(admitting.proxies) == 0
+    assert not admitting.published, "its owner does that"
 
 
 @pytest.mark.parametrize(("present", "expiry_s"), [(True, 60), (False, 0)])
@@ -189,12 +189,12 @@ def test_a_client_that_left_before_it_had_its_session_leaves_it_there_unless_it_
     client = admitting.connecting(clean=False, expiry_s=60, will=ConnectWill(b"w", b"gone", 1, False, None))
     client.lost()
     admitting.answer(client, 8, lasts=True, present=present)
-    assert admitting.home.detached == [(b"c", 8, expiry_s, False)]
-    assert len(admitting.fronts) == 0
+    assert admitting.owner.detached == [(b"c", 8, expiry_s, False)]
+    assert len(admitting.proxies) == 0
 
 
 def test_a_client_whose_session_has_no_room_is_cut_off(admitting: Admitting) -> None:
-    client = admitting.lasting(7)
+    client = admitting.durable(7)
     admitting.clients.overflow(b"c", 6)
     assert client.state != CLOSED
     admitting.clients.overflow(b"c", 7)
@@ -203,10 +203,10 @@ def test_a_client_whose_session_has_no_room_is_cut_off(admitting: Admitting) -> 
 
 
 def test_a_client_that_is_closed_takes_its_session_with_it(admitting: Admitting) -> None:
-    admitting.lasting(7, will=ConnectWill(b"w", b"gone", 1, False, None))
+    admitting.durable(7, will=ConnectWill(b"w", b"gone", 1, False, None))
     assert admitting.clients.close(b"c", Reason.ADMINISTRATIVE_ACTION)
     assert not admitting.clients.close(b"c", Reason.ADMINISTRATIVE_ACTION)
-    assert admitting.home.detached == [(b"c", 7, 0, True)]
+    assert admitting.owner.detached == [(b"c", 7, 0, True)]
 
 
 def test_violations_are_a_few_lines_each_one_line(admitting: Admitting, caplog: pytest.LogCaptureFixture) -> None:

@@ -23,7 +23,7 @@ from unit.broker.node.admitting import Admitting
         ("none", True, b"jo", None),
     ],
 )
-def test_a_home_is_told_whose_a_client_id_is(
+def test_an_owner_is_told_whose_a_client_id_is(
     admitting: Admitting, lasts: bool, binding: str, identifies: bool, user: bytes, bound_to: bytes | None
 ) -> None:
     admitting.node.limits.client_id_binding = binding
@@ -31,12 +31,12 @@ def test_a_home_is_told_whose_a_client_id_is(
     admitting.clients.registrations.owners_keep_wills = lambda: True
     admitting.user = user
     client = admitting.connecting(clean=not lasts, expiry_s=60 if lasts else 0)
-    [(_, opening, _)] = admitting.home.asked
+    [(_, opening, _)] = admitting.owner.asked
     assert user_of(opening) == bound_to
     assert opening is None or is_clean_session(opening) != lasts
     admitting.answer(client, 7, lasts=lasts)
     [connection] = admitting.clients.connections()
-    assert user_of(connection.opening) == bound_to, "the next home is told, too"
+    assert user_of(connection.opening) == bound_to, "the next owner is told, too"
 
 
 @pytest.mark.parametrize(("version", "said"), [(5, Reason.CLIENT_IDENTIFIER_NOT_VALID), (4, 2)])
@@ -45,7 +45,7 @@ def test_a_client_id_of_another_user_is_refused(admitting: Admitting, version: i
     assert admitting.answer(client, OtherUser("it is another user's"))[3] == said
 
 
-def test_another_users_connection_here_stays_though_its_home_is_new(admitting: Admitting) -> None:
+def test_another_users_connection_here_stays_though_its_owner_is_new(admitting: Admitting) -> None:
     admitting.clients.registrations.identifies = lambda: True
     admitting.user = b"jo"
     client = admitting.connecting()
@@ -54,5 +54,5 @@ def test_another_users_connection_here_stays_though_its_home_is_new(admitting: A
     channel = admitting.node.opened()
     answer = b"".join(admitting.node.feed(channel, encode.connect(Connect(5, b"c", clean_start=True))))
     assert answer[3] == Reason.CLIENT_IDENTIFIER_NOT_VALID
-    assert admitting.home.asked == []
+    assert admitting.owner.asked == []
     assert admitting.tokens() == [(b"c", 7)]

@@ -45,7 +45,7 @@ def test_who_leaves_a_will_that_nobody_could_publish_is_refused(
     will = ConnectWill(topic, b"gone", 1, False, None)
     answer = admitting.node.feed(channel, encode.connect(Connect(version, b"c", will=will)))
     assert without_words(answer) == [encode.connack(version, reason)]
-    assert admitting.home.asked == []
+    assert admitting.owner.asked == []
 
 
 WILL = ConnectWill(b"w", b"gone", 1, False, None)
@@ -74,50 +74,50 @@ def will_of_a_guest(admitting: Admitting) -> Opening:
     return connection.opening
 
 
-def test_the_home_of_a_client_whose_session_is_here_has_its_will(admitting: Admitting) -> None:
+def test_the_owner_of_a_client_whose_session_is_here_has_its_will(admitting: Admitting) -> None:
     admitting.clients.registrations.owners_keep_wills = lambda: True
     client = admitting.connecting(will=WILL)
-    _, opening, _ = admitting.home.asked[0]
+    _, opening, _ = admitting.owner.asked[0]
     assert opening is not None
     assert is_clean_session(opening)
     admitting.answer(client, 7)
     assert will_of_a_guest(admitting) == opening, "and so has the next one"
     client.close(Reason.UNSPECIFIED_ERROR)
     assert [will is not None and will.message.origin for will in admitting.left] == [will_origin(opening.nonce)]
-    assert admitting.home.detached == [(b"c", 7, -1, False)]
+    assert admitting.owner.detached == [(b"c", 7, -1, False)]
     assert not admitting.clients.registrations.has_will(7)
 
 
 def test_as_long_as_a_node_does_not_know_that_owners_keep_wills_none_is_told(admitting: Admitting) -> None:
     client = admitting.connecting(will=WILL)
-    assert admitting.home.asked[0][1] is None
+    assert admitting.owner.asked[0][1] is None
     admitting.answer(client, 7)
     assert [connection.opening for connection in admitting.clients.connections()] == [None]
     admitting.clients.registrations.owners_keep_wills = lambda: True
     assert is_clean_session(will_of_a_guest(admitting)), "from then on"
 
 
-def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_home(admitting: Admitting) -> None:
+def test_who_asked_for_a_session_and_found_none_leaves_its_will_at_its_owner(admitting: Admitting) -> None:
     admitting.clients.registrations.owners_keep_wills = lambda: True
     client = admitting.connecting(clean=False, will=WILL)
     admitting.answer(client, 7, lasts=False)
     assert is_clean_session(will_of_a_guest(admitting))
 
 
-def test_the_will_of_who_is_sent_to_other_nodes_is_left_to_its_home(admitting: Admitting) -> None:
+def test_the_will_of_who_is_sent_to_other_nodes_is_left_to_its_owner(admitting: Admitting) -> None:
     admitting.clients.registrations.owners_keep_wills = lambda: True
     admitting.clients.hold_s = 30.0
     client = admitting.connecting(will=WILL)
-    _, opening, _ = admitting.home.asked[0]
+    _, opening, _ = admitting.owner.asked[0]
     admitting.answer(client, 7)
     client.send_away(True)
-    assert admitting.home.evicted == [(b"c", 7, -1, 30.0, opening)]
-    assert admitting.home.detached == []
+    assert admitting.owner.evicted == [(b"c", 7, -1, 30.0, opening)]
+    assert admitting.owner.detached == []
     assert not admitting.published
-    client = admitting.lasting(8, will=WILL)
+    client = admitting.durable(8, will=WILL)
     client.send_away(True)
-    assert admitting.home.evicted[1:] == [(b"c", 8, 3600, 30.0, None)]
-    assert len(set(admitting.home.nonces)) == 2
+    assert admitting.owner.evicted[1:] == [(b"c", 8, 3600, 30.0, None)]
+    assert len(set(admitting.owner.nonces)) == 2
 
 
 @pytest.mark.parametrize("hold_s", [0.0, 30.0])
@@ -128,5 +128,5 @@ def test_other_ends_have_no_will_held_back(admitting: Admitting, hold_s: float) 
         client = admitting.connecting(will=will)
         admitting.answer(client, token)
         client.send_away(to_others=not hold_s or will is None)
-    assert admitting.home.evicted == []
-    assert [token for _, token, _, _ in admitting.home.detached] == [7, 8]
+    assert admitting.owner.evicted == []
+    assert [token for _, token, _, _ in admitting.owner.detached] == [7, 8]

@@ -7,7 +7,7 @@ import pytest
 from flockmq.rlog.entry import PUT
 from flockmq.routing.slots import slot_of
 from flockmq.routing.subscriber import Subscription
-from unit.broker.durable.homes import add_subscription
+from unit.broker.durable.session_owner import add_subscription
 from unit.broker.routes.test_slot_routes import OWNER, SLOT, Hosted
 
 

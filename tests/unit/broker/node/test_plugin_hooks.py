@@ -66,7 +66,7 @@ def test_a_denied_message_goes_nowhere_and_5_0_hears_why(version: int, said: int
     assert answer == [encode.pub_ack(kind, version, 3, said)]
 
 
-def test_a_fenced_plugins_topics_are_back_on_the_fast_road() -> None:
+def test_a_fenced_plugins_topics_are_back_on_the_fast_path() -> None:
     hooked = Hooked()
 
     def fail(event: api.Message) -> None:

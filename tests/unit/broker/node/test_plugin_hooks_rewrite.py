@@ -32,7 +32,7 @@ def test_a_message_goes_to_the_topic_that_its_rule_says(version: int, qos: int) 
         ]
 
 
-def test_other_topics_stay_on_the_fast_road() -> None:
+def test_other_topics_stay_on_the_fast_path() -> None:
     hooked = Hooked([PUBLISH_RULE])
     publisher = a_client(hooked, "p")
     hooked.node.feed(publisher, publish(5, "other", "1") + publish(5, "old/x", "1"))

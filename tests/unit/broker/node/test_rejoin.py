@@ -55,7 +55,7 @@ async def test_a_node_that_comes_back_waits_for_the_log(monkeypatch: pytest.Monk
     purged.session_rpc.rename.assert_called_once_with("a@00000001")
 
 
-async def test_homes_know_who_they_are_before_they_may_be_given_slots() -> None:
+async def test_owners_know_who_they_are_before_they_may_be_given_slots() -> None:
     purged = Purged(joins=[None])
     purged.cluster.join.side_effect = lambda: purged.session_rpc.rename.assert_called_once_with("a@00000001")
     await rejoin(purged.node)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from flockmq.default_callbacks import ignore
 from flockmq.node.subscription_revocation import SubscriptionRevocation
 from flockmq.session_rpc.ports import FilterAuthorizer, Held
 from unit.broker.protocol.harness import Node, remote
 
 
-class Fronts:
-    """The home has these."""
+class Proxies:
+    """The owner has these."""
 
     def __init__(self, held: dict[bytes, Held]) -> None:
         self.held = held
@@ -31,7 +32,7 @@ class Everything:
 async def test_a_filter_that_nobody_can_have_asked_for_stays() -> None:
     client = Node().client("c")
     remote(client)
-    fronts = Fronts({b"own/a": (b"a", 1), b"own/b": (b"own/b", 1), b"c": (b"c", 1)})
+    proxies = Proxies({b"own/a": (b"a", 1), b"own/b": (b"own/b", 1), b"c": (b"c", 1)})
     access = SimpleNamespace(fingerprint=lambda channel: b"rules", must_authorize=lambda principal: True)
     revoking = SubscriptionRevocation(
         client.router,
@@ -40,14 +41,10 @@ async def test_a_filter_that_nobody_can_have_asked_for_stays() -> None:
         list,
         lambda client_id: None,
         cast(Any, None),
-        cast(Any, fronts),
+        cast(Any, proxies),
         lambda: True,
         lambda channel, filter: filter.startswith(b"own/"),
-        _nothing,
+        ignore,
     )
     assert revoking.must_check(client)
     assert await revoking.revoke_denied(client, Everything()) == [b"own/a", b"c"]
-
-
-def _nothing() -> None:
-    """Nobody listens."""

@@ -15,11 +15,6 @@ from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Node, publish, without_words
 
 
-@pytest.fixture
-def node() -> Node:
-    return Node()
-
-
 def test_MQTT_3_3_1_3_dup_is_not_passed_on(node: Node) -> None:
     subscriber, publisher = node.client("s"), node.client("p")
     node.subscribe(subscriber, ("a", 1))

@@ -12,11 +12,6 @@ from flockmq.protocol.channel import CLOSED, CONNECTED
 from unit.broker.protocol.harness import Node, publish, without_words
 
 
-@pytest.fixture
-def node() -> Node:
-    return Node()
-
-
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_a_connect_is_answered_with_connack(node: Node, version: int) -> None:
     client = node.opened()

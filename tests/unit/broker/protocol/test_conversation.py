@@ -13,11 +13,6 @@ from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Node, publish, without_words
 
 
-@pytest.fixture
-def node() -> Node:
-    return Node()
-
-
 def test_a_packet_above_the_limit_is_refused_by_its_length_alone() -> None:
     node = Node(Limits(max_packet_size=128))
     client = node.client("c", 5)

@@ -94,14 +94,14 @@ def test_what_is_allowed_when_the_client_is_gone_is_still_published(node: Node) 
 def test_no_local_holds_for_what_is_allowed_when_its_client_is_gone(node: Node) -> None:
     own = Properties()
     own.session_expiry_interval = 60
-    lasting = Connect(5, b"p", clean_start=False, properties=own)
-    publisher, other = node.client("p", 5, lasting), node.client("s", 5)
+    durable = Connect(5, b"p", clean_start=False, properties=own)
+    publisher, other = node.client("p", 5, durable), node.client("s", 5)
     for client in (publisher, other):
         node.subscribe(client, ("#", NO_LOCAL | 1))
     publisher.set_must_authorize(True)
     node.feed(publisher, publish(5, "ask", "1", qos=1, packet_id=1))
     publisher.lost()
-    back = node.client("p", 5, lasting)
+    back = node.client("p", 5, durable)
     node.port.asked[-1][2](ALLOWED)
     node.turn()
     assert (back.packets(), len(other.packets())) == ([], 1)
@@ -144,7 +144,7 @@ def test_a_subscription_that_nobody_can_judge_is_refused(node: Node) -> None:
     assert client.packets() == [encode.suback(5, 1, [Reason.IMPLEMENTATION_SPECIFIC_ERROR, 1])]
 
 
-def test_qos_2_of_a_session_at_a_home_that_is_allowed_when_the_client_is_gone_is_logged_first(node: Node) -> None:
+def test_qos_2_of_a_session_at_an_owner_that_is_allowed_when_the_client_is_gone_is_logged_first(node: Node) -> None:
     subscriber, publisher = node.client("s", 5), checked(node)
     node.subscribe(subscriber, ("ask", 2))
     remote(publisher)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flockmq.mqtt import encode
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Client, Node, publish
-
-
-@pytest.fixture
-def node() -> Node:
-    return Node()
 
 
 def congested(node: Node, subscriber: Client, publisher: Client) -> None:
@@ -24,7 +17,7 @@ def congested(node: Node, subscriber: Client, publisher: Client) -> None:
         packet_id += 1
 
 
-def test_a_crowded_subscriber_pauses_its_publisher_until_it_acknowledges() -> None:
+def test_a_congested_subscriber_pauses_its_publisher_until_it_acknowledges() -> None:
     node = Node(Limits(max_inflight=1, max_mqueue_len=10))
     subscriber, publisher = node.client("s"), node.client("p")
     node.subscribe(subscriber, ("a", 1))

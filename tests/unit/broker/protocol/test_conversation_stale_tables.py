@@ -50,7 +50,7 @@ def test_a_message_waits_and_then_reaches_who_subscribed_meanwhile(node: Node, q
     assert [packet[-1:] for packet in subscriber.packets()] == [b"1"]
 
 
-def test_known_heads_leave_the_fast_road_too(node: Node) -> None:
+def test_known_heads_leave_the_fast_path_too(node: Node) -> None:
     publisher, subscriber = node.client("p"), node.client("s")
     node.subscribe(subscriber, ("a", 1))
     node.router.stale = False
@@ -201,14 +201,14 @@ def test_qos_0_behind_a_message_that_is_given_up_is_delivered(node: Node) -> Non
 
 
 def test_a_message_of_qos_2_that_was_given_up_may_come_again(node: Node) -> None:
-    lasting = Connect(4, b"p", clean_start=False)
-    publisher, subscriber = node.client("p", connect=lasting), node.client("s")
+    durable = Connect(4, b"p", clean_start=False)
+    publisher, subscriber = node.client("p", connect=durable), node.client("s")
     node.subscribe(subscriber, ("a", 0))
     node.feed(publisher, large(1, qos=2))
     publisher.lost()
     for number in range(HALF + 1):
         node.feed(node.client(f"p{number}"), large(2, topic="b"))
-    again = node.client("p", connect=lasting)
+    again = node.client("p", connect=durable)
     node.feed(again, large(1, qos=2))
     freshen(node)
     assert (0x50, 1) in answers(again)

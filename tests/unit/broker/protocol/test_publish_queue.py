@@ -50,11 +50,6 @@ class OtherNode(NodeTarget):
         pass
 
 
-@pytest.fixture
-def node() -> Node:
-    return Node()
-
-
 def other(node: Node, filter: bytes) -> OtherNode:
     peer = OtherNode(node.router.turn)
     node.router.remote.add(filter, peer)
@@ -231,7 +226,7 @@ def test_what_must_not_be_asked_about_is_not_logged_before_what_must(node: Node)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_the_log_gets_messages_in_their_order_whatever_their_home_has_to_remember_first(node: Node, qos: int) -> None:
+def test_the_log_gets_messages_in_their_order_whatever_their_owner_has_to_remember_first(node: Node, qos: int) -> None:
     """Or the older one would be what is retained."""
     publisher = node.client("p")
     remote(publisher)
@@ -376,13 +371,13 @@ def test_what_a_group_has_no_room_for_any_more_when_others_have_it_is_acknowledg
 
 
 def test_a_qos_2_message_refused_to_who_is_gone_may_be_sent_again(node: Node) -> None:
-    lasting = Connect(4, b"p", clean_start=False)
+    durable = Connect(4, b"p", clean_start=False)
     node.port.hold = True
-    publisher = node.client("p", connect=lasting)
+    publisher = node.client("p", connect=durable)
     node.feed(publisher, message(7, qos=2, retain=True))
     publisher.lost()
     node.port.inbound[0].logged(Reason.QUOTA_EXCEEDED)
-    back = node.client("p", connect=lasting)
+    back = node.client("p", connect=durable)
     assert node.feed(back, publish(4, "a", "7", qos=2, packet_id=7, retain=True, dup=True)) == []
     node.port.inbound[1].logged(Reason.SUCCESS)
     node.turn()

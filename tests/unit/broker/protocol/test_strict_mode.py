@@ -1,4 +1,4 @@
-"""strict_mode: what else is refused, with which reason; the fast road takes what was checked."""
+"""strict_mode: what else is refused, with which reason; the fast path takes what was checked."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import SubscribeEntry
@@ -66,11 +64,6 @@ def test_one_clients_filters_have_so_many_bytes_at_most() -> None:
     node.feed(client, encode.unsubscribe(5, 9, [long[0].encode()]))
     client.packets()
     assert node.subscribe(client, (long[-1], 1))[0][-1] == 1
-
-
-@pytest.fixture
-def node() -> Node:
-    return Node()
 
 
 def test_MQTT_3_8_4_3_a_subscription_replaces_one_with_the_same_filter(node: Node) -> None:

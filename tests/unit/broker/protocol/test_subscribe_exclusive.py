@@ -17,11 +17,6 @@ def unsubscribe(client: Client, filter: bytes) -> bytes:
     return encode.unsubscribe(client.protocol_version, 9, [filter])
 
 
-@pytest.fixture
-def node() -> Node:
-    return Node()
-
-
 def test_it_is_matched_as_the_filter_behind_it(node: Node) -> None:
     client = node.client("c", 5)
     assert node.subscribe(client, (FILTER.decode(), 1))[0][-1] == 1

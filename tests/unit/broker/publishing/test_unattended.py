@@ -42,8 +42,8 @@ class OtherNode(NodeTarget):
         return self.has_room
 
 
-class Lane(SlotDispatcher):
-    """The way to the homes of durable sessions."""
+class Dispatcher(SlotDispatcher):
+    """The way to the owners of durable sessions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,8 +67,8 @@ class Published:
     def __init__(self) -> None:
         self.node = Node()
         self.router = self.node.router
-        self.lane = Lane()
-        self.router.dispatcher = self.lane
+        self.dispatcher = Dispatcher()
+        self.router.dispatcher = self.dispatcher
         self.subscriber = self.node.client("s")
         self.node.subscribe(self.subscriber, ("t", 1))
         self.logged: list[bytes] = []
@@ -117,15 +117,15 @@ async def published(monkeypatch: pytest.MonkeyPatch) -> Published:
 
 async def test_a_will_that_finds_a_full_lane_is_given_to_everybody_when_there_is_room(published: Published) -> None:
     published.router.remote.add(b"t", SlotTarget(7))
-    published.lane.has_room = False
+    published.dispatcher.has_room = False
     published.publish("will")
     await published.rest()
-    assert (published.got(), published.lane.taken, published.accepted) == (0, [], [])
+    assert (published.got(), published.dispatcher.taken, published.accepted) == (0, [], [])
     assert len(published.publishing) == 1
-    published.lane.has_room = True
+    published.dispatcher.has_room = True
     await published.rest()
-    assert (published.got(), len(published.lane.taken), published.accepted) == (1, 1, [])
-    published.lane.accepts[0]()
+    assert (published.got(), len(published.dispatcher.taken), published.accepted) == (1, 1, [])
+    published.dispatcher.accepts[0]()
     assert published.accepted == ["will"]
     assert (len(published.publishing), published.publishing.waiting_bytes) == (0, 0)
 
@@ -227,11 +227,11 @@ async def test_with_old_tables_only_QoS_0_is_published(published: Published) -> 
 async def test_a_retained_will_is_retained_once_and_before_it_is_given_to_anybody(published: Published) -> None:
     published.reasons = [Reason.UNSPECIFIED_ERROR, Reason.QUOTA_EXCEEDED]
     published.router.remote.add(b"t", SlotTarget(7))
-    published.lane.has_room = False
+    published.dispatcher.has_room = False
     published.publish("will", retain=True)
     await published.rest()
     assert (len(published.logged), published.got()) == (3, 0)
-    published.lane.has_room = True
+    published.dispatcher.has_room = True
     await published.rest()
     assert (len(published.logged), published.got()) == (3, 1)
 
@@ -259,7 +259,7 @@ async def test_the_expiry_runs_while_it_waits(published: Published) -> None:
     published.router.remote.add(b"t", SlotTarget(7))
     published.router.stale = False
     await published.rest()
-    assert published.lane.taken[0][8:13] == b"\x02\0\0\0\x33", "51 s are left"
+    assert published.dispatcher.taken[0][8:13] == b"\x02\0\0\0\x33", "51 s are left"
 
 
 async def test_what_waits_is_bounded_and_what_is_beyond_is_said(
@@ -282,7 +282,7 @@ async def test_one_that_can_never_be_published_holds_up_no_other(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unattended, "OFFERED_TOGETHER_MAX", 1)
-    published.lane.has_room = False
+    published.dispatcher.has_room = False
     published.router.remote.add(b"stuck", SlotTarget(7))
     published.publish("stuck", topic=b"stuck")
     published.router.stale = True
@@ -298,14 +298,14 @@ async def test_one_that_can_never_be_published_holds_up_no_other(
 async def test_one_that_is_due_is_published_when_all_have_it_or_not_at_all(published: Published) -> None:
     published.router.remote.add(b"t", SlotTarget(7))
     message = publication(5, 1, False, b"t", b"x", b"")
-    published.lane.has_room = False
+    published.dispatcher.has_room = False
     assert not await published.publishing.publish_due(message)
     assert published.got() == 0
-    published.lane.has_room = True
+    published.dispatcher.has_room = True
     unattended = asyncio.ensure_future(published.publishing.publish_due(message))
     await published.rest()
     assert not unattended.done()
-    published.lane.accepts[0]()
+    published.dispatcher.accepts[0]()
     assert await unattended
     assert published.got() == 1
 

@@ -1,4 +1,4 @@
-"""A durable session keeps its exclusive filter whoever is its home, and whenever its homes' writes come."""
+"""A durable session keeps its exclusive filter whoever is its owner, and whenever its owners' writes come."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
 from flockmq.routes.exclusive_claim_table import PendingClaims, durable_key, epoch_of, filter_of
+from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routing.slots import slot_of
 
 T = b"t"
@@ -38,8 +40,8 @@ class Log:
         return set(rows)
 
 
-class Home:
-    """A core with slots. `stored`: what Redis has of sessions, behind the fence of each slot's latest home."""
+class Core:
+    """A core with slots. `stored`: what Redis has of sessions, behind the fence of each slot's latest owner."""
 
     def __init__(self, log: Log, stored: Stored) -> None:
         self.log = log
@@ -51,8 +53,8 @@ class Home:
         self.answers: list[tuple[bytes, int]] = []
         self.on_its_way: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
         self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
-        self.pending = PendingClaims(self._submit, _reason, lambda key, client_id: None)
-        self.claims = DurableExclusiveClaims(self.pending, self._submit, _reason, self)
+        self.pending = PendingClaims(self._submit, WriteReasons(SYSTEM).of, lambda key, client_id: None)
+        self.claims = DurableExclusiveClaims(self.pending, self._submit, WriteReasons(SYSTEM).of, self)
 
     # what claims ask
 
@@ -77,7 +79,7 @@ class Home:
     # what happens to it
 
     def takes(self, slot: int) -> None:
-        """Behind a fence of its own; the former home hears of it by `loses`."""
+        """Behind a fence of its own; the former owner hears of it by `loses`."""
         self.stored.epoch += 1
         self.stored.owners[slot] = self
         self.gained[slot] = self.stored.epoch
@@ -139,31 +141,27 @@ class Home:
 class Stored:
     def __init__(self) -> None:
         self.epoch = 0
-        self.owners: dict[int, Home] = {}
+        self.owners: dict[int, Core] = {}
         self.using: set[bytes] = set()
 
 
 class Cluster:
-    def __init__(self, homes: int = 2) -> None:
+    def __init__(self, cores: int = 2) -> None:
         self.log = Log()
         self.stored = Stored()
-        self.homes = [Home(self.log, self.stored) for _ in range(homes)]
+        self.cores = [Core(self.log, self.stored) for _ in range(cores)]
 
     async def settle(self) -> None:
         """Everything is written, and everybody has read it."""
-        while any(home.on_its_way or home.read < len(self.log.entries) for home in self.homes):
-            for home in self.homes:
-                home.write()
-                await home.apply()
+        while any(core.on_its_way or core.read < len(self.log.entries) for core in self.cores):
+            for core in self.cores:
+                core.write()
+                await core.apply()
 
     async def look(self) -> None:
-        for home in self.homes:
-            await home.claims.look()
+        for core in self.cores:
+            await core.claims.look()
         await self.settle()
-
-
-def _reason(done: asyncio.Future[StreamId]) -> int:
-    return Reason.SUCCESS if done.exception() is None else Reason.UNSPECIFIED_ERROR
 
 
 def _tried_again(reason: int) -> None:
@@ -173,8 +171,8 @@ def _tried_again(reason: int) -> None:
 @pytest.fixture
 async def cluster() -> Cluster:
     cluster = Cluster()
-    cluster.homes[0].takes(slot_of(C))
-    cluster.homes[1].takes(slot_of(OTHER))
+    cluster.cores[0].takes(slot_of(C))
+    cluster.cores[1].takes(slot_of(OTHER))
     return cluster
 
 
@@ -190,31 +188,31 @@ def test_a_key_tells_of_its_claim() -> None:
 
 @pytest.mark.parametrize("rival", [SAME_SLOT, OTHER])
 async def test_the_first_in_the_log_has_it(cluster: Cluster, rival: bytes) -> None:
-    cluster.homes[0].claim(C)
+    cluster.cores[0].claim(C)
     cluster.stored.owners[slot_of(rival)].claim(rival)
     await cluster.settle()
-    answers = [answer for home in cluster.homes for answer in home.answers]
+    answers = [answer for core in cluster.cores for answer in core.answers]
     assert answers == [(C, Reason.SUCCESS), (rival, Reason.QUOTA_EXCEEDED)]
-    cluster.homes[0].unsubscribe(C)
+    cluster.cores[0].unsubscribe(C)
     await cluster.settle()
     assert cluster.log.rows() == set()
     cluster.stored.owners[slot_of(rival)].claim(rival)
     await cluster.settle()
-    assert [answer for home in cluster.homes for answer in home.answers][-1] == (rival, Reason.SUCCESS)
+    assert [answer for core in cluster.cores for answer in core.answers][-1] == (rival, Reason.SUCCESS)
 
 
 async def test_a_client_that_asks_again_gets_the_same_answer(cluster: Cluster) -> None:
-    home = cluster.homes[0]
-    home.claim(C)
-    home.claim(C)
+    core = cluster.cores[0]
+    core.claim(C)
+    core.claim(C)
     await cluster.settle()
-    home.claim(C)
-    assert home.answers == [(C, Reason.SUCCESS)] * 3
+    core.claim(C)
+    assert core.answers == [(C, Reason.SUCCESS)] * 3
     assert len(cluster.log.entries) == 1
 
 
-async def test_the_next_home_writes_nothing_and_the_client_has_it_at_once(cluster: Cluster) -> None:
-    former, later = cluster.homes
+async def test_the_next_owner_writes_nothing_and_the_client_has_it_at_once(cluster: Cluster) -> None:
+    former, later = cluster.cores
     former.claim(C)
     await cluster.settle()
     later.takes(slot_of(C))
@@ -227,20 +225,20 @@ async def test_the_next_home_writes_nothing_and_the_client_has_it_at_once(cluste
     assert cluster.log.rows() == set()
 
 
-async def test_a_claim_that_does_not_stand_is_written_by_the_home_that_has_the_session(cluster: Cluster) -> None:
+async def test_a_claim_that_does_not_stand_is_written_by_the_owner_that_has_the_session(cluster: Cluster) -> None:
     """It was claimed for a node, by an older release; or the log did not take it."""
     cluster.stored.using = {C}
-    home = cluster.homes[1]
-    home.is_away = True
-    home.takes(slot_of(C))
-    home.is_away = False
-    home.claims.keep(T, C, _tried_again)
+    core = cluster.cores[1]
+    core.is_away = True
+    core.takes(slot_of(C))
+    core.is_away = False
+    core.claims.keep(T, C, _tried_again)
     await cluster.settle()
-    assert cluster.log.rows() == {durable_key(T, C, home.gained_at(slot_of(C)))}
+    assert cluster.log.rows() == {durable_key(T, C, core.gained_at(slot_of(C)))}
 
 
-async def test_what_a_home_left_when_it_crashed_is_deleted(cluster: Cluster) -> None:
-    former, later = cluster.homes
+async def test_what_an_owner_left_when_it_crashed_is_deleted(cluster: Cluster) -> None:
+    former, later = cluster.cores
     former.claim(C)
     await cluster.settle()
     former.unsubscribe(C)
@@ -250,8 +248,8 @@ async def test_what_a_home_left_when_it_crashed_is_deleted(cluster: Cluster) -> 
     assert cluster.log.rows() == set()
 
 
-async def test_a_home_that_was_deposed_deletes_nothing_that_a_session_has_elsewhere(cluster: Cluster) -> None:
-    former, later = cluster.homes
+async def test_an_owner_that_was_deposed_deletes_nothing_that_a_session_has_elsewhere(cluster: Cluster) -> None:
+    former, later = cluster.cores
     former.claim(C)
     await cluster.settle()
     later.takes(slot_of(C))
@@ -260,8 +258,8 @@ async def test_a_home_that_was_deposed_deletes_nothing_that_a_session_has_elsewh
     assert len(cluster.log.rows()) == 1
 
 
-async def test_what_a_deposed_home_writes_late_takes_nothing_from_the_next_one(cluster: Cluster) -> None:
-    former, later = cluster.homes
+async def test_what_a_deposed_owner_writes_late_takes_nothing_from_the_next_one(cluster: Cluster) -> None:
+    former, later = cluster.cores
     former.claim(C)
     await cluster.settle()
     former.unsubscribe(C)
@@ -275,8 +273,8 @@ async def test_what_a_deposed_home_writes_late_takes_nothing_from_the_next_one(c
     assert cluster.log.rows() == {durable_key(T, C, later.gained_at(slot_of(C)))}
 
 
-async def test_a_claim_that_a_deposed_home_writes_late_is_deleted(cluster: Cluster) -> None:
-    former, later = cluster.homes
+async def test_a_claim_that_a_deposed_owner_writes_late_is_deleted(cluster: Cluster) -> None:
+    former, later = cluster.cores
     former.claim(SAME_SLOT)
     later.takes(slot_of(C))
     former.loses(slot_of(C))
@@ -290,15 +288,15 @@ async def test_a_claim_that_a_deposed_home_writes_late_is_deleted(cluster: Clust
     assert later.answers[-1] == (C, Reason.SUCCESS)
 
 
-async def test_what_is_on_its_way_is_no_stray(cluster: Cluster) -> None:
-    home = cluster.homes[0]
-    home.claim(C)
-    home.write()
+async def test_what_is_on_its_way_is_no_orphan(cluster: Cluster) -> None:
+    core = cluster.cores[0]
+    core.claim(C)
+    core.write()
     for _, kind, owner, raw, value in cluster.log.entries[0]:
         assert kind == PUT
-        home.pending.claims.put((raw, owner), value, None)
-    await home.claims.look()
-    assert home.on_its_way == []
+        core.pending.claims.put((raw, owner), value, None)
+    await core.claims.look()
+    assert core.on_its_way == []
 
 
 STEPS = st.lists(
@@ -313,36 +311,36 @@ STEPS = st.lists(
 
 @settings(max_examples=300)
 @given(STEPS)
-def test_never_two_at_once_whoever_is_home(steps: list[tuple[str, int, bytes]]) -> None:
+def test_never_two_at_once_whoever_is_owner(steps: list[tuple[str, int, bytes]]) -> None:
     """What a client has is what Redis has of its session: a client is answered behind that alone."""
 
     async def play() -> None:
         cluster = Cluster(3)
         slots = sorted({slot_of(client_id) for client_id in (C, OTHER)})
         for slot in slots:
-            cluster.homes[0].takes(slot)
+            cluster.cores[0].takes(slot)
         for step, number, client_id in steps:
-            home, slot = cluster.homes[number], slot_of(client_id)
-            is_home = slot in home.gained  # or thinks so
+            core, slot = cluster.cores[number], slot_of(client_id)
+            is_owner = slot in core.gained  # or thinks so
             match step:
-                case "claim" if is_home:
-                    home.claim(client_id)
-                case "unsubscribe" if is_home:
-                    home.unsubscribe(client_id)
+                case "claim" if is_owner:
+                    core.claim(client_id)
+                case "unsubscribe" if is_owner:
+                    core.unsubscribe(client_id)
                 case "write":
-                    home.write()
+                    core.write()
                 case "apply":
-                    await home.apply()
-                case "take" if not is_home:
-                    home.takes(slot)
-                case "learn" if is_home and cluster.stored.owners[slot] is not home:
-                    home.loses(slot)
+                    await core.apply()
+                case "take" if not is_owner:
+                    core.takes(slot)
+                case "learn" if is_owner and cluster.stored.owners[slot] is not core:
+                    core.loses(slot)
                 case "look":
-                    await home.claims.look()
+                    await core.claims.look()
             assert len(cluster.stored.using) <= 1
-        for home in cluster.homes:
-            for slot in [slot for slot in home.gained if cluster.stored.owners[slot] is not home]:
-                home.loses(slot)
+        for core in cluster.cores:
+            for slot in [slot for slot in core.gained if cluster.stored.owners[slot] is not core]:
+                core.loses(slot)
         await cluster.settle()
         await cluster.look()
         assert len(cluster.stored.using) <= 1

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.routes.exclusive_claims import ExclusiveClaims
+from flockmq.routes.filter_registration import WriteReasons
 
 T = b"t"
 
@@ -28,7 +30,7 @@ class Node:
         self.using: set[bytes] = set()
         self.here: set[bytes] = set()
         in_use, is_here = self._is_using, self.here.__contains__
-        self.exclusive = ExclusiveClaims(name, self._submit, _reason, in_use, is_here)
+        self.exclusive = ExclusiveClaims(name, self._submit, WriteReasons(SYSTEM).of, in_use, is_here)
         self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
         self.answers: dict[bytes, int] = {}
 
@@ -76,10 +78,6 @@ class Log:
         while any(node.read < len(self.entries) for node in self.nodes):
             for node in self.nodes:
                 await node.catch_up()
-
-
-def _reason(done: asyncio.Future[StreamId]) -> int:
-    return Reason.SUCCESS if done.exception() is None else Reason.UNSPECIFIED_ERROR
 
 
 async def test_the_first_in_the_log_has_it_however_the_nodes_read() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from flockmq.bounds import LOG_TRANSACTION_MAX_BYTES
+from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
-from flockmq.rlog.entry import StreamId
+from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routes.own_routes import OwnRoutes
 from unit.broker.node.harness import RouteLog
 
@@ -22,14 +21,12 @@ class Written:
         self.log = RouteLog()
         self.wanted: set[bytes] = set()
         self.answers: list[int] = []
-        self.routes = OwnRoutes(ME, self.log.submit, self.log.holders, self.wanted.__contains__, self._reason)
+        self.routes = OwnRoutes(
+            ME, self.log.submit, self.log.holders, self.wanted.__contains__, WriteReasons(SYSTEM).of
+        )
 
     def put(self, filter: bytes) -> None:
         self.routes.put([filter], self.answers.append)
-
-    @staticmethod
-    def _reason(done: asyncio.Future[StreamId]) -> int:
-        return Reason.SUCCESS if done.exception() is None else Reason.UNSPECIFIED_ERROR
 
 
 @pytest.fixture

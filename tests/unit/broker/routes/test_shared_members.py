@@ -7,11 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.schema import SHARES, SharedMembers
 from flockmq.routes import shared_members
+from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routes.shared_members import OwnSharedMembers, RemoteSharedMembers
 from flockmq.routing.router import Router
 from flockmq.routing.targets import NodeTarget
@@ -31,7 +33,9 @@ class Written:
         self.waiting: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
         self.answers: list[int] = []
         self.submitted = asyncio.Event()
-        self.shares = OwnSharedMembers(ME, self._submit, lambda name: self.counts.get(name, (0, 0)), self._reason)
+        self.shares = OwnSharedMembers(
+            ME, self._submit, lambda name: self.counts.get(name, (0, 0)), WriteReasons(SYSTEM).of
+        )
 
     def set(self, name: bytes, *counts: int) -> None:
         self.counts[name] = (counts[0], counts[1])
@@ -64,10 +68,6 @@ class Written:
         self.waiting.append((ops, done))
         self.submitted.set()
         return done
-
-    @staticmethod
-    def _reason(done: asyncio.Future[StreamId]) -> int:
-        return Reason.SUCCESS if done.exception() is None else Reason.UNSPECIFIED_ERROR
 
 
 @pytest.fixture

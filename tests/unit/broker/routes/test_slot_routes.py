@@ -30,18 +30,18 @@ from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
-from unit.broker.durable.homes import Home
 from unit.broker.durable.redis import Disk, Redis
+from unit.broker.durable.session_owner import SessionOwner
 from unit.broker.node.harness import RouteLog
 
 SLOT = 7
-"""Of the sessions that `Home` makes."""
+"""Of the sessions that `Owner` makes."""
 OWNER = slot_owner(SLOT)
 GROUP = b"$share/g/a/#"
 
 
 class Hosted:
-    """A session of a slot at a home whose log answers when it is told to."""
+    """A session of a slot at an owner whose log answers when it is told to."""
 
     def __init__(self) -> None:
         self.log = RouteLog()
@@ -85,7 +85,7 @@ class Hosted:
             **parts,
         )
         self.shares.go_live()
-        self.session = Home().opened()
+        self.session = SessionOwner().opened()
         self.slot = OwnedSlot(SLOT, 0, "", self.session.writer, cast(DueWills, SimpleNamespace()))
         self.slot.loaded = True
         self.durable_host.session_service.manager.slots[SLOT] = self.slot
@@ -118,7 +118,7 @@ async def test_a_filter_is_routed_to_the_slot_once(hosted: Hosted) -> None:
 
 
 async def test_a_route_goes_with_the_last_who_wants_it(hosted: Hosted) -> None:
-    first, second = await hosted.subscribe(b"a/#"), Subscription(Home().opened(), b"a/#", 1)
+    first, second = await hosted.subscribe(b"a/#"), Subscription(SessionOwner().opened(), b"a/#", 1)
     hosted.durable_host.router.add(second)
     hosted.unsubscribe(first)
     assert hosted.log.waiting() == 0
@@ -127,7 +127,7 @@ async def test_a_route_goes_with_the_last_who_wants_it(hosted: Hosted) -> None:
     assert hosted.log.holders(b"a/#") == set()
 
 
-async def test_a_route_that_a_former_home_deletes_late_is_written_again(hosted: Hosted) -> None:
+async def test_a_route_that_a_former_owner_deletes_late_is_written_again(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     hosted.log.rows[b"a/#"].discard(OWNER)
     hosted.durable_host.routes.route_deleted(SLOT, b"a/#")
@@ -148,7 +148,7 @@ async def test_a_route_that_nobody_wants_stays_deleted(hosted: Hosted) -> None:
     assert hosted.log.holders(b"a/#") == set()
 
 
-async def test_a_slot_that_went_has_its_routes_written_by_its_next_home(hosted: Hosted) -> None:
+async def test_a_slot_that_went_has_its_routes_written_by_its_next_owner(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     hosted.durable_host.slot_gone(SLOT)
     hosted.durable_host.routes.route_deleted(SLOT, b"a/#")
@@ -193,7 +193,7 @@ async def shared(monkeypatch: pytest.MonkeyPatch) -> Shared:
 async def test_members_are_counted_by_slot(shared: Shared) -> None:
     first = await shared.subscribe(GROUP)
     assert (shared.row(), shared.answers) == ((1, 0), [Reason.SUCCESS])
-    second = Subscription(Home().opened(), GROUP, 1)
+    second = Subscription(SessionOwner().opened(), GROUP, 1)
     shared.durable_host.router.add(second)
     await shared.write()
     assert shared.row() == (2, 0)
@@ -204,7 +204,7 @@ async def test_members_are_counted_by_slot(shared: Shared) -> None:
 
 
 @pytest.mark.parametrize("late", [None, SharedMembers(7, 1)])
-async def test_what_a_former_home_writes_late_of_its_members_is_corrected(
+async def test_what_a_former_owner_writes_late_of_its_members_is_corrected(
     shared: Shared, late: SharedMembers | None
 ) -> None:
     await shared.subscribe(GROUP)
@@ -225,7 +225,7 @@ async def test_a_row_without_members_goes_when_it_is_noticed(shared: Shared) -> 
 
 
 @pytest.mark.parametrize("is_held", [False, True])
-async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_home(
+async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_owner(
     shared: Shared, is_held: bool
 ) -> None:
     """What is dealt out to it may reach this node late, or early."""
@@ -235,8 +235,8 @@ async def test_a_row_of_a_slot_that_is_not_here_yet_or_any_more_is_left_to_its_h
     else:
         del shared.durable_host.session_service.manager.slots[SLOT]
     packet = publication(4, 0, False, b"a/b", b"late", b"").packet
-    letter = SlotMessage(b"", 0, b"", 4 | SHARED, SLOT.to_bytes(2, "big") + wrap(GROUP, 0, 2, packet))
-    shared.durable_host.session_service.intake.take_runs([letter])
+    message = SlotMessage(b"", 0, b"", 4 | SHARED, SLOT.to_bytes(2, "big") + wrap(GROUP, 0, 2, packet))
+    shared.durable_host.session_service.intake.take_runs([message])
     await asyncio.sleep(0.01)
     assert (shared.log.waiting(), shared.row()) == (0, (1, 0))
 
@@ -308,7 +308,7 @@ class Here:
         self.filters: dict[int, int] = {}
         self.slots = {1, 2}
         self.deleted: list[tuple[int, bytes]] = []
-        self.strays = OrphanedSlotRoutes(lambda: self.table, self, lambda slot: slot in self.slots, self._delete)
+        self.orphans = OrphanedSlotRoutes(lambda: self.table, self, lambda slot: slot in self.slots, self._delete)
 
     def route(self, owner: int | str, *filters: bytes) -> None:
         name = owner if isinstance(owner, str) else slot_owner(owner)
@@ -321,7 +321,7 @@ class Here:
 
     async def look(self, times: int = 2) -> list[tuple[int, bytes]]:
         for _ in range(times):
-            await self.strays.look()
+            await self.orphans.look()
         deleted, self.deleted = sorted(self.deleted), []
         return deleted
 

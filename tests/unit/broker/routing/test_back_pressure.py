@@ -19,7 +19,7 @@ def node() -> Node:
     return Node(Limits(max_inflight=1, max_mqueue_len=10))
 
 
-def crowded(node: Node) -> tuple[Client, Client]:
+def congested(node: Node) -> tuple[Client, Client]:
     """A 5.0 subscriber whose queue is so full that its publisher pauses."""
     subscriber, publisher = node.client("s", 5), node.client("p")
     node.subscribe(subscriber, ("a", 1))
@@ -31,14 +31,14 @@ def crowded(node: Node) -> tuple[Client, Client]:
 
 
 def test_a_client_that_is_gone_holds_nobody(node: Node) -> None:
-    subscriber, publisher = crowded(node)
+    subscriber, publisher = congested(node)
     subscriber.lost()
     node.turn()
     assert (publisher.paused, len(node.router.pauses.slow)) == (0, 0)
 
 
 def test_a_publisher_that_is_gone_is_not_resumed(node: Node) -> None:
-    subscriber, publisher = crowded(node)
+    subscriber, publisher = congested(node)
     publisher.lost()
     subscriber.lost()
     node.turn()
@@ -46,7 +46,7 @@ def test_a_publisher_that_is_gone_is_not_resumed(node: Node) -> None:
 
 
 def test_a_client_that_reads_steadily_but_too_slowly_holds_its_publishers_for_a_while_only(node: Node) -> None:
-    subscriber, publisher = crowded(node)
+    subscriber, publisher = congested(node)
     began_s = node.router.now_s
     while subscriber.flow == CONGESTED:
         node.router.now_s += SINK_CONGESTED_MAX_S / 2
@@ -58,7 +58,7 @@ def test_a_client_that_reads_steadily_but_too_slowly_holds_its_publishers_for_a_
 
 
 def test_a_client_that_lags_and_reads_nothing_is_cut_off(node: Node) -> None:
-    subscriber, _ = crowded(node)
+    subscriber, _ = congested(node)
     assert subscriber.check_progress(SINK_CONGESTED_MAX_S + 0.1)
     assert subscriber.flow == LAGGING
     assert subscriber.check_progress(LAGGING_MAX_S)

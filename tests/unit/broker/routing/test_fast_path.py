@@ -1,4 +1,4 @@
-"""The fast road does what the ordinary one does, whatever the packets and wherever the reads cut them."""
+"""The fast path does what the ordinary one does, whatever the packets and wherever the reads cut them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def plain(node: Node, version: int, data: bytes, publisher: Client) -> int:
         (4, b"\x30\xff\xff\xff\xff\x01\x00\x01a"),
     ],
 )
-def test_what_is_not_plain_is_left_to_the_ordinary_road(version: int, data: bytes) -> None:
+def test_what_is_not_plain_is_left_to_the_ordinary_path(version: int, data: bytes) -> None:
     node = Node()
     publisher = node.client("p", version)
     assert plain(node, version, data, publisher) == 0

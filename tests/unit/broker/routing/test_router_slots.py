@@ -91,7 +91,7 @@ def test_a_fanout_has_each_slot_once_and_crosses(node: Node) -> None:
     assert fan.sessions5 is None
 
 
-def test_qos_1_is_acknowledged_when_every_home_has_it(node: Node) -> None:
+def test_qos_1_is_acknowledged_when_every_owner_has_it(node: Node) -> None:
     publisher = node.client("p")
     packet = publish(4, "a", "x", qos=1, packet_id=3)
     assert node.feed(publisher, packet) == []
@@ -112,7 +112,7 @@ def test_qos_0_goes_as_runs_that_say_which_5_0_client_published_them(node: Node)
     assert (other, author) == (5, b"new")
 
 
-def test_a_lane_without_room_refuses_to_a_5_0_client_and_ends_a_3_1_1_client(node: Node) -> None:
+def test_a_queue_without_room_refuses_to_a_5_0_client_and_ends_a_3_1_1_client(node: Node) -> None:
     post(node).has_room = False
     new, old = node.client("n", 5), node.client("o")
     assert node.feed(new, publish(5, "a", "x", qos=1, packet_id=1)) == [b"\x40\x03\x00\x01\x97"]
@@ -121,31 +121,31 @@ def test_a_lane_without_room_refuses_to_a_5_0_client_and_ends_a_3_1_1_client(nod
     assert node.router.counters.dropped_no_room == 2
 
 
-def test_who_publishes_to_a_slow_lane_pauses_until_it_drained(node: Node) -> None:
-    lane = OtherNode(node.router.turn)
-    lane.flow = CONGESTED
-    post(node).slow, post(node).congested = [lane], 1
+def test_who_publishes_to_a_slow_queue_pauses_until_it_drained(node: Node) -> None:
+    queue = OtherNode(node.router.turn)
+    queue.flow = CONGESTED
+    post(node).slow, post(node).congested = [queue], 1
     one, two = node.client("1"), node.client("2")
     node.feed(one, publish(4, "a", "x", qos=1, packet_id=1))
     node.feed(two, publish(4, "a", "x"))
     assert (one.paused, two.paused) == (1, 1)
-    node.router.pauses.release(lane)
+    node.router.pauses.release(queue)
     node.turn()
     assert (one.paused, two.paused) == (0, 0)
 
 
 def test_what_a_member_here_has_no_room_for_is_anothers_or_refused() -> None:
     """A slot whose last member left passes on what was dealt out to it."""
-    homed, filter = Node(Limits(max_mqueue_len=1)), b"$share/g/a"
-    member = homed.client("m")
-    homed.subscribe(member, (filter.decode(), 1))
+    owner, filter = Node(Limits(max_mqueue_len=1)), b"$share/g/a"
+    member = owner.client("m")
+    owner.subscribe(member, (filter.decode(), 1))
     refused: list[bytes] = []
-    homed.router.shared.on_refused = lambda _, message, _accepted: refused.append(message.payload())
-    counters, given = homed.router.counters, 0
+    owner.router.shared.on_refused = lambda _, message, _accepted: refused.append(message.payload())
+    counters, given = owner.router.counters, 0
     while not member.has_ended():
         packet = publication(4, 1, False, b"a", b"%d" % given, b"").packet
         (item,) = unwrap(wrap(filter, 0, 0, packet))
-        homed.router.shared.pass_on(item, 4, None)
+        owner.router.shared.pass_on(item, 4, None)
         given += 1
     assert counters.dropped_no_member + len(refused) == given, "nobody is left, and none is forgotten"
 
@@ -157,19 +157,19 @@ def subscriber(node: Node, client_id: str, options: int) -> Client:
 
 
 def test_no_local_goes_by_the_client_id_where_the_connection_is_elsewhere() -> None:
-    homed = Node()
-    me, other = subscriber(homed, "me", NO_LOCAL), subscriber(homed, "other", NO_LOCAL)
+    owner = Node()
+    me, other = subscriber(owner, "me", NO_LOCAL), subscriber(owner, "other", NO_LOCAL)
     run = publish(5, "a", "1")
-    forwarded.take_run(homed.router, 5, run, b"me")
-    homed.turn()
+    forwarded.take_run(owner.router, 5, run, b"me")
+    owner.turn()
     assert (me.packets(), other.packets()) == ([], [run])
     message = publication(5, 1, False, b"a", b"2", b"")
     message.publisher = b"other"
-    homed.router.delivery.deliver(homed.router.route(b"a").fanout, message, None)
-    homed.turn()
+    owner.router.delivery.deliver(owner.router.route(b"a").fanout, message, None)
+    owner.turn()
     assert (len(me.packets()), other.packets()) == (1, [])
-    forwarded.take(homed.router, 5, run)
-    homed.turn()
+    forwarded.take(owner.router, 5, run)
+    owner.turn()
     assert me.packets() == other.packets() == [run]
 
 

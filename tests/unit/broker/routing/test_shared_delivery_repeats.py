@@ -14,7 +14,7 @@ from unit.broker.routing.shared_cluster import GROUP, Cluster, got
 
 
 def numbered(number: int, deals: bytes = b"") -> Publish:
-    """A message of a durable session, as its home names it."""
+    """A message of a durable session, as its owner names it."""
     message = publication(4, 2, False, b"t/0", b"%d" % number, b"")
     message.origin, message.deals = origin_of(session_source(b"12345678"), number), deals
     return message

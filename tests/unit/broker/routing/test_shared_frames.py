@@ -50,6 +50,6 @@ def test_items_are_read_as_they_were_written(name: bytes, number: int, flags: in
 def test_identifiers_are_taken_out_of_a_packet(identifiers: list[int], qos: int, payload: bytes) -> None:
     rest = b"\x01\x01"
     plain = encode.publish(5, b"t", payload, qos=qos, packet_id=5, encoded_properties=rest)
-    front = b"".join(map(subscription_identifier, identifiers))
-    packet = encode.publish(5, b"t", payload, qos=qos, packet_id=5, encoded_properties=front + rest)
+    session_proxy = b"".join(map(subscription_identifier, identifiers))
+    packet = encode.publish(5, b"t", payload, qos=qos, packet_id=5, encoded_properties=session_proxy + rest)
     assert without_identifiers(packet) == plain

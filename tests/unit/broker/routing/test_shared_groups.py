@@ -18,7 +18,7 @@ from flockmq.routing.subscriber import Subscriber, Subscription
 from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
-from unit.broker.durable.homes import Home
+from unit.broker.durable.session_owner import SessionOwner
 
 NAME = b"$share/g/a/+"
 SPREADING = ["random", "round_robin", "round_robin_per_group"]
@@ -41,7 +41,7 @@ class World:
         self.groups.me = me
         self.groups.find_peer = self.peers.get
         self.members = [self.join(LocalSession(Client(turn, 5), b"c", Limits(), 32)) for _ in range(here)]
-        self.away = [self.join(Home().opened(window=0)) for _ in range(away)]
+        self.away = [self.join(SessionOwner().opened(window=0)) for _ in range(away)]
         index = FilterIndex()
         others = MembersElsewhere(NAME)
         others.nodes.update(counts)

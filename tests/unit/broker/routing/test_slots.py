@@ -17,7 +17,7 @@ FLEETS = [
 
 
 @pytest.mark.parametrize("cores", [2, 3])
-def test_few_clients_that_are_numbered_have_different_homes(cores: int) -> None:
+def test_few_clients_that_are_numbered_have_different_owners(cores: int) -> None:
     """Cores have ranges of slots. By chance the fullest of two has 5.1 of 8 clients, of three 4.3."""
     fullest = [max(Counter(slot_of(client_id) * cores // SLOTS for client_id in fleet).values()) for fleet in FLEETS]
     assert sum(fullest) / len(fullest) <= {2: 5.5, 3: 4.6}[cores]

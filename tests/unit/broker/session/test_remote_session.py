@@ -1,4 +1,4 @@
-"""A front: what of its home's packets reaches the client, what it reports, and until when; a connection with one."""
+"""A session proxy: what of its owner's packets reaches the client, what it reports until when; a connection with it."""
 
 from __future__ import annotations
 
@@ -36,243 +36,243 @@ def asked() -> Owners:
 
 
 @pytest.fixture
-def front(asked: Owners) -> RemoteSession:
+def proxy(asked: Owners) -> RemoteSession:
     return RemoteSession(LocalSession(Sink([], 4), b"c", Limits(), 32, expiry_s=9), asked, 1)
 
 
-def sent(front: RemoteSession, packet_id: int = 1, qos: int = 1) -> bytes:
+def sent(proxy: RemoteSession, packet_id: int = 1, qos: int = 1) -> bytes:
     packet = publish(4, "t", "x", qos=qos, packet_id=packet_id)
-    assert front.arrived(packet) == packet
+    assert proxy.arrived(packet) == packet
     return packet
 
 
-def released(front: RemoteSession, packet_id: int = 1) -> None:
-    sent(front, packet_id, 2)
-    assert front.pubrec(packet_id, False) == LATER
-    front.take_reports()
-    assert front.arrived(encode.pub_ack(frame.PUBREL, 4, packet_id))
+def released(proxy: RemoteSession, packet_id: int = 1) -> None:
+    sent(proxy, packet_id, 2)
+    assert proxy.pubrec(packet_id, False) == LATER
+    proxy.take_reports()
+    assert proxy.arrived(encode.pub_ack(frame.PUBREL, 4, packet_id))
 
 
-def test_what_is_new_passes_as_it_is(front: RemoteSession) -> None:
+def test_what_is_new_passes_as_it_is(proxy: RemoteSession) -> None:
     chunk = publish(4, "t", "0") + publish(4, "t", "1", qos=1, packet_id=1) + publish(4, "u", "2", qos=2, packet_id=2)
-    assert front.arrived(chunk) is chunk
+    assert proxy.arrived(chunk) is chunk
     again = publish(4, "t", "1", qos=1, packet_id=1, dup=True) + publish(4, "t", "0")
-    assert front.arrived(again) == publish(4, "t", "0")
-    assert front.take_reports() == b""
+    assert proxy.arrived(again) == publish(4, "t", "0")
+    assert proxy.take_reports() == b""
 
 
 @pytest.mark.parametrize("refuses", [False, True])
-def test_the_next_home_may_begin_with_others_than_are_under_way(asked: Owners, refuses: bool) -> None:
-    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 2, expiry_s=9), asked, 1)
-    sent(front, 4)
-    sent(front, 5, 2)
+def test_the_next_owner_may_begin_with_others_than_are_under_way(asked: Owners, refuses: bool) -> None:
+    proxy = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 2, expiry_s=9), asked, 1)
+    sent(proxy, 4)
+    sent(proxy, 5, 2)
     first, second = (publish(4, "t", "x", qos=1, packet_id=packet_id, dup=True) for packet_id in (1, 2))
     for _ in range(2):
-        assert front.arrived(first + second) == b""
-    assert front.puback(4)
-    assert front.sink.out == [first]
-    assert front.pubrec(5, refuses) == LATER
+        assert proxy.arrived(first + second) == b""
+    assert proxy.puback(4)
+    assert proxy.sink.out == [first]
+    assert proxy.pubrec(5, refuses) == LATER
     if not refuses:
-        front.arrived(encode.pub_ack(frame.PUBREL, 4, 5))
-        assert front.sink.out == [first]
-        assert front.pubcomp(5)
-    assert front.sink.out == [first, second]
-    assert front.puback(1)
-    assert front.puback(2)
-    assert front.arrived(second) == b"", "it is answered and not settled"
+        proxy.arrived(encode.pub_ack(frame.PUBREL, 4, 5))
+        assert proxy.sink.out == [first]
+        assert proxy.pubcomp(5)
+    assert proxy.sink.out == [first, second]
+    assert proxy.puback(1)
+    assert proxy.puback(2)
+    assert proxy.arrived(second) == b"", "it is answered and not settled"
 
 
-def test_a_report_is_asked_for_once_until_it_is_taken(front: RemoteSession, asked: Owners) -> None:
-    sent(front, 1)
-    sent(front, 2)
-    assert front.puback(1)
-    assert front.puback(2)
-    assert not front.puback(2)
+def test_a_report_is_asked_for_once_until_it_is_taken(proxy: RemoteSession, asked: Owners) -> None:
+    sent(proxy, 1)
+    sent(proxy, 2)
+    assert proxy.puback(1)
+    assert proxy.puback(2)
+    assert not proxy.puback(2)
     assert asked.reports == 1
-    assert front.take_reports() == pair(PUBACK, 1) + pair(PUBACK, 2)
-    assert front.take_reports() == b""
-    sent(front, 3)
-    front.puback(3)
+    assert proxy.take_reports() == pair(PUBACK, 1) + pair(PUBACK, 2)
+    assert proxy.take_reports() == b""
+    sent(proxy, 3)
+    proxy.puback(3)
     assert asked.reports == 2
 
 
-def test_a_packet_id_is_new_again_when_it_was_settled(front: RemoteSession) -> None:
-    packet = sent(front)
-    front.puback(1)
-    front.take_reports()
-    assert front.arrived(packet) == b""
-    front.arrived(settled(PUBCOMP, 1))
-    assert front.arrived(packet) == b""
-    front.arrived(settled(PUBACK, 1))
-    assert front.arrived(packet) == packet
+def test_a_packet_id_is_new_again_when_it_was_settled(proxy: RemoteSession) -> None:
+    packet = sent(proxy)
+    proxy.puback(1)
+    proxy.take_reports()
+    assert proxy.arrived(packet) == b""
+    proxy.arrived(settled(PUBCOMP, 1))
+    assert proxy.arrived(packet) == b""
+    proxy.arrived(settled(PUBACK, 1))
+    assert proxy.arrived(packet) == packet
 
 
-def test_the_steps_of_QoS_2(front: RemoteSession) -> None:
-    packet = sent(front, qos=2)
-    assert front.pubcomp(1) is False
-    assert front.pubrec(1, False) == LATER
-    assert front.pubrec(1, False) == LATER
-    assert front.take_reports() == pair(PUBREC, 1)
-    assert front.arrived(packet) == b""
-    assert front.arrived(PUBREL_1 + PUBREL_1) == PUBREL_1
-    assert front.pubrec(1, False) == DONE
-    assert front.pubrec(1, True) == UNKNOWN
-    assert front.pubcomp(1)
-    assert front.pubrec(1, False) == UNKNOWN
-    assert front.arrived(PUBREL_1) == b""
-    assert front.arrived(packet) == b""
-    assert front.take_reports() == pair(PUBCOMP, 1)
-    front.arrived(settled(PUBCOMP, 1))
-    assert front.arrived(packet) == packet
+def test_the_steps_of_QoS_2(proxy: RemoteSession) -> None:
+    packet = sent(proxy, qos=2)
+    assert proxy.pubcomp(1) is False
+    assert proxy.pubrec(1, False) == LATER
+    assert proxy.pubrec(1, False) == LATER
+    assert proxy.take_reports() == pair(PUBREC, 1)
+    assert proxy.arrived(packet) == b""
+    assert proxy.arrived(PUBREL_1 + PUBREL_1) == PUBREL_1
+    assert proxy.pubrec(1, False) == DONE
+    assert proxy.pubrec(1, True) == UNKNOWN
+    assert proxy.pubcomp(1)
+    assert proxy.pubrec(1, False) == UNKNOWN
+    assert proxy.arrived(PUBREL_1) == b""
+    assert proxy.arrived(packet) == b""
+    assert proxy.take_reports() == pair(PUBCOMP, 1)
+    proxy.arrived(settled(PUBCOMP, 1))
+    assert proxy.arrived(packet) == packet
 
 
-def test_a_PUBREC_that_refuses_is_reported_as_such(front: RemoteSession) -> None:
-    sent(front, qos=2)
-    assert front.pubrec(1, True) == LATER
-    assert front.pubrec(1, False) == UNKNOWN
-    assert front.take_reports() == pair(PUBREC_REFUSED, 1)
-    front.arrived(settled(PUBREC_REFUSED, 1))
-    sent(front, qos=2)
+def test_a_PUBREC_that_refuses_is_reported_as_such(proxy: RemoteSession) -> None:
+    sent(proxy, qos=2)
+    assert proxy.pubrec(1, True) == LATER
+    assert proxy.pubrec(1, False) == UNKNOWN
+    assert proxy.take_reports() == pair(PUBREC_REFUSED, 1)
+    proxy.arrived(settled(PUBREC_REFUSED, 1))
+    sent(proxy, qos=2)
 
 
-def test_what_contradicts_an_exchange_of_this_connection(front: RemoteSession) -> None:
+def test_what_contradicts_an_exchange_of_this_connection(proxy: RemoteSession) -> None:
     def contradicting(packet_id: int) -> list[int]:
         kinds = (frame.PUBACK, frame.PUBREC, frame.PUBCOMP)
-        return [kind for kind in kinds if front.contradicts(kind, packet_id)]
+        return [kind for kind in kinds if proxy.contradicts(kind, packet_id)]
 
-    sent(front, 1, 1)
-    sent(front, 2, 2)
+    sent(proxy, 1, 1)
+    sent(proxy, 2, 2)
     assert contradicting(1) == [frame.PUBREC, frame.PUBCOMP]
     assert contradicting(2) == [frame.PUBACK, frame.PUBCOMP]
-    assert front.puback(1)
-    assert front.pubrec(2, False) == LATER
+    assert proxy.puback(1)
+    assert proxy.pubrec(2, False) == LATER
     assert contradicting(2) == [frame.PUBACK, frame.PUBCOMP]
-    front.arrived(encode.pub_ack(frame.PUBREL, 4, 2))
+    proxy.arrived(encode.pub_ack(frame.PUBREL, 4, 2))
     assert contradicting(2) == [frame.PUBACK]
-    assert front.pubcomp(2)
-    sent(front, 3, 2)
-    assert front.pubrec(3, True) == LATER
+    assert proxy.pubcomp(2)
+    sent(proxy, 3, 2)
+    assert proxy.pubrec(3, True) == LATER
     for packet_id in (1, 2, 3, 9):  # over, here or on the former connection: said again, or late
         assert contradicting(packet_id) == []
 
 
-def test_a_PUBREC_for_the_former_connection_is_the_homes_to_answer(front: RemoteSession) -> None:
+def test_a_PUBREC_for_the_former_connection_is_the_owners_to_answer(proxy: RemoteSession) -> None:
     again = publish(4, "t", "x", qos=2, packet_id=1, dup=True)
-    assert front.pubrec(1, False) == UNKNOWN  # of a session that isn't resumed nobody knows more
-    front.send_again()
-    assert front.pubrec(1, True) == UNKNOWN
-    assert front.pubrec(1, False) == LATER
-    assert front.take_reports() == pair(PUBREC, 1)
-    assert front.arrived(again) == b""
-    assert front.arrived(PUBREL_1) == PUBREL_1
-    assert front.pubcomp(1)
-    front.arrived(settled(PUBCOMP, 1))
-    assert not front._states
-    assert front._open == 0
+    assert proxy.pubrec(1, False) == UNKNOWN  # of a session that isn't resumed nobody knows more
+    proxy.send_again()
+    assert proxy.pubrec(1, True) == UNKNOWN
+    assert proxy.pubrec(1, False) == LATER
+    assert proxy.take_reports() == pair(PUBREC, 1)
+    assert proxy.arrived(again) == b""
+    assert proxy.arrived(PUBREL_1) == PUBREL_1
+    assert proxy.pubcomp(1)
+    proxy.arrived(settled(PUBCOMP, 1))
+    assert not proxy._states
+    assert proxy._open == 0
 
 
 def test_a_PUBLISH_that_waits_is_not_sent_once_it_is_known_to_be_received(asked: Owners) -> None:
-    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 1, expiry_s=9), asked, 1)
-    front.send_again()
-    sent(front, 4)
-    assert front.arrived(publish(4, "t", "x", qos=2, packet_id=1, dup=True)) == b""
-    assert front.pubrec(1, False) == LATER
-    assert front.pubrec(2, False) == UNKNOWN, "more than a former connection had"
-    assert front.puback(4)
-    assert front.sink.out == []
+    proxy = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 1, expiry_s=9), asked, 1)
+    proxy.send_again()
+    sent(proxy, 4)
+    assert proxy.arrived(publish(4, "t", "x", qos=2, packet_id=1, dup=True)) == b""
+    assert proxy.pubrec(1, False) == LATER
+    assert proxy.pubrec(2, False) == UNKNOWN, "more than a former connection had"
+    assert proxy.puback(4)
+    assert proxy.sink.out == []
 
 
-def test_a_connection_may_begin_with_a_PUBREL(front: RemoteSession) -> None:
-    assert front.arrived(PUBREL_1) == PUBREL_1
-    assert front.pubcomp(1)
-    assert front.take_reports() == pair(PUBCOMP, 1)
+def test_a_connection_may_begin_with_a_PUBREL(proxy: RemoteSession) -> None:
+    assert proxy.arrived(PUBREL_1) == PUBREL_1
+    assert proxy.pubcomp(1)
+    assert proxy.take_reports() == pair(PUBCOMP, 1)
 
 
-def test_all_that_is_not_settled_is_reported_to_the_next_home(front: RemoteSession) -> None:
-    released(front, 1)
+def test_all_that_is_not_settled_is_reported_to_the_next_owner(proxy: RemoteSession) -> None:
+    released(proxy, 1)
     for packet_id, qos in ((2, 1), (3, 2), (4, 2), (5, 1), (6, 2)):
-        sent(front, packet_id, qos)
-    front.pubcomp(1)
-    front.pubrec(4, False)
-    front.pubrec(3, False)
-    front.pubrec(6, True)
-    front.puback(2)
-    front.pubrel(50)
-    front.forget(60)
-    front.take_reports()
-    front.arrived(settled(PUBACK, 2))
-    front.moved()
-    assert front.take_reports() == b"".join(
+        sent(proxy, packet_id, qos)
+    proxy.pubcomp(1)
+    proxy.pubrec(4, False)
+    proxy.pubrec(3, False)
+    proxy.pubrec(6, True)
+    proxy.puback(2)
+    proxy.pubrel(50)
+    proxy.forget(60)
+    proxy.take_reports()
+    proxy.arrived(settled(PUBACK, 2))
+    proxy.moved()
+    assert proxy.take_reports() == b"".join(
         pair(kind, packet_id)
         for kind, packet_id in (
             (DROPPED, 60), (PUBCOMP, 1), (PUBREC, 4), (PUBREC, 3), (PUBREC_REFUSED, 6), (PUBREL, 50),
         )
     )  # fmt: skip
-    front.arrived(settled(DROPPED, 60))
-    front.arrived(settled(PUBREL, 50))
-    front.arrived(settled(PUBCOMP, 1))
-    front.moved()
-    assert front.take_reports() == pair(PUBREC, 4) + pair(PUBREC, 3) + pair(PUBREC_REFUSED, 6)
+    proxy.arrived(settled(DROPPED, 60))
+    proxy.arrived(settled(PUBREL, 50))
+    proxy.arrived(settled(PUBCOMP, 1))
+    proxy.moved()
+    assert proxy.take_reports() == pair(PUBREC, 4) + pair(PUBREC, 3) + pair(PUBREC_REFUSED, 6)
 
 
 @pytest.mark.parametrize("remembered", [True, False])
 @pytest.mark.parametrize("kind", [PUBREL, PUBREL_UNKNOWN])
 def test_PUBCOMP_is_sent_when_the_release_is_settled(remembered: bool, kind: int) -> None:
-    front = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 32), Owners(), 1)
+    proxy = RemoteSession(LocalSession(Sink([], 5), b"c", Limits(), 32), Owners(), 1)
     if remembered:
-        assert front.receive(7, 0.0) == NEW
-    assert front.pubrel(7) == LATER
-    assert front.pubrel(7) == LATER
-    assert front.receive(7, 0.0) == NEW
-    assert front.take_reports() == pair(PUBREL, 7)
+        assert proxy.receive(7, 0.0) == NEW
+    assert proxy.pubrel(7) == LATER
+    assert proxy.pubrel(7) == LATER
+    assert proxy.receive(7, 0.0) == NEW
+    assert proxy.take_reports() == pair(PUBREL, 7)
     known = remembered or kind == PUBREL
-    assert front.arrived(settled(kind, 7)) == encode.pub_ack(frame.PUBCOMP, 5, 7, 0 if known else 0x92)
-    assert front.arrived(settled(kind, 7)) == b""
+    assert proxy.arrived(settled(kind, 7)) == encode.pub_ack(frame.PUBCOMP, 5, 7, 0 if known else 0x92)
+    assert proxy.arrived(settled(kind, 7)) == b""
 
 
-def test_what_is_settled_comes_among_the_packets(front: RemoteSession) -> None:
-    packet = sent(front)
-    front.puback(1)
-    front.pubrel(7)
-    front.take_reports()
-    assert front.arrived(packet + settled(PUBACK, 1) + settled(PUBREL, 7) + packet) == b"\x70\x02\0\7" + packet
+def test_what_is_settled_comes_among_the_packets(proxy: RemoteSession) -> None:
+    packet = sent(proxy)
+    proxy.puback(1)
+    proxy.pubrel(7)
+    proxy.take_reports()
+    assert proxy.arrived(packet + settled(PUBACK, 1) + settled(PUBREL, 7) + packet) == b"\x70\x02\0\7" + packet
 
 
-def test_what_comes_again_because_something_was_lost_is_told_what_is_not_settled(front: RemoteSession) -> None:
-    packet = sent(front, 1)
-    front.puback(1)
-    front.take_reports()
-    assert front.arrived(AGAIN + publish(4, "t", "0")) == publish(4, "t", "0")
-    assert front.take_reports() == pair(PUBACK, 1)
-    assert front.arrived(packet) == b""
+def test_what_comes_again_because_something_was_lost_is_told_what_is_not_settled(proxy: RemoteSession) -> None:
+    packet = sent(proxy, 1)
+    proxy.puback(1)
+    proxy.take_reports()
+    assert proxy.arrived(AGAIN + publish(4, "t", "0")) == publish(4, "t", "0")
+    assert proxy.take_reports() == pair(PUBACK, 1)
+    assert proxy.arrived(packet) == b""
 
 
-def test_a_message_of_the_client_that_was_refused_is_dropped_and_not_answered(front: RemoteSession) -> None:
-    assert front.receive(7, 0.0) == NEW
-    front.forget(7)
-    assert front.take_reports() == pair(DROPPED, 7)
-    assert front.arrived(settled(DROPPED, 7) + settled(PUBREL, 7)) == b""
-    assert front.receive(7, 0.0) == NEW
+def test_a_message_of_the_client_that_was_refused_is_dropped_and_not_answered(proxy: RemoteSession) -> None:
+    assert proxy.receive(7, 0.0) == NEW
+    proxy.forget(7)
+    assert proxy.take_reports() == pair(DROPPED, 7)
+    assert proxy.arrived(settled(DROPPED, 7) + settled(PUBREL, 7)) == b""
+    assert proxy.receive(7, 0.0) == NEW
 
 
-def test_what_is_too_long_under_way_from_the_client_is_dropped_at_the_home_too() -> None:
+def test_what_is_too_long_under_way_from_the_client_is_dropped_at_the_owner_too() -> None:
     limits = Limits(max_awaiting_rel=1, await_rel_timeout=10.0)
-    front = RemoteSession(LocalSession(Sink([], 4), b"c", limits, 32), Owners(), 1)
-    assert [front.receive(number, at_s) for number, at_s in ((7, 0.0), (7, 5.0), (8, 5.0))] == [NEW, REPEAT, FULL]
-    assert front.receive(8, 11.0) == NEW
-    assert front.take_reports() == pair(DROPPED, 7)
+    proxy = RemoteSession(LocalSession(Sink([], 4), b"c", limits, 32), Owners(), 1)
+    assert [proxy.receive(number, at_s) for number, at_s in ((7, 0.0), (7, 5.0), (8, 5.0))] == [NEW, REPEAT, FULL]
+    assert proxy.receive(8, 11.0) == NEW
+    assert proxy.take_reports() == pair(DROPPED, 7)
 
 
 def test_topics_are_shortened_at_the_connection() -> None:
     session = LocalSession(Sink([], 5), b"c", Limits(), 32)
     session.aliases = OutgoingAliases(1)
-    front = RemoteSession(session, Owners(), 1)
-    first = front.arrived(publish(5, "topic", "1", qos=1, packet_id=1) + publish(5, "topic", "2"))
+    proxy = RemoteSession(session, Owners(), 1)
+    first = proxy.arrived(publish(5, "topic", "1", qos=1, packet_id=1) + publish(5, "topic", "2"))
     assert first.count(b"topic") == 1
-    assert b"\x23\0\1" in front.arrived(publish(5, "topic", "3", qos=1, packet_id=2))
+    assert b"\x23\0\1" in proxy.arrived(publish(5, "topic", "3", qos=1, packet_id=2))
 
 
-# A connection with a front.
+# A connection with a session proxy.
 
 
 @pytest.fixture
@@ -287,35 +287,35 @@ def fronted(node: Node, version: int = 4) -> tuple[Client, RemoteSession]:
 
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("version", [4, 5])
-def test_what_the_home_answers_later_is_not_answered_now(node: Node, version: int, long: bool) -> None:
-    client, front = fronted(node, version)
+def test_what_the_owner_answers_later_is_not_answered_now(node: Node, version: int, long: bool) -> None:
+    client, proxy = fronted(node, version)
     long = long and version == 5
     tail = b"\0" if long else b""
     length = bytes((3 if long else 2,))
     sent_to = publish(version, "t", "x", qos=2, packet_id=1)
-    client.put(front.arrived(sent_to))
+    client.put(proxy.arrived(sent_to))
     node.turn()
     assert client.packets() == [sent_to]
     assert node.feed(client, b"\x50" + length + b"\0\1" + tail) == []
     assert node.feed(client, b"\x62" + length + b"\0\7" + tail) == []
-    assert front.take_reports() == pair(PUBREC, 1) + pair(PUBREL, 7)
-    client.put(front.arrived(PUBREL_1 + settled(PUBREL, 7)))
+    assert proxy.take_reports() == pair(PUBREC, 1) + pair(PUBREL, 7)
+    client.put(proxy.arrived(PUBREL_1 + settled(PUBREL, 7)))
     node.turn()
     assert client.packets() == [PUBREL_1, b"\x70\x02\0\7"]
     assert node.feed(client, b"\x50" + length + b"\0\1" + tail) == [PUBREL_1]
     assert node.feed(client, b"\x70" + length + b"\0\1" + tail) == []
-    assert front.take_reports() == pair(PUBCOMP, 1)
+    assert proxy.take_reports() == pair(PUBCOMP, 1)
 
 
 def test_an_unknown_PUBREC_is_answered_at_once(node: Node) -> None:
-    client, front = fronted(node, 5)
+    client, proxy = fronted(node, 5)
     assert node.feed(client, b"\x50\x02\0\1") == [encode.pub_ack(frame.PUBREL, 5, 1, 0x92)]
     assert node.feed(client, b"\x40\x02\0\1") == []
-    assert front.take_reports() == b""
+    assert proxy.take_reports() == b""
 
 
-def test_a_message_that_is_refused_is_dropped_at_the_home(node: Node) -> None:
-    client, front = fronted(node, 5)
+def test_a_message_that_is_refused_is_dropped_at_the_owner(node: Node) -> None:
+    client, proxy = fronted(node, 5)
     answer = node.feed(client, publish(5, "$SYS/x", "x", qos=2, packet_id=3))
     assert answer == [encode.pub_ack(frame.PUBREC, 5, 3, 0x87)]
-    assert front.take_reports() == pair(DROPPED, 3)
+    assert proxy.take_reports() == pair(DROPPED, 3)

@@ -9,13 +9,13 @@ from flockmq.session_rpc.attach_result import Admission, AttachError
 from unit.broker.session_rpc.network import Network, Node
 
 ID = b"client"
-LASTING = messages.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
+DURABLE_OPENING = messages.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
 WILL = messages.WillRow(0, 4, publication(4, 1, True, b"w", b"gone", b"").packet)
-GUEST = messages.Opening(4, True, 0, 32, 0, "default", b"a nonce!", WILL)
+CLEAN_OPENING = messages.Opening(4, True, 0, 32, 0, "default", b"a nonce!", WILL)
 """Of a session that is at its node."""
 
 
-def home_of(network: Network, client_id: bytes = ID) -> Node:
+def owner_of(network: Network, client_id: bytes = ID) -> Node:
     return network.nodes[network.owners[slot_of(client_id)]]
 
 
@@ -25,7 +25,9 @@ def token_of(answers: list[Admission | AttachError]) -> int:
     return answer.token
 
 
-async def connected(network: Network, node: Node, opening: messages.Opening = LASTING) -> list[Admission | AttachError]:
+async def connected(
+    network: Network, node: Node, opening: messages.Opening = DURABLE_OPENING
+) -> list[Admission | AttachError]:
     answers = node.clients.connect(ID, opening)
     await network.settle()
     return answers

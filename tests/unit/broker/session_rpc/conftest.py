@@ -1,4 +1,4 @@
-"""A network of homes."""
+"""A network of owners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Homes on a network of their own: links that are cut, notes that are lost or held back, slots that move."""
+"""Owners on a network of their own: links that are cut, notes that are lost or held back, slots that move."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import cast
 
 from flockmq.bounds import SLOTS
+from flockmq.default_callbacks import ignore
 from flockmq.delivery.session_packets import ClientPackets
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import SlotTable
@@ -26,7 +27,7 @@ TURNS = 40
 
 
 class Member:
-    """What a node's homes see of the cluster; all of them see the same slots."""
+    """What a node's owners see of the cluster; all of them see the same slots."""
 
     def __init__(self, network: Network, incarnation: str) -> None:
         self.incarnation = incarnation
@@ -67,7 +68,7 @@ class Clients:
     """The connections of a node. `holds_on`: one that is kicked stays until `let_go`."""
 
     def __init__(self) -> None:
-        self.homes: SessionRpc
+        self.rpc: SessionRpc
         self.held: dict[bytes, int] = {}
         self.openings: dict[int, messages.Opening | None] = {}
         self.kicked: list[tuple[bytes, int]] = []
@@ -85,7 +86,7 @@ class Clients:
         return True
 
     def let_go(self, client_id: bytes, expiry_s: int = -1, *, with_will: bool = False) -> None:
-        self.homes.client.detach(client_id, self.held.pop(client_id), expiry_s, with_will=with_will)
+        self.rpc.client.detach(client_id, self.held.pop(client_id), expiry_s, with_will=with_will)
 
     def overflow(self, client_id: bytes, token: int) -> None:
         self.overflown.append((client_id, token))
@@ -96,14 +97,14 @@ class Clients:
     def holds(self, client_id: bytes, token: int) -> bool:
         return self.held.get(client_id) == token
 
-    def delivered(self, home: str, token: int, packets: bytes) -> None:
-        self.packets.append((home, token, packets))
+    def delivered(self, owner: str, token: int, packets: bytes) -> None:
+        self.packets.append((owner, token, packets))
 
     def unsettled(self, token: int) -> bytes:
         return self.owed.get(token, b"")
 
     def connect(self, client_id: bytes, opening: messages.Opening | None = None) -> list[Admission | AttachError]:
-        """What the home answers, when it does."""
+        """What the owner answers, when it does."""
         answers: list[Admission | AttachError] = []
 
         def done(answer: Admission | AttachError) -> None:
@@ -112,17 +113,17 @@ class Clients:
                 self.held[client_id] = answer.token
                 self.openings[answer.token] = opening
 
-        self.homes.client.attach(client_id, opening, done)
+        self.rpc.client.attach(client_id, opening, done)
         return answers
 
 
 class Sessions:
-    """The residents of a home, which note what they are told; `load` brings a slot's sessions. `ended`: none is there
+    """The sessions of an owner, which note what they are told; `load` brings a slot's sessions. `ended`: none is there
     for who comes back; `present`: one is for who attaches. `answers_late`: to who is admitted, when `answer` is called.
     """
 
     def __init__(self) -> None:
-        self.homes: SessionRpc
+        self.rpc: SessionRpc
         self.loads_at_once = True
         self.full = False
         self.loaded: set[int] = set()
@@ -143,7 +144,7 @@ class Sessions:
         """Client id -> whose session it has."""
         self.cuts: list[str] = []
         self.gone: list[str] = []
-        self.on_open: Callable[[], None] = _nothing
+        self.on_open: Callable[[], None] = ignore
         self.answers_late = False
         self.unanswered: dict[int, Attach] = {}
         self.asked_by: dict[bytes, bytes] = {}
@@ -158,7 +159,7 @@ class Sessions:
 
     def load(self, slot: int) -> None:
         self.loaded.add(slot)
-        self.homes.server.loaded(slot)
+        self.rpc.server.loaded(slot)
 
     def disown(self, slot: int) -> None:
         self.loaded.discard(slot)
@@ -227,14 +228,14 @@ class Node:
         self.is_core = is_core
         self.member = Member(network, incarnation)
         self.clients = Clients()
-        self.clients.homes = self.homes = SessionRpc(
+        self.clients.rpc = self.rpc = SessionRpc(
             cast(Cluster, self.member), cast(ClientPackets, self.member), self.clients, self.clients
         )
-        self.homes.tick_s, self.homes.sweep_s = 0.0, network.sweep_s
+        self.rpc.tick_s, self.rpc.sweep_s = 0.0, network.sweep_s
         self.sessions = Sessions()
-        self.sessions.homes = self.homes
+        self.sessions.rpc = self.rpc
         if is_core:
-            self.homes.server.sessions = self.sessions
+            self.rpc.server.sessions = self.sessions
 
 
 class Network:
@@ -261,13 +262,13 @@ class Network:
             self.tell(node, dict(enumerate(self.owners)))
             self.nodes[node.incarnation] = node
             self.members.add(node.incarnation)
-            node.homes.start()
+            node.rpc.start()
         await self.settle()
         return started
 
     async def stop(self) -> None:
         for node in self.nodes.values():
-            await node.homes.stop()
+            await node.rpc.stop()
 
     def is_linked(self, one: str, other: str) -> bool:
         return one in self.nodes and other in self.nodes and frozenset((one, other)) not in self._cut
@@ -314,7 +315,7 @@ class Network:
     async def lose_node(self, lost: Node) -> None:
         """It crashes, and is purged."""
         del self.nodes[lost.incarnation]
-        await lost.homes.stop()
+        await lost.rpc.stop()
         self.purge(lost)
 
     def rename(self, node: Node, incarnation: str) -> None:
@@ -355,7 +356,3 @@ class Network:
 
 def _nobody(incarnation: str, body: bytes) -> None:
     raise AssertionError("nobody takes deliveries")
-
-
-def _nothing() -> None:
-    """Nobody asked."""

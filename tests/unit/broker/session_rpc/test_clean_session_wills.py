@@ -11,27 +11,27 @@ from flockmq.rlog.retained_order import author_of
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import PendingWill, will_origin
-from unit.broker.session_rpc.clients import GUEST, ID, LASTING, WILL, home_of, token_of
+from unit.broker.session_rpc.clients import CLEAN_OPENING, DURABLE_OPENING, ID, WILL, owner_of, token_of
 from unit.broker.session_rpc.network import Network, Node
 
 
 def published(core: Node) -> list[Publish]:
     wills: list[Publish] = []
-    core.homes.server.on_will = lambda left: wills.append(left.will.message)
+    core.rpc.server.on_will = lambda left: wills.append(left.will.message)
     return wills
 
 
-async def guest(network: Network, edge: Node, opening: messages.Opening = GUEST) -> int:
+async def clean_session(network: Network, edge: Node, opening: messages.Opening = CLEAN_OPENING) -> int:
     answers = edge.clients.connect(ID, opening)
     await network.settle()
     return token_of(answers)
 
 
-async def test_a_home_publishes_the_will_of_a_session_that_died_with_its_node(network: Network) -> None:
+async def test_an_owner_publishes_the_will_of_a_session_that_died_with_its_node(network: Network) -> None:
     """[MQTT-3.1.2-8]"""
     core, edge = await network.start("core-0", "edge-0")
     wills = published(core)
-    token = await guest(network, edge)
+    token = await clean_session(network, edge)
     assert core.sessions.opened == [(ID, edge.incarnation, None)], "there is none here"
     await network.settle()
     assert wills == []
@@ -39,16 +39,16 @@ async def test_a_home_publishes_the_will_of_a_session_that_died_with_its_node(ne
     await network.settle()
     ((topic, payload, origin, author),) = [(one.topic, one.payload(), one.origin, one.author) for one in wills]
     assert (topic, payload) == (b"w", b"gone")
-    assert (origin, author) == (will_origin(GUEST.nonce), author_of(ID, token, is_will=True))
-    assert (len(core.homes.server.wills), core.homes.server.wills.waiting_bytes) == (0, 0)
+    assert (origin, author) == (will_origin(CLEAN_OPENING.nonce), author_of(ID, token, is_will=True))
+    assert (len(core.rpc.server.wills), core.rpc.server.wills.waiting_bytes) == (0, 0)
 
 
-async def test_a_home_says_of_whom_a_will_is_and_why_it_may_be(network: Network) -> None:
+async def test_an_owner_says_of_whom_a_will_is_and_why_it_may_be(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     lefts: list[PendingWill] = []
-    core.homes.server.on_will = lefts.append
+    core.rpc.server.on_will = lefts.append
     row = msgspec.structs.replace(WILL, authorization=b"why")
-    await guest(network, edge, msgspec.structs.replace(GUEST, will=row, user=b"jo"))
+    await clean_session(network, edge, msgspec.structs.replace(CLEAN_OPENING, will=row, user=b"jo"))
     network.purge(edge)
     await network.settle()
     assert [(left.client_id, left.user, left.will.authorization) for left in lefts] == [(ID, b"jo", b"why")]
@@ -57,7 +57,7 @@ async def test_a_home_says_of_whom_a_will_is_and_why_it_may_be(network: Network)
 async def test_the_will_of_who_left_is_its_nodes_affair(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     wills = published(core)
-    await guest(network, edge)
+    await clean_session(network, edge)
     edge.clients.let_go(ID)
     await network.settle()
     network.purge(edge)
@@ -65,14 +65,14 @@ async def test_the_will_of_who_left_is_its_nodes_affair(network: Network) -> Non
     assert wills == []
 
 
-async def test_nodes_tell_the_next_home_which_wills_there_are(network: Network) -> None:
+async def test_nodes_tell_the_next_owner_which_wills_there_are(network: Network) -> None:
     first, second, edge = await network.start("core-0", "core-1", "edge-0")
-    await guest(network, edge)
-    home = home_of(network)
-    heir = second if home is first else first
+    await clean_session(network, edge)
+    owner = owner_of(network)
+    heir = second if owner is first else first
     network.move([slot_of(ID)], heir)
     await network.settle()
-    assert (len(home.homes.server.wills), len(heir.homes.server.wills)) == (0, 1)
+    assert (len(owner.rpc.server.wills), len(heir.rpc.server.wills)) == (0, 1)
     wills = published(heir)
     network.purge(edge)
     await network.settle()
@@ -81,9 +81,9 @@ async def test_nodes_tell_the_next_home_which_wills_there_are(network: Network) 
 
 async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for_in_vain(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
-    core.homes.server.kick_wait_s = 0.0
+    core.rpc.server.kick_wait_s = 0.0
     wills = published(core)
-    await guest(network, first)
+    await clean_session(network, first)
     first.clients.holds_on = True
     newer = second.clients.connect(ID)
     await network.settle()
@@ -93,70 +93,70 @@ async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for
 
 async def test_a_clean_CONNECT_that_is_asked_for_again_has_no_will_due(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    core.homes.server.kick_wait_s = 0.0
+    core.rpc.server.kick_wait_s = 0.0
     wills = published(core)
-    await guest(network, edge)
+    await clean_session(network, edge)
     edge.clients.holds_on = True
-    again = edge.clients.connect(ID, GUEST)
+    again = edge.clients.connect(ID, CLEAN_OPENING)
     await network.settle()
     assert token_of(again)
     assert wills == []
 
 
-async def test_homes_are_told_of_wills_when_all_nodes_know_that_they_keep_them(network: Network) -> None:
+async def test_owners_are_told_of_wills_when_all_nodes_know_that_they_keep_them(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     answers = edge.clients.connect(ID)
     await network.settle()
-    edge.clients.openings[token_of(answers)] = GUEST
-    edge.homes.client.register_wills()
+    edge.clients.openings[token_of(answers)] = CLEAN_OPENING
+    edge.rpc.client.register_wills()
     await network.settle()
-    assert len(core.homes.server.wills) == 1
+    assert len(core.rpc.server.wills) == 1
 
 
 async def test_wills_that_find_no_room_are_counted(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "HOME_WILLS_MAX", 0)
     core, edge = await network.start("core-0", "edge-0")
-    await guest(network, edge)
-    assert (len(core.homes.server.wills), core.homes.server.wills.dropped) == (0, 1)
+    await clean_session(network, edge)
+    assert (len(core.rpc.server.wills), core.rpc.server.wills.dropped) == (0, 1)
 
 
 def evict(edge: Node, token: int, opening: messages.Opening) -> None:
-    guest = opening if messages.is_clean_session(opening) else None
+    clean_session = opening if messages.is_clean_session(opening) else None
     del edge.clients.held[ID]
-    edge.homes.client.evict(ID, token, opening.expiry_s, opening.nonce, 30.0, guest)
+    edge.rpc.client.evict(ID, token, opening.expiry_s, opening.nonce, 30.0, clean_session)
 
 
-async def test_the_will_of_a_clean_session_that_is_sent_away_is_its_homes_to_hold_back(network: Network) -> None:
+async def test_the_will_of_a_clean_session_that_is_sent_away_is_its_owners_to_hold_back(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     wills = published(core)
-    evict(edge, token := await guest(network, edge), GUEST)
-    assert edge.homes.client.has_sent_evictions()
+    evict(edge, token := await clean_session(network, edge), CLEAN_OPENING)
+    assert edge.rpc.client.has_sent_evictions()
     await network.settle()
     ((left, hold_s),) = core.sessions.held
     assert (left.client_id, left.will.message.payload(), hold_s) == (ID, b"gone", pytest.approx(30.0, abs=0.5))
-    assert left.will.message.origin == will_origin(GUEST.nonce)
+    assert left.will.message.origin == will_origin(CLEAN_OPENING.nonce)
     assert left.will.message.author == author_of(ID, token, is_will=True)
-    assert not core.homes.server.is_connected(ID)
+    assert not core.rpc.server.is_connected(ID)
     network.purge(edge)
     await network.settle()
     assert wills == [], "it is published once"
 
 
-async def test_a_session_that_lasts_is_left_with_its_will_held_back(network: Network) -> None:
+async def test_a_durable_session_is_left_with_its_will_held_back(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    evict(edge, token := await guest(network, edge, LASTING), LASTING)
+    evict(edge, token := await clean_session(network, edge, DURABLE_OPENING), DURABLE_OPENING)
     await network.settle()
     assert core.sessions.left == [(ID, token, 60, True)]
     assert core.sessions.holds == [pytest.approx(30.0, abs=0.5)]
     assert core.sessions.held == []
 
 
-async def test_who_is_sent_away_and_is_let_in_before_its_home_hears_it_comes_behind_that(network: Network) -> None:
+async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_behind_that(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
-    token = await guest(network, first)
+    token = await clean_session(network, first)
     network.holds.add(messages.EVICT)
-    evict(first, token, GUEST)
-    newer = second.clients.connect(ID, GUEST)
+    evict(first, token, CLEAN_OPENING)
+    newer = second.clients.connect(ID, CLEAN_OPENING)
     await network.settle()
     assert core.sessions.held == [], "the kick was answered, and nobody is owed a will"
     assert token_of(newer)
@@ -165,13 +165,13 @@ async def test_who_is_sent_away_and_is_let_in_before_its_home_hears_it_comes_beh
     assert core.sessions.held == [], "it is back"
 
 
-async def test_the_next_home_is_told_too_who_was_sent_away(network: Network) -> None:
+async def test_the_next_owner_is_told_too_who_was_sent_away(network: Network) -> None:
     first, second, edge = await network.start("core-0", "core-1", "edge-0")
-    home = home_of(network)
-    heir = second if home is first else first
-    token = await guest(network, edge)
+    owner = owner_of(network)
+    heir = second if owner is first else first
+    token = await clean_session(network, edge)
     network.loses.add(messages.EVICT)
-    evict(edge, token, GUEST)
+    evict(edge, token, CLEAN_OPENING)
     await network.settle()
     network.loses.clear()
     heir.sessions.loads_at_once = False
@@ -183,14 +183,14 @@ async def test_the_next_home_is_told_too_who_was_sent_away(network: Network) -> 
     assert [left.client_id for left, _ in heir.sessions.held] == [ID]
 
 
-async def test_without_a_home_nobody_was_told_yet(network: Network) -> None:
+async def test_without_an_owner_nobody_was_told_yet(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    token = await guest(network, edge)
+    token = await clean_session(network, edge)
     network.move([slot_of(ID)], None)
-    evict(edge, token, GUEST)
+    evict(edge, token, CLEAN_OPENING)
     await network.settle()
-    assert not edge.homes.client.has_sent_evictions()
+    assert not edge.rpc.client.has_sent_evictions()
     network.move([slot_of(ID)], core)
     await network.settle()
-    assert edge.homes.client.has_sent_evictions()
+    assert edge.rpc.client.has_sent_evictions()
     assert len(core.sessions.held) == 1

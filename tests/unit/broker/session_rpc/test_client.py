@@ -1,4 +1,4 @@
-"""Requests, questions and reports of a node, until their homes heard them."""
+"""Requests, questions and reports of a node, until their owners heard them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from flockmq.session_rpc.attach_result import Admission, OwnerUnreachable, Super
 from unit.broker.session_rpc.network import Network, Node
 
 ID = b"client"
-LASTING = messages.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
+DURABLE_OPENING = messages.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
 PAIR = b"\4\0\1"
 
 
 class Connected:
-    """One client at `edge`, its home at `former`; `asked` are the questions that it put."""
+    """One client at `edge`, its owner at `former`; `asked` are the questions that it put."""
 
     def __init__(self, network: Network, former: Node, later: Node, edge: Node) -> None:
         self.network = network
@@ -28,7 +28,7 @@ class Connected:
         self.token = edge.clients.held[ID]
 
     def ask(self, packet_id: int) -> None:
-        self.edge.homes.client.ask(ID, self.token, messages.ReceiveQuestion(packet_id), self.answers.append)
+        self.edge.rpc.client.ask(ID, self.token, messages.ReceiveQuestion(packet_id), self.answers.append)
 
     def answer(self, node: Node, answer: bytes = b"yes") -> list[int]:
         """Everything that it was asked; returns the packet ids."""
@@ -42,7 +42,7 @@ class Connected:
 async def connected(network: Network) -> Connected:
     former, later, edge = await network.start("core-0", "core-1", "edge-0")
     network.move(range(bounds.SLOTS), former)
-    edge.clients.connect(ID, LASTING)
+    edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     return Connected(network, former, later, edge)
 
@@ -82,7 +82,7 @@ async def test_questions_move_with_their_slot_in_their_order(connected: Connecte
     assert connected.answer(connected.later) == [1, 2, 3, 4, 5]
 
 
-async def test_a_question_that_its_home_can_not_answer_is_put_again_before_later_ones(connected: Connected) -> None:
+async def test_a_question_that_its_owner_can_not_answer_is_put_again_before_later_ones(connected: Connected) -> None:
     network = connected.network
     network.holds.add(messages.ASK)
     connected.ask(1)
@@ -101,29 +101,29 @@ async def test_a_question_that_its_home_can_not_answer_is_put_again_before_later
 
 async def test_subscribes_and_unsubscribes_are_answered_in_their_order_or_put_again_in_it(connected: Connected) -> None:
     """What is put again is done again: it ends as the client asked last."""
-    network, edge, home = connected.network, connected.edge, connected.former
+    network, edge, owner = connected.network, connected.edge, connected.former
     answers: list[tuple[int, bytes]] = []
     removes, makes = (
         messages.UnsubscribeQuestion([b"a"], b"nonce"),
         messages.SubscribeQuestion([messages.WantedSubscription(b"a", 1)], b""),
     )
     for number, question in enumerate((removes, makes, messages.ReceiveQuestion(7))):
-        edge.homes.client.ask(ID, connected.token, question, partial(lambda *one: answers.append(one), number))
+        edge.rpc.client.ask(ID, connected.token, question, partial(lambda *one: answers.append(one), number))
     await network.settle()
-    for (_, _, answered), answer in zip(home.sessions.questions[1:], (b"made", b"number"), strict=True):
+    for (_, _, answered), answer in zip(owner.sessions.questions[1:], (b"made", b"number"), strict=True):
         answered(answer)
-    home.sessions.questions.clear()
+    owner.sessions.questions.clear()
     await network.settle()
     assert answers == [(2, b"number")], "it waits for no other"
-    network.cut(home, edge)
-    network.mend(home, edge)
+    network.cut(owner, edge)
+    network.mend(owner, edge)
     await network.settle()
-    assert [question for _, question, _ in home.sessions.questions] == [removes, makes]
-    for (_, _, answered), answer in zip(home.sessions.questions[::-1], (b"made again", b"removed"), strict=True):
+    assert [question for _, question, _ in owner.sessions.questions] == [removes, makes]
+    for (_, _, answered), answer in zip(owner.sessions.questions[::-1], (b"made again", b"removed"), strict=True):
         answered(answer)
     await network.settle()
     assert answers[1:] == [(0, b"removed"), (1, b"made again")]
-    assert not edge.homes.client._questions
+    assert not edge.rpc.client._questions
 
 
 async def test_questions_say_which_one_they_stand_behind(connected: Connected) -> None:
@@ -138,7 +138,7 @@ async def test_questions_say_which_one_they_stand_behind(connected: Connected) -
     assert (nobody, behind, again) == (0, first, 0)
 
 
-async def test_questions_without_a_home_wait_for_one(connected: Connected) -> None:
+async def test_questions_without_an_owner_wait_for_one(connected: Connected) -> None:
     network = connected.network
     network.move([slot_of(ID)], None)
     connected.ask(1)
@@ -170,7 +170,7 @@ async def test_a_question_of_a_connection_that_is_gone_ends_at_once(connected: C
     assert connected.former.sessions.questions == []
 
 
-async def test_who_left_in_order_while_there_was_no_home_for_half_a_minute_left_so(
+async def test_who_left_in_order_while_there_was_no_owner_for_half_a_minute_left_so(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as Redis may be away: else its will is published, and the session that it ended is there."""
@@ -187,7 +187,7 @@ async def test_who_left_in_order_while_there_was_no_home_for_half_a_minute_left_
     assert (ID, token, 0, False) in connected.later.sessions.left
 
 
-async def test_that_a_connection_is_gone_is_not_told_of_long_after_its_home_heard_it(
+async def test_that_a_connection_is_gone_is_not_told_of_long_after_its_owner_heard_it(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client may be back elsewhere, and what is said of this connection would be taken for that one."""
@@ -210,8 +210,8 @@ async def test_who_is_registered_waits_for_no_core_without_a_link(
     monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
     monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
     network, edge, other = connected.network, connected.edge, connected.later
-    edge.clients.connect(b"gone", LASTING)
-    edge.clients.connect(b"stays", LASTING)
+    edge.clients.connect(b"gone", DURABLE_OPENING)
+    edge.clients.connect(b"stays", DURABLE_OPENING)
     await network.settle()
     network.move([slot_of(b"gone")], other)
     await network.settle()
@@ -225,7 +225,7 @@ async def test_who_is_registered_waits_for_no_core_without_a_link(
 
 
 async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = connected.edge.homes.client
+    asked = connected.edge.rpc.client
     connected.edge.clients.let_go(ID)
     assert len(asked._detached) == 1
     monkeypatch.setattr(client, "DETACHED_KEPT_S", -1.0)
@@ -243,30 +243,30 @@ async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_u
     network.move(set(range(bounds.SLOTS)) - clients, third)
     network.move(clients, former)
     edge.clients.connect(ID)
-    later.clients.connect(b"other", LASTING)
+    later.clients.connect(b"other", DURABLE_OPENING)
     await network.settle()
     edge.clients.holds_on = True
     later.clients.connect(ID)
     answers: list[bytes] = []
-    later.homes.client.ask(b"other", later.clients.held[b"other"], messages.SubscribeQuestion([], b""), answers.append)
+    later.rpc.client.ask(b"other", later.clients.held[b"other"], messages.SubscribeQuestion([], b""), answers.append)
     await network.settle()
     former.sessions.questions.clear()
     later.member.choked = True  # registering pauses
     await network.lose_node(former)
     network.move(clients, later)
     await network.settle()
-    later.clients.connect(ID)  # it tries again, and asks the new home at once
+    later.clients.connect(ID)  # it tries again, and asks the new owner at once
     await network.settle()
     later.member.choked = False
     await network.settle()
-    assert later.sessions.questions, "what was asked of the former home is asked of the new one"
+    assert later.sessions.questions, "what was asked of the former owner is asked of the new one"
 
 
 async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, clients = connected.network, connected.edge.clients
-    clients.connect(b"other", LASTING)
+    clients.connect(b"other", DURABLE_OPENING)
     await network.settle()
 
     def unsettled(token: int) -> bytes:
@@ -282,13 +282,13 @@ async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
 
 async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connected: Connected) -> None:
     network = connected.network
-    connected.edge.homes.client.report(ID, connected.token, PAIR)
-    connected.edge.homes.client.report(ID, connected.token, PAIR * 2)
+    connected.edge.rpc.client.report(ID, connected.token, PAIR)
+    connected.edge.rpc.client.report(ID, connected.token, PAIR * 2)
     await network.settle()
     reported = [(connected.edge.incarnation, connected.token, PAIR * count) for count in (1, 2)]
     assert connected.former.sessions.reports == reported
     network.cut(connected.former, connected.edge)
-    connected.edge.homes.client.report(ID, connected.token, PAIR)
+    connected.edge.rpc.client.report(ID, connected.token, PAIR)
     connected.edge.clients.owed[connected.token] = PAIR
     await network.settle()
     network.mend(connected.former, connected.edge)
@@ -298,7 +298,7 @@ async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connect
 
 
 async def test_a_kick_that_overtakes_the_admission_is_heeded(connected: Connected) -> None:
-    """The answer came by the former home, the kick by the later one."""
+    """The answer came by the former owner, the kick by the later one."""
     network, edge = connected.network, connected.edge
     edge.clients.let_go(ID)
     await network.settle()
@@ -306,7 +306,7 @@ async def test_a_kick_that_overtakes_the_admission_is_heeded(connected: Connecte
     answers = edge.clients.connect(ID)
     await network.settle()
     token = (1 << 100) + 5
-    connected.former.homes.notes.send(edge.incarnation, messages.KICK, (ID, messages.pack_token(token)))
+    connected.former.rpc.notes.send(edge.incarnation, messages.KICK, (ID, messages.pack_token(token)))
     await network.settle()
     network.holds.clear()
     await network.settle()
@@ -347,12 +347,12 @@ async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
     answers = edge.clients.connect(b"client")
     await network.settle()
-    edge.homes.tick_once(asyncio.get_running_loop().time())
+    edge.rpc.tick_once(asyncio.get_running_loop().time())
     assert [type(answer) for answer in answers] == [OwnerUnreachable]
-    assert len(core.homes.server.registry) == 1
+    assert len(core.rpc.server.registry) == 1
     network.holds.clear()
     await network.settle()
-    assert len(core.homes.server.registry) == 0
+    assert len(core.rpc.server.registry) == 0
 
 
 @pytest.mark.parametrize(("present", "expiry_s"), [(False, 0), (True, -1)])
@@ -363,25 +363,25 @@ async def test_a_session_that_began_for_a_client_that_was_refused_ends_and_one_t
     core.sessions.present = present
     network.holds.add(messages.ANSWER)
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
-    answers = edge.clients.connect(ID, LASTING)
+    answers = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
-    edge.homes.tick_once(asyncio.get_running_loop().time())
+    edge.rpc.tick_once(asyncio.get_running_loop().time())
     assert [type(answer) for answer in answers] == [OwnerUnreachable]
     network.holds.clear()
     await network.settle()
     assert [left[2:] for left in core.sessions.left] == [(expiry_s, False)]
-    assert core.sessions.nonces == [LASTING.nonce]
+    assert core.sessions.nonces == [DURABLE_OPENING.nonce]
 
 
-async def test_who_goes_while_homes_take_no_more_is_not_registered(
+async def test_who_goes_while_owners_take_no_more_is_not_registered(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Registering waits for links; a connection that is gone by then was detached, and must not come back."""
     monkeypatch.setattr(client, "NOTE_BYTES", 1)
     monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
     edge, network = connected.edge, connected.network
-    edge.clients.connect(b"gone", LASTING)
-    edge.clients.connect(b"stays", LASTING)
+    edge.clients.connect(b"gone", DURABLE_OPENING)
+    edge.clients.connect(b"stays", DURABLE_OPENING)
     await network.settle()
     edge.member.choked = True
     network.move(range(bounds.SLOTS), connected.later)

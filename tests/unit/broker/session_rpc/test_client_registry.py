@@ -11,7 +11,7 @@ A, B = "a@00000001", "b@00000001"
 IDS = st.sampled_from((b"x", b"y"))
 
 
-def home(*client_ids: bytes) -> ClientRegistry:
+def registry_of(*client_ids: bytes) -> ClientRegistry:
     registry = ClientRegistry()
     for client_id in client_ids:
         registry.own(slot_of(client_id))
@@ -19,7 +19,7 @@ def home(*client_ids: bytes) -> ClientRegistry:
 
 
 def test_a_free_client_id_is_had_at_once() -> None:
-    registry = home(ID)
+    registry = registry_of(ID)
     attached = registry.attach(ID, A, 3)
     assert attached.admitted
     assert attached.token >> COUNT_BITS + SLOT_BITS == 3
@@ -28,7 +28,7 @@ def test_a_free_client_id_is_had_at_once() -> None:
 
 
 def test_a_newer_connection_waits_until_the_older_is_gone() -> None:
-    registry = home(ID)
+    registry = registry_of(ID)
     old = registry.attach(ID, A, 0)
     new = registry.attach(ID, B, 0)
     assert (new.admitted, new.kick) == (False, Kick(A, ID, old.token))
@@ -37,7 +37,7 @@ def test_a_newer_connection_waits_until_the_older_is_gone() -> None:
 
 
 def test_of_two_that_wait_the_newer_gets_it() -> None:
-    registry = home(ID)
+    registry = registry_of(ID)
     old = registry.attach(ID, A, 0)
     loser = registry.attach(ID, B, 0)
     winner = registry.attach(ID, A, 0)
@@ -47,7 +47,7 @@ def test_of_two_that_wait_the_newer_gets_it() -> None:
 
 
 def test_what_a_purged_node_held_is_free() -> None:
-    registry = home(ID, b"other")
+    registry = registry_of(ID, b"other")
     registry.attach(ID, A, 0)
     registry.attach(b"other", A, 0)
     waiting = registry.attach(ID, B, 0)
@@ -59,7 +59,7 @@ def test_what_a_purged_node_held_is_free() -> None:
 
 
 def test_sweeping_frees_what_purged_nodes_held() -> None:
-    registry = home(ID)
+    registry = registry_of(ID)
     registry.attach(ID, A, 0)
     registry.node_gone(A)
     for _ in registry.sweep():
@@ -67,8 +67,8 @@ def test_sweeping_frees_what_purged_nodes_held() -> None:
     assert len(registry) == 0
 
 
-def test_a_later_home_gives_higher_tokens_and_the_higher_stays() -> None:
-    earlier, later = home(ID), home(ID)
+def test_a_later_owner_gives_higher_tokens_and_the_higher_stays() -> None:
+    earlier, later = registry_of(ID), registry_of(ID)
     for _ in range(1000):
         old = earlier.attach(ID, A, 5)
         earlier.detach(ID, old.token)
@@ -80,21 +80,21 @@ def test_a_later_home_gives_higher_tokens_and_the_higher_stays() -> None:
 
 def test_a_token_names_one_connection_of_the_cluster() -> None:
     """Two cores that began together give the first of their clients tokens that differ."""
-    here, there = home(ID), home(b"other")
+    here, there = registry_of(ID), registry_of(b"other")
     largest = (1 << 64) - 1
     assert here.attach(ID, A, largest).token != there.attach(b"other", A, largest).token
     assert here.attach(ID, A, largest).token.bit_length() <= 8 * TOKEN_BYTES
 
 
 def test_of_two_that_register_the_higher_stays() -> None:
-    registry = home(ID)
+    registry = registry_of(ID)
     assert registry.register(ID, A, 1) is None
     assert registry.register(ID, B, 2) == Kick(A, ID, 1)
     assert registry.register(ID, A, 1) == Kick(A, ID, 1)
 
 
 def test_a_slot_that_comes_back_starts_anew() -> None:
-    registry = home(ID)
+    registry = registry_of(ID)
     first = registry.attach(ID, A, 5)
     registry.attach(ID, B, 5)
     assert [client_id for client_id, _ in registry.disown(slot_of(ID))] == [ID]
@@ -106,7 +106,7 @@ def test_a_slot_that_comes_back_starts_anew() -> None:
 
 
 def test_another_user_does_not_get_what_a_user_holds() -> None:
-    registry = home(ID)
+    registry = registry_of(ID)
     held = registry.attach(ID, A, 0, b"jo")
     assert registry.attach(ID, B, 0, b"eve") is None
     assert registry.attach(ID, B, 0, b"") is None, "nor does nobody"
@@ -114,7 +114,7 @@ def test_another_user_does_not_get_what_a_user_holds() -> None:
 
 
 def test_of_two_users_connections_the_older_stays() -> None:
-    registry = home(ID)
+    registry = registry_of(ID)
     registry.register(ID, A, 2, b"eve")
     assert registry.has_newer(ID, 1, b"jo") is False
     assert registry.register(ID, B, 1, b"jo") == Kick(A, ID, 2)
@@ -130,7 +130,7 @@ class Takeovers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.ids = (b"x", b"y")
-        self.registry = home(*self.ids)
+        self.registry = registry_of(*self.ids)
         self.live: dict[int, bytes] = {}
         self.waiting: dict[int, bytes] = {}
         self.newest: dict[bytes, int] = {}

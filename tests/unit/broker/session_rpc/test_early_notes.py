@@ -7,7 +7,7 @@ import pytest
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from unit.broker.session_rpc.clients import ID, LASTING, connected, token_of
+from unit.broker.session_rpc.clients import DURABLE_OPENING, ID, connected, token_of
 from unit.broker.session_rpc.network import Network, Node
 
 
@@ -39,7 +39,7 @@ async def test_who_registers_and_goes_before_the_sessions_are_there_is_gone(netw
     later.sessions.load(slot)
     assert later.sessions.resumed == [(ID, edge.incarnation, token, b"")]
     assert later.sessions.left[-1] == (ID, token, -1, False)
-    assert len(later.homes.server.registry) == 0
+    assert len(later.rpc.server.registry) == 0
 
 
 async def test_a_node_that_registers_and_is_purged_before_the_sessions_are_there_holds_nothing(
@@ -55,7 +55,7 @@ async def test_a_node_that_registers_and_is_purged_before_the_sessions_are_there
     await network.lose_node(edge)
     later.sessions.load(slot)
     assert later.sessions.resumed == []
-    assert len(later.homes.server.registry) == 0
+    assert len(later.rpc.server.registry) == 0
 
 
 async def test_what_finds_no_room_before_the_sessions_are_there_is_asked_for_again(
@@ -65,8 +65,8 @@ async def test_what_finds_no_room_before_the_sessions_are_there_is_asked_for_aga
     slot = slot_of(ID)
     network.move(range(bounds.SLOTS), former)
     other = next(client_id for client_id in (b"%d" % n for n in range(99_999)) if slot_of(client_id) == slot)
-    kept = edge.clients.connect(other, LASTING)
-    gone = edge.clients.connect(ID, LASTING)
+    kept = edge.clients.connect(other, DURABLE_OPENING)
+    gone = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     later.sessions.loads_at_once = False
     monkeypatch.setattr(bounds, "REGISTERS_EARLY_MAX", 0)
@@ -74,7 +74,7 @@ async def test_what_finds_no_room_before_the_sessions_are_there_is_asked_for_aga
     await network.settle()
     edge.clients.let_go(ID, 7, with_will=True)
     await network.settle()
-    assert dict(later.homes.dropped())["unloaded"] == 3
+    assert dict(later.rpc.dropped())["unloaded"] == 3
     later.sessions.left.clear()
     later.sessions.load(slot)
     await network.settle()
@@ -89,8 +89,8 @@ async def test_a_node_that_was_purged_and_is_linked_yet_has_no_clients_here(netw
     waits = edge.clients.connect(b"1")
     await network.settle()
     network.purge(edge)
-    answers = edge.clients.connect(b"2", LASTING)
-    edge.homes.rename(edge.incarnation)  # registers all
+    answers = edge.clients.connect(b"2", DURABLE_OPENING)
+    edge.rpc.rename(edge.incarnation)  # registers all
     await network.settle()
     core.sessions.load(slot_of(b"1"))
     await network.settle()
@@ -107,8 +107,8 @@ async def test_what_a_node_says_before_it_is_known_as_a_member_is_heard_when_it_
     core, edge = await network.start("core-0", "edge-0")
     token = token_of(await connected(network, edge))
     network.purge(edge)
-    edge.homes.rename(edge.incarnation)
-    answers = edge.clients.connect(b"1", LASTING)
+    edge.rpc.rename(edge.incarnation)
+    answers = edge.clients.connect(b"1", DURABLE_OPENING)
     await network.settle()
     assert core.sessions.resumed == []
     network.members.add(edge.incarnation)
@@ -118,14 +118,14 @@ async def test_what_a_node_says_before_it_is_known_as_a_member_is_heard_when_it_
 
 
 async def test_of_two_connections_the_older_goes_before_its_node_is_known_as_a_member(network: Network) -> None:
-    """A purged node may take long to be one again, and its home to hear so."""
+    """A purged node may take long to be one again, and its owner to hear so."""
     core, edge, other = await network.start("core-0", "edge-0", "edge-1")
     token = token_of(await connected(network, edge))
     network.cut(core, edge)
     network.purge(edge)
     newer = token_of(await connected(network, other))
     network.mend(core, edge)
-    edge.homes.rename(edge.incarnation)  # registers all
+    edge.rpc.rename(edge.incarnation)  # registers all
     await network.settle()
     assert edge.clients.kicked == [(ID, token)]
     network.members.add(edge.incarnation)
@@ -138,15 +138,15 @@ async def test_what_a_node_says_that_is_no_member_again_is_forgotten_in_time(net
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
     network.purge(edge)
-    early, clock = core.homes.server._early, [0.0]
+    early, clock = core.rpc.server._early, [0.0]
     early._now = lambda: clock[0]
-    edge.homes.rename(edge.incarnation)  # registers all
+    edge.rpc.rename(edge.incarnation)  # registers all
     await network.settle()
     assert len(early) == 1
     clock[0] = bounds.EARLY_KEPT_S - 1
     await network.settle()
     clock[0] = bounds.EARLY_KEPT_S + 1
-    early.sweep(core.homes.server._accepts_notes, core.homes.server.is_linked)
+    early.sweep(core.rpc.server._accepts_notes, core.rpc.server.is_linked)
     assert len(early) == 0
     core.sessions.resumed.clear()
     network.members.add(edge.incarnation)
@@ -161,7 +161,7 @@ async def test_what_a_node_said_before_it_was_heard_comes_before_what_it_says_si
     token = token_of(await connected(network, edge))
     network.purge(edge)
     for pairs in (b"before", b"since"):
-        core.homes.server._take_register(edge.incarnation, (ID, messages.pack_token(token), LASTING, pairs))
+        core.rpc.server._take_register(edge.incarnation, (ID, messages.pack_token(token), DURABLE_OPENING, pairs))
         network.members.add(edge.incarnation)
     await network.settle()
     assert [pairs for _, _, _, pairs in core.sessions.resumed] == [b"before", b"since"]
@@ -171,13 +171,13 @@ async def test_what_was_said_of_a_slot_long_before_its_row_came_is_asked_for_aga
     """The core was cut off from Redis, so it didn't see its own slots."""
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
-    slot, early, clock = slot_of(ID), core.homes.server._early, [0.0]
+    slot, early, clock = slot_of(ID), core.rpc.server._early, [0.0]
     network.tell(core, {slot: "core-1@1"})
     early._now = lambda: clock[0]
-    edge.homes.rename(edge.incarnation)  # registers all
+    edge.rpc.rename(edge.incarnation)  # registers all
     await network.settle()
     clock[0] = bounds.EARLY_KEPT_S + 1
-    early.sweep(core.homes.server._accepts_notes, core.homes.server.is_linked)
+    early.sweep(core.rpc.server._accepts_notes, core.rpc.server.is_linked)
     assert (len(early), core.sessions.resumed) == (0, [])
     network.tell(core, {slot: core.incarnation})
     await network.settle()
@@ -190,7 +190,7 @@ async def registered_in_vain(network: Network, monkeypatch: pytest.MonkeyPatch) 
     await connected(network, edge)
     network.purge(edge)
     monkeypatch.setattr(bounds, "REGISTERS_EARLY_MAX", 0)
-    edge.homes.rename(edge.incarnation)  # registers all
+    edge.rpc.rename(edge.incarnation)  # registers all
     await network.settle()
     return [core, edge]
 
@@ -208,16 +208,16 @@ async def test_who_finds_no_room_at_slots_that_are_there_is_asked_when_it_is_a_m
 async def test_who_is_missed_and_loses_its_link_is_not_asked(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says all again by itself."""
     core, edge = await registered_in_vain(network, monkeypatch)
-    assert core.homes.server._early.missed_slots() == [slot_of(ID)]
+    assert core.rpc.server._early.missed_slots() == [slot_of(ID)]
     network.cut(core, edge)
-    assert core.homes.server._early.missed_slots() == []
+    assert core.rpc.server._early.missed_slots() == []
 
 
 async def test_who_leaves_before_its_node_is_a_member_is_not_there_when_it_is(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     token = token_of(await connected(network, edge))
     network.purge(edge)
-    edge.homes.rename(edge.incarnation)  # registers all
+    edge.rpc.rename(edge.incarnation)  # registers all
     await network.settle()
     edge.clients.let_go(ID, 0)
     await network.settle()
@@ -236,7 +236,7 @@ async def test_who_left_before_a_slot_is_loaded_left_before_its_client_is_back(n
     network.move([slot_of(ID)], later)
     await network.settle()
     edge.clients.let_go(ID, 0)
-    answers = edge.clients.connect(ID, LASTING)
+    answers = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     later.sessions.left.clear()
     opened: list[bool] = []

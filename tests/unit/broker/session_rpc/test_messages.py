@@ -1,4 +1,4 @@
-"""What nodes and homes tell one another survives the wire."""
+"""What nodes and owners tell one another survives the wire."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.session_rpc.pending_attaches import PendingAttach, PendingAttaches
-from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, opening, roommates
+from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, clients_of_slot, opening
 
 
 def waiting(client_id: bytes, token: int, node: str = EDGE) -> PendingAttach:
@@ -15,7 +15,7 @@ def waiting(client_id: bytes, token: int, node: str = EDGE) -> PendingAttach:
 
 def test_who_waited_for_a_slot_is_taken_in_their_order() -> None:
     unloaded = PendingAttaches()
-    first, second, elsewhere = waiting(ID, 1), waiting(roommates(1)[0], 2), waiting(b"elsewhere", 3)
+    first, second, elsewhere = waiting(ID, 1), waiting(clients_of_slot(1)[0], 2), waiting(b"elsewhere", 3)
     assert elsewhere.slot() != SLOT
     for one in (first, second, elsewhere):
         assert unloaded.put(one)

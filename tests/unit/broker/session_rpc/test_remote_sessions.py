@@ -1,4 +1,4 @@
-"""Between the fronts of a node and their homes: what reaches the client, what is reported, what is asked."""
+"""Between the session proxies of a node and their owners: what reaches the client, what is reported, what is asked."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from unit.broker.protocol.harness import Client, Node, Port, publish
 
-HOME, LATER = "core-0@1", "core-1@1"
+OWNER, LATER = "core-0@1", "core-1@1"
 ID = b"c"
 TOKEN = 7
 OPENING = messages.Opening(4, False, 60, 32, 0, "default", b"12345678")
 
 
-class Homes:
+class Owners:
     def __init__(self) -> None:
-        self.home = HOME
+        self.incarnation = OWNER
         self.reports: list[bytes] = []
         self.questions: list[tuple[messages.Question, Answered]] = []
 
     def owner(self, slot: int) -> str:
-        return self.home
+        return self.incarnation
 
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
         assert (client_id, token) == (ID, TOKEN)
@@ -52,82 +52,82 @@ class Member(Sink):
         """Nowhere."""
 
 
-class AtHome(Port):
-    """A node whose clients all have their sessions at home."""
+class WithProxies(Port):
+    """A node whose clients all have their sessions at owner."""
 
     def __init__(self) -> None:
         super().__init__()
         self.node = Node()
         self.node.port = self.node.serving(self)
-        self.homes = Homes()
+        self.owners = Owners()
         self.given_up: list[bytes] = []
-        self.fronts = RemoteSessions(
+        self.proxies = RemoteSessions(
             self.router.turn, self.flush_soon, lambda channel, filter: self.given_up.append(filter), bytes
         )
-        self.fronts.owners = self.homes
+        self.proxies.owners = self.owners
 
     def admit(self, channel: Channel, connect: Connect) -> None:
         assert isinstance(channel.session, LocalSession)
-        front = self.fronts.add(channel, channel.session, TOKEN, OPENING)
-        channel.admitted(connect, TOKEN, front, False)
+        proxy = self.proxies.add(channel, channel.session, TOKEN, OPENING)
+        channel.admitted(connect, TOKEN, proxy, False)
 
     def remember(self, inbound: PendingPublish) -> None:
-        self.fronts.remember(inbound, TOKEN)
+        self.proxies.remember(inbound, TOKEN)
 
     def connected(self) -> Client:
         return self.node.client("c", 4, Connect(4, ID, clean_start=False))
 
-    def heard(self, client: Client, packets: bytes, home: str = HOME, token: int = TOKEN) -> list[bytes]:
-        self.fronts.delivered(home, token, packets)
+    def heard(self, client: Client, packets: bytes, incarnation: str = OWNER, token: int = TOKEN) -> list[bytes]:
+        self.proxies.delivered(incarnation, token, packets)
         self.node.turn()
         return client.packets()
 
 
 @pytest.fixture
-def port() -> AtHome:
-    return AtHome()
+def port() -> WithProxies:
+    return WithProxies()
 
 
 FIRST = publish(4, "a", "1", qos=1, packet_id=1)
 
 
-def test_what_its_home_sends_reaches_the_client_once(port: AtHome) -> None:
+def test_what_its_owner_sends_reaches_the_client_once(port: WithProxies) -> None:
     client = port.connected()
     assert port.heard(client, FIRST) == [FIRST]
     assert port.heard(client, FIRST) == []
-    assert port.heard(client, publish(4, "a", "2", qos=1, packet_id=2), LATER) == [], "not its home"
+    assert port.heard(client, publish(4, "a", "2", qos=1, packet_id=2), LATER) == [], "not its owner"
     assert port.heard(client, publish(4, "a", "2", qos=1, packet_id=2), token=TOKEN - 1) == []
 
 
-def test_reports_go_once_a_turn_until_they_are_settled(port: AtHome) -> None:
+def test_reports_go_once_a_turn_until_they_are_settled(port: WithProxies) -> None:
     client = port.connected()
     port.heard(client, FIRST + publish(4, "a", "2", qos=1, packet_id=2))
     port.node.feed(client, encode.pub_ack(4, 4, 1) + encode.pub_ack(4, 4, 2))
-    assert port.homes.reports == [pair(PUBACK, 1) + pair(PUBACK, 2)]
-    assert port.fronts.unsettled(TOKEN) == pair(PUBACK, 1) + pair(PUBACK, 2)
+    assert port.owners.reports == [pair(PUBACK, 1) + pair(PUBACK, 2)]
+    assert port.proxies.unsettled(TOKEN) == pair(PUBACK, 1) + pair(PUBACK, 2)
     port.heard(client, settled(PUBACK, 1))
-    assert port.fronts.unsettled(TOKEN) == pair(PUBACK, 2)
+    assert port.proxies.unsettled(TOKEN) == pair(PUBACK, 2)
     port.node.turn()
-    assert len(port.homes.reports) == 1, "who asked for all that isn't settled has it"
+    assert len(port.owners.reports) == 1, "who asked for all that isn't settled has it"
 
 
-def test_what_was_not_reported_yet_is_when_the_connection_goes(port: AtHome) -> None:
+def test_what_was_not_reported_yet_is_when_the_connection_goes(port: WithProxies) -> None:
     client = port.connected()
     port.heard(client, FIRST)
     client.feed(encode.pub_ack(4, 4, 1))
-    port.fronts.remove(TOKEN)
-    assert port.homes.reports == [pair(PUBACK, 1)]
-    assert port.fronts.unsettled(TOKEN) == b""
-    assert len(port.fronts) == 0
-    assert port.fronts.opening(TOKEN) is None
+    port.proxies.remove(TOKEN)
+    assert port.owners.reports == [pair(PUBACK, 1)]
+    assert port.proxies.unsettled(TOKEN) == b""
+    assert len(port.proxies) == 0
+    assert port.proxies.opening(TOKEN) is None
     assert port.heard(client, publish(4, "a", "2", qos=1, packet_id=2)) == []
 
 
-def test_a_SUBSCRIBE_is_answered_as_its_home_says(port: AtHome) -> None:
+def test_a_SUBSCRIBE_is_answered_as_its_owner_says(port: WithProxies) -> None:
     client = port.connected()
     asking = encode.subscribe(4, 5, [Request(b"a", 1), Request(b"b", 2)])
     assert port.node.feed(client, asking) == []
-    ((question, answered),) = port.homes.questions
+    ((question, answered),) = port.owners.questions
     assert question == messages.SubscribeQuestion(
         [messages.WantedSubscription(b"a", 1), messages.WantedSubscription(b"b", 2)], b""
     )
@@ -136,10 +136,10 @@ def test_a_SUBSCRIBE_is_answered_as_its_home_says(port: AtHome) -> None:
     assert client.packets() == [encode.suback(4, 5, [1, 0x80])]
 
 
-def test_an_UNSUBSCRIBE_is_answered_as_its_home_says(port: AtHome) -> None:
+def test_an_UNSUBSCRIBE_is_answered_as_its_owner_says(port: WithProxies) -> None:
     client = port.connected()
     assert port.node.feed(client, encode.unsubscribe(4, 5, [b"a", b"b"])) == []
-    ((question, answered),) = port.homes.questions
+    ((question, answered),) = port.owners.questions
     assert isinstance(question, messages.UnsubscribeQuestion)
     assert (question.filters, len(question.nonce)) == ([b"a", b"b"], 8)
     answered(messages.encode([0, 0x11]))
@@ -148,16 +148,16 @@ def test_an_UNSUBSCRIBE_is_answered_as_its_home_says(port: AtHome) -> None:
     assert port.given_up == [b"a"]
 
 
-def test_a_client_that_asks_its_home_too_much_at_once_is_not_read(port: AtHome) -> None:
+def test_a_client_that_asks_its_owner_too_much_at_once_is_not_read(port: WithProxies) -> None:
     client = port.connected()
     for packet_id in range(1, SUBSCRIBES_WAITING_MAX + 10):
         port.node.feed(client, encode.unsubscribe(4, packet_id, [b"a"]))
-    assert len(port.homes.questions) == SUBSCRIBES_WAITING_MAX
-    port.homes.questions[0][1](messages.encode([0]))
+    assert len(port.owners.questions) == SUBSCRIBES_WAITING_MAX
+    port.owners.questions[0][1](messages.encode([0]))
     assert client.paused == 0
 
 
-def test_a_client_that_does_not_read_gets_no_more_of_QoS_0(port: AtHome) -> None:
+def test_a_client_that_does_not_read_gets_no_more_of_QoS_0(port: WithProxies) -> None:
     client = port.connected()
     client.flow = LAGGING
     qos0 = publish(4, "a", "0")
@@ -165,17 +165,17 @@ def test_a_client_that_does_not_read_gets_no_more_of_QoS_0(port: AtHome) -> None
     assert port.node.router.counters.dropped_slow_reader == 2
 
 
-def test_a_QoS_2_message_is_published_under_the_origin_that_its_home_says(port: AtHome) -> None:
+def test_a_QoS_2_message_is_published_under_the_origin_that_its_owner_says(port: WithProxies) -> None:
     client = port.connected()
     assert port.node.feed(client, publish(4, "a", "x", qos=2, packet_id=9)) == []
-    ((question, answered),) = port.homes.questions
+    ((question, answered),) = port.owners.questions
     assert question == messages.ReceiveQuestion(9)
     answered(messages.encode(bytes(range(16))))
     port.node.turn()
     assert client.packets() == [encode.pub_ack(5, 4, 9)]
 
 
-def test_of_a_QoS_2_message_its_home_is_told_who_gets_it_of_shared_subscriptions(port: AtHome) -> None:
+def test_of_a_QoS_2_message_its_owner_is_told_who_gets_it_of_shared_subscriptions(port: WithProxies) -> None:
     shared = port.node.router.shared
     shared.me = "n@1"
     shared.keeps_deals = lambda: True
@@ -183,7 +183,7 @@ def test_of_a_QoS_2_message_its_home_is_told_who_gets_it_of_shared_subscriptions
     port.node.router.add(Subscription(LocalSession(member, b"m", Limits(), 32), b"$share/g/a", 2))
     client = port.connected()
     port.node.feed(client, publish(4, "a", "x", qos=2, packet_id=9))
-    ((question, answered),) = port.homes.questions
+    ((question, answered),) = port.owners.questions
     assert isinstance(question, messages.ReceiveQuestion)
     deal = find_deal(question.deals, b"$share/g/a")
     assert deal is not None
@@ -193,20 +193,20 @@ def test_of_a_QoS_2_message_its_home_is_told_who_gets_it_of_shared_subscriptions
         port.node.turn()
         assert client.packets() == [encode.pub_ack(5, 4, 9)]
         client.lost()
-        port.fronts.remove(TOKEN)
+        port.proxies.remove(TOKEN)
         client = port.connected()
         port.node.feed(client, publish(4, "a", "x", qos=2, packet_id=9))
-        _, answered = port.homes.questions[-1]
+        _, answered = port.owners.questions[-1]
     assert [packet[-1:] for packet in member.out] == [b"x"]
 
 
-def test_a_client_that_went_meanwhile_is_told_nothing(port: AtHome) -> None:
+def test_a_client_that_went_meanwhile_is_told_nothing(port: WithProxies) -> None:
     client = port.connected()
     port.node.feed(client, encode.subscribe(4, 5, [Request(b"a", 1)]))
     port.node.feed(client, encode.unsubscribe(4, 6, [b"a"]))
     port.node.feed(client, publish(4, "a", "x", qos=2, packet_id=9))
     client.lost()
-    for _, answered in port.homes.questions:
+    for _, answered in port.owners.questions:
         answered(b"")
     port.node.turn()
     assert client.packets() == []

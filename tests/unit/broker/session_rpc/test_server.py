@@ -11,7 +11,7 @@ from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import Admission, OwnerFull, OwnerUnreachable, Superseded
-from unit.broker.session_rpc.clients import ID, LASTING, connected, token_of
+from unit.broker.session_rpc.clients import DURABLE_OPENING, ID, connected, token_of
 from unit.broker.session_rpc.network import TURNS, Network
 
 
@@ -53,9 +53,9 @@ async def test_who_loses_its_place_before_it_hears_that_it_has_it_hears_that_it_
         core.sessions.answers_late = True
     else:
         core.sessions.loaded.discard(slot_of(ID))
-    loser = second.clients.connect(ID, LASTING)
+    loser = second.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
-    winner = third.clients.connect(ID, LASTING)
+    winner = third.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     core.sessions.load(slot_of(ID))
     core.sessions.answer()
@@ -66,29 +66,29 @@ async def test_who_loses_its_place_before_it_hears_that_it_has_it_hears_that_it_
 
 async def test_a_session_is_opened_before_its_connection_is_admitted_and_left_when_it_is_gone(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    answers = edge.clients.connect(ID, LASTING)
+    answers = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     token = token_of(answers)
     assert answers == [Admission(token, True, False)]
-    assert core.sessions.opened == [(ID, edge.incarnation, LASTING)]
+    assert core.sessions.opened == [(ID, edge.incarnation, DURABLE_OPENING)]
     edge.clients.let_go(ID, 7, with_will=True)
     await network.settle()
     assert core.sessions.left == [(ID, token, 7, True)]
 
 
-async def test_a_home_hears_which_opening_it_was_that_left(network: Network) -> None:
+async def test_an_owner_hears_which_opening_it_was_that_left(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     token = token_of(await connected(network, edge))
-    edge.homes.client.detach(ID, token, 7, nonce=LASTING.nonce)
+    edge.rpc.client.detach(ID, token, 7, nonce=DURABLE_OPENING.nonce)
     await network.settle()
-    assert core.sessions.nonces == [LASTING.nonce]
+    assert core.sessions.nonces == [DURABLE_OPENING.nonce]
 
 
 async def test_nobody_is_admitted_before_the_sessions_of_the_slot_are_there(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     slot = slot_of(ID)
     core.sessions.loaded.discard(slot)
-    answers = edge.clients.connect(ID, LASTING)
+    answers = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert answers == []
     core.sessions.load(slot)
@@ -96,7 +96,7 @@ async def test_nobody_is_admitted_before_the_sessions_of_the_slot_are_there(netw
     assert isinstance(answers[0], Admission)
 
 
-async def test_the_clients_of_a_home_itself_need_no_link(network: Network) -> None:
+async def test_the_clients_of_an_owner_itself_need_no_link(network: Network) -> None:
     (core,) = await network.start("core-0")
     assert token_of(core.clients.connect(ID))
     assert network.said == []
@@ -114,7 +114,7 @@ async def test_a_note_that_is_lost_with_its_link_costs_only_time(network: Networ
     network.mend(core, edge)
     await network.settle()
     assert edge.clients.held == {ID: token_of(answers)}
-    assert len(core.homes.server.registry) == 1
+    assert len(core.rpc.server.registry) == 1
 
 
 async def test_without_a_link_an_attach_waits_for_it(network: Network) -> None:
@@ -128,7 +128,7 @@ async def test_without_a_link_an_attach_waits_for_it(network: Network) -> None:
     assert token_of(answers)
 
 
-async def test_without_a_home_an_attach_ends_in_an_error(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_an_owner_an_attach_ends_in_an_error(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
     core, edge = await network.start("core-0", "edge-0")
     network.cut(core, edge)
@@ -139,11 +139,11 @@ async def test_without_a_home_an_attach_ends_in_an_error(network: Network, monke
 
 async def test_one_that_is_not_closed_in_time_is_not_waited_for(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
-    core.homes.server.kick_wait_s = 0.0
-    older = first.clients.connect(ID, LASTING)
+    core.rpc.server.kick_wait_s = 0.0
+    older = first.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     first.clients.holds_on = True
-    newer = second.clients.connect(ID, msgspec.structs.replace(LASTING, nonce=b"another"))
+    newer = second.clients.connect(ID, msgspec.structs.replace(DURABLE_OPENING, nonce=b"another"))
     await network.settle()
     assert token_of(newer)
     assert core.sessions.left == [(ID, token_of(older), -1, True)], "and its will is due"
@@ -151,11 +151,11 @@ async def test_one_that_is_not_closed_in_time_is_not_waited_for(network: Network
 
 async def test_a_CONNECT_that_is_asked_for_again_waits_in_vain_for_itself_and_has_no_will_due(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    core.homes.server.kick_wait_s = 0.0
+    core.rpc.server.kick_wait_s = 0.0
     edge.clients.holds_on = True
-    older = edge.clients.connect(ID, LASTING)
+    older = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
-    again = edge.clients.connect(ID, LASTING)
+    again = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert token_of(again)
     assert (ID, token_of(older), -1, False) in core.sessions.left
@@ -166,18 +166,18 @@ async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_clos
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
     await connected(network, first)
     first.clients.holds_on = True
-    second.clients.connect(ID, LASTING)
+    second.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
-    [waiting] = core.homes.server._waiting.values()
-    core.homes.server._take_attach(second.incarnation, (99, ID, LASTING))
-    [another] = core.homes.server._waiting.values()
+    [waiting] = core.rpc.server._waiting.values()
+    core.rpc.server._take_attach(second.incarnation, (99, ID, DURABLE_OPENING))
+    [another] = core.rpc.server._waiting.values()
     assert another is not waiting
     assert another.deadline == waiting.deadline
 
 
 async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(network: Network) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
-    core.homes.server.kick_unlinked_s = 0.0
+    core.rpc.server.kick_unlinked_s = 0.0
     first.clients.connect(ID)
     await network.settle()
     network.cut(core, first)
@@ -195,7 +195,7 @@ async def test_a_kick_that_is_lost_with_its_link_is_said_again_when_the_connecti
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
     older = token_of(await connected(network, first))
     network.loses.add(messages.KICK)
-    newer = second.clients.connect(ID, LASTING)
+    newer = second.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert newer == []
     network.loses.clear()
@@ -223,38 +223,38 @@ async def test_connections_of_a_purged_node_are_not_waited_for(network: Network)
 async def test_who_would_wait_for_a_store_that_is_full_is_refused_and_holds_nothing(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     core.sessions.full = True
-    answers = edge.clients.connect(ID, LASTING)
+    answers = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert [type(answer) for answer in answers] == [OwnerFull]
-    assert len(core.homes.server.registry) == 0
+    assert len(core.rpc.server.registry) == 0
     core.sessions.full = False
     assert isinstance((await connected(network, edge))[0], Admission)
 
 
 @pytest.mark.parametrize("bound", ["ATTACHES_MAX", "ATTACHES_MAX_BYTES"])
-async def test_attaches_that_wait_at_their_home_for_its_sessions_are_bounded(
+async def test_attaches_that_wait_at_their_owner_for_its_sessions_are_bounded(
     network: Network, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
     core, first, second = await network.start("core-0", "edge-0", "edge-1")
     core.sessions.loaded.clear()
-    waits = first.clients.connect(b"1", LASTING)
+    waits = first.clients.connect(b"1", DURABLE_OPENING)
     await network.settle()
     monkeypatch.setattr(bounds, bound, 1)
-    core.homes.server._take_attach(second.incarnation, (1, b"2", LASTING))
-    assert len(core.homes.server.registry) == 1
+    core.rpc.server._take_attach(second.incarnation, (1, b"2", DURABLE_OPENING))
+    assert len(core.rpc.server.registry) == 1
     core.sessions.load(slot_of(b"1"))
     await network.settle()
     assert token_of(waits)
-    core.homes.server._take_attach(second.incarnation, (2, b"2", LASTING))
-    assert len(core.homes.server.registry) == 2, "there is room again"
+    core.rpc.server._take_attach(second.incarnation, (2, b"2", DURABLE_OPENING))
+    assert len(core.rpc.server.registry) == 2, "there is room again"
 
 
-async def test_a_home_that_may_have_been_purged_admits_nobody(network: Network) -> None:
+async def test_an_owner_that_may_have_been_purged_admits_nobody(network: Network) -> None:
     core, edge, other = await network.start("core-0", "edge-0", "edge-1")
     older = edge.clients.connect(ID)
     await network.settle()
     core.member.is_confirmed_member = False
-    newer = other.clients.connect(ID, LASTING)
+    newer = other.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert newer == []
     assert edge.clients.kicked == []
@@ -263,12 +263,12 @@ async def test_a_home_that_may_have_been_purged_admits_nobody(network: Network) 
     assert token_of(newer) > token_of(older)
 
 
-async def test_who_waited_at_a_home_that_may_have_been_purged_since_is_not_admitted_by_it(network: Network) -> None:
+async def test_who_waited_at_an_owner_that_may_have_been_purged_since_is_not_admitted_by_it(network: Network) -> None:
     core, edge, other = await network.start("core-0", "edge-0", "edge-1")
     edge.clients.connect(ID)
     await network.settle()
     edge.clients.holds_on = True
-    newer = other.clients.connect(ID, LASTING)
+    newer = other.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     core.member.is_confirmed_member = False
     edge.clients.let_go(ID)
@@ -278,24 +278,24 @@ async def test_who_waited_at_a_home_that_may_have_been_purged_since_is_not_admit
     core.member.is_confirmed_member = True
     await network.settle()
     assert token_of(newer)
-    assert core.sessions.opened[1:] == [(ID, other.incarnation, LASTING)]
+    assert core.sessions.opened[1:] == [(ID, other.incarnation, DURABLE_OPENING)]
 
 
 async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     network.sweep_s = 0.0
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
-    sweeps, failures = core.homes.server._early.sweep, [RuntimeError("once")]
+    sweeps, failures = core.rpc.server._early.sweep, [RuntimeError("once")]
 
     def fails_once(*args: Any) -> None:
         if failures:
             raise failures.pop()
         sweeps(*args)
 
-    monkeypatch.setattr(core.homes.server._early, "sweep", fails_once)
+    monkeypatch.setattr(core.rpc.server._early, "sweep", fails_once)
     await network.settle()
     assert not failures
     await network.lose_node(edge)
     for _ in range(2 * bounds.SLOTS // TURNS):
         await network.settle()
-    assert len(core.homes.server.registry) == 0
+    assert len(core.rpc.server.registry) == 0

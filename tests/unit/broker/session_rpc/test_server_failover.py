@@ -5,11 +5,11 @@ from __future__ import annotations
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from unit.broker.session_rpc.clients import ID, LASTING, connected, token_of
+from unit.broker.session_rpc.clients import DURABLE_OPENING, ID, connected, token_of
 from unit.broker.session_rpc.network import Network
 
 
-async def test_a_new_home_hears_who_is_connected_and_all_that_is_not_settled(network: Network) -> None:
+async def test_a_new_owner_hears_who_is_connected_and_all_that_is_not_settled(network: Network) -> None:
     former, later, edge = await network.start("core-0", "core-1", "edge-0")
     network.move(range(bounds.SLOTS), former)
     token = token_of(await connected(network, edge))
@@ -23,7 +23,7 @@ async def test_a_new_home_hears_who_is_connected_and_all_that_is_not_settled(net
     assert token_of(newer) > token
 
 
-async def test_a_home_that_is_linked_again_hears_it_too(network: Network) -> None:
+async def test_an_owner_that_is_linked_again_hears_it_too(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     token = token_of(await connected(network, edge))
     edge.clients.owed[token] = b"\4\0\1"
@@ -48,13 +48,13 @@ async def test_an_attach_moves_with_its_slot(network: Network) -> None:
     slot = slot_of(ID)
     network.move(range(bounds.SLOTS), former)
     former.sessions.loaded.discard(slot)
-    answers = edge.clients.connect(ID, LASTING)
+    answers = edge.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     network.move([slot], later)
     await network.settle()
     assert token_of(answers)
     assert former.sessions.opened == []
-    assert later.sessions.opened == [(ID, edge.incarnation, LASTING)]
+    assert later.sessions.opened == [(ID, edge.incarnation, DURABLE_OPENING)]
 
 
 async def test_who_is_gone_while_its_slot_moves_is_gone_there_too(network: Network) -> None:
@@ -76,7 +76,7 @@ async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_
     core, edge = await network.start("core-0", "edge-0")
     token, slot = token_of(await connected(network, edge)), slot_of(ID)
     network.rename(core, "core-0@2")
-    core.homes.rename(core.incarnation)
+    core.rpc.rename(core.incarnation)
     network.tell(edge, {slot: core.incarnation})  # the core's own table is behind
     await network.settle()
     assert core.sessions.resumed == [], "by sessions of its former incarnation"
@@ -89,6 +89,6 @@ async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_
 async def test_of_a_slot_that_was_taken_again_every_node_says_what_it_has(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     await connected(network, edge)
-    core.homes.server.retaken(slot_of(ID))
+    core.rpc.server.retaken(slot_of(ID))
     await network.settle()
     assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]

@@ -11,7 +11,7 @@ from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
-from unit.broker.session_rpc.clients import ID, LASTING, token_of
+from unit.broker.session_rpc.clients import DURABLE_OPENING, ID, token_of
 from unit.broker.session_rpc.network import Network, Node
 
 
@@ -29,7 +29,7 @@ async def test_one_that_can_not_be_opened_holds_up_no_other_that_waited_for_the_
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core, edge = await network.start("core-0", "edge-0")
-    slot, others = slot_of(ID), roommates(2)
+    slot, others = slot_of(ID), clients_of_slot(2)
     core.sessions.loaded.discard(slot)
     answers = [edge.clients.connect(client_id) for client_id in (ID, *others)]
     await network.settle()
@@ -44,10 +44,10 @@ async def test_one_that_can_not_be_registered_holds_up_no_other_and_no_question(
 ) -> None:
     former, later = await network.start("core-0", "core-1")
     network.move(range(bounds.SLOTS), former)
-    clients = [ID, *roommates(2)]
-    answers = [later.clients.connect(client_id, LASTING) for client_id in clients]
+    clients = [ID, *clients_of_slot(2)]
+    answers = [later.clients.connect(client_id, DURABLE_OPENING) for client_id in clients]
     await network.settle()
-    later.homes.client.ask(clients[2], token_of(answers[2]), messages.ReceiveQuestion(1), lambda _: None)
+    later.rpc.client.ask(clients[2], token_of(answers[2]), messages.ReceiveQuestion(1), lambda _: None)
     fail_for(later, "resume", ID, monkeypatch)
     network.move([slot_of(ID)], later)
     await network.settle()
@@ -60,9 +60,9 @@ async def test_one_that_registered_early_and_can_not_be_helped_holds_up_no_other
 ) -> None:
     former, later, edge = await network.start("core-0", "core-1", "edge-0")
     network.move(range(bounds.SLOTS), former)
-    clients = [ID, *roommates(1)]
+    clients = [ID, *clients_of_slot(1)]
     for client_id in clients:
-        edge.clients.connect(client_id, LASTING)
+        edge.clients.connect(client_id, DURABLE_OPENING)
     await network.settle()
     later.sessions.loads_at_once = False
     network.move([slot_of(ID)], later)
@@ -72,7 +72,7 @@ async def test_one_that_registered_early_and_can_not_be_helped_holds_up_no_other
     assert [client_id for client_id, _, _, _ in later.sessions.resumed] == clients[1:]
 
 
-def roommates(count: int) -> list[bytes]:
+def clients_of_slot(count: int) -> list[bytes]:
     """Client ids of the slot of `ID`."""
     ids = (b"%d" % number for number in range(count * 10 * bounds.SLOTS))
     return list(islice((client_id for client_id in ids if slot_of(client_id) == slot_of(ID)), count))

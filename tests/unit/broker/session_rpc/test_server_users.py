@@ -8,12 +8,12 @@ import pytest
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import OtherUser
-from unit.broker.session_rpc.clients import GUEST, ID, LASTING, connected, home_of, token_of
+from unit.broker.session_rpc.clients import CLEAN_OPENING, DURABLE_OPENING, ID, connected, owner_of, token_of
 from unit.broker.session_rpc.network import Network
 
 
 def owned(user: bytes, *, lasts: bool) -> messages.Opening:
-    return msgspec.structs.replace(LASTING if lasts else GUEST, will=None, user=user)
+    return msgspec.structs.replace(DURABLE_OPENING if lasts else CLEAN_OPENING, will=None, user=user)
 
 
 @pytest.mark.parametrize("lasts", [True, False])
@@ -34,10 +34,10 @@ async def test_a_client_id_that_nobody_has_is_anybodys(network: Network) -> None
     assert token_of(await connected(network, edge, owned(b"eve", lasts=False)))
 
 
-async def test_the_next_home_of_a_slot_knows_whose_its_client_ids_are(network: Network) -> None:
+async def test_the_next_owner_of_a_slot_knows_whose_its_client_ids_are(network: Network) -> None:
     first, second, edge, other = await network.start("core-0", "core-1", "edge-0", "edge-1")
     await connected(network, edge, owned(b"jo", lasts=False))
-    network.move([slot_of(ID)], second if home_of(network) is first else first)
+    network.move([slot_of(ID)], second if owner_of(network) is first else first)
     await network.settle()
     (answer,) = await connected(network, other, owned(b"eve", lasts=False))
     assert isinstance(answer, OtherUser)
@@ -45,10 +45,10 @@ async def test_the_next_home_of_a_slot_knows_whose_its_client_ids_are(network: N
 
 
 async def test_who_was_faster_than_an_older_connection_of_another_user_goes_again(network: Network) -> None:
-    """A slot moved, and its new home hears of the older one too late."""
+    """A slot moved, and its new owner hears of the older one too late."""
     first, second, edge, other, third = await network.start("core-0", "core-1", "edge-0", "edge-1", "edge-2")
     held = token_of(await connected(network, edge, owned(b"jo", lasts=False)))
-    heir = second if home_of(network) is first else first
+    heir = second if owner_of(network) is first else first
     network.cut(edge, heir)
     network.move([slot_of(ID)], heir)
     await network.settle()
@@ -66,7 +66,7 @@ async def test_who_was_faster_than_an_older_connection_of_another_user_goes_agai
 async def test_a_connection_goes_whose_client_id_another_users_session_has(network: Network) -> None:
     first, second, edge = await network.start("core-0", "core-1", "edge-0")
     await connected(network, edge, owned(b"jo", lasts=False))
-    heir = second if home_of(network) is first else first
+    heir = second if owner_of(network) is first else first
     heir.sessions.users[ID] = b"eve"
     network.move([slot_of(ID)], heir)
     await network.settle()

@@ -32,11 +32,11 @@ async def test_a_newer_connection_takes_over_across_nodes(four: list[Node]) -> N
     assert len(second.clients.held) == len(IDS)
 
 
-async def test_a_home_answers_its_own_node_at_once(four: list[Node]) -> None:
+async def test_an_owner_answers_its_own_node_at_once(four: list[Node]) -> None:
     core = four[0]
     mine = next(client_id for client_id in IDS if core.cluster.slots.owners[slot_of(client_id)] == core.incarnation)
     answers: list[object] = []
-    core.homes.client.attach(mine, None, answers.append)
+    core.rpc.client.attach(mine, None, answers.append)
     assert len(answers) == 1
     assert isinstance(answers[0], Admission)
 
@@ -53,32 +53,32 @@ async def test_of_connections_that_come_together_one_stays(four: list[Node]) -> 
 async def test_a_detached_client_leaves_nothing_behind(four: list[Node]) -> None:
     edge = four[2]
     tokens = await asyncio.gather(*(edge.clients.connect(client_id) for client_id in IDS))
-    assert sum(len(node.homes.server.registry) for node in four) == len(IDS)
+    assert sum(len(node.rpc.server.registry) for node in four) == len(IDS)
     for client_id, token in zip(IDS, tokens, strict=True):
         edge.clients.detach(client_id, token)
-    await until(lambda: sum(len(node.homes.server.registry) for node in four) == 0)
+    await until(lambda: sum(len(node.rpc.server.registry) for node in four) == 0)
 
 
-async def test_the_death_of_a_home_keeps_the_one_connection(nodes: Nodes, four: list[Node]) -> None:
+async def test_the_death_of_an_owner_keeps_the_one_connection(nodes: Nodes, four: list[Node]) -> None:
     core, dying, first, second = four
     older = await asyncio.gather(*(first.clients.connect(client_id) for client_id in IDS))
     await nodes.crash(dying)
     await nodes.settled()
-    await until(lambda: len(core.homes.server.registry) == len(IDS))
+    await until(lambda: len(core.rpc.server.registry) == len(IDS))
     newer = await asyncio.gather(*(second.clients.connect(client_id) for client_id in IDS))
     assert all(new > old for old, new in zip(older, newer, strict=True))
     await until(lambda: not first.clients.held)
     assert len(second.clients.held) == len(IDS)
 
 
-async def test_a_new_home_is_told_who_is_connected(nodes: Nodes, four: list[Node]) -> None:
+async def test_a_new_owner_is_told_who_is_connected(nodes: Nodes, four: list[Node]) -> None:
     _, _, first, second = four
     await asyncio.gather(*(first.clients.connect(client_id) for client_id in IDS))
     third = await nodes.start("core-2", "core")
     await nodes.settled()
     moved = sum(third.cluster.slots.owners[slot_of(client_id)] == third.incarnation for client_id in IDS)
     assert moved
-    await until(lambda: len(third.homes.server.registry) == moved)
+    await until(lambda: len(third.rpc.server.registry) == moved)
     await asyncio.gather(*(second.clients.connect(client_id) for client_id in IDS))
     await until(lambda: not first.clients.held)
 
@@ -91,7 +91,7 @@ async def test_connections_of_a_dead_node_are_not_waited_for(nodes: Nodes, four:
     assert len(other.clients.held) == len(IDS)
 
 
-async def test_without_a_home_an_attach_ends_in_an_error(nodes: Nodes, four: list[Node]) -> None:
+async def test_without_an_owner_an_attach_ends_in_an_error(nodes: Nodes, four: list[Node]) -> None:
     *cores, edge, _ = four
     for core in cores:
         await nodes.crash(core)

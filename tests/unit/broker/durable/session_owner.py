@@ -89,8 +89,8 @@ class ToProxy(ProxySink):
     """What was put is taken as it is, by `taken`, or sorted: `packets`, and what was `told`."""
 
     def __init__(self, router: Router, version: int) -> None:
-        super().__init__(router, version, _lost, _lost, self._flow_changed, ProxyNode("edge-0@1"), CLIENT, 1)
-        self.overflown: Callable[[], None] = _ignore
+        super().__init__(router, version, ignore, ignore, self._flow_changed, ProxyNode("edge-0@1"), CLIENT, 1)
+        self.overflown: Callable[[], None] = ignore
         self.flows: list[int] = []
         self._packets: list[bytes] = []
         self._told: list[tuple[int, int]] = []
@@ -125,8 +125,8 @@ class ToProxy(ProxySink):
                 self._told.append((packet[2], packet[3] << 8 | packet[4]))
 
 
-class Home:
-    """One home: its router, its commit_state, and the slot of one client."""
+class SessionOwner:
+    """One owner: its router, its commit_state, and the slot of one client."""
 
     def __init__(self, disk: Disk | None = None, limits: Limits | None = None, now_s: float = 1000.0) -> None:
         self.limits = limits or Limits()
@@ -189,14 +189,6 @@ def to_proxy(session: DurableSession) -> ToProxy:
     return session.sink
 
 
-def _lost(*_: object) -> None:
-    """Nobody is there."""
-
-
-def _ignore() -> None:
-    """Nobody minds."""
-
-
 def add_subscription(session: DurableSession, subscription: Subscription) -> None:
     """It has it, and its owner has put it."""
     session.subscriptions.add(subscription)
@@ -204,7 +196,7 @@ def add_subscription(session: DurableSession, subscription: Subscription) -> Non
 
 
 def heard(session: DurableSession) -> list[tuple[int, int, bytes]]:
-    """(first byte, packet id, payload) of each packet; of 3.1.1, on a topic of one letter."""
+    """(first byte, packet id, payload) of each packet; of 3.1.1, on a topic of one message."""
     packets = to_proxy(session).packets()
     return [
         (packet[0], 0, packet[5:])
@@ -225,46 +217,48 @@ def messages_on(disk: Disk) -> list[bytes]:
     return sorted(field for field in disk.fields() if field[:1] == b"q")
 
 
-def back(home: Home, session: DurableSession, version: int = 4, *, window: int = 32, max_packet_bytes: int = 0) -> None:
+def back(
+    owner: SessionOwner, session: DurableSession, version: int = 4, *, window: int = 32, max_packet_bytes: int = 0
+) -> None:
     """A connection takes the session over, and hears it all."""
-    session.resume(home.fresh(version, window=window, max_packet_bytes=max_packet_bytes))
-    home.settle()
+    session.resume(owner.fresh(version, window=window, max_packet_bytes=max_packet_bytes))
+    owner.settle()
     session.send_again()
-    home.settle()
+    owner.settle()
 
 
-def lag(home: Home, session: DurableSession) -> None:
+def lag(owner: SessionOwner, session: DurableSession) -> None:
     """It acknowledged nothing for as long as publishers are paused for it."""
-    front = to_proxy(session)
-    assert front.flow == CONGESTED
-    home.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    front.check_progress(session.outgoing.is_held_up())
-    assert front.flow == LAGGING
+    proxy = to_proxy(session)
+    assert proxy.flow == CONGESTED
+    owner.router.now_s += SINK_CONGESTED_MAX_S + 0.1
+    proxy.check_progress(session.outgoing.is_held_up())
+    assert proxy.flow == LAGGING
 
 
-def all_read(home: Home, session: DurableSession) -> list[bytes]:
+def all_read(owner: SessionOwner, session: DurableSession) -> list[bytes]:
     """What its client gets when it acknowledges all that comes."""
     received = []
     while packets := heard(session):
         for _, packet_id, payload in packets:
             received.append(payload)
             session.reported(pair(PUBACK, packet_id))
-        home.settle()
+        owner.settle()
     return received
 
 
-def full(home: Home) -> DurableSession:
+def full(owner: SessionOwner) -> DurableSession:
     """One whose client is away, with five messages, and no room for more."""
-    session = home.opened(window=1)
-    session.leave(home.router.away4)
+    session = owner.opened(window=1)
+    session.leave(owner.router.away4)
     for number in range(5):
-        home.send(session, str(number))
-    home.settle()
+        owner.send(session, str(number))
+    owner.settle()
     return session
 
 
-def elsewhere(home: Home) -> tuple[Home, DurableSession]:
-    """The home crashes, with all that isn't durable."""
-    home.disk.waiting.clear()
-    other = Home(home.disk, home.limits, now_s=home.router.now_s)
+def elsewhere(owner: SessionOwner) -> tuple[SessionOwner, DurableSession]:
+    """The owner crashes, with all that isn't durable."""
+    owner.disk.waiting.clear()
+    other = SessionOwner(owner.disk, owner.limits, now_s=owner.router.now_s)
     return other, other.restored()

@@ -1,4 +1,4 @@
-"""A cluster of couriers and homes without sockets, clock or Redis: each step of each part is taken when a test says so.
+"""A cluster of slot senders and owners without sockets, clock or Redis: each step is taken when a test says so.
 
 What is real: `SlotSender`, `SlotTable`, `SlotReceiver`, `Deduplicator`, and the frames between them. What is a model:
 the log (a list of rows that each node applies in its own time), links (queues that may be cut anywhere, whose rest may
@@ -18,7 +18,7 @@ from flockmq import bounds
 from flockmq.delivery.batch_queue import Carrier, size_of
 from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.deduplicator import Deduplicator, number_bytes
-from flockmq.delivery.frames import BATCH, addressed_frame, batch_frame, parse_addressed, parse_batch
+from flockmq.delivery.frames import COURIER, addressed_frame, courier_frame, parse_addressed, parse_courier
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.frames import FrameReader
@@ -58,7 +58,7 @@ class Redis:
 
 
 class Slot:
-    """One slot at its home."""
+    """One slot at its owner."""
 
     def __init__(self, gained_at: int, fence: int) -> None:
         self.gained_at = gained_at
@@ -66,7 +66,7 @@ class Slot:
         self.marks = Deduplicator()
 
 
-class Residents:
+class Sessions:
     """As `durable.session_service`: what is put waits in `ops` until Redis has it, and who asked for a barrier hears
     then; what is for slots that aren't loaded is `held`.
     """
@@ -137,19 +137,19 @@ class Residents:
                 del self.unloaded[slot]
 
     def take(
-        self, letters: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]
+        self, slot_messages: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]
     ) -> SlotBarriers:
         touched: dict[int, None] = {}
-        for letter in letters:
-            for number in letter.slots:
+        for slot_message in slot_messages:
+            for number in slot_message.slots:
                 if (number in self.held or number in self.unloaded) and self._gained_at(number) <= epoch:
-                    self.held.setdefault(number, []).append(letter)
+                    self.held.setdefault(number, []).append(slot_message)
                     touched[number] = None
-            for number in wanted_by(letter):
+            for number in wanted_by(slot_message):
                 slot = self.slots.get(number)
                 if slot is not None and slot.gained_at <= epoch and number not in self.held:
                     touched[number] = None
-                    self._put(number, letter)
+                    self._put(number, slot_message)
         waits = SlotBarriers(touched, done)
         if not touched:
             done(True)
@@ -165,13 +165,13 @@ class Residents:
         slot = self.slots.get(number)
         return self.unloaded[number] if slot is None else slot.gained_at
 
-    def _put(self, number: int, letter: SlotMessage) -> None:
+    def _put(self, number: int, slot_message: SlotMessage) -> None:
         slot = self.slots[number]
-        if slot.marks.is_new(letter.source, letter.number):
-            slot.marks.set(letter.source, letter.number)
-            self.ops.append((number, slot.fence, (letter.source, letter.number), None))
+        if slot.marks.is_new(slot_message.source, slot_message.number):
+            slot.marks.set(slot_message.source, slot_message.number)
+            self.ops.append((number, slot.fence, (slot_message.source, slot_message.number), None))
 
-    def take_runs(self, letters: Sequence[SlotMessage]) -> None:
+    def take_runs(self, slot_messages: Sequence[SlotMessage]) -> None:
         raise AssertionError("no run was put")
 
     def _release(self, slot: int) -> None:
@@ -217,10 +217,10 @@ class Wire:
         self.back: deque[tuple[int, int, dict[int, int]]] = deque()
         self.is_cut = False
 
-    def send(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
-        assert size_bytes == sum(map(size_of, letters))
-        frame = batch_frame if number % 4 == 0 else addressed_frame
-        self.frames.append(b"".join(frame(number, epoch, letters, size_bytes)))
+    def send(self, number: int, epoch: int, slot_messages: Sequence[SlotMessage], size_bytes: int) -> None:
+        assert size_bytes == sum(map(size_of, slot_messages))
+        frame = courier_frame if number % 4 == 0 else addressed_frame
+        self.frames.append(b"".join(frame(number, epoch, slot_messages, size_bytes)))
 
     def answer(self, number: int, view: int, blocked: dict[int, int]) -> None:
         if not self.is_cut:
@@ -235,10 +235,10 @@ class Here:
     def __init__(self, node: Node) -> None:
         self.node = node
 
-    def send(self, number: int, epoch: int, letters: Sequence[SlotMessage], size_bytes: int) -> None:
-        assert self.node.intake is not None
-        back = partial(self.node.lanes.accepted, self.node.name)
-        self.node.intake.received(self.node.name, back, number, epoch, letters, size_bytes)
+    def send(self, number: int, epoch: int, slot_messages: Sequence[SlotMessage], size_bytes: int) -> None:
+        assert self.node.receiver is not None
+        back = partial(self.node.slot_sender.accepted, self.node.name)
+        self.node.receiver.received(self.node.name, back, number, epoch, slot_messages, size_bytes)
 
 
 class Node:
@@ -254,15 +254,17 @@ class Node:
         self.soon: list[Callable[[], None]] = []
         self.wires: dict[str, Wire] = {}
         self.table = SlotTable()
-        self.lanes = SlotSender(self.turn, name, self.table, self.find_carrier, lambda _: None, lambda: None, _no_clock)
-        self.residents = Residents(name, cluster.redis, self.table)
-        self.table.listen(LET_GO, self.residents.let_go)
-        self.table.listen(TAKE, self.residents.gain)
+        self.slot_sender = SlotSender(
+            self.turn, name, self.table, self.find_carrier, lambda _: None, lambda: None, _no_clock
+        )
+        self.sessions = Sessions(name, cluster.redis, self.table)
+        self.table.listen(LET_GO, self.sessions.let_go)
+        self.table.listen(TAKE, self.sessions.gain)
         self.table.listen(TAKE, self.slots_changed)
-        self.table.listen(SEND, self.lanes.slots_moved)
-        self.intake: SlotReceiver | None = None
+        self.table.listen(SEND, self.slot_sender.slots_moved)
+        self.receiver: SlotReceiver | None = None
         if name in CORES:
-            self.intake = SlotReceiver(self.residents, self.members.__contains__, self.soon.append, cluster.clock)
+            self.receiver = SlotReceiver(self.sessions, self.members.__contains__, self.soon.append, cluster.clock)
 
     def find_carrier(self, core: str) -> Carrier | None:
         if core == self.name:
@@ -270,8 +272,8 @@ class Node:
         return self.wires.get(core)
 
     def slots_changed(self, moves: list[SlotMove]) -> None:
-        if self.intake is not None:
-            self.soon.append(self.intake.advance)
+        if self.receiver is not None:
+            self.soon.append(self.receiver.advance)
 
     def apply(self) -> None:
         """The next entry of the log; callbacks come before the node says that it is there."""
@@ -281,10 +283,10 @@ class Node:
             if kind == "gone":
                 assert isinstance(key, str)
                 self.members.discard(key)
-                self.lanes.gone(key)
-                self.residents.node_gone(key)
-                if self.intake is not None:
-                    self.intake.node_gone(key)
+                self.slot_sender.gone(key)
+                self.sessions.node_gone(key)
+                if self.receiver is not None:
+                    self.receiver.node_gone(key)
             else:
                 assert isinstance(key, int)
                 self.table.put(key, owner, None)
@@ -305,15 +307,15 @@ class Node:
     def beat(self) -> None:
         """What the rim does now and then."""
         self.cluster.now_s += bounds.TAKEN_APART_AFTER_S
-        if self.lanes.is_behind():
-            self.lanes.look()
-        if self.intake is not None:
-            self.intake.advance()
+        if self.slot_sender.is_behind():
+            self.slot_sender.look()
+        if self.receiver is not None:
+            self.receiver.advance()
 
     def load(self) -> None:
-        self.residents.load()
-        if self.intake is not None:
-            self.intake.advance()
+        self.sessions.load()
+        if self.receiver is not None:
+            self.receiver.advance()
 
 
 class Cluster:
@@ -344,7 +346,7 @@ class Cluster:
     def put(self, name: str, slots: frozenset[int]) -> None:
         node = self.alive(name)
         if node is not None:
-            number = node.lanes._last_number + 1
+            number = node.slot_sender._last_number + 1
             self._put(node, (node_source(name), number), slots, b"")
 
     def put_as_session(self, slots: frozenset[int]) -> None:
@@ -366,7 +368,7 @@ class Cluster:
         wanted = SlotSet(sorted(slots))
         publish = publish_to(slots)
         publish.origin = origin
-        assert node.lanes.put_acknowledged(wanted, publish, partial(self._accepted, message, slots)) == 1
+        assert node.slot_sender.put_acknowledged(wanted, publish, partial(self._accepted, message, slots)) == 1
         self.sent[message] = (node.name, slots)
 
     def _accepted(self, message: Id, slots: frozenset[int]) -> None:
@@ -382,14 +384,14 @@ class Cluster:
         node = self.alive(sender)
         if node is not None and sender != core and not self.nodes[core].is_dead and core not in node.wires:
             wire = node.wires[core] = Wire()
-            if node.lanes.carrier_of(core) is None:
-                node.lanes.linked(core, wire)
+            if node.slot_sender.carrier_of(core) is None:
+                node.slot_sender.linked(core, wire)
 
     def cut(self, sender: str, core: str) -> None:
         node = self.nodes[sender]
         if (wire := node.wires.pop(core, None)) is not None:
             wire.is_cut = True
-            node.lanes.unlinked(core)
+            node.slot_sender.unlinked(core)
             self.ghosts.append((sender, core, wire))
 
     def carry(self, sender: str, core: str) -> None:
@@ -406,17 +408,17 @@ class Cluster:
                 self._carry(sender, core, wire)
 
     def _carry(self, sender: str, core: str, wire: Wire) -> None:
-        intake = self.nodes[core].intake
-        assert intake is not None
+        receiver = self.nodes[core].receiver
+        assert receiver is not None
         if wire.frames and not self.nodes[core].is_dead:
             ((kind, body),) = FrameReader(bounds.LINK_FRAME_MAX_BYTES).feed(wire.frames.popleft())
-            parse = parse_batch if kind == BATCH else parse_addressed
-            intake.received(sender, wire.answer, *parse(body), len(body))
+            parse = parse_courier if kind == COURIER else parse_addressed
+            receiver.received(sender, wire.answer, *parse(body), len(body))
 
     def carry_back(self, sender: str, core: str) -> None:
         node = self.nodes[sender]
         if (wire := node.wires.get(core)) is not None and wire.back:
-            node.lanes.accepted(core, *wire.back.popleft())
+            node.slot_sender.accepted(core, *wire.back.popleft())
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
@@ -462,15 +464,15 @@ class Cluster:
             assert message in self.accepted, f"{message} of {sender} for {set(slots)} was never accepted"
         for name in NODES:
             if not self.nodes[name].is_dead:
-                assert self.nodes[name].lanes.waiting_messages == 0
-                assert self.nodes[name].lanes.waiting_bytes == 0
+                assert self.nodes[name].slot_sender.waiting_messages == 0
+                assert self.nodes[name].slot_sender.waiting_bytes == 0
 
     def _go_on(self, node: Node, living: list[str]) -> None:
         node.apply()
         node.run_soon()
         node.load()
         node.end_turn()
-        node.residents.commit(1000)
+        node.sessions.commit(1000)
         node.beat()
         for core in living:
             for _ in range(20):
@@ -492,6 +494,6 @@ def publish_to(slots: frozenset[int]) -> Publish:
     return parse_publish(packet, 0, 2, len(packet), 4)
 
 
-def wanted_by(letter: SlotMessage) -> list[int]:
-    packet = letter.packet
+def wanted_by(slot_message: SlotMessage) -> list[int]:
+    packet = slot_message.packet
     return [byte - 48 for byte in packet[4 : 4 + packet[3]]]

@@ -22,7 +22,7 @@ from .conftest import Node, Nodes, until
 Stored = dict[int, list[int]]
 
 
-class Homed:
+class Sessions:
     """Sessions of one core: durable a moment later, in a store that all cores share. Each slot wants every message."""
 
     def __init__(self, node: Node, stored: Stored, marks: dict[int, Deduplicator]) -> None:
@@ -32,8 +32,8 @@ class Homed:
         self.loop = asyncio.get_running_loop()
         self.gained: dict[int, int] = {}
         self.changed_at = 0
-        self.intake = SlotReceiver(self, node.cluster.nodes_table.__contains__, self.loop.call_soon, self.loop.time)
-        node.delivery.slots.receiver = self.intake
+        self.receiver = SlotReceiver(self, node.cluster.nodes_table.__contains__, self.loop.call_soon, self.loop.time)
+        node.delivery.slots.receiver = self.receiver
         node.cluster.slots.listen(TAKE, self.moved)
         self.moved([SlotMove(slot, "", owner) for slot, owner in enumerate(node.cluster.slots.owners)])
 
@@ -43,7 +43,7 @@ class Homed:
             self.gained.pop(slot, None)
             if owner == self.cluster.incarnation:
                 self.gained[slot] = self.changed_at
-        self.loop.call_soon(self.intake.advance)
+        self.loop.call_soon(self.receiver.advance)
 
     def epoch(self) -> int:
         return self.cluster.slots.epoch
@@ -59,18 +59,18 @@ class Homed:
 
     def advance(self) -> None: ...
 
-    def take(self, letters: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
-        for letter in letters:
+    def take(self, messages: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
+        for message in messages:
             for slot in WANTED & self.gained.keys():
-                if self.gained[slot] <= epoch and self.marks[slot].is_new(letter.source, letter.number):
-                    self.marks[slot].set(letter.source, letter.number)
-                    self.stored[slot].append(int(letter.packet[-6:]))
+                if self.gained[slot] <= epoch and self.marks[slot].is_new(message.source, message.number):
+                    self.marks[slot].set(message.source, message.number)
+                    self.stored[slot].append(int(message.packet[-6:]))
         self.loop.call_later(0.001, done, True)
 
-    def take_runs(self, letters: Sequence[SlotMessage]) -> None:
-        for letter in letters:
+    def take_runs(self, messages: Sequence[SlotMessage]) -> None:
+        for message in messages:
             for slot in WANTED & self.gained.keys():
-                self.stored[slot].append(int(letter.packet[-6:]))
+                self.stored[slot].append(int(message.packet[-6:]))
 
 
 WANTED = frozenset(range(0, SLOTS, 100))
@@ -81,11 +81,11 @@ async def cores(nodes: Nodes) -> list[Node]:
     return [await nodes.start(f"core-{number}", "core") for number in range(3)]
 
 
-def homed(cores: list[Node]) -> Stored:
+def with_sessions(cores: list[Node]) -> Stored:
     stored: Stored = {slot: [] for slot in WANTED}
     marks = {slot: Deduplicator() for slot in WANTED}
     for core in cores:
-        Homed(core, stored, marks)
+        Sessions(core, stored, marks)
     return stored
 
 
@@ -95,7 +95,7 @@ async def test_cut_links_and_a_lost_core_lose_double_and_reorder_nothing(
 ) -> None:
     sender = await nodes.start("edge-0", "replicant")
     await nodes.settled()
-    stored = homed(cores)
+    stored = with_sessions(cores)
     chance = random.Random(seed)
     accepted: list[int] = []
     slots = SlotSet(sorted(WANTED))
@@ -120,13 +120,13 @@ async def test_cut_links_and_a_lost_core_lose_double_and_reorder_nothing(
 
 async def test_a_core_brings_to_itself_and_to_others_and_runs_come_too(nodes: Nodes, cores: list[Node]) -> None:
     await nodes.settled()
-    stored = homed(cores)
-    lanes = cores[0].delivery.slots.sender
+    stored = with_sessions(cores)
+    slot_sender = cores[0].delivery.slots.sender
     slots = SlotSet(sorted(WANTED))
     accepted = asyncio.Event()
-    assert lanes.put_acknowledged(slots, publication(4, 1, False, b"t", b"000001", b""), accepted.set) == 1
+    assert slot_sender.put_acknowledged(slots, publication(4, 1, False, b"t", b"000001", b""), accepted.set) == 1
     cores[0].flush()
     await asyncio.wait_for(accepted.wait(), 10)
-    lanes.put_run(slots, 4, publication(4, 0, False, b"t", b"000002", b"").packet, b"")
+    slot_sender.put_run(slots, 4, publication(4, 0, False, b"t", b"000002", b"").packet, b"")
     cores[0].flush()
     await until(lambda: stored == {slot: [1, 2] for slot in WANTED})

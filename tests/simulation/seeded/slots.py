@@ -1,4 +1,4 @@
-"""Bugs of homes: what of a session is durable, and what a slot takes that moves from one core to another."""
+"""Bugs of owners: what of a session is durable, and what a slot takes that moves from one core to another."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def give_away(right: Function, limits: AttachAdmission, client_id: bytes, user: 
 @seeded(judge.UNWELL, "base", SessionService.ask)
 def never_answer(
     right: Function,
-    residents: SessionService,
+    service: SessionService,
     client_id: bytes,
     token: int,
     place: Any,
@@ -61,7 +61,7 @@ def never_answer(
     """Some QoS 2 messages get no answer, however often and wherever it is asked for: by packet id."""
     if isinstance(question, messages.ReceiveQuestion) and question.packet_id % EVERY == 1:
         answer = _nobody
-    right(residents, client_id, token, place, question, answer)
+    right(service, client_id, token, place, question, answer)
 
 
 def _nobody(answer: bytes) -> None:
@@ -78,7 +78,7 @@ async def take_again(right: Function, manager: SlotManager, slot: OwnedSlot, tak
 
 @seeded(judge.DUPLICATED, "base", SessionStore._load_functions, kinds=("cut core redis", "stop core"))
 async def stale_fence(right: Function, _: SessionStore, link: RedisLink) -> None:
-    """A slot's store takes what a home writes that another one has deposed."""
+    """A slot's store takes what an owner writes that another one has deposed."""
     fenced = "if fence ~= before and fence ~= after then"
     assert fenced in session_store.FUNCTIONS
     await link.call("FUNCTION", "LOAD", "REPLACE", session_store.FUNCTIONS.replace(fenced, "if false then"))
