@@ -18,7 +18,7 @@ from flockmq import bounds
 from flockmq.delivery.batch_queue import Carrier, size_of
 from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.deduplicator import Deduplicator, number_bytes
-from flockmq.delivery.frames import COURIER, addressed_frame, courier_frame, parse_addressed, parse_courier
+from flockmq.delivery.frames import BATCH, addressed_frame, batch_frame, parse_addressed, parse_batch
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.frames import FrameReader
@@ -219,7 +219,7 @@ class Wire:
 
     def send(self, number: int, epoch: int, slot_messages: Sequence[SlotMessage], size_bytes: int) -> None:
         assert size_bytes == sum(map(size_of, slot_messages))
-        frame = courier_frame if number % 4 == 0 else addressed_frame
+        frame = batch_frame if number % 4 == 0 else addressed_frame
         self.frames.append(b"".join(frame(number, epoch, slot_messages, size_bytes)))
 
     def answer(self, number: int, view: int, blocked: dict[int, int]) -> None:
@@ -412,7 +412,7 @@ class Cluster:
         assert receiver is not None
         if wire.frames and not self.nodes[core].is_dead:
             ((kind, body),) = FrameReader(bounds.LINK_FRAME_MAX_BYTES).feed(wire.frames.popleft())
-            parse = parse_courier if kind == COURIER else parse_addressed
+            parse = parse_batch if kind == BATCH else parse_addressed
             receiver.received(sender, wire.answer, *parse(body), len(body))
 
     def carry_back(self, sender: str, core: str) -> None:

@@ -44,25 +44,25 @@ def fields(messages: list[SlotMessage]) -> list[tuple[bytes, int, bytes, int, by
 
 @given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), MESSAGES)
 def test_messages_come_as_they_went(number: int, epoch: int, messages: list[SlotMessage]) -> None:
-    parts = frames.courier_frame(number, epoch, messages, sum(map(size_of, messages)))
+    parts = frames.batch_frame(number, epoch, messages, sum(map(size_of, messages)))
     ((kind, body),) = FrameReader(2000).feed(b"".join(parts))
-    assert kind == frames.COURIER
-    came_number, came_epoch, came = frames.parse_courier(body)
+    assert kind == frames.BATCH
+    came_number, came_epoch, came = frames.parse_batch(body)
     assert (came_number, came_epoch, fields(came)) == (number, epoch, fields(messages))
 
 
 @given(MESSAGES, st.data())
 def test_messages_that_are_cut_are_an_error_or_fewer_messages(messages: list[SlotMessage], data: st.DataObject) -> None:
-    body = b"".join(frames.courier_frame(1, 2, messages, sum(map(size_of, messages))))[5:]
+    body = b"".join(frames.batch_frame(1, 2, messages, sum(map(size_of, messages))))[5:]
     cut = body[: data.draw(st.integers(0, len(body)))]
     try:
-        came = frames.parse_courier(cut)[2]
+        came = frames.parse_batch(cut)[2]
     except FrameError:
         return
     assert fields(came) == fields(messages[: len(came)])
 
 
-PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_courier, frames.parse_addressed)
+PARSERS = (frames.parse_forward, frames.parse_numbered, frames.parse_batch, frames.parse_addressed)
 
 
 @pytest.mark.parametrize("parse", PARSERS)

@@ -26,12 +26,12 @@ def test_who_publishes_to_a_congested_slot_pauses_until_its_owner_says_that_it_i
 
 def test_a_congested_slot_of_which_nothing_is_heard_any_more_is_none(sender: Sender) -> None:
     sender.slot_sender.back_pressure.congest(0, True)
-    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.now_s += bounds.CONGESTED_KEPT_S / 2
     sender.slot_sender.back_pressure.congest(0, True)
-    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.now_s += bounds.CONGESTED_KEPT_S / 2
     sender.slot_sender.update_flow()
     assert (sender.drained, sender.slot_sender.congested) == ([], 1)
-    sender.now_s += bounds.CROWDED_KEPT_S / 2
+    sender.now_s += bounds.CONGESTED_KEPT_S / 2
     sender.slot_sender.update_flow()
     assert (len(sender.drained), sender.slot_sender.congested) == (1, 0)
 
@@ -89,17 +89,17 @@ def test_what_is_stuck_goes_again_in_its_order_when_its_slot_moves(sender: Sende
 
 
 def test_publishers_to_a_slot_of_which_much_is_stuck_are_paused_and_no_others(sender: Sender) -> None:
-    slots = sender.put(1, 0, size=bounds.COURIER_STUCK_BYTES)
+    slots = sender.put(1, 0, size=bounds.SLOT_BLOCKED_BYTES)
     other = sender.put(2, 1)
     sender.end_turn()
     sender.slot_sender.accepted("a@1", 1, 7, {0: 1})
     assert len(sender.slot_sender.slow_queues(slots, b"publisher")) == 1
     assert sender.slot_sender.slow_queues(other, b"publisher") == []
-    sender.now_s += bounds.CROWDED_KEPT_S
+    sender.now_s += bounds.CONGESTED_KEPT_S
     sender.slot_sender.update_flow()
     assert len(sender.slot_sender.slow_queues(slots, b"publisher")) == 1, "for as long as it is blocked"
     sender.slot_sender.accepted("a@1", 1, 7, {})
-    sender.now_s += bounds.CROWDED_KEPT_S
+    sender.now_s += bounds.CONGESTED_KEPT_S
     sender.slot_sender.update_flow()
     assert sender.slot_sender.slow_queues(slots, b"publisher") == []
 

@@ -120,13 +120,13 @@ def test_an_acceptance_under_a_later_view_counts_when_it_was_put_again(sender: S
 
 
 def test_no_more_than_the_window_is_under_way(sender: Sender) -> None:
-    count = 3 * bounds.COURIER_WINDOW_BYTES // 100_000
+    count = 3 * bounds.SLOT_WINDOW_BYTES // 100_000
     for number in range(count):
         sender.put(number, 0, size=100_000)
     sender.end_turn()
     wire = sender.wires["a@1"]
     went = sum(size_of(message) for _, _, messages in wire.batches for message in messages)
-    assert 0 <= went - bounds.COURIER_WINDOW_BYTES < bounds.LINK_FORWARD_FRAME_BYTES
+    assert 0 <= went - bounds.SLOT_WINDOW_BYTES < bounds.LINK_FORWARD_FRAME_BYTES
     while wire.batches:
         number = wire.batches[-1][0]
         wire.batches.clear()
@@ -154,7 +154,7 @@ def test_a_full_queue_takes_nothing_and_long_before_it_is_congested(sender: Send
     for number in range(1, 100):
         refused += sender.slot_sender.put_acknowledged(slots, message(number, size), sender.told(number)) < 0
     assert refused > 0
-    assert sender.slot_sender.waiting_bytes <= bounds.COURIER_LANE_MAX_BYTES
+    assert sender.slot_sender.waiting_bytes <= bounds.SLOT_QUEUE_MAX_BYTES
     both = SlotSet([0, 2])
     assert sender.slot_sender.put_acknowledged(both, message(1, size), sender.told(1)) == -1
     assert sender.slot_sender.waiting_messages == 100 - refused, "nothing was put to the other queue"

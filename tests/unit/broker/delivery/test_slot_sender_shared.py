@@ -53,7 +53,7 @@ def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> 
 
 
 def test_a_shared_delivery_finds_no_room_in_a_full_queue(sender: Sender) -> None:
-    chunk = bytes(bounds.COURIER_LANE_MAX_BYTES * 3 // 5)
+    chunk = bytes(bounds.SLOT_QUEUE_MAX_BYTES * 3 // 5)
     assert sender.slot_sender.put_shared(0, 4 | SHARED, chunk, sender.told(1))
     peers = SlotPeers([], sender.slot_sender)
     assert peers.peer(1).takes(60)

@@ -34,7 +34,7 @@ async def test_the_will_of_a_connection_that_went_with_its_node_is_published(own
 async def test_the_connections_of_a_node_that_is_gone_leave_some_a_turn(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = clients_of_slot(8)
     owner.open_all(clients, will=will())
     owner.service.node_gone(EDGE)
@@ -66,7 +66,7 @@ async def test_a_node_that_was_purged_and_is_back_before_its_connections_left_ke
 async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_session_and_its_will_is_published(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = clients_of_slot(8)
     owner.open_all(clients, will=will())
     owner.service.node_gone(EDGE)
@@ -162,7 +162,7 @@ async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner.service.connected.behind_s = 0.0
-    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = clients_of_slot(8)
     owner.open_all(clients)
     for token, client_id in enumerate(clients, start=1):

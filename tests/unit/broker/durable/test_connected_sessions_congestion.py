@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.bounds import CROWDED_KEPT_S, SINK_CONGESTED_MAX_S
+from flockmq.bounds import CONGESTED_KEPT_S, SINK_CONGESTED_MAX_S
 from flockmq.session.limits import Limits
 from flockmq.session.remote_session import PUBACK, pair
 from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, subscribed
@@ -36,7 +36,7 @@ async def test_nodes_are_told_when_more_than_half_of_the_queue_waits_and_when_no
 async def test_they_are_told_again_before_they_forget_it(congested: Owner) -> None:
     congested.service.congestion.tick(100.0)
     congested.service.congestion.tick(100.1)
-    congested.service.congestion.tick(100.0 + CROWDED_KEPT_S / 2)
+    congested.service.congestion.tick(100.0 + CONGESTED_KEPT_S / 2)
     assert congested.congestion_reports == [(SLOT, True)] * 3
 
 

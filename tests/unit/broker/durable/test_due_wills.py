@@ -52,7 +52,7 @@ async def test_the_will_of_a_connection_that_its_owner_did_not_see_comes_before_
     owner.open(7, opening(7, will=Will(publication(5, 1, True, b"w", b"gone", b""), 0)))
     await owner.commit()
     later = await another(redis, machine := owner.machine.next(1.0))
-    machine.forward(bounds.HOME_RETURN_S + 1)
+    machine.forward(bounds.CONNECTION_RETURN_S + 1)
     later.service.tick()
     later.service.tick()
     assert later.published[-1].author == author_of(ID, later.floor(SLOT), is_will=True)

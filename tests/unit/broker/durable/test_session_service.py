@@ -125,7 +125,7 @@ async def test_what_an_older_connection_said_as_it_left_is_nothing_to_the_sessio
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch, expiry_s: int
 ) -> None:
     """Its node says it again to the next owner."""
-    monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
+    monkeypatch.setattr(bounds, "CONNECTION_RETURN_S", -1.0)
     owner.open(1, opening(1))
     owner.service.leave(ID, 1, expiry_s, False, opening(1).nonce)
     owner.open(2, opening(2, will=will()))

@@ -30,7 +30,7 @@ async def test_a_will_of_who_left_in_order_is_not_published(owner: Owner) -> Non
 async def test_a_client_that_did_not_come_back_after_a_crash_left_then(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
+    monkeypatch.setattr(bounds, "CONNECTION_RETURN_S", -1.0)
     owner.open(1, opening(will=will()))
     later = await another(redis)
     later.service.tick()
@@ -45,7 +45,7 @@ async def test_a_client_that_did_not_come_back_after_a_crash_left_then(
 async def test_a_client_that_left_in_order_while_its_slot_moved_left_so(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
+    monkeypatch.setattr(bounds, "CONNECTION_RETURN_S", -1.0)
     owner.open(1, opening(will=will()))
     later = await another(redis)
     later.service.leave(ID, 1, 5, False, opening(1).nonce)
@@ -84,7 +84,7 @@ async def test_who_is_back_and_whose_node_says_nothing_comes_behind_its_will(red
     owner.open(1, opening(1, will=will()))
     later = await another(redis, machine := owner.machine.next(1.0))
     answers = later.open(2, opening(2, will=will()))
-    machine.forward(bounds.HOME_RETURN_S)
+    machine.forward(bounds.CONNECTION_RETURN_S)
     later.service.tick()
     await later.settle()
     assert [message.topic for message in later.published] == [b"w"]
@@ -130,7 +130,7 @@ async def test_a_connection_that_never_was_says_nothing_of_the_one_before_it(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever finds none to be kicked says that it is gone."""
-    monkeypatch.setattr(bounds, "HOME_RETURN_S", -1.0)
+    monkeypatch.setattr(bounds, "CONNECTION_RETURN_S", -1.0)
     owner.open(1, opening(will=will()))
     later = await another(redis)
     later.service.leave(ID, 2, -1, False)

@@ -96,7 +96,7 @@ async def test_a_fenced_slot_sends_no_more_whatever_its_clients_answer(redis: Re
 async def test_a_slot_that_another_takes_while_it_is_loaded_is_not(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     for token, client_id in enumerate(clients_of_slot(4), start=1):
         owner.open(token, opening(token), client_id)
     later = Owner(redis, "core-1@1", 2)
@@ -121,7 +121,7 @@ async def test_a_slot_that_another_took_first_is_not_loaded(redis: Redis) -> Non
 async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_come_back_when_all_are_out(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = clients_of_slot(8)
     owner.open_all(clients, expiry_s=1, will=will())
     owner.service.disown(SLOT)
@@ -150,7 +150,7 @@ async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_co
 async def test_what_a_session_on_its_way_out_says_is_nothing(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = clients_of_slot(8)
     owner.open_all(clients)
     before = {client_id: fields.copy() for client_id, fields in redis.slot(SLOT).sessions.items()}

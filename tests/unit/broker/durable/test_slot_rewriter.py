@@ -48,7 +48,7 @@ async def test_a_session_that_Redis_has_again_and_that_ended_here_goes(redis: Re
 async def test_what_Redis_loses_while_a_slot_is_loaded_is_written_again_too(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_TURN_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = clients_of_slot(4)
     owner.open_all(clients)
     later = Owner(redis, "core-1@1", 2)

@@ -24,10 +24,10 @@ def shown(hosting: Any) -> dict[str, float]:
 
 def test_a_node_without_sessions_shows_what_it_sends_to_their_owners() -> None:
     numbers = shown(None)
-    assert (numbers["flockmq_courier_messages"], numbers["flockmq_courier_parked_messages"]) == (1, 1)
-    assert numbers["flockmq_courier_bytes"] > 0
+    assert (numbers["flockmq_slot_queue_messages"], numbers["flockmq_slot_queue_unassigned_messages"]) == (1, 1)
+    assert numbers["flockmq_slot_queue_bytes"] > 0
     assert (numbers["flockmq_redis_short"], numbers["flockmq_messages_refused_short"]) == (1, 2)
-    assert "flockmq_home_slots" not in numbers
+    assert "flockmq_owned_slots" not in numbers
 
 
 def test_an_owner_shows_what_waits_to_be_durable() -> None:
@@ -37,6 +37,7 @@ def test_an_owner_shows_what_waits_to_be_durable() -> None:
     service = type("Sessions", (), {"__len__": lambda _: 9, "manager": manager, "congestion": [0, 0, 0]})()
     numbers = shown(SimpleNamespace(session_service=service, store=store, intake=SimpleNamespace(waiting_bytes=4)))
     assert numbers["flockmq_sessions_persistent"] == 9
-    assert numbers["flockmq_sessions_crowded"] == 3
-    of_sessions = {name: value for name, value in numbers.items() if name.startswith("flockmq_home_")}
+    assert numbers["flockmq_sessions_congested"] == 3
+    families = ("flockmq_owned_", "flockmq_owner_", "flockmq_session_store_")
+    of_sessions = {name: value for name, value in numbers.items() if name.startswith(families)}
     assert list(of_sessions.values()) == [2, 1, 2, 4, 5, 6, 7, 8, 1]

@@ -114,7 +114,7 @@ async def test_owners_are_told_of_wills_when_all_nodes_know_that_they_keep_them(
 
 
 async def test_wills_that_find_no_room_are_counted(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "HOME_WILLS_MAX", 0)
+    monkeypatch.setattr(bounds, "OWNER_WILLS_MAX", 0)
     core, edge = await network.start("core-0", "edge-0")
     await clean_session(network, edge)
     assert (len(core.rpc.server.wills), core.rpc.server.wills.dropped) == (0, 1)

@@ -71,7 +71,7 @@ async def test_the_notes_of_a_turn_leave_in_their_order_with_deliveries_behind(s
 
 
 async def test_one_note_carries_what_a_turn_gathered(sending: Sending) -> None:
-    for number in range(bounds.HOME_BATCH_MAX + 1):
+    for number in range(bounds.NOTES_BATCH_MAX + 1):
         sending.outbox.put(THERE, messages.REPORT, (number,))
     await asyncio.sleep(0)
     assert sending.links.told == [(THERE, messages.REPORT)] * 2
@@ -132,8 +132,8 @@ async def test_a_node_that_is_gone_is_told_nothing(sending: Sending) -> None:
 
 
 async def test_notes_that_wait_are_bounded(sending: Sending, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 10)
-    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    monkeypatch.setattr(bounds, "NOTES_WAITING_MAX", 10)
+    monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
     sending.links.up = False
     for number in range(20):
         sending.outbox.put(THERE, messages.KICK, (number,))
@@ -162,8 +162,8 @@ async def test_what_waits_for_a_node_goes_with_it(sending: Sending) -> None:
 async def test_beyond_the_bound_only_what_the_next_link_mends_is_dropped(
     sending: Sending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 1)
-    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 1)
+    monkeypatch.setattr(bounds, "NOTES_WAITING_MAX", 1)
+    monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
     kinds = {messages.ANSWER: 1, messages.KICK: 1, messages.REPLY: 1, messages.DETACH: 2, messages.OVERFLOW: 2}
     sending.links.up = False
     for method in kinds:
@@ -180,7 +180,7 @@ async def test_beyond_the_bound_only_what_the_next_link_mends_is_dropped(
 async def test_a_link_that_takes_too_little_is_cut_when_something_was_dropped(
     sending: Sending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "HOME_OUT_MAX", 1)
+    monkeypatch.setattr(bounds, "NOTES_WAITING_MAX", 1)
     sending.links.room = 0
     sending.outbox.put(THERE, messages.REPLY, (1,))
     await asyncio.sleep(0)
@@ -197,8 +197,8 @@ async def test_notes_leave_as_fast_as_the_link_takes_them_and_in_their_order(
     sending: Sending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An owner went, and thousands of clients with large wills are registered at the next one."""
-    monkeypatch.setattr(bounds, "HOME_PACE_S", 0.0)
-    monkeypatch.setattr(bounds, "HOME_BATCH_MAX", 2)
+    monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
+    monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 2)
     for number in range(10):
         sending.outbox.put(THERE, messages.REGISTER, (number, bytes(1000)))
     sending.outbox.put(THERE, messages.ASK, (1,))
