@@ -1,11 +1,14 @@
-"""Pods of a Redis with replicas, and of one without."""
+"""Pods of a Redis with replicas, and of one without; nodes that have users."""
 
 import pathlib
 from collections.abc import Iterator
 
 import pytest
 
+from integration.auth.conftest import fleet, flockmq
 from integration.operator.pods import Cluster
+
+__all__ = ["cluster", "fleet", "flockmq", "running"]
 
 
 @pytest.fixture

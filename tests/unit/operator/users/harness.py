@@ -51,8 +51,8 @@ def core(number: int = 0) -> Manifest:
 class Town:
     """`world` is Kubernetes; `log` the cluster's tables; each pass is made when a test says so."""
 
-    def __init__(self) -> None:
-        self.world = World(mqtt_cluster(), core(), secret("demo-api-key", {"key": KEY.encode()}))
+    def __init__(self, key: str = KEY) -> None:
+        self.world = World(mqtt_cluster(), core(), secret("demo-api-key", {"key": key.encode()}))
         self.log = FakeLog()
         self.metrics = Metrics()
         self.reconciler = UserReconciler(self.world, SETTINGS, self.metrics)
