@@ -183,9 +183,10 @@ owner that can do so."""
 UNFIT_AFTER_S: Final = 5.0
 """A node isn't ready if for this long its tables were stale, or it couldn't reach Redis while another node could."""
 LEAVE_MAX_S: Final = 1.0
+LEAVE_HEARD_S: Final = 1.0
+"""A core that an operator tells to leave drains for this time before it decides: by then all others have heard it."""
 LEAVE_BEGINS_S: Final = 0.5
-"""A core that an operator tells to leave begins after this time: until then the answer is sent, and the audit log has
-the request."""
+"""It ends this long after it decided: until then the answer is sent, and the audit log has the request."""
 FORGET_WAIT_S: Final = 10.0
 """How long a request to forget a dead core waits until the leader has purged it."""
 MEMBER_VOTES_MAX: Final = 1024

@@ -35,7 +35,8 @@ def obstacle(going: str, staying: Sequence[StayingCore]) -> str:
     unready = [core.name for core in staying if not core.is_ready]
     counted = max(number, *(core.counts or 0 for core in staying))
     if not may_lead(len(ready), counted):
-        return f"a majority would be lost: of {counted} cores only {_listed(ready) or 'none'} would be ready"
+        those = f"only {_listed(ready)}" if ready else "none"
+        return f"a majority would be lost: of {counted} cores {those} would be ready and reach Redis"
     if unready:
         return (
             f"{_listed(unready)} isn't ready, and {going} may be all that holds the tables: wait until all others are"

@@ -224,6 +224,7 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         takes_clients=any(named_listeners(config)),
     )
     node.overview.own_details = partial(_details, config, node)
+    node.core_admin.disk = machine.disk
     return Assembly(config, limits, node, cluster, rlog, purged)
 
 

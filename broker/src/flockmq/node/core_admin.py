@@ -1,13 +1,15 @@
 """Takes cores off the cluster for an operator: this one leaves, or a dead one is forgotten.
 
-    leave:   membership/core_removal.py: may it go? ─▶ a file on its disk ─▶ the process ends, as by SIGTERM
+    leave:   membership/core_removal.py: may it go? ─▶ it drains ─▶ may it still go? ─▶ a file on its disk
+             ─▶ the process ends, as by SIGTERM
     forget:  is it dead? ─▶ may it go? ─▶ the leader has purged it
 
 There is no list of cores beside the members in the log, where a leader purges whoever left or is dead, and the number
 that each node is configured with. So neither changes anything but the members; nobody's configuration is written.
 
-Invariant: a core that was told to leave doesn't join again, even if it crashes before it has left: the file is on disk
-before anything else is done.
+Invariants: of cores that are told to leave at the same time none goes that the others wouldn't let go: each drains
+before it looks again, so of any two at least one sees that the other drains. A core that was told to leave doesn't join
+again, even if it crashes before it has left: the file is on disk before that is answered.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from flockmq.bounds import FORGET_WAIT_S, LEAVE_BEGINS_S, LINK_LOOK_S
+from flockmq.bounds import FORGET_WAIT_S, LEAVE_BEGINS_S, LEAVE_HEARD_S, LINK_LOOK_S
 from flockmq.clock import Clock
 from flockmq.default_callbacks import ignore
 from flockmq.management.view import ClusterState, Conflict, CoresView, Forgotten, Leaving, Member, Unavailable
@@ -26,6 +28,7 @@ from flockmq.membership.core_removal import StayingCore, obstacle
 from flockmq.membership.reachability import CORE_ROLES, name_of
 from flockmq.node import left_cluster
 from flockmq.node.cluster_overview import ClusterOverview
+from flockmq.node.evacuation import Evacuation
 from flockmq.rlog.disk import Disk
 
 log: Final = logging.getLogger(__name__)
@@ -34,13 +37,14 @@ log: Final = logging.getLogger(__name__)
 class CoreAdmin(CoresView):
     """One per node. `disk` and `end` are set before the node serves requests."""
 
-    def __init__(self, cluster: Cluster, overview: ClusterOverview, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, overview: ClusterOverview, evacuation: Evacuation, clock: Clock) -> None:
         self.disk: Disk | None = None
         """A core's folder."""
         self.end: Callable[[], None] = ignore
         """Ends this process in order, as SIGTERM does."""
         self._cluster = cluster
         self._overview = overview
+        self._evacuation = evacuation
         self._clock = clock
         self._ends: asyncio.TimerHandle | None = None
 
@@ -49,18 +53,35 @@ class CoreAdmin(CoresView):
         if self._cluster.settings.role != "core" or disk is None:
             raise Conflict(f"{me} is no core of a cluster: stop its process to end it")
         state = await self._checked(me)
+        mine = next((node for node in state.nodes if node.name == me), None)
+        clients, slots = (0, 0) if mine is None else (mine.connections, mine.slots)
+        if self._ends is None:
+            await self._begin(me, disk)
+        return Leaving(node=me, clients=clients, slots=slots, file=str(disk.path(left_cluster.FILE)))
+
+    async def _begin(self, me: str, disk: Disk) -> None:
+        """Drain, and then leave, or go on as before. Raises Conflict, Unavailable."""
+        was_wanted = self._evacuation.is_wanted
+        self._evacuation.start()
+        try:
+            await asyncio.sleep(LEAVE_HEARD_S)
+            await self._checked(me)
+            await self._write(disk)
+        except (Conflict, Unavailable):
+            if not was_wanted:
+                self._evacuation.stop()
+            raise
+        log.info(
+            "an operator has this core leave its cluster; until %s is deleted it doesn't start again",
+            disk.path(left_cluster.FILE),
+        )
+        self._ends = asyncio.get_running_loop().call_later(LEAVE_BEGINS_S, self.end)
+
+    async def _write(self, disk: Disk) -> None:
         try:
             await asyncio.to_thread(left_cluster.write, disk, self._clock.wall())
         except OSError as error:
             raise Unavailable(f"{disk.path(left_cluster.FILE)} can't be written: {error.strerror}") from None
-        if self._ends is None:
-            log.info(
-                "an operator has this core leave the cluster; it starts again when %s is deleted", self._file(disk)
-            )
-            self._ends = asyncio.get_running_loop().call_later(LEAVE_BEGINS_S, self.end)
-        mine = next((node for node in state.nodes if node.name == me), None)
-        clients, slots = (0, 0) if mine is None else (mine.connections, mine.slots)
-        return Leaving(node=me, clients=clients, slots=slots, file=self._file(disk))
 
     async def forget(self, name: str) -> Forgotten:
         if not self._cluster.is_core:
@@ -123,9 +144,6 @@ class CoreAdmin(CoresView):
         if reaching:
             return f"{', '.join(reaching)} can reach it; mend the network, or tell it to leave"
         return "the leader hasn't purged it yet; try again"
-
-    def _file(self, disk: Disk) -> str:
-        return str(disk.path(left_cluster.FILE))
 
 
 def _is_ready(node: Member) -> bool:

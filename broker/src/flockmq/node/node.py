@@ -118,6 +118,7 @@ class Node:
         self._own_slots(zones, store)
         members = self.overview.members
         self.evacuation = Evacuation(self.clients, self.access, reactor, cluster, members, draining)
+        self.core_admin = CoreAdmin(cluster, self.overview, self.evacuation, clock)
         self.rebalancing = Rebalancing(self.evacuation, cluster, members, balancing, draining.rate)
         self._listen()
 
@@ -127,7 +128,6 @@ class Node:
         """Build what the REST API and the `$SYS` topics show, and the alarms."""
         self.view = ManagementView(self.cluster, self.rlog, self._shown_state, self._clock)
         self.overview = ClusterOverview(self.cluster, self.rlog)
-        self.core_admin = CoreAdmin(self.cluster, self.overview, self._clock)
         self.alarms = Alarms(self.rlog, self.cluster.readiness, self._clock)
         self._clock_alarm = ClockAlarm(self.cluster.settings.name, self.cluster, self.rlog)
         about = About(self.cluster.settings.name, self.view.names, self.metrics.samples)

@@ -54,7 +54,7 @@ async def run_node(
         assembly = assemble(config, machine, mqtt_port or 0)
         node, reactor = assembly.node, assembly.node.reactor
         node.evacuation.hurry = hurry or node.evacuation.hurry
-        node.core_admin.disk, node.core_admin.end = disk, end or node.core_admin.end
+        node.core_admin.end = end or node.core_admin.end
         assert isinstance(reactor, EpollReactor)
         certificates = _certificates(config.management)
         tls = None if certificates is None else certificates.listening

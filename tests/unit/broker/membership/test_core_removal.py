@@ -32,7 +32,9 @@ def test_no_core_goes_where_a_majority_would_be_lost(counts: tuple[int, ...], un
 
 
 def test_nobody_is_told_to_count_fewer_where_a_majority_is_dead() -> None:
-    assert obstacle("core-9", cores(3)) == "a majority would be lost: of 3 cores only core-0 would be ready"
+    why = "a majority would be lost: of 3 cores only core-0 would be ready and reach Redis"
+    assert obstacle("core-9", cores(3)) == why
+    assert "of 2 cores none would be ready" in obstacle("core-9", cores(0, 0, unready=(0, 1)))
 
 
 def test_all_that_stay_must_be_ready() -> None:
