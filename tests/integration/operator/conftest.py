@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration.auth.conftest import fleet, flockmq
+from integration.auth.conftest import fleet
 from integration.operator.pods import Cluster
 
-__all__ = ["cluster", "fleet", "flockmq", "running"]
+__all__ = ["cluster", "fleet", "running"]
 
 
 @pytest.fixture
