@@ -18,11 +18,11 @@ TAKEN_ANYWAY: Final = "taken anyway"
 
 def judge(story: Story, rules: Rules) -> Iterator[Finding]:
     drains: dict[tuple[str, float], list[float]] = {}
-    """By node, and the end of the fault that had it drain: when clients were sent away."""
+    """By node, and the begin of the fault that had it drain: when clients were sent away."""
     for connection in story.connections.values():
         closed, node = connection.closed, connection.asked.node
         if closed is not None and closed.reason == USE_ANOTHER_SERVER:
-            drains.setdefault((node, story.faults.drains(node).over(closed.at)), []).append(closed.at)
+            drains.setdefault((node, story.faults.drain_began(node, closed.at)), []).append(closed.at)
     for (node, _), went in drains.items():
         first, last = min(went) + rules.clock_slack_s, max(went)
         for connection in story.connections.values():

@@ -144,6 +144,11 @@ class Faults:
         """When it ended in order."""
         return self._drains.get(node, self._none)
 
+    def drain_began(self, node: str, at: float) -> float:
+        """When the last one of these began until then; `at` if none did."""
+        began = [fault.began for fault in self._all if node in fault.nodes and _is_drain(fault) and fault.began <= at]
+        return max(began, default=at)
+
     def kept_away(self, node: str, since: float, until: float) -> bool:
         """Whether others may have taken its clients for away between these times: a fault of its ran, or it hadn't a
         link again yet."""

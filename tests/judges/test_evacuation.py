@@ -21,11 +21,12 @@ def test_who_comes_between_the_first_and_the_last_that_goes_is_refused(comes_to:
     assert script.found() == found
 
 
-def test_its_next_life_takes_clients() -> None:
+@pytest.mark.parametrize("apart_s", [0.4, 5.0])
+def test_its_next_life_takes_clients(apart_s: float) -> None:
     script = Script()
     for life in (False, True):
         script.connect("one", present=life)
         with script.during("drain replicant", "a"):
             script.close("one", by_server=True, reason=0x9C)
-        script.tick(5.0)
+        script.tick(apart_s)
     assert script.found() == {}
