@@ -44,7 +44,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   resources: [replicasets]
   verbs: [list]
 - apiGroups: [batch]
-  resources: [cronjobs]
+  resources: [cronjobs, jobs]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]

@@ -36,9 +36,9 @@ def images_refused(context: Context) -> Iterator[Image]:
 def named_images(context: Context) -> Iterator[Image]:
     spec = context.spec
     if spec.image is not None:
-        yield Image("spec.image", spec.image, ("core", "replicant"))
+        yield Image("spec.image", spec.image, ("core", "replicant", "backup"))
     if spec.redis.image is not None:
-        yield Image("spec.redis.image", spec.redis.image, ("redis",))
+        yield Image("spec.redis.image", spec.redis.image, ("redis", "backup", "restore"))
     if spec.report.image is not None:
         yield Image("spec.report.image", spec.report.image, ("report",))
     templates: tuple[tuple[str, PodTemplate, Component], ...] = (

@@ -66,6 +66,7 @@ RESOURCES: dict[str, Resource] = {
     "ReplicaSet": Resource("apps", "v1", "replicasets"),
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "CronJob": Resource("batch", "v1", "cronjobs"),
+    "Job": Resource("batch", "v1", "jobs"),
     "Pod": Resource("", "v1", "pods"),
     "Event": Resource("events.k8s.io", "v1", "events"),
 }

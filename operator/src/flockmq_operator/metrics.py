@@ -24,6 +24,7 @@ PASSES = "flockmq_operator_passes_total"
 TOOK = "flockmq_operator_pass_seconds"
 WAITING = "flockmq_operator_passes_waiting"
 CONDITION = "flockmq_operator_condition"
+MISSED = "flockmq_operator_missed_backups"
 FAMILIES = {
     LEADING: ("gauge", "1 while this operator acts, for it holds the Lease."),
     CLUSTERS: ("gauge", "MqttClusters that it keeps."),
@@ -38,6 +39,7 @@ FAMILIES = {
         "gauge",
         "1 where a condition of a MqttCluster is True, 0 where it is False; none where that is unknown.",
     ),
+    MISSED: ("gauge", "Backups of a MqttCluster that were due and failed since the last one that succeeded."),
 }
 
 
@@ -61,6 +63,8 @@ class Metrics:
         """Of each MqttCluster (namespace, name) that is kept, as they were last reported."""
         self.users: dict[tuple[str, str], Counter[str]] = {}
         """Of each MqttCluster (namespace, name): how many of its MqttUsers have which reason."""
+        self.missed_backups: dict[tuple[str, str], int] = {}
+        """Of each that has backups."""
         self._passes: dict[str, int] = dict.fromkeys(get_args(Result), 0)
         self._buckets = [0] * (len(SECONDS) + 1)
         self._seconds = 0.0
@@ -97,3 +101,5 @@ class Metrics:
                 if condition["status"] != "Unknown":
                     labels = ("cluster_namespace", namespace), ("cluster", name), ("type", condition["type"])
                     yield Sample(CONDITION, int(condition["status"] == "True"), labels=labels)
+        for (namespace, name), missed in self.missed_backups.items():
+            yield Sample(MISSED, missed, labels=(("cluster_namespace", namespace), ("cluster", name)))

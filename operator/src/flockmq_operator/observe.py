@@ -27,6 +27,7 @@ OWNED_KINDS = (
     "Deployment",
     "HorizontalPodAutoscaler",
     "CronJob",
+    "Job",
 )
 
 UNAVAILABLE_MAX = 200
@@ -52,6 +53,8 @@ class Observed(NamedTuple):
     """The like, of an earlier MqttCluster of this name: Kubernetes is deleting them."""
     named_secrets: dict[str, frozenset[str]]
     """Of the Secrets that the spec names: those that exist, with their keys."""
+    named_claims: frozenset[str]
+    """Of the volume claims that the spec names: those that exist."""
     links: dict[str, bytes] | None
     """The files of the links' Secret; None: there is none."""
     cluster_key: dict[str, bytes] | None
@@ -67,7 +70,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     labels = {INSTANCE: context.name, MANAGED_BY: MANAGER}
     namespace = context.namespace
     renewed = (context.links, context.cluster_key, context.redis_certificates)
-    kinds, secrets, files, (sets, cores, redis), named_secrets = await asyncio.gather(
+    kinds, secrets, files, (sets, cores, redis), named_secrets, named_claims = await asyncio.gather(
         asyncio.gather(*(kube.list(kind, namespace, labels) for kind in OWNED_KINDS)),
         kube.list("Secret", namespace, labels, metadata_only=True),
         asyncio.gather(*(kube.get("Secret", namespace, name) for name in renewed)),
@@ -77,6 +80,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
             kube.list("Pod", namespace, {**selector(context, "redis"), MANAGED_BY: MANAGER}),
         ),
         _named_secrets(kube, context),
+        _named_claims(kube, context),
     )
     listed = [item for items in kinds for item in items] + secrets
     objects = {ref(item): item for item in listed if _owned(item, context)}
@@ -103,6 +107,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
         foreign,
         leftover,
         named_secrets,
+        named_claims,
         links,
         key,
         certificates,
@@ -144,3 +149,9 @@ async def _named_secrets(kube: Kube, context: Context) -> dict[str, frozenset[st
     names = sorted({file.secret for file in named(context)})
     found = await asyncio.gather(*(kube.get("Secret", context.namespace, name) for name in names))
     return {name: frozenset(item.get("data") or ()) for name, item in zip(names, found, strict=True) if item}
+
+
+async def _named_claims(kube: Kube, context: Context) -> frozenset[str]:
+    names = sorted({part.claim_name for part in (context.spec.backup, context.spec.restore) if part})
+    found = await asyncio.gather(*(kube.get("PersistentVolumeClaim", context.namespace, name) for name in names))
+    return frozenset(name for name, item in zip(names, found, strict=True) if item)

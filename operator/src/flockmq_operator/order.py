@@ -28,7 +28,14 @@ from flockmq_operator.status.workload import (
 from flockmq_operator.workloads import workload
 
 ORDER: tuple[Component, ...] = ("core", "replicant", "redis")
-CALLED: dict[Component, str] = {"core": "cores", "replicant": "replicants", "redis": "Redis", "report": "the report"}
+CALLED: dict[Component, str] = {
+    "core": "cores",
+    "replicant": "replicants",
+    "redis": "Redis",
+    "report": "the report",
+    "backup": "the backup",
+    "restore": "the restore",
+}
 BROKEN = timedelta(minutes=1)
 """How long a pod that isn't ready may just be starting."""
 PATIENCE = timedelta(minutes=10)

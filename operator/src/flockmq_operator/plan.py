@@ -30,6 +30,7 @@ from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
 from flockmq_operator.restarts import next_restart, redis_to_wait_for
+from flockmq_operator.restoring import WAITS, Restoring, next_step
 from flockmq_operator.templates import hold_templates, settings_in_use, settings_needed, without_unmade
 from flockmq_operator.volumes import keep_claim_templates, requested, resized_claims, shrinking
 from flockmq_operator.workloads import served_by, workload
@@ -80,9 +81,11 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     if outdated_core:
         keep_cores(context, observed, desired)
     renewal = next_steps(context, observed, desired, now)
+    restoring = next_step(context, observed)
     problems = (
         *known,
         *find_problems(said, context, observed, desired),
+        *((restoring.problem,) if restoring.problem else ()),
         *renewal.problems,
         *shrinking(context, observed),
     )
@@ -90,8 +93,10 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
         waiting = f"{len(observed.leftover)} objects of an earlier MqttCluster of this name to be gone"
         return Plan(problems=problems, waiting_for=waiting)
     blocked = frozenset(component for problem in problems for component in problem.blocks)
-    unmade, waiting_for = blocked, redis_to_wait_for(context, observed)
-    if waiting_for:
+    unmade, waiting_for = blocked, restoring.waiting_for or redis_to_wait_for(context, observed)
+    if restoring.waiting_for:
+        unmade |= WAITS
+    elif waiting_for:
         unmade |= NODES
     elif awaited_core:
         waiting_for = f"core {awaited_core} to be ready before cores are removed"
@@ -105,16 +110,27 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
             kept_parts |= {"core"}
     held = hold_templates(context, observed, desired, kept_parts, now)
     keep_claim_templates(observed, desired)
-    kept = held.unknown.union(*(problem.keeps for problem in problems))
-    if "report" in blocked:
-        kept |= {workload(context, "report")}
+    kept = held.unknown.union(restoring.kept, *(problem.keeps for problem in problems))
+    jobs: tuple[Component, ...] = ("report", "backup", "restore")
+    kept |= {workload(context, component) for component in jobs if component in blocked}
     desired = settings_needed(without_unmade(desired, observed, unmade))
     desired = [manifest for manifest in desired if ref(manifest) not in kept]
     plan = changes(context, observed, desired, renewal)
-    plan = finished(context, observed, plan, wanted, blocked, now)._replace(
+    plan = finished(context, observed, plan, wanted, blocked, now)
+    plan = with_restore(plan, restoring, blocked)._replace(
         problems=problems, waiting_for=waiting_for or held.waiting_for, update_pending=held.update_pending
     )
     return paused(plan) if context.spec.pause else plan
+
+
+def with_restore(plan: Plan, restoring: Restoring, blocked: frozenset[Component]) -> Plan:
+    if "restore" in blocked:
+        return plan
+    return plan._replace(
+        create=(*plan.create, *restoring.create),
+        delete=(*plan.delete, *restoring.delete),
+        events=(*plan.events, *restoring.events),
+    )
 
 
 def paused(plan: Plan) -> Plan:

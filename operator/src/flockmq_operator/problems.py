@@ -37,6 +37,7 @@ def find_problems(said: Context, context: Context, observed: Observed, desired: 
         taken_names(context, observed, desired),
         *refused_images(context),
         *missing_secrets(context, observed),
+        missing_claim(context, observed),
         lost_secret(context, observed, desired),
         fixed_tls(said, observed),
     ]
@@ -85,6 +86,19 @@ def missing_secrets(context: Context, observed: Observed) -> Iterator[Problem]:
         exists = keys is not None
         mend = f"has no key {file.key}: add it" if exists else f"doesn't exist: create it, with the key {file.key}"
         yield Problem("SecretMissing", f"{where} {mend}", readers_of(file.secret, readers))
+
+
+def missing_claim(context: Context, observed: Observed) -> Problem | None:
+    """The volume for backups isn't there. Of the one to restore from `restoring` tells."""
+    spec = context.spec.backup
+    if spec is None or spec.claim_name in observed.named_claims:
+        return None
+    return no_claim("spec.backup.claimName", spec.claim_name, context.namespace, frozenset({"backup"}))
+
+
+def no_claim(field: str, claim: str, namespace: str, blocks: frozenset[Component]) -> Problem:
+    where = f"PersistentVolumeClaim {claim} in namespace {namespace}"
+    return Problem("ClaimMissing", f"{field}: {where} doesn't exist: create it (docs/kubernetes.md has one)", blocks)
 
 
 def readers_of(secret: str, readers: Mapping[Component, list[SecretFile]]) -> frozenset[Component]:

@@ -59,6 +59,7 @@ class Reconciler:
     def _forget(self, key: Key) -> None:
         self._floors.pop(key, None)
         self._metrics.conditions.pop(key, None)
+        self._metrics.missed_backups.pop(key, None)
 
     async def _pass(self, key: Key) -> Done:
         body = await self._kube.get(KIND, *key)
@@ -125,6 +126,9 @@ class Reconciler:
         previous = body.get("status") or {}
         status = make_status(situation, previous, datetime.now(UTC))
         self._metrics.conditions[key_of(body)] = status["conditions"]
+        self._metrics.missed_backups.pop(key_of(body), None)
+        if "backup" in status:
+            self._metrics.missed_backups[key_of(body)] = status["backup"]["missed"]
         told = (*events, *transitions(previous, status))
         await report(self._kube, body, status, told, self._settings.pod_name)
 

@@ -42,6 +42,7 @@ class Resources(Part, frozen=True):
 NODE_RESOURCES = Resources(requests={"cpu": "250m", "memory": "256Mi"}, limits={"memory": "1Gi"})
 REDIS_RESOURCES = Resources(requests={"cpu": "100m", "memory": "256Mi"}, limits={"memory": "1Gi"})
 REPORT_RESOURCES = Resources(requests={"cpu": "250m", "memory": "1Gi"}, limits={"memory": "2Gi"})
+BACKUP_RESOURCES = Resources(requests={"cpu": "100m", "memory": "128Mi"}, limits={"memory": "512Mi"})
 
 
 class Storage(Part, frozen=True):
@@ -272,6 +273,24 @@ class Report(Part, frozen=True):
     storage: Storage = Storage()
 
 
+class Backup(Part, frozen=True):
+    """When the whole state is copied into a volume that outlives the cluster."""
+
+    schedule: str
+    claim_name: str
+    keep: int = 7
+    suspend: bool = False
+    resources: Resources = BACKUP_RESOURCES
+
+
+class Restore(Part, frozen=True):
+    """What a new cluster begins with."""
+
+    claim_name: str
+    backup: str
+    """CLUSTER/TIME, or CLUSTER for its newest."""
+
+
 class NetworkPolicy(Part, frozen=True):
     enabled: bool = True
     management_from: tuple[Manifest, ...] = ()
@@ -310,6 +329,8 @@ class Spec(Part, frozen=True):
     authorization: Authorization = Authorization()
     config: str = ""
     report: Report = Report()
+    backup: Backup | None = None
+    restore: Restore | None = None
     termination_grace_period_seconds: int = 540
     management: Management = Management()
     network_policy: NetworkPolicy = NetworkPolicy()

@@ -114,7 +114,7 @@ def without_unmade(desired: list[Manifest], observed: Observed, components: froz
         manifest
         for manifest in desired
         if not (
-            manifest["kind"] in (*WORKLOADS, "CronJob")
+            manifest["kind"] in (*WORKLOADS, "CronJob", "Job")
             and manifest["metadata"]["labels"][COMPONENT] in components
             and ref(manifest) not in observed.objects
         )

@@ -16,6 +16,8 @@ def workload(context: Context, component: Component) -> Ref:
         "replicant": Ref("Deployment", context.replicant),
         "redis": Ref("StatefulSet", context.redis),
         "report": Ref("CronJob", context.report),
+        "backup": Ref("CronJob", context.backup),
+        "restore": Ref("Job", context.restore),
     }
     return names[component]
 

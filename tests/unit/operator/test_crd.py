@@ -16,6 +16,7 @@ from flockmq.config.conversion import field_types
 from flockmq.ctl.api import PATH_MAX_BYTES
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.spec import (
+    Backup,
     CaSecret,
     CrlSecret,
     ExternalRedis,
@@ -23,6 +24,7 @@ from flockmq_operator.spec import (
     Mqtt,
     Part,
     RedisUser,
+    Restore,
     Rule,
     SecretKey,
     ServerName,
@@ -115,6 +117,8 @@ def test_the_schema_and_the_decoder_know_the_same_fields_and_defaults() -> None:
     for struct, name in ((SecretKey, "passwordSecretRef"), (CaSecret, "caSecretRef"), (TlsSecret, "tlsSecretRef")):
         assert list(parity(struct, external["properties"][name], name)) == []
     assert list(parity(RedisUser, external["properties"]["replicants"], "replicants")) == []
+    for part, name in ((Backup, "backup"), (Restore, "restore")):
+        assert list(parity(part, SPEC["properties"][name], name)) == []
     assert list(parity(Users, SPEC["properties"]["authentication"]["properties"]["users"], "users")) == []
     assert list(parity(Rule, SPEC["properties"]["authorization"]["properties"]["rules"]["items"], "rule")) == []
     assert list(parity(UserSpec, USER_SPEC, "user")) == []

@@ -47,8 +47,15 @@ def test_mqtt_users_are_counted_by_how_they_are() -> None:
     assert told == {("fleet", "demo", "Applied"): 2, ("fleet", "demo", "SecretMissing"): 1}
 
 
+def test_missed_backups_are_told_where_there_are_backups() -> None:
+    metrics = Metrics()
+    metrics.missed_backups["fleet", "demo"] = 2
+    assert samples(metrics)["flockmq_operator_missed_backups", ("fleet", "demo")] == 2
+
+
 def test_each_family_has_a_kind_and_a_meaning() -> None:
     metrics = Metrics()
+    metrics.missed_backups["fleet", "demo"] = 0
     metrics.conditions["fleet", "demo"] = [{"type": "Ready", "status": "True"}]
     metrics.users["fleet", "demo"] = Counter({"Applied": 2})
     families = list(text_string_to_metric_families(metrics.text()))

@@ -24,6 +24,7 @@ def labels_of_the_operator() -> dict[str, set[str]]:
     metrics = Metrics()
     metrics.conditions["fleet", "demo"] = [{"type": "Stalled", "status": "True"}]
     metrics.users["fleet", "demo"] = Counter({"Applied": 1})
+    metrics.missed_backups["fleet", "demo"] = 2
     lines = metrics.text().splitlines()
     return {
         name: {label for line in lines if line.startswith(f"{name}{{") for label in re.findall(r'(\w+)="', line)}

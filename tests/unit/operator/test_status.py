@@ -49,6 +49,7 @@ async def test_a_running_cluster_is_ready_and_says_where_it_is_reached() -> None
         "ReplicantsReady": "True",
         "RedisReady": "True",
         "ReportSucceeded": "Unknown",
+        "BackupSucceeded": "Unknown",
     }
     assert made["endpoint"] == "demo.fleet.svc:1883"
     assert made["observedGeneration"] == 4
@@ -233,6 +234,7 @@ def test_a_spec_that_cannot_be_decoded_keeps_what_was_known() -> None:
         "ReplicantsReady": "Unknown",
         "RedisReady": "Unknown",
         "ReportSucceeded": "Unknown",
+        "BackupSucceeded": "Unknown",
     }
 
 

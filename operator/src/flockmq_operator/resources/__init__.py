@@ -7,6 +7,7 @@ from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources import (
     accounts,
     autoscaler,
+    backup,
     budgets,
     config,
     core,
@@ -14,6 +15,7 @@ from flockmq_operator.resources import (
     redis,
     replicant,
     report,
+    restore,
     secrets,
     service,
 )
@@ -27,12 +29,14 @@ BUILDERS: tuple[Builder, ...] = (
     config.config_maps,
     network_policy.network_policies,
     budgets.budgets,
+    restore.restore,
     redis.redis,
     core.cores,
     replicant.replicants,
     service.service,
     autoscaler.autoscaler,
     report.report,
+    backup.backup,
 )
 
 

@@ -16,9 +16,12 @@ FILES: dict[Component, tuple[str, ...]] = {
     "replicant": ("replicant.toml",),
     "redis": ("valkey.conf", "valkey.sh"),
     "report": (),
+    "backup": ("backup.sh",),
+    "restore": ("backup.sh",),
 }
 """The files of each component; not each cluster has each."""
 SCRIPT = (Path(__file__).parent / "valkey.sh").read_text()
+BACKUP_SCRIPT = (Path(__file__).parent / "backup.sh").read_text()
 
 MAXMEMORY_PERCENT = 60
 """Of Redis' memory limit; the rest is for the pages that a rewrite of its file copies, and for replicas."""
@@ -54,6 +57,8 @@ def files(context: Context) -> dict[str, str]:
         found["valkey.conf"] = valkey_conf(context)
     if context.redis_hosts or context.redis_tls:
         found["valkey.sh"] = SCRIPT
+    if context.spec.backup or context.spec.restore:
+        found["backup.sh"] = BACKUP_SCRIPT
     return found
 
 

@@ -17,6 +17,7 @@ SENTINEL_NAME = "flockmq"
 CONFIG_DIR = "/etc/flockmq"
 SECRETS_DIR = "/etc/flockmq/secrets"
 DATA_DIR = "/var/lib/flockmq"
+BACKUPS_DIR = "/backups"
 REDIS_DATA_DIR = "/data"
 TLS_DIR = "/etc/flockmq/tls"
 """The certificates that a pod of Redis shows."""
@@ -67,6 +68,14 @@ class Context(msgspec.Struct, frozen=True):
     @property
     def report(self) -> str:
         return f"{self.name}-report"
+
+    @property
+    def backup(self) -> str:
+        return f"{self.name}-backup"
+
+    @property
+    def restore(self) -> str:
+        return f"{self.name}-restore"
 
     @property
     def cluster_key(self) -> str:
@@ -132,6 +141,10 @@ class Context(msgspec.Struct, frozen=True):
     def asks_the_log(self) -> bool:
         """Who may connect is asked of the users in the cluster's log, among others."""
         return any(str(entry.get("mechanism")).endswith(BUILT_IN) for entry in self.spec.authentication.chain)
+
+    @property
+    def redis_image(self) -> str:
+        return self.spec.redis.image or self.settings.flockmq_redis_image
 
     @property
     def image_pull_policy(self) -> str:

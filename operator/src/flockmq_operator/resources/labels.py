@@ -10,7 +10,7 @@ from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import Context
 from flockmq_operator.spec import GROUP, KIND, VERSION
 
-Component = Literal["core", "replicant", "redis", "report"]
+Component = Literal["core", "replicant", "redis", "report", "backup", "restore"]
 
 COMPONENT = "app.kubernetes.io/component"
 INSTANCE = "app.kubernetes.io/instance"
@@ -25,6 +25,10 @@ CONFIG_DIGEST = f"{GROUP}/config"
 """On a pod: the digest of its configuration; a change of it rolls pods."""
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 """On a pod: whether an autoscaler of Kubernetes' nodes may move it though it has an emptyDir."""
+RESTORED_FOR = f"{GROUP}/restored-for"
+"""On a volume claim that a backup is restored into: the uid of the MqttCluster whose it is."""
+RESTORES = f"{GROUP}/restores"
+"""On the job that restores: which backup of which claim."""
 REDIS_TLS = f"{GROUP}/redis-tls"
 """On the Secret with Redis' passwords: that this Redis was made to speak TLS."""
 

@@ -1,8 +1,9 @@
 """NetworkPolicies: who may connect to which port, and where pods may connect to. Policies add up, so a namespace opens
 more by one of its own.
 
-Redis and the report connect to nothing but Redis. A policy knows addresses and pods, no names: where nodes may connect
-to beside the cluster (an external Redis, who authenticates clients) is only bounded once the spec says it.
+Redis and the report connect to nothing but Redis, a backup to Redis and the cores' management. A policy knows addresses
+and pods, no names: where nodes may connect to beside the cluster (an external Redis, who authenticates clients) is only
+bounded once the spec says it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,17 +24,23 @@ def network_policies(context: Context) -> Iterator[Manifest]:
     management = _ingress([MANAGEMENT_PORT], [_operator(context), *context.spec.network_policy.management_from])
     clients = {"ports": _ports([listener.port for listener in context.spec.listeners])}
     nodes = _egress_of_nodes(context)
+    backups = [_ingress([MANAGEMENT_PORT], [_pods(context, "backup")])] if context.spec.backup else []
     at_cores = [clients] if "core" in (context.clients, context.served_by) else []
-    yield _policy(context, context.core, "core", [*at_cores, links, management], nodes)
+    yield _policy(context, context.core, "core", [*at_cores, links, management, *backups], nodes)
     yield _policy(context, context.replicant, "replicant", [clients, links, management], nodes)
     yield _policy(context, context.report, "report", [], _egress_of_report(context))
+    if context.spec.backup:
+        tables = {"ports": _ports([MANAGEMENT_PORT]), "to": [_pods(context, "core")]}
+        yield _policy(context, context.backup, "backup", [], [DNS, _to_redis(context), tables])
+    if context.spec.restore:
+        yield _policy(context, context.restore, "restore", [], [])
     if context.spec.redis.external is None:
         yield _policy(context, context.redis, "redis", _ingress_of_redis(context), _egress_of_redis(context))
 
 
 def _ingress_of_redis(context: Context) -> list[Manifest]:
     nodes = [_pods(context, "core"), _pods(context, "replicant")]
-    users = [*nodes, _pods(context, "report")]
+    users = [*nodes, _pods(context, "report"), *([_pods(context, "backup")] if context.spec.backup else [])]
     if not context.redis_hosts:
         return [_ingress([REDIS_PORT], users)]
     themselves = _pods(context, "redis")

@@ -138,7 +138,7 @@ def config_volume(context: Context, component: Component, path: str) -> Manifest
     return {"name": "config", "configMap": {"name": name, "items": items}}
 
 
-def secrets_volume(files: Iterable[SecretFile]) -> Manifest:
-    """The volume `secrets`, with these files."""
+def secrets_volume(files: Iterable[SecretFile], name: str = "secrets") -> Manifest:
+    """A volume with these files."""
     sources = [{"secret": {"name": file.secret, "items": [{"key": file.key, "path": file.path}]}} for file in files]
-    return {"name": "secrets", "projected": {"sources": sources, "defaultMode": SECRET_MODE}}
+    return {"name": name, "projected": {"sources": sources, "defaultMode": SECRET_MODE}}

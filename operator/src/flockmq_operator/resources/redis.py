@@ -148,7 +148,7 @@ def _container(context: Context, name: str, port: int) -> Manifest:
         ]
     return {
         "name": name,
-        "image": context.spec.redis.image or context.settings.flockmq_redis_image,
+        "image": context.redis_image,
         "imagePullPolicy": context.image_pull_policy,
         "workingDir": REDIS_DATA_DIR,
         "env": env,

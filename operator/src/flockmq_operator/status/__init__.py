@@ -12,6 +12,7 @@ from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.resources.labels import Component, selector_string
 from flockmq_operator.status import (
     available,
+    backup_succeeded,
     cores_ready,
     ready,
     reconciling,
@@ -45,6 +46,7 @@ def conditions(situation: Situation) -> list[Condition]:
         stalled.judge(situation),
         *parts,
         with_block(report_succeeded.judge(situation), situation, "report"),
+        with_block(backup_succeeded.judge(situation), situation, "backup"),
     ]
 
 
@@ -83,6 +85,9 @@ def make_status(situation: Situation, previous: Manifest, now: datetime) -> Mani
     ports = live.get(Ref("Service", context.name), {}).get("spec", {}).get("ports") or [{}]
     if "nodePort" in ports[0]:
         status["nodePort"] = ports[0]["nodePort"]
+    if context.spec.backup:
+        cron = live.get(Ref("CronJob", context.backup))
+        status["backup"] = backup_succeeded.count(cron, previous.get("backup", {}))
     if context.spec.autoscaling:
         status["autoscalingFloor"] = context.floor or context.spec.autoscaling.min_replicas
     return status
