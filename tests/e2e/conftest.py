@@ -26,6 +26,7 @@ CHAPTERS = [
         "users",
         "failures",
         "redis",
+        "backup",
         "autoscaling",
         "rebalance",
         "report",

