@@ -36,6 +36,7 @@ class End:
     ) -> None:
         self.incarnation = f"{name}@0123456789abcdef"
         self.handlers = LinkHandlers()
+        self.certificates = certificates
         self.mesh = Mesh(
             self, Identity(self.incarnation, role), keys or LinkKeys(KEY), ClusterVersion(), seeds, certificates
         )
@@ -226,7 +227,7 @@ async def test_strangers_who_say_nothing_make_room_for_the_next(ends: tuple[End,
     address = ("127.0.0.1", listener.mesh.listener.port)
     silent = [await asyncio.open_connection(*address) for _ in range(bounds.LINK_HANDSHAKES_MAX)]
     await until(lambda: len(listener.mesh.listener.unauthenticated) == bounds.LINK_HANDSHAKES_MAX)
-    honest = End("honest", address, certificates=listener.mesh._certificates)
+    honest = End("honest", address, certificates=listener.certificates)
     honest.mesh.start()
     await until(lambda: bool(honest.mesh.links()))
     (end,) = await asyncio.gather(silent[0][0].read(), return_exceptions=True)
@@ -243,7 +244,7 @@ async def test_a_handshake_that_began_as_another_incarnation_brings_no_link(
 ) -> None:
     _, listener, _ = ends
     former, listener.incarnation = listener.incarnation, "listener@fedcba9876543210"
-    late = End("late", ("127.0.0.1", listener.mesh.listener.port), certificates=listener.mesh._certificates)
+    late = End("late", ("127.0.0.1", listener.mesh.listener.port), certificates=listener.certificates)
     late.mesh.start()
     await until(lambda: f"this node goes on as {listener.incarnation}" in caplog.text)
     listener.mesh.rename(Identity(listener.incarnation, "core"))

@@ -18,9 +18,15 @@ def core_of(node: Rlog) -> Core:
 
 
 async def stop_tails(node: Rlog) -> None:
+    """It reads the logs no more."""
     for tail in node._replica._tails:
         tail.cancel()
     await asyncio.wait(node._replica._tails)
+
+
+def start_tails(node: Rlog) -> None:
+    """It reads the logs again."""
+    node._replica._start_tails()
 
 
 def route(node: Rlog, number: int) -> tuple[int, int, str, bytes, bytes]:

@@ -11,7 +11,7 @@ from flockmq.rlog.schema import (
     ROUTES,
     SHARDS,
 )
-from integration.rlog.steps import CountedPort, agree, core_of, route, stop_tails, trimmed_below
+from integration.rlog.steps import CountedPort, agree, core_of, route, start_tails, stop_tails, trimmed_below
 
 
 class Filters:
@@ -65,7 +65,7 @@ async def test_a_node_that_the_log_was_trimmed_past_bootstraps(nodes, monkeypatc
     await replicant.write(ROUTE, [route(replicant, 1)])
     await stop_tails(replicant)
     await trimmed_below(core, ROUTE)
-    replicant._replica._start_tails()
+    start_tails(replicant)
     await agree(ROUTE, core, replicant)
     assert port.bootstraps == len(SHARDS) + 1
     assert filters.keys == {key for key, _ in core.tables.routes.items()}
@@ -85,7 +85,7 @@ async def test_a_core_that_hears_nothing_from_redis_gives_nobody_its_tables(node
     with pytest.raises(StorageUnavailable, match="this core has no shard 'route' in step with the log"):
         await tables()
     monkeypatch.undo()
-    core._replica._start_tails()
+    start_tails(core)
     await core.catch_up(ROUTE)
     assert await tables()
 

@@ -17,7 +17,7 @@ from flockmq.rlog.schema import (
     SLOTS,
     NodeInfo,
 )
-from integration.rlog.steps import CountedPort, agree, core_of, route, stop_tails
+from integration.rlog.steps import CountedPort, agree, core_of, route, start_tails, stop_tails
 
 
 async def test_nothing_is_lost_when_redis_is_killed_and_comes_back(nodes, valkey) -> None:
@@ -68,7 +68,7 @@ async def test_what_a_writer_had_and_no_core_is_written_again(nodes, valkey) -> 
     assert len(core.tables.routes) == 100
     valkey.kill()
     await asyncio.to_thread(valkey.restart, empty=True)
-    core._replica._start_tails()
+    start_tails(core)
     while len(core.tables.routes) != 110:  # noqa: ASYNC110 - the replicant writes them by itself
         await asyncio.sleep(0.01)
     await agree(ROUTE, core, replicant)

@@ -153,9 +153,9 @@ async def test_when_a_node_takes_leave_on_one_link_the_other_is_read_to_its_own_
     cluster.link_down(first, "it leaves the cluster")
     cluster.link_down(second, "Connection reset by peer")
     closed(third).assert_not_called()
-    assert cluster._members.has_left(new)
+    assert cluster.has_left(new)
     cluster.link_down(third, "it leaves the cluster")
-    assert cluster._members.has_left(new) == is_member
+    assert cluster.has_left(new) == is_member
 
 
 async def test_a_node_that_stops_drains_all_its_links_those_through_cores_first(cluster: Cluster) -> None:

@@ -41,7 +41,7 @@ class Site:
     def __init__(self, error: Exception, owners: tuple[str, ...] = (ME,)) -> None:
         self.error = error
         self.slots = {slot: owners[slot % len(owners)] for slot in range(SLOTS) if owners[slot % len(owners)]}
-        cluster: Any = SimpleNamespace(
+        self.cluster: Any = SimpleNamespace(
             incarnation=ME,
             settings=SimpleNamespace(name="core-0"),
             slots=SimpleNamespace(count=self.count),
@@ -55,10 +55,10 @@ class Site:
         for number, name in enumerate((b"a", b"b", b"c"), start=1):
             if owners == (ME,):
                 registry.register(name, EDGE, number)
-        owners: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
-        service: Any = Sessions()
+        slot_owners: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
+        self.service: Any = Sessions()
         clients: Any = SimpleNamespace(by_id={})
-        self.directory = ClientAdmin(cluster, lambda: ME, owners, registry, clients, service, SYSTEM)
+        self.directory = ClientAdmin(self.cluster, lambda: ME, slot_owners, registry, clients, self.service, SYSTEM)
 
     def count(self) -> dict[str, int]:
         return dict(sorted(Counter(self.slots.values()).items()))
@@ -105,8 +105,7 @@ async def test_who_has_no_owner_at_the_moment_is_said_to_have_none() -> None:
 
 async def test_an_owner_that_loads_its_sessions_yet_says_so() -> None:
     site = Site(OLDER)
-    service: Any = site.directory._session_service
-    service.has_loaded = lambda slot: False
+    site.service.has_loaded = lambda slot: False
     with pytest.raises(Unavailable, match="the client id is on its way to its new owner core-0"):
         await site.directory.client("a")
 
@@ -119,5 +118,5 @@ async def test_a_node_that_stands_still_is_not_waited_for(monkeypatch: pytest.Mo
         await asyncio.sleep(60)
         return b""
 
-    site.directory._cluster.ask = never  # type: ignore[method-assign]
+    site.cluster.ask = never
     assert len((await site.clients())["data"]) == 3
