@@ -14,7 +14,7 @@ from faults import aftermath
 from faults.cluster import Cluster
 from faults.inject import run_step
 from faults.schedule import Step
-from judges.judge import LOST, SHARED_LOST, Rules, Verdict, is_owed, judge
+from judges.judge import LOST, SHARED_LOST, Rules, Verdict, is_anything_missing, judge
 from load.clients import Load
 from load.history import AnyEvent, Unwell
 
@@ -87,7 +87,7 @@ async def play_while(
 
     with part("settle"):
         await within(READY_MAX_S, cluster.until_ready(), "nodes were ready")
-        if unsettled := await load.settle(patience_s, is_owed=partial(is_owed, events, rules)):
+        if unsettled := await load.settle(patience_s, is_anything_missing=partial(is_anything_missing, events, rules)):
             events.append(Unwell(now(), ", ".join(unsettled), f"no answer within {patience_s:.0f} s"))
     looking.cancel()
     with suppress(asyncio.CancelledError):
@@ -113,8 +113,8 @@ async def _look(cluster: Cluster, events: list[AnyEvent]) -> None:
 
 
 async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float, rules: Rules) -> Verdict:
-    """Late isn't lost. What is owed to clients that are there is seen now: of those who left nobody can say. A thread
-    judges, for the clients that are there have to go on saying so."""
+    """Late isn't lost. What is promised to clients that are there is seen now: of those who left nobody can say. A
+    thread judges, for the clients that are there have to go on saying so."""
     now = asyncio.get_running_loop().time
     deadline = now() + patience_s
     while True:

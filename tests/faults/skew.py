@@ -123,7 +123,7 @@ class Upgrade:
             return []
         return [watch.value(samples, "flockmq_cluster_version") for samples in told]
 
-    def is_owed(self, finding: Finding) -> bool:
+    def counts(self, finding: Finding) -> bool:
         return finding.kind not in NEWLY_KEPT or finding.at > self.all_newer_at
 
     def not_understood(self) -> list[str]:
@@ -169,7 +169,7 @@ async def skew(options: argparse.Namespace) -> int:
         load = Load(stage, 1, options.profile, options.rate)
         rules = Rules(is_one_release=False)
         verdict = await play_while(lab, load, upgrade.happen, events, options.patience, tally.timed, rules)
-        verdict = Verdict(verdict.acknowledged, [found for found in verdict.findings if upgrade.is_owed(found)])
+        verdict = Verdict(verdict.acknowledged, [found for found in verdict.findings if upgrade.counts(found)])
         tally.add(events, verdict)
         tell(options, 1, events, verdict)
         with tally.timed("latecomer"):

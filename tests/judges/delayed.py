@@ -46,7 +46,7 @@ def _judge_order(story: Story, rules: Rules, life: Life) -> Iterator[Finding]:
         seen.add(sent)
         stream = delivered.publisher, delivered.topic, delivered.qos
         latest = last.setdefault(stream, sent)
-        apart_s = latest.due_at - sent.owed_at
+        apart_s = latest.due_at - sent.promised_at
         if apart_s > rules.delayed_apart_s and not story.faults.any.overlap(sent.first_sent_at, delivered.at):
             text = f"{_named(sent)} came to {life.client} behind {latest.message.number}"
             yield Finding(DELAYED_ORDER, delivered.at, f"{text}, due {apart_s:.1f} s later")

@@ -83,7 +83,7 @@ def _was_told(story: Story, rules: Rules, last: Connection, at: float) -> bool:
     )
 
 
-def owed_until(story: Story, rules: Rules, life: Life) -> float:
+def promised_until(story: Story, rules: Rules, life: Life) -> float:
     """What was acknowledged before must have come to it, or be there to come. If its client ended it in order, and was
     there for long before, while no fault ran, it got all that was acknowledged before that."""
     if life.ended_at == FOREVER:

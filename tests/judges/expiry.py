@@ -25,8 +25,10 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
     for delivered, life, _, sent in chain(story.retained, *(life.came for life in story.lives)):
         if sent.expiry_s < 0.0 or sent.acknowledged_at == FOREVER or delivered.dup:
             continue
-        over_at = faults.any.over(sent.owed_at) + sent.expiry_s
+        over_at = faults.any.over(sent.promised_at) + sent.expiry_s
         over_at = faults.of_loss.over(faults.any.quiet_for(over_at, rules.message_expiry_slack_s))
         if delivered.at > over_at and not faults.of_time.overlap(sent.first_sent_at, delivered.at):
             text = f"{delivered.publisher} {delivered.number} on {sent.topic} came to {life.client}"
-            yield Finding(EXPIRED, delivered.at, f"{text} {delivered.at - sent.owed_at:.1f} s old: {sent.expiry_s:g} s")
+            yield Finding(
+                EXPIRED, delivered.at, f"{text} {delivered.at - sent.promised_at:.1f} s old: {sent.expiry_s:g} s"
+            )

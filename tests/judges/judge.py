@@ -99,7 +99,7 @@ LOSSES: Final = {LOST: losses.judge, SHARED_LOST: shared.judge, WILL_LOST: wills
 """Who finds what is lost."""
 
 
-def is_owed(events: Iterable[AnyEvent], rules: Rules, at: float) -> bool:
+def is_anything_missing(events: Iterable[AnyEvent], rules: Rules, at: float) -> bool:
     """Whether something that hasn't come would be lost if nothing else came until then."""
     story = Story(events, at, rules.cores)
     return any(finding.kind == kind for kind, each in LOSSES.items() for finding in each(story, rules))

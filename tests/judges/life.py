@@ -100,7 +100,7 @@ class Sent:
         return self.first_sent_at + self.wait_s
 
     @property
-    def owed_at(self) -> float:
+    def promised_at(self) -> float:
         return self.acknowledged_at + self.wait_s
 
     @property
@@ -205,10 +205,10 @@ class Life:
         ends = [*(since for since, _ in self.presence[1:]), self.ended_at]
         return [(left, back) for (_, left), back in zip(self.presence, ends, strict=True) if left < back]
 
-    def passed_at(self, owed_at: float) -> float:
+    def passed_at(self, promised_at: float) -> float:
         """When first something came, not of QoS 0, that was due later: QoS 0 doesn't wait for a window."""
         dues, first_came = self._passing
-        i = bisect_right(dues, owed_at)
+        i = bisect_right(dues, promised_at)
         return first_came[i] if i < len(dues) else FOREVER
 
     def windows_on(self, topic: str) -> list[Window]:

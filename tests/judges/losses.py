@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Final
 
-from judges.ends import owed_until
+from judges.ends import promised_until
 from judges.life import Connection, Life, Sent, Window
 from judges.story import Story
 from judges.verdict import FOREVER, Finding, Rules
@@ -34,9 +34,9 @@ from judges.verdict import FOREVER, Finding, Rules
 LOST: Final = "lost"
 
 Streams = dict[str, list[list[Sent]]]
-"""By topic, of each publisher: what is owed to subscribers, in the order in which it was."""
+"""By topic, of each publisher: what is promised to subscribers, in the order in which it was."""
 
-_owed_at = attrgetter("owed_at")
+_promised_at = attrgetter("promised_at")
 _due_at = attrgetter("due_at")
 
 
@@ -52,19 +52,19 @@ def _streams(story: Story, rules: Rules) -> Streams:
     for topic, sent_there in story.by_topic.items():
         by_publisher: dict[str, list[Sent]] = defaultdict(list)
         for sent in sent_there:
-            if is_owed(story, rules, sent):
+            if is_promised(story, rules, sent):
                 by_publisher[sent.message.publisher].append(sent)
-        streams[topic] = [sorted(stream, key=_owed_at) for stream in by_publisher.values()]
+        streams[topic] = [sorted(stream, key=_promised_at) for stream in by_publisher.values()]
     return streams
 
 
-def is_owed(story: Story, rules: Rules, sent: Sent) -> bool:
+def is_promised(story: Story, rules: Rules, sent: Sent) -> bool:
     """To somebody: it was acknowledged as what goes to subscribers."""
     if sent.acknowledged_at == FOREVER or sent.qos == 0 or sent.clears:
         return False
     if sent.is_delayed:
-        due_by = story.faults.any.quiet_for(sent.owed_at, rules.delivered_max_s)
-        if due_by > story.ended_at or story.faults.of_time.overlap(sent.first_sent_at, sent.owed_at):
+        due_by = story.faults.any.quiet_for(sent.promised_at, rules.delivered_max_s)
+        if due_by > story.ended_at or story.faults.of_time.overlap(sent.first_sent_at, sent.promised_at):
             return False
     return not may_have_been_denied(story, sent)
 
@@ -80,7 +80,7 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
     for delivered, _, _, sent in life.came:
         came[delivered.publisher, delivered.topic].append((sent, delivered.at))
     have = {sent for some in came.values() for sent, _ in some}
-    settled_at = owed_until(story, rules, life)
+    settled_at = promised_until(story, rules, life)
     lost: set[Sent] = set()
     for window in life.windows:
         if window.is_shared or not window.qos or story.may_be_revoked(window.filter, window.since, rules.rules_max_s):
@@ -90,7 +90,7 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
         is_whole = window.until == FOREVER
         for topic in story.topics_of(window.filter):
             for stream in streams[topic]:
-                first, end = (bisect_left(stream, at, key=_owed_at) for at in (since, until))
+                first, end = (bisect_left(stream, at, key=_promised_at) for at in (since, until))
                 due = [sent for sent in stream[first:end] if sent.sent_at + sent.wait_s >= since and sent not in have]
                 missing = [
                     sent for sent in due if sent not in lost and not _is_excused(story, rules, life, window, sent)
@@ -98,7 +98,7 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
                 if missing:
                     passed = _passed(came[stream[0].message.publisher, topic], window.since, until)
                     for sent in missing:
-                        if (is_whole and sent.owed_at < settled_at) or _is_passed(sent, passed):
+                        if (is_whole and sent.promised_at < settled_at) or _is_passed(sent, passed):
                             lost.add(sent)
                             yield _finding(life, window, sent)
 
@@ -141,7 +141,7 @@ def _may_have_died_with_its_node(story: Story, life: Life, sent: Sent) -> bool:
 
 
 def _may_have_expired(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
-    since, until = sent.first_sent_at - rules.delivered_max_s, sent.owed_at + rules.delivered_max_s
+    since, until = sent.first_sent_at - rules.delivered_max_s, sent.promised_at + rules.delivered_max_s
     if sent.due_at + sent.expiry_s <= until or story.faults.any.overlap(since, until):
         return True
     return not life.was_there(since, until)
@@ -156,7 +156,7 @@ def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> b
     others = story.meant_for(life)
     if len(others) <= rules.max_mqueue_len:
         return False
-    until = life.passed_at(sent.owed_at)
+    until = life.passed_at(sent.promised_at)
     beside = bisect_right(others, until, key=_due_at) - bisect_left(story.arrived_for(life), sent.due_at)
     if beside <= rules.max_mqueue_len:
         return False
@@ -172,8 +172,8 @@ def _may_have_been_dropped(story: Story, rules: Rules, life: Life, sent: Sent) -
     so. Amid a fault a delayed message is published late."""
     if not life.lasts or all(connection.asked.version >= 5 for connection in sent.connections):
         return False
-    is_late = sent.is_delayed and story.faults.any.overlap(sent.first_sent_at, sent.owed_at)
-    until = sent.owed_at + (rules.recovered_max_s if is_late else 0.0)
+    is_late = sent.is_delayed and story.faults.any.overlap(sent.first_sent_at, sent.promised_at)
+    until = sent.promised_at + (rules.recovered_max_s if is_late else 0.0)
     if not story.faults.of_memory.overlap(sent.first_sent_at - rules.recovered_max_s, until):
         return False
     return any(left <= until and sent.due_at <= back for left, back in life.absences)

@@ -24,9 +24,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from judges.ends import owed_until
+from judges.ends import promised_until
 from judges.life import Came, Life, Sent, Window
-from judges.losses import is_owed, may_have_overflowed
+from judges.losses import is_promised, may_have_overflowed
 from judges.story import Story
 from judges.verdict import FOREVER, Finding, Rules
 
@@ -135,16 +135,18 @@ def _may_not_have_been_accepted(story: Story, rules: Rules, before: Came, again:
 
 
 class _Losses:
-    """What is owed to one group, as far as the member stands for it that stays the longest."""
+    """What is promised to one group, as far as the member stands for it that stays the longest."""
 
     def __init__(self, story: Story, rules: Rules, members: list[tuple[Life, Window]]) -> None:
         self._story = story
         self._rules = rules
         self._durable = [(life, window) for life, window in members if life.lasts]
         staying = [(life, window) for life, window in members if window.until == FOREVER and not life.excused]
-        self._settled_at = max((owed_until(story, rules, life) for life, _ in staying), default=-FOREVER)
+        self._settled_at = max((promised_until(story, rules, life) for life, _ in staying), default=-FOREVER)
         steady = [
-            (life, window) for life, window in staying if owed_until(story, rules, life) == self._settled_at > -FOREVER
+            (life, window)
+            for life, window in staying
+            if promised_until(story, rules, life) == self._settled_at > -FOREVER
         ]
         is_sure = all(window.qos for _, window in members)
         since = min((window.since for _, window in steady), default=FOREVER) if is_sure else FOREVER
@@ -158,15 +160,18 @@ class _Losses:
 
     def is_lost(self, sent: Sent) -> bool:
         """It came to nobody, and might have."""
-        if sent.sent_at + sent.wait_s < self._since or sent.owed_at >= self._settled_at or sent.expiry_s >= 0.0:
+        if sent.sent_at + sent.wait_s < self._since or sent.promised_at >= self._settled_at or sent.expiry_s >= 0.0:
             return False
-        return is_owed(self._story, self._rules, sent) and not (self._may_wait(sent) or self._may_have_ended(sent))
+        return is_promised(self._story, self._rules, sent) and not (self._may_wait(sent) or self._may_have_ended(sent))
 
     def _may_wait(self, sent: Sent) -> bool:
         """For a member that is away, or that Redis or its bound took it from."""
         story, rules = self._story, self._rules
         for life, window in self._durable:
-            if window.since > sent.owed_at + rules.delivered_max_s or min(window.until, life.ended_at) < sent.due_at:
+            if (
+                window.since > sent.promised_at + rules.delivered_max_s
+                or min(window.until, life.ended_at) < sent.due_at
+            ):
                 continue
             since = max(self._looked_at, life.began_at)
             until = self._until if life.ended_at == FOREVER else min(self._until, life.left_at)
@@ -179,7 +184,7 @@ class _Losses:
     def _may_have_ended(self, sent: Sent) -> bool:
         """With a member that had it."""
         rules = self._rules
-        had_until = sent.owed_at + rules.delivered_max_s + rules.silent_max_s
+        had_until = sent.promised_at + rules.delivered_max_s + rules.silent_max_s
         for end in self._ends[bisect_left(self._ends, (sent.due_at - rules.silent_max_s,)) :]:
             if (end.lasts or end.at <= had_until) and (end.by_fault or min(sent.qos, end.qos) == 2):
                 return True

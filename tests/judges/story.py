@@ -119,7 +119,7 @@ class Story:
         known = self._arrived_for.get(life)
         if known is None:
             meant = self.meant_for(life)
-            known = self._arrived_for[life] = sorted(sent.owed_at if sent.qos else sent.due_at for sent in meant)
+            known = self._arrived_for[life] = sorted(sent.promised_at if sent.qos else sent.due_at for sent in meant)
         return known
 
     def lost_by_redis(self, since: float, until: float) -> bool:

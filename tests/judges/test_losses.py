@@ -68,7 +68,7 @@ def test_a_connection_that_is_there_lacks_none() -> None:
     assert script.found() == {LOST: 1}
 
 
-def test_an_unsubscribed_filter_is_owed_nothing_more() -> None:
+def test_an_unsubscribed_filter_is_promised_nothing_more() -> None:
     script = begun()
     script.crossing(1)
     script.unsubscribe("sub")
@@ -130,7 +130,7 @@ def test_what_came_as_a_former_connection_sent_it_proves_nothing_about_a_later_o
     assert script.found() == {}
 
 
-def test_a_session_that_waits_is_owed_everything() -> None:
+def test_a_session_that_waits_is_promised_everything() -> None:
     script = begun()
     script.close("sub")
     script.publish("pub", 1)

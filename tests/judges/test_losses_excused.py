@@ -30,7 +30,7 @@ def test_a_message_is_lost_once_however_many_filters_match_it() -> None:
     assert script.found() == {LOST: 1}
 
 
-def test_a_subscription_at_qos_0_is_owed_nothing_and_one_that_became_so_nothing_more() -> None:
+def test_a_subscription_at_qos_0_is_promised_nothing_and_one_that_became_so_nothing_more() -> None:
     script = begun()
     script.subscribe("sub", qos=0)
     script.tick(1.0)
@@ -38,7 +38,7 @@ def test_a_subscription_at_qos_0_is_owed_nothing_and_one_that_became_so_nothing_
     assert script.found() == {}
 
 
-def test_an_exclusive_subscription_is_owed_its_topics() -> None:
+def test_an_exclusive_subscription_is_promised_its_topics() -> None:
     script = Script()
     script.connect("pub")
     script.connect("sub")
@@ -114,7 +114,7 @@ def test_a_delayed_message_may_be_late_amid_a_fault_and_find_that_its_client_wen
     assert script.found() == found
 
 
-def test_what_a_delayed_message_is_owed_to_is_there_when_it_is_due() -> None:
+def test_what_a_delayed_message_is_promised_to_is_there_when_it_is_due() -> None:
     script = Script()
     script.connect("pub")
     script.connect("sub")

@@ -10,7 +10,7 @@ from judges.made_up import ONE_CORE, Script, begun
 from load.history import FaultBegan, FaultEnded
 
 
-def test_a_session_that_its_client_ended_is_owed_what_came_long_before() -> None:
+def test_a_session_that_its_client_ended_is_promised_what_came_long_before() -> None:
     script = begun()
     script.put("pub", 1)
     script.tick(5.0)
@@ -30,7 +30,7 @@ def test_what_a_session_had_that_was_away_when_its_client_ended_it_is_gone() -> 
     assert script.found() == {}
 
 
-def test_a_session_that_expired_is_owed_nothing_and_one_that_should_be_there_everything() -> None:
+def test_a_session_that_expired_is_promised_nothing_and_one_that_should_be_there_everything() -> None:
     for away_s, found in ((70.0, {}), (30.0, {LOST: 1, SESSION_PRESENT: 1})):
         script = Script()
         script.connect("pub")
@@ -44,7 +44,7 @@ def test_a_session_that_expired_is_owed_nothing_and_one_that_should_be_there_eve
         assert script.found() == found
 
 
-def test_a_clean_session_is_owed_what_was_acknowledged_long_before_it_left_unless_a_fault_ran() -> None:
+def test_a_clean_session_is_promised_what_was_acknowledged_long_before_it_left_unless_a_fault_ran() -> None:
     script = begun(lasts=False)
     script.tick(20.0)
     script.put("pub", 1)

@@ -224,7 +224,7 @@ def test_what_is_not_acknowledged_or_was_sent_before_there_was_a_member_may_be()
     assert script.found() == {}
 
 
-def test_without_a_member_that_stays_to_the_end_nothing_is_owed() -> None:
+def test_without_a_member_that_stays_to_the_end_nothing_is_promised() -> None:
     script = group()
     script.put("pub", 1)
     script.unsubscribe("stays", GROUP)
@@ -326,7 +326,7 @@ def test_what_waited_for_a_member_that_was_away_went_with_it() -> None:
     assert left(script) == {}
 
 
-def test_what_was_acknowledged_as_they_left_is_owed_to_nobody() -> None:
+def test_what_was_acknowledged_as_they_left_is_promised_to_nobody() -> None:
     script = group()
     script.tick(20.0)
     script.put("pub", 1)

@@ -217,7 +217,7 @@ def test_at_qos_1_it_is_sent_again_to_who_came_back() -> None:
         assert later(script, delivered=1, dup=dup) == found
 
 
-def test_it_is_owed_to_who_was_there_before_and_stays() -> None:
+def test_it_is_promised_to_who_was_there_before_and_stays() -> None:
     script = alive()
     for name, qos in (("unsubscribes", 1), ("takes none", 0)):
         script.connect(name)

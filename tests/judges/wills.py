@@ -6,9 +6,9 @@ session before [MQTT-3.1.3-9]; at once if it has no delay, also where another co
 will is … tried again until everybody who is to have it accepted it", and "the next owner publishes what it finds, under
 the same message id, so nobody gets it twice."
 
-So a will is owed to each subscriber at QoS 1 or 2 that was there before, stays, and is whole at the end. Lawful: the
-will of a clean session as whose end faults touched its node and another one, within `purged_max_s` of each other, for
-that is in the memory of the node and of its client id's owner, until the node is purged (before all nodes are of
+So a will is promised to each subscriber at QoS 1 or 2 that was there before, stays, and is whole at the end. Lawful:
+the will of a clean session as whose end faults touched its node and another one, within `purged_max_s` of each other,
+for that is in the memory of the node and of its client id's owner, until the node is purged (before all nodes are of
 cluster version 2 in that of its node alone); the will of a client that was admitted amid a fault and never came back (a
 known limit); one that Redis lost. Where a fault ran while the connection was there its node may have been taken for
 dead, or its DISCONNECT not have been heard: then the will may come, and needn't.
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
-from judges.ends import owed_until
+from judges.ends import promised_until
 from judges.life import Came, Connection, Life, Sent, Window
 from judges.losses import may_have_overflowed
 from judges.story import LATE_CONNECT_MAX_S, Story
@@ -240,7 +240,7 @@ class _Subscribers:
         self._of: dict[str, list[tuple[Life, Window, float]]] = defaultdict(list)
         self._on: dict[str, list[tuple[Life, Window, float]]] = {}
         for life in story.lives:
-            until = -FOREVER if life.excused else owed_until(story, rules, life)
+            until = -FOREVER if life.excused else promised_until(story, rules, life)
             for window in life.windows if until > life.began_at else ():
                 if window.qos and window.until == FOREVER and not window.is_shared:
                     self._of[window.topic_filter].append((life, window, until))

@@ -70,13 +70,13 @@ class Load:
             await until(lambda: all(player.link is not None or player.is_away for player in self.players))
 
     async def settle(
-        self, patience_s: float, since: float | None = None, is_owed: Callable[[float], bool] = _forever
+        self, patience_s: float, since: float | None = None, is_anything_missing: Callable[[float], bool] = _forever
     ) -> list[str]:
         """When the last fault is over: go on until each feature has come once more to what it is there for, and enough
         is acknowledged, then fall silent; returns when everything published is acknowledged, and what is to come has
         come. None of the three takes longer than `patience_s`. What is returned is who still waits for an answer then.
-        Played is written down for the time `since` then, or since this was called. `is_owed(at)`: whether something
-        would be lost that hasn't come at that time, and hasn't come yet."""
+        Played is written down for the time `since` then, or since this was called. `is_anything_missing(at)`: whether
+        something that hasn't come yet would be lost if it hasn't come at that time."""
         since = self._stage.now() if since is None else since
         await _within(patience_s, until(lambda: self._is_enough(since)))
         for feature in self.features:
@@ -87,7 +87,7 @@ class Load:
             player.settle()
         await _within(patience_s, until(lambda: all(player.is_settled for player in self.players)))
         unsettled = [player.name for player in self.players if not player.is_settled]
-        await self._until_nothing_is_late(is_owed)
+        await self._until_nothing_is_late(is_anything_missing)
         await self._until_silent()
         if any(feature.retains for feature in self.features):
             await _within(patience_s, looks.retained(self._stage, self._chapter))
@@ -96,11 +96,11 @@ class Load:
     def _is_enough(self, since: float) -> bool:
         return self.acknowledged >= self._at_least and all(feature.times_since(since) for feature in self.features)
 
-    async def _until_nothing_is_late(self, is_owed: Callable[[float], bool]) -> None:
+    async def _until_nothing_is_late(self, is_anything_missing: Callable[[float], bool]) -> None:
         twice_s, lost_s = (max(late_s) for late_s in zip(*(feature.late_s for feature in self.features), strict=True))
         lost_at = self._stage.now() + lost_s
         await asyncio.sleep(twice_s)
-        while self._stage.now() < lost_at and is_owed(lost_at):  # noqa: ASYNC110 - judged, no event
+        while self._stage.now() < lost_at and is_anything_missing(lost_at):  # noqa: ASYNC110 - judged, no event
             await asyncio.sleep(LATE_LOOK_S)
 
     async def _until_silent(self) -> None:

@@ -1,4 +1,4 @@
-"""What is retained, and owed to a durable session, when the session's owner dies amid it."""
+"""What is retained, and promised to a durable session, when the session's owner dies amid it."""
 
 from __future__ import annotations
 

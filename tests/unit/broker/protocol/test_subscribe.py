@@ -157,7 +157,7 @@ def test_MQTT_3_3_4_3_the_identifiers_of_all_matching_subscriptions_are_sent(nod
     assert packet == encode.publish(5, b"a/b", b"x", encoded_properties=b"\x0b\x02\x0b\x01")
 
 
-def test_retained_messages_are_owed_by_retain_handling(node: Node) -> None:
+def test_retained_messages_are_sent_by_retain_handling(node: Node) -> None:
     subscriber = node.client("s", 5)
     node.subscribe(subscriber, ("always", 0x00), ("if-new", 0x10), ("never", 0x20))
     assert [held.filter for held in node.port.given] == [b"always", b"if-new"]

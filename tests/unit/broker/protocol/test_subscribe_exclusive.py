@@ -23,7 +23,7 @@ def test_it_is_matched_as_the_filter_behind_it(node: Node) -> None:
     node.feed(node.client("p"), publish(4, "t/1", "x") + publish(4, "$exclusive/t/1", "not this"))
     (packet,) = client.packets()
     assert packet.endswith(b"t/1\0x")
-    assert [subscription.filter for subscription in node.port.given] == [FILTER], "retained messages are owed"
+    assert [subscription.filter for subscription in node.port.given] == [FILTER], "retained messages are to be sent"
 
 
 def test_another_client_is_refused_that_filter_and_gets_the_rest(node: Node) -> None:

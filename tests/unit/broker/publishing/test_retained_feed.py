@@ -211,7 +211,7 @@ async def test_what_changes_once_all_was_seen_comes_live_only(fed: Fed) -> None:
     assert await fed.read(client) == [b"r/%05d" % number for number in range(3, 10)]
 
 
-async def test_those_who_are_owed_something_share_what_is_noted_of_changes_and_its_bound(
+async def test_those_who_await_something_share_what_is_noted_of_changes_and_its_bound(
     fed: Fed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("flockmq.publishing.retained_feed.RETAINED_LIVE_MAX_TOPICS", 5)
@@ -228,7 +228,7 @@ async def test_those_who_are_owed_something_share_what_is_noted_of_changes_and_i
     assert await fed.read(reader) == [b"r/%05d" % number for number in range(15)], "beyond the bound it may come twice"
 
 
-async def test_nothing_is_noted_while_nobody_is_owed_anything(fed: Fed) -> None:
+async def test_nothing_is_noted_while_nobody_awaits_anything(fed: Fed) -> None:
     client = fed.node.client("c")
     fed.node.subscribe(client, ("r/#", 1))
     fed.retain_many(3)

@@ -273,7 +273,7 @@ def test_zones_may_forbid_it() -> None:
     assert suback[-3:] == bytes((Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, Reason.TOPIC_FILTER_INVALID, 1))
 
 
-def test_no_retained_messages_are_owed_to_a_shared_subscription() -> None:
+def test_no_retained_messages_are_sent_to_a_shared_subscription() -> None:
     node = Node()
     node.subscribe(node.client("c"), (GROUP, 1), ("t", 1))
     assert [subscription.filter for subscription in node.port.given] == [b"t"]

@@ -74,7 +74,7 @@ class Clients:
         self.kicked: list[tuple[bytes, int]] = []
         self.overflown: list[tuple[bytes, int]] = []
         self.packets: list[tuple[str, int, bytes]] = []
-        self.owed: dict[int, bytes] = {}
+        self.unsettled_pairs: dict[int, bytes] = {}
         self.holds_on = False
 
     def kick(self, client_id: bytes, token: int) -> bool:
@@ -101,7 +101,7 @@ class Clients:
         self.packets.append((owner, token, packets))
 
     def unsettled(self, token: int) -> bytes:
-        return self.owed.get(token, b"")
+        return self.unsettled_pairs.get(token, b"")
 
     def connect(self, client_id: bytes, opening: messages.Opening | None = None) -> list[Admission | AttachError]:
         """What the owner answers, when it does."""

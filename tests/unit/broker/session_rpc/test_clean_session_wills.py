@@ -69,11 +69,11 @@ async def test_nodes_tell_the_next_owner_which_wills_there_are(network: Network)
     first, second, edge = await network.start("core-0", "core-1", "edge-0")
     await clean_session(network, edge)
     owner = owner_of(network)
-    heir = second if owner is first else first
-    network.move([slot_of(ID)], heir)
+    next_owner = second if owner is first else first
+    network.move([slot_of(ID)], next_owner)
     await network.settle()
-    assert (len(owner.rpc.server.wills), len(heir.rpc.server.wills)) == (0, 1)
-    wills = published(heir)
+    assert (len(owner.rpc.server.wills), len(next_owner.rpc.server.wills)) == (0, 1)
+    wills = published(next_owner)
     network.purge(edge)
     await network.settle()
     assert [will.payload() for will in wills] == [b"gone"]
@@ -158,7 +158,7 @@ async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_be
     evict(first, token, CLEAN_OPENING)
     newer = second.clients.connect(ID, CLEAN_OPENING)
     await network.settle()
-    assert core.sessions.held == [], "the kick was answered, and nobody is owed a will"
+    assert core.sessions.held == [], "the kick was answered, and no will is due"
     assert token_of(newer)
     network.holds.clear()
     await network.settle()
@@ -168,19 +168,19 @@ async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_be
 async def test_the_next_owner_is_told_too_who_was_sent_away(network: Network) -> None:
     first, second, edge = await network.start("core-0", "core-1", "edge-0")
     owner = owner_of(network)
-    heir = second if owner is first else first
+    next_owner = second if owner is first else first
     token = await clean_session(network, edge)
     network.loses.add(messages.EVICT)
     evict(edge, token, CLEAN_OPENING)
     await network.settle()
     network.loses.clear()
-    heir.sessions.loads_at_once = False
-    network.move([slot_of(ID)], heir)
+    next_owner.sessions.loads_at_once = False
+    network.move([slot_of(ID)], next_owner)
     await network.settle()
-    assert heir.sessions.held == [], "its sessions aren't there yet"
-    heir.sessions.load(slot_of(ID))
+    assert next_owner.sessions.held == [], "its sessions aren't there yet"
+    next_owner.sessions.load(slot_of(ID))
     await network.settle()
-    assert [left.client_id for left, _ in heir.sessions.held] == [ID]
+    assert [left.client_id for left, _ in next_owner.sessions.held] == [ID]
 
 
 async def test_without_an_owner_nobody_was_told_yet(network: Network) -> None:

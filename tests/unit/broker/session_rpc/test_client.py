@@ -289,11 +289,11 @@ async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connect
     assert connected.former.sessions.reports == reported
     network.cut(connected.former, connected.edge)
     connected.edge.rpc.client.report(ID, connected.token, PAIR)
-    connected.edge.clients.owed[connected.token] = PAIR
+    connected.edge.clients.unsettled_pairs[connected.token] = PAIR
     await network.settle()
     network.mend(connected.former, connected.edge)
     await network.settle()
-    assert connected.former.sessions.reports == reported, "it is registered with all that it owes"
+    assert connected.former.sessions.reports == reported, "it is registered with all that isn't settled"
     assert connected.former.sessions.resumed[-1][3] == PAIR
 
 

@@ -13,7 +13,7 @@ async def test_a_new_owner_hears_who_is_connected_and_all_that_is_not_settled(ne
     former, later, edge = await network.start("core-0", "core-1", "edge-0")
     network.move(range(bounds.SLOTS), former)
     token = token_of(await connected(network, edge))
-    edge.clients.owed[token] = b"\4\0\1"
+    edge.clients.unsettled_pairs[token] = b"\4\0\1"
     network.move([slot_of(ID)], later)
     await network.settle()
     assert later.sessions.resumed == [(ID, edge.incarnation, token, b"\4\0\1")]
@@ -26,7 +26,7 @@ async def test_a_new_owner_hears_who_is_connected_and_all_that_is_not_settled(ne
 async def test_an_owner_that_is_linked_again_hears_it_too(network: Network) -> None:
     core, edge = await network.start("core-0", "edge-0")
     token = token_of(await connected(network, edge))
-    edge.clients.owed[token] = b"\4\0\1"
+    edge.clients.unsettled_pairs[token] = b"\4\0\1"
     network.cut(core, edge)
     network.mend(core, edge)
     await network.settle()

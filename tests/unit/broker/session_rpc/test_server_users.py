@@ -48,15 +48,15 @@ async def test_who_was_faster_than_an_older_connection_of_another_user_goes_agai
     """A slot moved, and its new owner hears of the older one too late."""
     first, second, edge, other, third = await network.start("core-0", "core-1", "edge-0", "edge-1", "edge-2")
     held = token_of(await connected(network, edge, owned(b"jo", lasts=False)))
-    heir = second if owner_of(network) is first else first
-    network.cut(edge, heir)
-    network.move([slot_of(ID)], heir)
+    next_owner = second if owner_of(network) is first else first
+    network.cut(edge, next_owner)
+    network.move([slot_of(ID)], next_owner)
     await network.settle()
     other.clients.holds_on = True
     assert token_of(await connected(network, other, owned(b"eve", lasts=False)))
     waiting = await connected(network, third, owned(b"eve", lasts=False))
     assert waiting == []
-    network.mend(edge, heir)
+    network.mend(edge, next_owner)
     await network.settle()
     assert {client_id for client_id, _ in other.clients.kicked} == {ID}
     assert [type(answer) for answer in waiting] == [OtherUser]
@@ -66,8 +66,8 @@ async def test_who_was_faster_than_an_older_connection_of_another_user_goes_agai
 async def test_a_connection_goes_whose_client_id_another_users_session_has(network: Network) -> None:
     first, second, edge = await network.start("core-0", "core-1", "edge-0")
     await connected(network, edge, owned(b"jo", lasts=False))
-    heir = second if owner_of(network) is first else first
-    heir.sessions.users[ID] = b"eve"
-    network.move([slot_of(ID)], heir)
+    next_owner = second if owner_of(network) is first else first
+    next_owner.sessions.users[ID] = b"eve"
+    network.move([slot_of(ID)], next_owner)
     await network.settle()
     assert len(edge.clients.kicked) == 1
