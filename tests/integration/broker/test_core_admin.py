@@ -66,10 +66,10 @@ def test_a_core_leaves_and_does_not_come_back_by_itself(fleet: Fleet, tmp_path: 
 
 def test_a_dead_core_is_forgotten_when_nobody_counts_it(fleet: Fleet) -> None:
     first, second, third = fleet.cores("core-0", "core-1", "core-2", **counting(3))
-    edge = fleet.replicant("replicant-0", **WITH_KEY)
+    replicant = fleet.replicant("replicant-0", **WITH_KEY)
     eventually(lambda: len(slots(first)) == 4, "all are ready")
     assert refusal(first, "forget", "core-2") == "core-2 is alive: core-0 has a link to it; tell it to leave instead"
-    assert refusal(edge, "forget", "core-2") == "replicant-0 is no core: ask a core"
+    assert refusal(replicant, "forget", "core-2") == "replicant-0 is no core: ask a core"
     assert refusal(first, "forget", "replicant-0").startswith("replicant-0 is a replicant, and no majority counts it")
     third.kill()
     eventually(lambda: "core-2" not in slots(first), "it is dead")

@@ -11,8 +11,8 @@ from integration.broker.conftest import Fleet, Node, eventually
 @pytest.fixture
 def nodes(fleet: Fleet) -> tuple[Node, Node, Node, Node]:
     cores = fleet.core("core-0"), fleet.core("core-1")
-    edges = [fleet.replicant(f"replicant-{n}", FLOCKMQ_CLUSTER__FORWARDING="via-core") for n in range(2)]
-    return *cores, *edges
+    replicants = [fleet.replicant(f"replicant-{n}", FLOCKMQ_CLUSTER__FORWARDING="via-core") for n in range(2)]
+    return *cores, *replicants
 
 
 def test_messages_of_each_quality_and_shared_ones_cross_a_core(nodes: tuple[Node, Node, Node, Node]) -> None:

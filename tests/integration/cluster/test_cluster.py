@@ -35,7 +35,7 @@ def leaders(node: Node) -> list[str]:
 
 async def test_members_know_each_other_and_one_leads(nodes: Nodes) -> None:
     started = [await nodes.start("core-0", "core"), await nodes.start("core-1", "core")]
-    started.append(await nodes.start("edge-0", "replicant"))
+    started.append(await nodes.start("replicant-0", "replicant"))
     await nodes.settled()
     for node in started:
         await until(lambda node=node: len(leaders(node)) == 1)
@@ -43,7 +43,7 @@ async def test_members_know_each_other_and_one_leads(nodes: Nodes) -> None:
     assert sorted((info.name, info.role, info.mqtt_port) for info in members) == [
         ("core-0", "core", 1883),
         ("core-1", "core", 1883),
-        ("edge-0", "replicant", 1883),
+        ("replicant-0", "replicant", 1883),
     ]
     owners = started[2].cluster.slots.owners
     assert {owners.count(started[0].incarnation), owners.count(started[1].incarnation)} == {512}
@@ -51,28 +51,28 @@ async def test_members_know_each_other_and_one_leads(nodes: Nodes) -> None:
 
 async def test_a_replicant_writes_and_reads_its_write_through_a_core(nodes: Nodes) -> None:
     await nodes.start("core-0", "core")
-    edge = await nodes.start("edge-0", "replicant")
-    await edge.rlog.write(ROUTE, [ROUTES.put((b"a/+", edge.incarnation), None)])
-    assert (b"a/+", edge.incarnation) in {key for key, _ in edge.rlog.tables.named("routes").items()}
+    replicant = await nodes.start("replicant-0", "replicant")
+    await replicant.rlog.write(ROUTE, [ROUTES.put((b"a/+", replicant.incarnation), None)])
+    assert (b"a/+", replicant.incarnation) in {key for key, _ in replicant.rlog.tables.named("routes").items()}
 
 
 async def test_a_replicant_goes_on_with_another_core(nodes: Nodes) -> None:
     cores = [await nodes.start("core-0", "core"), await nodes.start("core-1", "core")]
-    edge = await nodes.start("edge-0", "replicant")
+    replicant = await nodes.start("replicant-0", "replicant")
     await nodes.settled()
     await nodes.crash(cores[0])
-    await edge.rlog.write(ROUTE, [ROUTES.put((b"b", edge.incarnation), None)])
-    await nodes.crash(edge)
+    await replicant.rlog.write(ROUTE, [ROUTES.put((b"b", replicant.incarnation), None)])
+    await nodes.crash(replicant)
     await until(lambda: set(cores[1].cluster.nodes_table) == {cores[1].incarnation})
 
 
 async def test_a_dead_nodes_rows_are_purged_and_its_slots_move(nodes: Nodes) -> None:
     cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
-    edge = await nodes.start("edge-0", "replicant")
-    await edge.rlog.write(ROUTE, [ROUTES.put((b"a", edge.incarnation), None)])
+    replicant = await nodes.start("replicant-0", "replicant")
+    await replicant.rlog.write(ROUTE, [ROUTES.put((b"a", replicant.incarnation), None)])
     await nodes.settled()
     before = list(cores[0].cluster.slots.owners)
-    await nodes.crash(edge)
+    await nodes.crash(replicant)
     await nodes.crash(cores[2])
     await nodes.settled()
     await until(lambda: not list(cores[0].rlog.tables.named("routes").items()))
@@ -84,8 +84,8 @@ async def test_a_purge_that_failed_half_way_is_finished(nodes: Nodes, monkeypatc
     """Its row among the members is gone then, but not its others, nor what it still writes."""
     monkeypatch.setattr(bounds, "MEMBER_UNHEARD_MAX_S", 0.5)
     cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
-    edge = await nodes.start("edge-0", "replicant")
-    await edge.rlog.write(ROUTE, [ROUTES.put((b"a", edge.incarnation), None)])
+    replicant = await nodes.start("replicant-0", "replicant")
+    await replicant.rlog.write(ROUTE, [ROUTES.put((b"a", replicant.incarnation), None)])
     await nodes.settled()
     failed: list[str] = []
     for core in cores:
@@ -99,11 +99,11 @@ async def test_a_purge_that_failed_half_way_is_finished(nodes: Nodes, monkeypatc
             await purge(shard, incarnation, fence)
 
         monkeypatch.setattr(core.rlog.core.committer, "purge", fails)
-    await nodes.crash(edge)
+    await nodes.crash(replicant)
     await until(lambda: all(not list(core.rlog.tables.named("routes").items()) for core in cores))
-    assert failed == [edge.incarnation]
+    assert failed == [replicant.incarnation]
     sequences = [core.rlog.tables.shards[shard].sequences for core in cores for shard in SHARDS]
-    await until(lambda: not any(edge.incarnation in known for known in sequences))
+    await until(lambda: not any(replicant.incarnation in known for known in sequences))
 
 
 async def test_another_core_leads_when_the_leader_dies(nodes: Nodes) -> None:
@@ -129,15 +129,15 @@ async def test_a_draining_core_gives_its_slots_away_even_if_it_leads(nodes: Node
 
 async def test_one_core_of_three_leads_nobody_and_purges_nobody_until_there_are_two(nodes: Nodes) -> None:
     cores = [await nodes.start(f"core-{n}", "core") for n in range(3)]
-    edge = await nodes.start("edge-0", "replicant")
+    replicant = await nodes.start("replicant-0", "replicant")
     await nodes.settled()
     for core in cores[1:]:
         await nodes.crash(core)
     survivor = cores[0]
-    await until(lambda: survivor.cluster.fencing.is_fenced and edge.cluster.fencing.is_fenced)
+    await until(lambda: survivor.cluster.fencing.is_fenced and replicant.cluster.fencing.is_fenced)
     await until(lambda: {core.incarnation for core in cores[1:]} <= set(survivor.cluster.heartbeats.unreachable(1e12)))
     assert not survivor.cluster.is_leader
-    assert set(survivor.cluster.nodes_table) == {edge.incarnation, *(core.incarnation for core in cores)}
+    assert set(survivor.cluster.nodes_table) == {replicant.incarnation, *(core.incarnation for core in cores)}
     slots = survivor.cluster.slots.owners
     mine = next(key for n in range(1000) if slots[slot_of(key := b"client-%d" % n)] == survivor.incarnation)
     connecting = asyncio.ensure_future(survivor.clients.connect(mine))
@@ -145,17 +145,17 @@ async def test_one_core_of_three_leads_nobody_and_purges_nobody_until_there_are_
     assert not survivor.clients.held  # its owner is here, and answers at once
     await nodes.start("core-1", "core")
     await nodes.settled()
-    await until(lambda: not survivor.cluster.fencing.is_fenced and not edge.cluster.fencing.is_fenced)
+    await until(lambda: not survivor.cluster.fencing.is_fenced and not replicant.cluster.fencing.is_fenced)
     assert await connecting == survivor.clients.held[mine]
 
 
 async def test_a_node_that_leaves_is_purged_at_once_and_a_restarted_one_replaces_itself(nodes: Nodes) -> None:
     core = await nodes.start("core-0", "core")
-    edge = await nodes.start("edge-0", "replicant")
+    replicant = await nodes.start("replicant-0", "replicant")
     await nodes.settled()
-    first = edge.incarnation
-    await nodes.crash(edge)
-    again = await nodes.start("edge-0", "replicant")
+    first = replicant.incarnation
+    await nodes.crash(replicant)
+    again = await nodes.start("replicant-0", "replicant")
     await until(lambda: first not in core.cluster.nodes_table)
     await nodes.stop(again)
     await until(lambda: set(core.cluster.nodes_table) == {core.incarnation})
@@ -163,11 +163,11 @@ async def test_a_node_that_leaves_is_purged_at_once_and_a_restarted_one_replaces
 
 async def test_a_purged_node_hears_of_it(nodes: Nodes) -> None:
     core = await nodes.start("core-0", "core")
-    edge = await nodes.start("edge-0", "replicant")
+    replicant = await nodes.start("replicant-0", "replicant")
     purged = asyncio.Event()
-    edge.cluster.on_purged = purged.set
+    replicant.cluster.on_purged = purged.set
     assert core.rlog.core is not None
-    await core.rlog.core.purge(edge.incarnation, 1_000)
+    await core.rlog.core.purge(replicant.incarnation, 1_000)
     await asyncio.wait_for(purged.wait(), 20)
 
 
@@ -177,7 +177,7 @@ async def test_a_node_with_another_key_stays_out_and_both_sides_say_so(
     core = await nodes.start("core-0", "core")
     wrong = "another key, as long as the first"
     stranger = Cluster(
-        ClusterSettings("edge-9", "replicant", "127.0.0.1", 0, "0", LinkKeys(wrong), None, (core.address,)), []
+        ClusterSettings("replicant-9", "replicant", "127.0.0.1", 0, "0", LinkKeys(wrong), None, (core.address,)), []
     )
     with caplog.at_level(logging.WARNING):
         await stranger.start()
@@ -238,9 +238,9 @@ async def test_what_another_core_left_in_an_event_stream_is_looked_at_first(
 
 async def test_events_of_every_node_reach_redis(nodes: Nodes) -> None:
     core = await nodes.start("core-0", "core")
-    edge = await nodes.start("edge-0", "replicant")
+    replicant = await nodes.start("replicant-0", "replicant")
     core.cluster.hand_events("connections", [(1, "core-0", "connected", "a", 0, 5)])
-    edge.cluster.hand_events("connections", [(2, "edge-0", "connected", "b", 0, 4)])
+    replicant.cluster.hand_events("connections", [(2, "replicant-0", "connected", "b", 0, 4)])
     redis = RedisLink(nodes.redis)
     try:
         while await redis.call("XLEN", "flockmq:events:connections") != 2:  # noqa: ASYNC110 - Redis has the event

@@ -15,9 +15,9 @@ MESSAGES = 2_000
 @pytest.fixture
 async def pair(nodes: Nodes) -> tuple[Node, Node]:
     await nodes.start("core-0", "core")
-    edges = await nodes.start("edge-0", "replicant"), await nodes.start("edge-1", "replicant")
+    replicants = await nodes.start("replicant-0", "replicant"), await nodes.start("replicant-1", "replicant")
     await nodes.settled()
-    return edges
+    return replicants
 
 
 async def test_runs_arrive_in_order_with_their_version(pair: tuple[Node, Node]) -> None:

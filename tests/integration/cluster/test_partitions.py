@@ -59,16 +59,19 @@ async def test_a_link_that_is_open_one_way_only_is_closed_by_both_ends(
     core = await nodes.start("core-0", "core")
     proxy = await proxied(core.address)
     nodes.seeds = (proxy.address,)
-    edge = await nodes.start("edge-0", "replicant")
+    replicant = await nodes.start("replicant-0", "replicant")
     await nodes.settled()
-    (there,), (back,) = edge.cluster.mesh.links_of(core.incarnation), core.cluster.mesh.links_of(edge.incarnation)
+    (there,), (back,) = (
+        replicant.cluster.mesh.links_of(core.incarnation),
+        core.cluster.mesh.links_of(replicant.incarnation),
+    )
     proxy.loses_there, proxy.loses_back = way == "there", way == "back"
     cut_off, heard = (back, there) if way == "there" else (there, back)
     await until(cut_off.closed.done)
     await until(heard.closed.done)
     assert cut_off.closed.result().startswith("nothing was heard on it")
     assert heard.closed.result().startswith("it acknowledged no heartbeat")
-    await until(lambda: bool(edge.cluster.mesh.links_of(core.incarnation)))  # by the address that its row says
+    await until(lambda: bool(replicant.cluster.mesh.links_of(core.incarnation)))  # by the address that its row says
 
 
 async def comes_back(node: Node) -> None:

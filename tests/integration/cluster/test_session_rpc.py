@@ -17,7 +17,7 @@ IDS = [b"client-%d" % n for n in range(200)]
 @pytest.fixture
 async def four(nodes: Nodes) -> list[Node]:
     started = [await nodes.start("core-0", "core"), await nodes.start("core-1", "core")]
-    started += [await nodes.start("edge-0", "replicant"), await nodes.start("edge-1", "replicant")]
+    started += [await nodes.start("replicant-0", "replicant"), await nodes.start("replicant-1", "replicant")]
     await nodes.settled()
     return started
 
@@ -51,11 +51,11 @@ async def test_of_connections_that_come_together_one_stays(four: list[Node]) -> 
 
 
 async def test_a_detached_client_leaves_nothing_behind(four: list[Node]) -> None:
-    edge = four[2]
-    tokens = await asyncio.gather(*(edge.clients.connect(client_id) for client_id in IDS))
+    replicant = four[2]
+    tokens = await asyncio.gather(*(replicant.clients.connect(client_id) for client_id in IDS))
     assert sum(len(node.rpc.server.registry) for node in four) == len(IDS)
     for client_id, token in zip(IDS, tokens, strict=True):
-        edge.clients.detach(client_id, token)
+        replicant.clients.detach(client_id, token)
     await until(lambda: sum(len(node.rpc.server.registry) for node in four) == 0)
 
 
@@ -92,11 +92,11 @@ async def test_connections_of_a_dead_node_are_not_waited_for(nodes: Nodes, four:
 
 
 async def test_without_an_owner_an_attach_ends_in_an_error(nodes: Nodes, four: list[Node]) -> None:
-    *cores, edge, _ = four
+    *cores, replicant, _ = four
     for core in cores:
         await nodes.crash(core)
     with pytest.raises(OwnerUnreachable, match="did not answer in time"):
-        await edge.clients.connect(b"somebody")
+        await replicant.clients.connect(b"somebody")
 
 
 async def test_cut_links_delay_attaches_and_lose_none(four: list[Node]) -> None:

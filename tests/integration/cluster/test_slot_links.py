@@ -93,7 +93,7 @@ def with_sessions(cores: list[Node]) -> Stored:
 async def test_cut_links_and_a_lost_core_lose_double_and_reorder_nothing(
     nodes: Nodes, cores: list[Node], seed: int
 ) -> None:
-    sender = await nodes.start("edge-0", "replicant")
+    sender = await nodes.start("replicant-0", "replicant")
     await nodes.settled()
     stored = with_sessions(cores)
     chance = random.Random(seed)

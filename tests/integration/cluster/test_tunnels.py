@@ -38,10 +38,13 @@ async def cores(nodes: Nodes) -> list[Node]:
 
 
 @pytest.fixture
-async def edges(nodes: Nodes, dialled: list[DialTarget], cores: list[Node]) -> tuple[Node, Node]:
-    edges = await nodes.start("edge-0", "replicant", via_core=True), await nodes.start("edge-1", "replicant", True)
+async def replicants(nodes: Nodes, dialled: list[DialTarget], cores: list[Node]) -> tuple[Node, Node]:
+    replicants = (
+        await nodes.start("replicant-0", "replicant", via_core=True),
+        await nodes.start("replicant-1", "replicant", True),
+    )
     await nodes.settled()
-    return edges
+    return replicants
 
 
 def tunnel_of(one: Node, other: Node) -> Link:
@@ -63,17 +66,17 @@ async def stalled(sender: Node, receiver: Node) -> tuple[NodeSender, list[asynci
 
 
 async def test_replicants_exchange_messages_and_never_dial_one_another(
-    edges: tuple[Node, Node], dialled: list[DialTarget]
+    replicants: tuple[Node, Node], dialled: list[DialTarget]
 ) -> None:
     accepted: list[int] = []
-    for sender, receiver in (edges, edges[::-1]):
+    for sender, receiver in (replicants, replicants[::-1]):
         peer = sender.delivery.nodes.peer(receiver.incarnation)
         assert peer is not None
         for n in range(100):
             peer.put_run(5, b"<%02d>" % n)
             assert peer.put_acknowledged(4, b"[%02d]" % n, lambda n=n: accepted.append(n))  # type: ignore[misc]
             sender.flush()
-    for sender, receiver in (edges, edges[::-1]):
+    for sender, receiver in (replicants, replicants[::-1]):
         await until(lambda receiver=receiver: sum(len(run[2]) for run in receiver.received) == 800)  # type: ignore[misc]
         for version, form in ((5, b"<%02d>"), (4, b"[%02d]")):
             arrived = b"".join(
@@ -81,15 +84,15 @@ async def test_replicants_exchange_messages_and_never_dial_one_another(
             )
             assert arrived == b"".join(form % n for n in range(100))
     await until(lambda: sorted(accepted) == sorted([*range(100), *range(100)]))
-    for one, other in (edges, edges[::-1]):
+    for one, other in (replicants, replicants[::-1]):
         assert all(link.through for link in one.cluster.mesh.links_of(other.incarnation))
         assert other.address not in dialled
 
 
 async def test_a_relaying_core_that_is_killed_loses_doubles_and_reorders_no_acknowledged_message(
-    nodes: Nodes, edges: tuple[Node, Node]
+    nodes: Nodes, replicants: tuple[Node, Node]
 ) -> None:
-    sender, receiver = edges
+    sender, receiver = replicants
     peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     accepted: list[int] = []
@@ -114,9 +117,9 @@ async def test_a_relaying_core_that_is_killed_loses_doubles_and_reorders_no_ackn
 
 
 async def test_what_the_far_node_does_not_read_waits_at_the_publishers_node(
-    cores: list[Node], edges: tuple[Node, Node]
+    cores: list[Node], replicants: tuple[Node, Node]
 ) -> None:
-    sender, receiver = edges
+    sender, receiver = replicants
     peer, readers = await stalled(sender, receiver)
     drained = asyncio.Event()
     peer.on_drained = lambda _: drained.set()
@@ -139,10 +142,10 @@ async def test_what_the_far_node_does_not_read_waits_at_the_publishers_node(
 
 
 async def test_what_a_node_sent_through_a_core_arrives_when_it_leaves(
-    nodes: Nodes, edges: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+    nodes: Nodes, replicants: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "LINK_LEAVE_MAX_S", 60.0)
-    sender, receiver = edges
+    sender, receiver = replicants
     peer, readers = await stalled(sender, receiver)
     tunnel = tunnel_of(sender, receiver)
     chunk = bytes(256 * 1024)
@@ -159,9 +162,9 @@ async def test_what_a_node_sent_through_a_core_arrives_when_it_leaves(
 
 
 async def test_tunnels_that_carry_nothing_any_more_are_closed(
-    cores: list[Node], edges: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
+    cores: list[Node], replicants: tuple[Node, Node], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sender, receiver = edges
+    sender, receiver = replicants
     peer = sender.delivery.nodes.peer(receiver.incarnation)
     assert peer is not None
     monkeypatch.setattr(bounds, "PEER_IDLE_S", 0.5)
@@ -171,5 +174,5 @@ async def test_tunnels_that_carry_nothing_any_more_are_closed(
     assert sum(core.cluster.mesh.tunnels.relayed for core in cores) == 1
     await until(lambda: not sender.cluster.mesh.links_of(receiver.incarnation))
     await until(lambda: sum(core.cluster.mesh.tunnels.relayed for core in cores) == 0)
-    ends = [node.cluster.mesh.tunnels._ends for node in (*cores, *edges)]
+    ends = [node.cluster.mesh.tunnels._ends for node in (*cores, *replicants)]
     await until(lambda: not any(tunnels for ends_here in ends for tunnels in ends_here.values()))

@@ -24,8 +24,8 @@ class Cluster:
     def __init__(self, fleet: Configured) -> None:
         self.key_file = str(fleet.key_file)
         self.cores = [fleet.core("core-0"), fleet.core("core-1")]
-        self.edges = [fleet.replicant("replicant-0"), fleet.replicant("replicant-1")]
-        self.nodes = [*self.cores, *self.edges]
+        self.replicants = [fleet.replicant("replicant-0"), fleet.replicant("replicant-1")]
+        self.nodes = [*self.cores, *self.replicants]
         for node in self.nodes:
             eventually(partial(self._has_two_owners, node), "both cores own slots")
 
@@ -34,7 +34,7 @@ class Cluster:
         return sorted(member["slots"] for member in node.get("/api/v5/cluster")["nodes"]) == [0, 0, 512, 512]
 
     def client(self, name: str, **how: Any) -> Client:
-        return Client(self.edges[NAMES.index(name) % 2].mqtt, name, **how)
+        return Client(self.replicants[NAMES.index(name) % 2].mqtt, name, **how)
 
     def ctl(self, node: Node, *arguments: str) -> tuple[list[dict[str, Any]], str]:
         """What it prints, and what it says beside it."""
@@ -71,7 +71,7 @@ def test_clients_of_all_nodes_are_listed_by_any(cluster: Cluster) -> None:
             stack.enter_context(cluster.client(name, version=V311 if name == "client-1" else V5))
         for node in cluster.nodes:
             assert names(listed(node, "/clients?limit=5")) == sorted(NAMES)
-        node = cluster.edges[0]
+        node = cluster.replicants[0]
         assert api(node, "GET", "/clients?limit=1")[1]["count"] == 12
         of_one = listed(node, "/clients?limit=2&node=replicant-1")
         assert names(of_one) == sorted(NAMES[1::2])
@@ -83,13 +83,15 @@ def test_clients_of_all_nodes_are_listed_by_any(cluster: Cluster) -> None:
         assert row["heard"]
         assert row["keepalive_s"] == 60.0, "as the client said"
         assert row["connected_at"].endswith("Z")
-        assert names(cluster.ctl(cluster.edges[1], "clients", "list", "--node", "replicant-0")[0]) == sorted(NAMES[::2])
-        cluster.edges[1].kill()
+        assert names(cluster.ctl(cluster.replicants[1], "clients", "list", "--node", "replicant-0")[0]) == sorted(
+            NAMES[::2]
+        )
+        cluster.replicants[1].kill()
         eventually(lambda: len(listed(node, "/clients?limit=9")) == 6, "those of a node that died are gone")
 
 
 def test_what_cant_be_meant_is_refused(cluster: Cluster) -> None:
-    node = cluster.edges[0]
+    node = cluster.replicants[0]
     for path, why in (
         ("/clients?peerhost=here", "peerhost: 'here' does not appear to be an IPv4 or IPv6 network"),
         ("/clients?usrname=jo", "usrname: is no parameter of /api/v1/clients; known are limit, after, clientid"),
@@ -108,12 +110,16 @@ def test_what_cant_be_meant_is_refused(cluster: Cluster) -> None:
 def test_no_client_id_is_too_long_to_go_on_behind_it(fleet: Configured) -> None:
     fleet.configure(LONG_IDS)
     core = fleet.core("core-0")
-    edge = fleet.replicant("replicant-0")
-    eventually(lambda: edge.get("/api/v5/cluster")["slots_without_owner"] == 0, "the core owns slots")
+    replicant = fleet.replicant("replicant-0")
+    eventually(lambda: replicant.get("/api/v5/cluster")["slots_without_owner"] == 0, "the core owns slots")
     long = "long" * 5000
-    with Client(edge.mqtt, long, lasts=True), Client(edge.mqtt, "short", lasts=True), Client(edge.mqtt, "tiny"):
+    with (
+        Client(replicant.mqtt, long, lasts=True),
+        Client(replicant.mqtt, "short", lasts=True),
+        Client(replicant.mqtt, "tiny"),
+    ):
         assert names(listed(core, "/clients?limit=1")) == [long, "short", "tiny"]
-        assert names(listed(edge, "/sessions?limit=1")) == [long, "short"]
+        assert names(listed(replicant, "/sessions?limit=1")) == [long, "short"]
 
 
 def test_a_client_is_kicked_from_anywhere_and_keeps_its_session(cluster: Cluster) -> None:
@@ -144,9 +150,9 @@ def test_a_session_that_is_ended_takes_its_connection_along_which_hears_why(clus
 
 
 def test_a_client_whose_id_fits_into_no_path_is_kicked_and_its_session_ended(cluster: Cluster) -> None:
-    node = cluster.edges[1]
+    node = cluster.replicants[1]
     for name in ("long" * 15_000, "kick"):
-        with Client(cluster.edges[0].mqtt, name, lasts=True) as client:
+        with Client(cluster.replicants[0].mqtt, name, lasts=True) as client:
             assert api(node, "POST", "/clients/kick", {"clientid": name}) == (204, None)
             assert client.disconnected.wait(30)
     eventually(lambda: cluster.ctl(node, "clients", "kick", name)[1] != "", "it is gone")
@@ -181,9 +187,9 @@ def test_sessions_are_shown_with_what_they_have(cluster: Cluster) -> None:
             passes = api(node, "GET", "/sessions/client-2")[1]
             assert (passes["home"], passes["node"], passes["expiry_s"]) == ("replicant-0", "replicant-0", 0)
         assert names(listed(node, "/sessions?limit=9&connected=no")) == ["client-0"]
-        rows, _ = cluster.ctl(cluster.edges[1], "sessions", "show", "client-0")
+        rows, _ = cluster.ctl(cluster.replicants[1], "sessions", "show", "client-0")
         assert [row["filter"] for row in rows[1:]] == ["a/#", "b"]
-    assert api(cluster.edges[1], "DELETE", "/sessions/client-0") == (204, None)
+    assert api(cluster.replicants[1], "DELETE", "/sessions/client-0") == (204, None)
     assert names(listed(cluster.cores[0], "/sessions?limit=9")) == ["client-1"]
 
 
@@ -192,7 +198,9 @@ def test_what_a_core_that_stands_still_has_is_said_to_be_missing(cluster: Cluste
         for name in NAMES:
             stack.enter_context(cluster.client(name))
         cluster.cores[1].kill()
-        status, page = api(cluster.edges[0], "GET", "/clients")
+        status, page = api(cluster.replicants[0], "GET", "/clients")
         assert status == 200
         assert page["missing"] == ["core-1 doesn't answer"] or len(page["data"]) == 12
-        eventually(lambda: len(api(cluster.edges[0], "GET", "/clients")[1]["data"]) == 12, "they have another owner")
+        eventually(
+            lambda: len(api(cluster.replicants[0], "GET", "/clients")[1]["data"]) == 12, "they have another owner"
+        )

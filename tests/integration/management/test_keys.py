@@ -26,10 +26,10 @@ def shown(fleet: Configured, node: Node) -> list[tuple[Any, ...]]:
 
 
 def test_a_key_made_at_one_node_is_good_at_all(fleet: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
-    core, edge = fleet.core("core-0"), fleet.replicant("replicant-0")
+    core, replicant = fleet.core("core-0"), fleet.replicant("replicant-0")
     eventually(lambda: core.get("/api/v1/status")["cluster_version"] == 2, "all nodes know of keys")
-    eventually(lambda: edge.get("/api/v1/status")["cluster_version"] == 2, "and this one knows that")
-    _, (made,), _ = ctl(edge, API_KEY, "keys", "add", "ops", "--role", "operator", "--for", "1h")
+    eventually(lambda: replicant.get("/api/v1/status")["cluster_version"] == 2, "and this one knows that")
+    _, (made,), _ = ctl(replicant, API_KEY, "keys", "add", "ops", "--role", "operator", "--for", "1h")
     key = made["key"]
     eventually(lambda: ctl(core, key, "bans", "list")[0] == 0, "the core knows the key")
     assert ctl(core, key, "bans", "add", "clientid", "bad")[0] == 0
@@ -41,12 +41,12 @@ def test_a_key_made_at_one_node_is_good_at_all(fleet: Configured, monkeypatch: p
         ("ops", "core-0", "POST", "/api/v1/bans", "clientid bad"),
         ("management.api_key", "replicant-0", "POST", "/api/v1/keys", "ops: operator"),
     ]
-    for node in (core, edge):
+    for node in (core, replicant):
         eventually(lambda node=node: shown(fleet, node) == expected, "every node has the audit log")  # type: ignore[misc]
-    assert [row["who"] for row in ctl(edge, key, "audit", "list")[1]] == ["ops", "management.api_key"]
-    assert [row["who"] for row in ctl(edge, key, "audit", "list", "--limit", "1")[1]] == ["ops"]
-    assert ctl(edge, API_KEY, "keys", "remove", "ops")[0] == 0
-    assert ctl(edge, key, "audit", "list")[0] == 1
+    assert [row["who"] for row in ctl(replicant, key, "audit", "list")[1]] == ["ops", "management.api_key"]
+    assert [row["who"] for row in ctl(replicant, key, "audit", "list", "--limit", "1")[1]] == ["ops"]
+    assert ctl(replicant, API_KEY, "keys", "remove", "ops")[0] == 0
+    assert ctl(replicant, key, "audit", "list")[0] == 1
     eventually(lambda: ctl(core, key, "audit", "list")[0] == 1, "the core has forgotten it")
 
 

@@ -29,8 +29,8 @@ from unit.broker.protocol.harness import publish, split
 
 ID = b"client"
 SLOT = slot_of(ID)
-EDGE = "edge-0@1"
-SENDER = "edge-1@1"
+REPLICANT = "replicant-0@1"
+SENDER = "replicant-1@1"
 SOURCE = node_source(SENDER)
 
 
@@ -111,7 +111,7 @@ class Owner:
         self.came: list[tuple[int, bytes, list[bytes]]] = []
         self.changes = 0
         self.alarms: dict[int, str] = {}
-        self.nodes = [EDGE, SENDER]
+        self.nodes = [REPLICANT, SENDER]
         self.zones: dict[str, Limits] = {}
         self.quotas = Quotas()
 
@@ -231,7 +231,7 @@ class Owner:
         token: int,
         asked: messages.Opening | None,
         client_id: bytes = ID,
-        node: str = EDGE,
+        node: str = REPLICANT,
         *,
         confirms: bool = True,
     ) -> list[int | None]:

@@ -89,7 +89,7 @@ class ToProxy(ProxySink):
     """What was put is taken as it is, by `taken`, or sorted: `packets`, and what was `told`."""
 
     def __init__(self, router: Router, version: int) -> None:
-        super().__init__(router, version, ignore, ignore, self._flow_changed, ProxyNode("edge-0@1"), CLIENT, 1)
+        super().__init__(router, version, ignore, ignore, self._flow_changed, ProxyNode("replicant-0@1"), CLIENT, 1)
         self.overflown: Callable[[], None] = ignore
         self.flows: list[int] = []
         self._packets: list[bytes] = []

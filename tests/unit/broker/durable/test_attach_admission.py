@@ -11,8 +11,8 @@ from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import (
-    EDGE,
     ID,
+    REPLICANT,
     SLOT,
     Owner,
     another,
@@ -28,10 +28,10 @@ async def test_no_session_and_no_subscription_begins_while_too_much_waits_for_Re
     other = clients_of_slot(1)[0]
     before = {client_id: fields.copy() for client_id, fields in redis.slot(SLOT).sessions.items()}
     owner.disk.backed_up = True
-    assert owner.service.open(Attach(ID, EDGE, 2, opening(2), lambda _: None)) == messages.FULL, (
+    assert owner.service.open(Attach(ID, REPLICANT, 2, opening(2), lambda _: None)) == messages.FULL, (
         "it would put what it is told"
     )
-    assert owner.service.open(Attach(other, EDGE, 3, opening(3), lambda _: None)) == messages.FULL
+    assert owner.service.open(Attach(other, REPLICANT, 3, opening(3), lambda _: None)) == messages.FULL
     assert owner.open(4, opening(4, expiry_s=0), other) == [0], "a connection's own puts nothing"
     assert redis.slot(SLOT).sessions == before
     assert list(owner.service.sessions.away) == [ID]
@@ -42,8 +42,8 @@ async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(owner: 
     subscribed(owner)
     owner.service.leave(ID, 1, -1, False)
     owner.disk.full = True
-    assert owner.service.open(Attach(ID, EDGE, 2, opening(2, clean=True), lambda _: None)) == messages.FULL
-    assert owner.service.open(Attach(clients_of_slot(1)[0], EDGE, 3, opening(3), lambda _: None)) == messages.FULL
+    assert owner.service.open(Attach(ID, REPLICANT, 2, opening(2, clean=True), lambda _: None)) == messages.FULL
+    assert owner.service.open(Attach(clients_of_slot(1)[0], REPLICANT, 3, opening(3), lambda _: None)) == messages.FULL
     assert owner.open(4, opening(4)) == [messages.DURABLE | messages.PRESENT]
     [answer] = owner.subscribe(4, b"b/#")
     assert messages.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
@@ -57,7 +57,7 @@ def owned(nonce: int, user: bytes | None, *, clean: bool = False) -> messages.Op
 
 
 def asks(owner: Owner, token: int, asked: messages.Opening | None, user: bytes | None) -> int:
-    return owner.service.open(Attach(ID, EDGE, token, asked, lambda _: None, user))
+    return owner.service.open(Attach(ID, REPLICANT, token, asked, lambda _: None, user))
 
 
 async def test_a_session_is_its_users_at_the_next_owner_too(redis: Redis, owner: Owner) -> None:

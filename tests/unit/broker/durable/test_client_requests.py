@@ -15,7 +15,7 @@ from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, Owner, another, clients_of_slot, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, Owner, another, clients_of_slot, opening, subscribed
 from unit.broker.protocol.harness import publish
 
 
@@ -63,7 +63,7 @@ async def test_to_whom_a_QoS_2_message_was_dealt_first_is_told_again_by_the_next
     assert messages.decode_origin(first)[16:] == b"to one"
     await owner.commit()
     later = await another(redis)
-    later.service.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     await later.settle()
     assert later.ask(1, messages.ReceiveQuestion(7, b"to another")) == [first]
 
@@ -108,7 +108,7 @@ async def test_a_message_is_numbered_behind_those_that_its_client_published_befo
 async def test_an_owner_that_has_a_connection_anew_hears_its_questions_from_the_first_on(owner: Owner) -> None:
     owner.open(1, opening())
     owner.ask(1, messages.ReceiveQuestion(7), number=10)
-    owner.service.resume(ID, EDGE, 1, opening(), b"")
+    owner.service.resume(ID, REPLICANT, 1, opening(), b"")
     assert owner.ask(1, messages.ReceiveQuestion(8), number=11, behind=10) == [b""]
 
 
@@ -168,7 +168,7 @@ async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again
     subscribed(owner)
     owner.subscribe(1, b"$exclusive/x")
     answers = owner.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"1"), 2, 1)
-    assert owner.service.resume(ID, EDGE, 1, opening(1), b"")
+    assert owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
     claims[0]({})
     assert (answers, owner.routed) == ([], [(SLOT, b"a/#"), (SLOT, b"$exclusive/x")])
 
@@ -182,7 +182,7 @@ async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(
     )
     for number, question in enumerate(questions, start=1):
         owner.ask(1, question, number, number - 1)
-    assert owner.service.resume(ID, EDGE, 1, opening(1), b"")
+    assert owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
     answers = [owner.ask(1, question, number, number - 3 and 3) for number, question in enumerate(questions, start=3)]
     assert (answers, len(claims)) == ([[], []], 1), "another claim of the same filter would be refused"
     claims[0]({})
@@ -254,7 +254,7 @@ async def test_what_an_UNSUBSCRIBE_removed_it_is_told_however_often_it_asks(redi
     assert messages.decode_reasons(answer[0]) == [0, 0x11]
     assert owner.ask(1, question) == answer
     later = await another(redis)
-    later.service.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     assert later.ask(1, question) == answer, "the first owner crashed amid its answer"
     assert later.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"other")) == [messages.encode([0x11])]
     later.service.leave(ID, 1, -1, False)

@@ -10,7 +10,7 @@ from flockmq.durable.session_fields import AUTHORIZED_RULES, asked_field
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import DURABLE, PRESENT, UNAUTHORIZED
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, another, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, opening
 
 ONE, OTHER = b"rules 01", b"rules 02"
 
@@ -92,7 +92,7 @@ async def test_the_next_owner_waits_for_it_too(redis: Redis, owner: Owner) -> No
     owner.take(1)
     owner.open(2, by(OTHER, 2))
     following = await another(redis)
-    assert following.service.resume(ID, EDGE, 2, by(OTHER, 2), b"")
+    assert following.service.resume(ID, REPLICANT, 2, by(OTHER, 2), b"")
     assert following.payloads() == []
     following.ask(2, messages.ReauthorizedQuestion([], OTHER))
     assert following.payloads() == [b"1"]
@@ -108,7 +108,7 @@ async def test_the_next_owner_of_who_was_judged_waits_for_nothing(
     owner.ask(2, messages.ReauthorizedQuestion([], OTHER))
     owner.take(1)
     following = await another(redis)
-    assert following.service.resume(ID, EDGE, 2, by(rules, 2), b"")
+    assert following.service.resume(ID, REPLICANT, 2, by(rules, 2), b"")
     assert following.payloads() == [b"1"]
     assert redis.slot(SLOT).sessions[ID][asked_field(b"b")] == b"asked for"
 

@@ -9,8 +9,8 @@ from flockmq.bounds import SINK_CONGESTED_MAX_S
 from flockmq.session.limits import Limits
 from flockmq.session_rpc import messages
 from unit.broker.durable.rooms import (
-    EDGE,
     ID,
+    REPLICANT,
     SLOT,
     Owner,
     clients_of_slot,
@@ -25,7 +25,7 @@ async def test_the_will_of_a_connection_that_went_with_its_node_is_published(own
     owner.service.node_gone("other@1")
     owner.service.tick()
     assert owner.published == []
-    owner.service.node_gone(EDGE)
+    owner.service.node_gone(REPLICANT)
     await owner.settle()
     assert [message.topic for message in owner.published] == [b"w"]
     assert len(owner.published[0].origin) == 16
@@ -37,7 +37,7 @@ async def test_the_connections_of_a_node_that_is_gone_leave_some_a_turn(
     monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = clients_of_slot(8)
     owner.open_all(clients, will=will())
-    owner.service.node_gone(EDGE)
+    owner.service.node_gone(REPLICANT)
     away = [0]
     while away[-1] < len(clients):
         await owner.pass_turn()
@@ -50,8 +50,8 @@ async def test_a_node_that_was_purged_and_is_back_before_its_connections_left_ke
     owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     subscribed(owner)
-    owner.service.node_gone(EDGE)
-    owner.nodes[0] = again = "edge-0@2"
+    owner.service.node_gone(REPLICANT)
+    owner.nodes[0] = again = "replicant-0@2"
     assert owner.service.resume(ID, again, 1, opening(1), b"")
     await owner.settle()
     owner.delivered.clear()
@@ -69,10 +69,10 @@ async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_s
     monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     clients = clients_of_slot(8)
     owner.open_all(clients, will=will())
-    owner.service.node_gone(EDGE)
+    owner.service.node_gone(REPLICANT)
     await owner.pass_turn()
     for token, client_id in enumerate(clients, start=101):
-        assert owner.open(token, opening(token), client_id, "edge-2@1") == [messages.DURABLE | messages.PRESENT]
+        assert owner.open(token, opening(token), client_id, "replicant-2@1") == [messages.DURABLE | messages.PRESENT]
     await owner.settle()
     assert len(owner.published) == len(clients)
     assert not owner.service.sessions.away
@@ -81,7 +81,7 @@ async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_s
 async def test_a_connection_that_takes_no_more_is_cut_off_and_its_session_stays(owner: Owner) -> None:
     await overflows(owner)
     await owner.settle()
-    assert owner.overflown == [(EDGE, ID, 1)]
+    assert owner.overflown == [(REPLICANT, ID, 1)]
     assert ID in owner.service.sessions.away
 
 
@@ -89,10 +89,10 @@ async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(
     """It misses the message that found no room."""
     await overflows(owner)
     await owner.settle()
-    assert not owner.service.resume(ID, EDGE, 1, opening(1), b"")
+    assert not owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
     owner.service.leave(ID, 1, 60, True)
     assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
-    assert owner.service.resume(ID, EDGE, 2, opening(2), b"")
+    assert owner.service.resume(ID, REPLICANT, 2, opening(2), b"")
     assert not owner.service._cut_off
 
 
@@ -131,7 +131,7 @@ async def test_who_was_cut_off_is_forgotten_with_its_connection_or_its_session(o
     assert not owner.service._cut_off
 
 
-async def overflows(owner: Owner, node: str = EDGE) -> None:
+async def overflows(owner: Owner, node: str = REPLICANT) -> None:
     """It reads nothing, for as long as publishers are paused for it."""
     owner.open(1, opening(1), node=node)
     owner.subscribe(1)
@@ -149,7 +149,7 @@ async def test_what_was_lost_on_its_way_to_a_session_proxy_goes_again(owner: Own
     owner.service.connected.behind_s = 0.0
     subscribed(owner)
     owner.linked = False
-    owner.service.cut(EDGE)
+    owner.service.cut(REPLICANT)
     owner.take(1)
     await owner.settle()
     assert owner.packets() == [], "nothing goes there before all of it does"
@@ -173,7 +173,7 @@ async def test_what_was_lost_on_its_way_to_many_goes_again_some_a_turn(
             messages.SubscribeQuestion([messages.WantedSubscription(b"a/#", 1)], b""),
             lambda _: None,
         )
-    owner.service.cut(EDGE)
+    owner.service.cut(REPLICANT)
     owner.take(1)
     sent = []
     while sum(sent) < len(clients):
@@ -187,11 +187,11 @@ async def test_a_connection_that_was_held_for_gone_gets_what_waits_when_it_is_du
 ) -> None:
     """Or the next owner would not know that it was sent, after a crash."""
     subscribed(owner)
-    owner.service.node_gone(EDGE)
+    owner.service.node_gone(REPLICANT)
     await owner.settle()
     owner.take(1)
     owner.disk.holds = True
-    assert owner.service.resume(ID, EDGE, 1, opening(1), b"")
+    assert owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
     await owner.settle()
     assert owner.packets() == []
     await owner.commit()
@@ -205,7 +205,7 @@ async def test_nothing_goes_again_before_its_connection_is_admitted(owner: Owner
     owner.take(1)
     owner.disk.holds = True
     answers = owner.open(2, opening(2))
-    owner.service.cut(EDGE)
+    owner.service.cut(REPLICANT)
     await owner.settle()
     assert (answers, owner.packets()) == ([], [])
     await owner.commit()
@@ -232,8 +232,8 @@ async def test_MQTT_4_6_0_6_QoS_0_passes_nothing_that_waited_while_its_connectio
 async def test_a_link_that_is_found_lost_after_its_session_proxy_had_said_so_holds_nothing_back(owner: Owner) -> None:
     owner.service.connected.behind_s = 0.0
     subscribed(owner)
-    assert owner.service.resume(ID, EDGE, 1, opening(), b"")
-    owner.service.cut(EDGE)
+    assert owner.service.resume(ID, REPLICANT, 1, opening(), b"")
+    owner.service.cut(REPLICANT)
     owner.take(1)
     await owner.settle()
     assert owner.payloads() == [b"1"]
@@ -242,8 +242,8 @@ async def test_a_link_that_is_found_lost_after_its_session_proxy_had_said_so_hol
 async def test_QoS_0_goes_on_to_who_was_there_and_may_have_missed_something(owner: Owner) -> None:
     subscribed(owner)
     owner.take_run("1")
-    owner.service.cut(EDGE)
-    assert owner.service.resume(ID, EDGE, 1, opening(1), b"")
+    owner.service.cut(REPLICANT)
+    assert owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
     owner.packets()
     owner.take_run("2")
     assert owner.payloads_of_run() == [b"2"]

@@ -7,7 +7,7 @@ import pytest
 from flockmq.bounds import CONGESTED_KEPT_S, SINK_CONGESTED_MAX_S
 from flockmq.session.limits import Limits
 from flockmq.session.remote_session import PUBACK, pair
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, subscribed
 
 WINDOW = 32
 QUEUE = 6
@@ -28,7 +28,7 @@ async def congested(owner: Owner) -> Owner:
 async def test_nodes_are_told_when_more_than_half_of_the_queue_waits_and_when_no_more_does(congested: Owner) -> None:
     assert congested.congestion_reports == [(SLOT, True)]
     assert len(congested.service.congestion) == 1
-    congested.service.report(EDGE, 1, pair(PUBACK, 1))
+    congested.service.report(REPLICANT, 1, pair(PUBACK, 1))
     assert congested.congestion_reports == [(SLOT, True), (SLOT, False)]
     assert len(congested.service.congestion) == 0
 
@@ -53,7 +53,7 @@ async def test_a_client_that_is_gone_pauses_nobody(congested: Owner, how: str) -
     if how == "gone":
         congested.service.leave(ID, 1, -1, False)
     elif how == "with its node":
-        congested.service.node_gone(EDGE)
+        congested.service.node_gone(REPLICANT)
     elif how == "ended":
         congested.open(2, None)
     else:

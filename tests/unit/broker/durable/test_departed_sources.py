@@ -9,7 +9,7 @@ from flockmq.durable.departed_sources import DepartedSources
 from flockmq.routing.message_id import node_source
 from flockmq.routing.slots import SlotMessage
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, Owner, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, Owner, opening, subscribed
 from unit.broker.protocol.harness import publish
 
 KEPT_S = bounds.MARKS_KEPT_S
@@ -64,7 +64,7 @@ async def test_marks_of_nodes_that_are_gone_are_forgotten_in_time(
 async def test_marks_of_a_node_that_is_back_as_another_incarnation_stay(
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    former, later = f"edge-2@{'0' * 16}0000", f"edge-2@{'0' * 16}0001"
+    former, later = f"replicant-2@{'0' * 16}0000", f"replicant-2@{'0' * 16}0001"
     subscribed(owner)
     message = publish(4, "a/b", "1", qos=1, packet_id=9)
     slot_messages = [SlotMessage(node_source(former), 1, b"", 4, message)]
@@ -86,7 +86,7 @@ async def test_of_too_many_nodes_that_are_gone_those_that_went_first_are_forgott
     monkeypatch.setattr(bounds, "MARKS_STRANGERS_MAX", 2)
     subscribed(owner)
     message = publish(4, "a/b", "1", qos=1, packet_id=9)
-    nodes = [f"edge@{number}" for number in range(3)]
+    nodes = [f"replicant@{number}" for number in range(3)]
     for node in nodes:
         owner.service.intake.take(
             [SlotMessage(node_source(node), 1, b"", 4, message)], owner.epoch, node, lambda _: None
@@ -106,7 +106,7 @@ async def test_what_a_purged_node_repeats_is_known_to_an_owner_that_took_the_slo
     later.nodes.remove(SENDER)
     await later.own(SLOT)
     assert later.take(1) == [True]
-    later.service.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     await later.settle()
     assert later.payloads() == [b"1"]
     assert redis.slot(SLOT).marks

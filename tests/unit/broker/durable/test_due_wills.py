@@ -9,7 +9,7 @@ from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.rlog.retained_order import author_of
 from flockmq.session_rpc.clean_session_wills import PendingWill
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, another, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, opening
 
 HASH = b""
 
@@ -101,7 +101,7 @@ async def test_a_will_is_written_anew_when_Redis_lost_it(redis: Redis, owner: Ow
     due(owner)
     owner.disk.holds = True
     redis.slots.clear()
-    owner.service.resume(ID, EDGE, 2, opening(2), b"")
+    owner.service.resume(ID, REPLICANT, 2, opening(2), b"")
     await owner.commit()
     await owner.commit()
     assert [message.payload() for message in (await another(redis)).published] == [b"gone"]

@@ -6,7 +6,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.session.remote_session import PUBACK, pair
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, clients_of_slot, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, clients_of_slot, opening, subscribed
 
 WINDOW = 32
 
@@ -34,7 +34,7 @@ async def test_a_client_that_is_there_takes_what_comes_until_its_window_is_full(
         short.take(number)
     assert told(short) == [(SLOT, True, [b"a/#"])]
     await short.settle()
-    short.service.report(EDGE, 1, pair(PUBACK, 1))
+    short.service.report(REPLICANT, 1, pair(PUBACK, 1))
     assert told(short) == [(SLOT, True, [])]
 
 

@@ -18,8 +18,8 @@ from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import (
-    EDGE,
     ID,
+    REPLICANT,
     SENDER,
     SLOT,
     SOURCE,
@@ -133,7 +133,7 @@ async def test_what_a_node_that_was_purged_sent_is_not_given_out_of_what_is_held
     """Its marks may be gone, and it may come back and repeat it."""
     later = await two_sessions(redis, owner)
     later.service.intake.take(slot_messages(1), later.epoch, SENDER, lambda _: None)
-    later.nodes = [EDGE]
+    later.nodes = [REPLICANT]
     await mended(redis, later)
     assert waiting(redis, ID) == []
 
@@ -156,7 +156,7 @@ async def test_of_a_Redis_that_is_short_of_memory_nothing_new_begins_and_what_is
     subscribed(owner)
     owner.disk.short = True
     other = clients_of_slot(1)[0]
-    assert owner.service.open(Attach(other, EDGE, 3, opening(3), ignore)) == messages.FULL
+    assert owner.service.open(Attach(other, REPLICANT, 3, opening(3), ignore)) == messages.FULL
     [answer] = owner.subscribe(1, b"b/#")
     assert messages.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
     done = owner.take(1)

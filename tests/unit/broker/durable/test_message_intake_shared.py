@@ -13,7 +13,7 @@ from flockmq.routing.slots import SlotMessage, addressed
 from flockmq.session.remote_session import PUBACK, pair
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Owner, another, clients_of_slot, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, SOURCE, Owner, another, clients_of_slot, opening
 
 GROUP = b"$share/g/a/#"
 OTHER = SLOT + 1
@@ -71,10 +71,10 @@ async def test_what_comes_again_is_a_repeat_for_the_next_owner_as_well(redis: Re
     take(owner, 1)
     take(owner, 1)
     assert owner.payloads() == [b"1"]
-    owner.service.report(EDGE, 1, pair(PUBACK, 1))
+    owner.service.report(REPLICANT, 1, pair(PUBACK, 1))
     later = await another(redis)
     assert take(later, 1, 2) == [True]
-    later.service.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     await later.settle()
     assert later.payloads() == [b"2"]
 
@@ -88,7 +88,7 @@ async def test_what_a_fenced_owner_took_is_not_accepted_and_goes_to_the_next(red
     assert (done, owner.payloads()) == ([False], [])
     assert later.router.count(SLOT, GROUP) == (0, 1)
     assert take(later, 1) == [True]
-    later.service.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     await later.settle()
     assert later.router.count(SLOT, GROUP) == (1, 0)
     assert later.payloads() == [b"1"]

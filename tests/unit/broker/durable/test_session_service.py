@@ -9,8 +9,8 @@ from flockmq.session.remote_session import PUBACK, SETTLED, pair
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import (
-    EDGE,
     ID,
+    REPLICANT,
     SLOT,
     Owner,
     another,
@@ -37,10 +37,10 @@ async def test_what_a_client_acknowledged_is_settled_when_it_is_durable(owner: O
     owner.packets()
     owner.disk.holds = True
     owner.service.report("other@1", 1, pair(PUBACK, 1))
-    owner.service.report(EDGE, 2, pair(PUBACK, 1))
+    owner.service.report(REPLICANT, 2, pair(PUBACK, 1))
     await owner.commit()
     assert owner.delivered == [], "neither has the connection"
-    owner.service.report(EDGE, 1, pair(PUBACK, 1))
+    owner.service.report(REPLICANT, 1, pair(PUBACK, 1))
     await owner.settle()
     assert owner.delivered == []
     await owner.commit()

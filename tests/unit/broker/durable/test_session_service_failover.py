@@ -10,8 +10,8 @@ from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import (
-    EDGE,
     ID,
+    REPLICANT,
     SLOT,
     Owner,
     another,
@@ -123,7 +123,7 @@ async def test_those_who_wait_for_their_nodes_are_bounded(
     monkeypatch.setattr(bounds, "RETURNING_MAX", 0)
     owner.open(1, opening(1, will=will()))
     later = await another(redis)
-    assert later.service.open(Attach(ID, EDGE, 2, opening(2), lambda _: None)) == messages.FULL
+    assert later.service.open(Attach(ID, REPLICANT, 2, opening(2), lambda _: None)) == messages.FULL
 
 
 async def test_a_connection_that_never_was_says_nothing_of_the_one_before_it(
@@ -171,14 +171,14 @@ async def test_a_connection_whose_session_expired_while_its_node_was_held_for_go
     redis: Redis, owner: Owner, moved: bool
 ) -> None:
     owner.open(1, opening(1, expiry_s=60))
-    owner.service.node_gone(EDGE)
+    owner.service.node_gone(REPLICANT)
     await owner.settle()
     if moved:
         later = await another(redis, owner.machine.next(after_s=3600))
     else:
         later = owner
         owner.machine.forward(3600)
-    assert not later.service.resume(ID, EDGE, 1, opening(1), b"")
+    assert not later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     assert len(later.service) == 0
 
 

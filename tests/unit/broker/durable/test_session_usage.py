@@ -18,7 +18,18 @@ from flockmq.session.remote_session import PUBACK, pair
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, SOURCE, Owner, another, clients_of_slot, opening, will
+from unit.broker.durable.rooms import (
+    ID,
+    REPLICANT,
+    SENDER,
+    SLOT,
+    SOURCE,
+    Owner,
+    another,
+    clients_of_slot,
+    opening,
+    will,
+)
 from unit.broker.protocol.harness import publish
 
 EVE, JO = b"eve", b"jo"
@@ -28,7 +39,7 @@ NAMES = len(ID + EVE)
 def begin(owner: Owner, token: int, client_id: bytes, user: bytes = EVE, asked: messages.Opening | None = None) -> int:
     """What its CONNECT comes to."""
     owned = msgspec.structs.replace(asked or opening(token), user=user)
-    return owner.service.open(Attach(client_id, EDGE, token, owned, ignore, user))
+    return owner.service.open(Attach(client_id, REPLICANT, token, owned, ignore, user))
 
 
 def subscribe(owner: Owner, token: int, client_id: bytes, filter: bytes) -> int:
@@ -87,7 +98,7 @@ async def test_sessions_beyond_a_share_begin_when_others_were_told(owner: Owner)
     def begin_again(token: int, client_id: bytes) -> int:
         owned = msgspec.structs.replace(opening(token), user=EVE)
         again = partial(begin_again, token, client_id)
-        return owner.service.open(Attach(client_id, EDGE, token, owned, ignore, EVE, again))
+        return owner.service.open(Attach(client_id, REPLICANT, token, owned, ignore, EVE, again))
 
     assert begin_again(1, first) == messages.ADMITTED
     assert begin_again(2, second) == messages.ADMITTED
@@ -183,7 +194,7 @@ async def test_what_is_acknowledged_is_given_back(owner: Owner) -> None:
     assert eve.here() == Held(1, NAMES, 1, 1)
     send(owner, 1, "x" * 100)
     assert eve.queued_bytes > 100
-    owner.service.report(EDGE, 1, pair(PUBACK, 1))
+    owner.service.report(REPLICANT, 1, pair(PUBACK, 1))
     assert eve.here() == Held(1, NAMES, 1, 1)
     owner.service.leave(ID, 1, 0, False)
     assert eve.here() == NOTHING
@@ -219,7 +230,7 @@ async def test_a_session_of_nobody_becomes_its_users(owner: Owner, user: bytes |
     owner.subscribe(1)
     owner.service.leave(ID, 1, -1, False)
     owned = msgspec.structs.replace(opening(2), user=user)
-    owner.service.open(Attach(ID, EDGE, 2, owned, ignore, user))
+    owner.service.open(Attach(ID, REPLICANT, 2, owned, ignore, user))
     assert owner.quotas.of(EVE).here()[:3:2] == ((0, 0) if user is None else (1, 1))
 
 

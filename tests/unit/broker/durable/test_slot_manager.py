@@ -10,7 +10,7 @@ from flockmq.session.limits import Limits
 from flockmq.session.remote_session import PUBACK, pair
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, another, clients_of_slot, opening, subscribed, will
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, clients_of_slot, opening, subscribed, will
 
 
 async def test_an_owner_that_stops_takes_no_messages_any_more(owner: Owner) -> None:
@@ -24,10 +24,10 @@ async def test_the_next_owner_has_all_of_it_under_the_same_packet_ids(redis: Red
     owner.take(1, 2, 3)
     await owner.settle()
     sent = owner.packets()
-    owner.service.report(EDGE, 1, pair(PUBACK, 2))
+    owner.service.report(REPLICANT, 1, pair(PUBACK, 2))
     later = await another(redis)
     assert later.came == [(SLOT, ID, [b"a/#"])]
-    later.service.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     await later.settle()
     again = later.packets()
     assert [packet[7:] for packet in again] == [sent[0][7:], sent[2][7:]]
@@ -59,7 +59,7 @@ async def test_what_comes_again_to_the_next_owner_is_a_repeat(redis: Redis, owne
     owner.take(1, 2)
     later = await another(redis)
     assert later.take(1, 2, 3) == [True]
-    later.service.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     await later.settle()
     assert later.payloads() == [b"1", b"2", b"3"]
 
@@ -87,7 +87,7 @@ async def test_a_fenced_slot_sends_no_more_whatever_its_clients_answer(redis: Re
     await another(redis)
     owner.disk.release(SLOT)
     owner.disk.on_fenced(SLOT)
-    owner.service.report(EDGE, 1, pair(PUBACK, 1))
+    owner.service.report(REPLICANT, 1, pair(PUBACK, 1))
     owner.service.leave(ID, 1, -1, True)
     await owner.settle()
     assert owner.packets() == []

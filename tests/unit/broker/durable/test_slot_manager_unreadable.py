@@ -10,7 +10,7 @@ from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, another, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, opening, subscribed
 from unit.broker.durable.session_owner import message
 
 
@@ -62,11 +62,11 @@ async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_n
     assert later.alarms[SLOT].startswith(f"a session of slot {SLOT} can't be read, and is kept: {ID.decode()!r} (")
     assert later.alarms[SLOT].endswith(")")
     answers: list[int] = []
-    assert later.service.open(Attach(ID, EDGE, 2, opening(2), answers.append)) == messages.FULL, (
+    assert later.service.open(Attach(ID, REPLICANT, 2, opening(2), answers.append)) == messages.FULL, (
         "it would take its place"
     )
     assert of_slot[ID] == kept
-    assert later.service.open(Attach(ID, EDGE, 3, opening(3, clean=True), answers.append)) == messages.ADMITTED
+    assert later.service.open(Attach(ID, REPLICANT, 3, opening(3, clean=True), answers.append)) == messages.ADMITTED
     await later.settle()
     assert answers == [messages.DURABLE]
     assert of_slot[ID].keys() == {b"m"}
@@ -104,10 +104,10 @@ async def test_a_session_that_cannot_be_read_ends_with_a_clean_session(redis: Re
     redis.slot(SLOT).sessions[ID][b"m"] = b"of a later version"
     later = await another(redis)
     answers: list[int] = []
-    assert later.service.open(Attach(ID, EDGE, 2, None, answers.append)) == messages.ADMITTED
+    assert later.service.open(Attach(ID, REPLICANT, 2, None, answers.append)) == messages.ADMITTED
     await later.settle()
     assert answers == [0]
-    assert later.service.open(Attach(ID, EDGE, 3, None, answers.append)) == messages.ADMITTED
+    assert later.service.open(Attach(ID, REPLICANT, 3, None, answers.append)) == messages.ADMITTED
     assert answers == [0, messages.ABSENT]
     assert ID not in redis.slot(SLOT).sessions
     assert later.alarms[SLOT] == ""

@@ -9,7 +9,7 @@ import pytest
 from flockmq import bounds
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import EDGE, ID, SLOT, Owner, another, clients_of_slot, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, clients_of_slot, opening, subscribed
 
 
 async def test_what_Redis_lost_is_written_again(redis: Redis, owner: Owner) -> None:
@@ -26,7 +26,7 @@ async def test_what_Redis_lost_is_written_again(redis: Redis, owner: Owner) -> N
     owner.disk.holds = False
     later = await another(redis)
     assert later.take(3) == [True]
-    later.service.resume(ID, EDGE, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
     await later.settle()
     assert later.payloads() == [b"1", b"2", b"3"]
 

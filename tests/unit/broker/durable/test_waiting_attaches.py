@@ -7,10 +7,10 @@ import pytest
 from flockmq import bounds
 from flockmq.durable.waiting_attaches import WaitingAttaches
 from flockmq.session_rpc.ports import Attach
-from unit.broker.durable.rooms import EDGE, SENDER, opening
+from unit.broker.durable.rooms import REPLICANT, SENDER, opening
 
 
-def attach(client_id: bytes, token: int, node: str = EDGE) -> Attach:
+def attach(client_id: bytes, token: int, node: str = REPLICANT) -> Attach:
     return Attach(client_id, node, token, opening(), lambda _: None)
 
 

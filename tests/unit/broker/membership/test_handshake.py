@@ -11,7 +11,7 @@ from flockmq.membership.handshake import HandshakeDialer, HandshakeError, Handsh
 
 KEY = b"sixteen bytes key"
 CORE = Identity("core-0@00112233aabbccdd", "core")
-EDGE = Identity("edge-7@0123456789abcdef", "replicant")
+REPLICANT = Identity("replicant-7@0123456789abcdef", "replicant")
 
 
 def body(encoded: bytes) -> bytes:
@@ -21,12 +21,15 @@ def body(encoded: bytes) -> bytes:
 
 
 def test_two_that_hold_the_key_know_each_other() -> None:
-    dialer, listener = HandshakeDialer(KEY, EDGE, ClusterVersion()), HandshakeListener([KEY], CORE, ClusterVersion())
+    dialer, listener = (
+        HandshakeDialer(KEY, REPLICANT, ClusterVersion()),
+        HandshakeListener([KEY], CORE, ClusterVersion()),
+    )
     challenge = listener.receive(body(dialer.hello()))
     proof = dialer.receive(body(challenge))
     assert (dialer.peer, listener.peer) == (None, None)
     answer = listener.receive(body(proof))
-    assert listener.peer == EDGE
+    assert listener.peer == REPLICANT
     assert dialer.receive(body(answer)) == b""
     assert dialer.peer == CORE
 
@@ -46,7 +49,7 @@ def at(current: int, newest: int) -> ClusterVersion:
 def test_where_the_versions_of_both_meet_each_knows_what_the_other_speaks(
     of_dialer: tuple[int, int], of_listener: tuple[int, int]
 ) -> None:
-    dialer, listener = HandshakeDialer(KEY, EDGE, at(*of_dialer)), HandshakeListener([KEY], CORE, at(*of_listener))
+    dialer, listener = HandshakeDialer(KEY, REPLICANT, at(*of_dialer)), HandshakeListener([KEY], CORE, at(*of_listener))
     shake(dialer, listener)
     assert (dialer.newest, listener.newest) == (of_listener[1], of_dialer[1])
 
@@ -56,13 +59,13 @@ def test_where_they_do_not_meet_the_listener_says_who_is_to_be_upgraded(
     of_dialer: tuple[int, int], of_listener: tuple[int, int]
 ) -> None:
     with pytest.raises(HandshakeError, match=r"speaks \d at most: upgrade"):
-        shake(HandshakeDialer(KEY, EDGE, at(*of_dialer)), HandshakeListener([KEY], CORE, at(*of_listener)))
+        shake(HandshakeDialer(KEY, REPLICANT, at(*of_dialer)), HandshakeListener([KEY], CORE, at(*of_listener)))
 
 
 @pytest.mark.parametrize("side", ["dialer", "listener"])
 def test_a_raise_during_the_handshake_refuses_whom_it_leaves_behind(side: str) -> None:
     raised, old = ClusterVersion(2), ClusterVersion(1)
-    dialer = HandshakeDialer(KEY, EDGE, raised if side == "dialer" else old)
+    dialer = HandshakeDialer(KEY, REPLICANT, raised if side == "dialer" else old)
     listener = HandshakeListener([KEY], CORE, raised if side == "listener" else old)
     proof = dialer.receive(body(listener.receive(body(dialer.hello()))))
     if side == "listener":
@@ -90,22 +93,22 @@ class FirstChallenge(FirstHello, tag=1): ...
 def test_the_first_release_takes_our_greetings_until_the_cluster_is_raised() -> None:
     version = ClusterVersion()
     first = msgspec.msgpack.Decoder(FirstHello | FirstChallenge)
-    assert first.decode(body(HandshakeDialer(KEY, EDGE, version).hello())).protocol_version == 1
-    hello = msgspec.msgpack.encode(FirstHello(1, EDGE, bytes(32)))
+    assert first.decode(body(HandshakeDialer(KEY, REPLICANT, version).hello())).protocol_version == 1
+    hello = msgspec.msgpack.encode(FirstHello(1, REPLICANT, bytes(32)))
     assert first.decode(body(HandshakeListener([KEY], CORE, version).receive(hello))).protocol_version == 1
     version.raised(2)
-    assert first.decode(body(HandshakeDialer(KEY, EDGE, version).hello())).protocol_version == 2
+    assert first.decode(body(HandshakeDialer(KEY, REPLICANT, version).hello())).protocol_version == 2
 
 
 def test_we_take_the_greetings_of_the_first_release() -> None:
     listener = HandshakeListener([KEY], CORE, ClusterVersion(NEWEST))
-    listener.receive(msgspec.msgpack.encode(FirstHello(1, EDGE, bytes(32))))
+    listener.receive(msgspec.msgpack.encode(FirstHello(1, REPLICANT, bytes(32))))
     assert listener.newest == 1
 
 
 def test_a_dialer_with_another_key_learns_nothing_made_with_the_key() -> None:
     dialer, listener = (
-        HandshakeDialer(b"another key of some length", EDGE, ClusterVersion()),
+        HandshakeDialer(b"another key of some length", REPLICANT, ClusterVersion()),
         HandshakeListener([KEY], CORE, ClusterVersion()),
     )
     proof = dialer.receive(body(listener.receive(body(dialer.hello()))))
@@ -131,22 +134,25 @@ NEW = b"the key that comes after it"
 def test_nodes_a_step_apart_know_each_other_while_the_key_is_replaced(
     dialer: list[bytes], listener: list[bytes]
 ) -> None:
-    one, other = HandshakeDialer(dialer[0], EDGE, ClusterVersion()), HandshakeListener(listener, CORE, ClusterVersion())
+    one, other = (
+        HandshakeDialer(dialer[0], REPLICANT, ClusterVersion()),
+        HandshakeListener(listener, CORE, ClusterVersion()),
+    )
     shake(one, other)
-    assert (one.peer, other.peer) == (CORE, EDGE)
+    assert (one.peer, other.peer) == (CORE, REPLICANT)
 
 
 def test_who_holds_the_key_that_was_replaced_is_refused() -> None:
     with pytest.raises(HandshakeError, match="cluster's key"):
-        shake(HandshakeDialer(KEY, EDGE, ClusterVersion()), HandshakeListener([NEW], CORE, ClusterVersion()))
+        shake(HandshakeDialer(KEY, REPLICANT, ClusterVersion()), HandshakeListener([NEW], CORE, ClusterVersion()))
 
 
 def test_a_listener_with_another_key_is_not_believed() -> None:
     """It can't check the proof, so it just goes on."""
     impostor = HandshakeListener([b"another key of some length"], CORE, ClusterVersion())
-    dialer = HandshakeDialer(KEY, EDGE, ClusterVersion())
+    dialer = HandshakeDialer(KEY, REPLICANT, ClusterVersion())
     dialer.receive(body(impostor.receive(body(dialer.hello()))))
-    forged = HandshakeDialer(b"another key of some length", EDGE, ClusterVersion())
+    forged = HandshakeDialer(b"another key of some length", REPLICANT, ClusterVersion())
     other = HandshakeListener([b"another key of some length"], CORE, ClusterVersion())
     answer = other.receive(body(forged.receive(body(other.receive(body(forged.hello()))))))
     with pytest.raises(HandshakeError, match="cluster's key"):
@@ -156,14 +162,20 @@ def test_a_listener_with_another_key_is_not_believed() -> None:
 
 def test_a_proof_is_not_taken_back_by_its_maker() -> None:
     """Reflection: a stranger relays the dialer's own proof to it."""
-    dialer, listener = HandshakeDialer(KEY, EDGE, ClusterVersion()), HandshakeListener([KEY], CORE, ClusterVersion())
+    dialer, listener = (
+        HandshakeDialer(KEY, REPLICANT, ClusterVersion()),
+        HandshakeListener([KEY], CORE, ClusterVersion()),
+    )
     proof = dialer.receive(body(listener.receive(body(dialer.hello()))))
     with pytest.raises(HandshakeError):
         dialer.receive(body(proof))
 
 
 def test_a_recorded_proof_is_worth_nothing_to_another_listener() -> None:
-    dialer, listener = HandshakeDialer(KEY, EDGE, ClusterVersion()), HandshakeListener([KEY], CORE, ClusterVersion())
+    dialer, listener = (
+        HandshakeDialer(KEY, REPLICANT, ClusterVersion()),
+        HandshakeListener([KEY], CORE, ClusterVersion()),
+    )
     hello = body(dialer.hello())
     proof = dialer.receive(body(listener.receive(hello)))
     later = HandshakeListener([KEY], CORE, ClusterVersion())
@@ -174,7 +186,10 @@ def test_a_recorded_proof_is_worth_nothing_to_another_listener() -> None:
 
 @pytest.mark.parametrize("position", range(0, 110, 3))
 def test_no_byte_of_the_greetings_can_be_changed_on_the_way(position: int) -> None:
-    dialer, listener = HandshakeDialer(KEY, EDGE, ClusterVersion()), HandshakeListener([KEY], CORE, ClusterVersion())
+    dialer, listener = (
+        HandshakeDialer(KEY, REPLICANT, ClusterVersion()),
+        HandshakeListener([KEY], CORE, ClusterVersion()),
+    )
     hello = bytearray(body(dialer.hello()))
     hello[position % len(hello)] ^= 1
     with pytest.raises(HandshakeError):
@@ -191,7 +206,7 @@ def test_a_node_that_dials_itself_notices() -> None:
 
 def test_a_refusal_says_why_and_is_cut_short() -> None:
     with pytest.raises(HandshakeError, match="it refused this node: 'no thanks'"):
-        HandshakeDialer(KEY, EDGE, ClusterVersion()).receive(body(refusal("no thanks")))
+        HandshakeDialer(KEY, REPLICANT, ClusterVersion()).receive(body(refusal("no thanks")))
 
 
 @pytest.mark.parametrize("name", ["", "no-hex", "a b@0123456789abcdef", "a@XYZ", "x" * 300 + "@0123456789abcdef"])

@@ -53,7 +53,7 @@ class Cores:
         return cast(Link, next(iter(others or linked), None))
 
     async def append(self) -> StreamId:
-        return await self.port.append("route", "edge@00000001", 1, [b""])
+        return await self.port.append("route", "replicant@00000001", 1, [b""])
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from flockmq.membership.log_server import check_replicants
 from flockmq.rlog.entry import Op, encode_purge, encode_registration, encode_transaction
 from flockmq.rlog.schema import ALARMS, NODES, SLOTS, VERSIONS, Alarm, NodeInfo, RaisedVersion
 
-ME = "edge@00000001"
+ME = "replicant@00000001"
 
 
 def appended(data: bytes, shard: str = "cluster") -> Append:
@@ -23,7 +23,7 @@ def written(op: Op) -> bytes:
 
 
 def joining(role: str) -> bytes:
-    return written(NODES.put(ME, NodeInfo("edge", role, "10.0.0.7", 4370, 1883, "0")))
+    return written(NODES.put(ME, NodeInfo("replicant", role, "10.0.0.7", 4370, 1883, "0")))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def core(replicants: int, *, in_majority: bool = True, draining: bool = False, w
 
 
 def writers(count: int, of: str = ME) -> dict[str, Status]:
-    return {f"edge-{number}@1": Status(core=of) for number in range(count)}
+    return {f"replicant-{number}@1": Status(core=of) for number in range(count)}
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def writers(count: int, of: str = ME) -> dict[str, Status]:
 def test_one_replicant_moves_to_the_least_loaded_core_if_that_makes_a_difference(
     mine: int, others: dict[str, Status], target: str | None
 ) -> None:
-    move = choose_move(writers(mine) | {"edge-9@1": Status(core="c")} | others, others, ME)
-    assert move == (None if target is None else ("edge-0@1", target))
+    move = choose_move(writers(mine) | {"replicant-9@1": Status(core="c")} | others, others, ME)
+    assert move == (None if target is None else ("replicant-0@1", target))
 
 
 def test_cores_that_drain_come_last_then_replicants_count_then_appends() -> None:
@@ -56,7 +56,7 @@ def test_a_core_that_was_unable_is_chosen_only_if_there_is_no_other() -> None:
     statuses = {"core-0@00000001": core(0), "core-1@00000001": core(5)}
     mesh = cast(Mesh, SimpleNamespace(core_links=lambda: linked))
     balance = ReplicantBalance(
-        lambda: "edge-0@00000001", mesh, cast(Heartbeats, SimpleNamespace(of=statuses.__getitem__))
+        lambda: "replicant-0@00000001", mesh, cast(Heartbeats, SimpleNamespace(of=statuses.__getitem__))
     )
     idle, busy = linked
     assert balance.choose() is idle

@@ -19,7 +19,7 @@ from flockmq.node import client_admin
 from flockmq.node.client_admin import ClientAdmin
 from flockmq.session_rpc.client_registry import ClientRegistry
 
-ME, OTHER, EDGE = "core-0@1", "core-1@1", "edge-0@1"
+ME, OTHER, REPLICANT = "core-0@1", "core-1@1", "replicant-0@1"
 OLDER = Refusal("unavailable", "core-1 doesn't serve it")
 
 
@@ -54,7 +54,7 @@ class Site:
                 registry.own(slot)
         for number, name in enumerate((b"a", b"b", b"c"), start=1):
             if owners == (ME,):
-                registry.register(name, EDGE, number)
+                registry.register(name, REPLICANT, number)
         slot_owners: Any = SimpleNamespace(owner=lambda slot: self.slots.get(slot, ""))
         self.service: Any = Sessions()
         clients: Any = SimpleNamespace(by_id={})
@@ -78,12 +78,12 @@ async def test_of_a_node_that_doesnt_answer_the_owner_says_what_it_knows(error: 
     page = await site.clients()
     assert [
         (row["client_id"], row["node"], row["heard"]) for row in sorted(page["data"], key=lambda row: row["client_id"])
-    ] == [(name, "edge-0", False) for name in "abc"]
+    ] == [(name, "replicant-0", False) for name in "abc"]
     page = await site.clients(username="jo")
-    assert (page["data"], page["missing"]) == ([], ["edge-0 doesn't answer"])
+    assert (page["data"], page["missing"]) == ([], ["replicant-0 doesn't answer"])
     assert not json.loads(await site.directory.client("a"))["heard"]
     for question in (site.directory.kick("a"), site.directory.session("a", 0, 10)):
-        with pytest.raises(Unavailable, match=r"edge-0, where|serve it"):
+        with pytest.raises(Unavailable, match=r"replicant-0, where|serve it"):
             await question
 
 

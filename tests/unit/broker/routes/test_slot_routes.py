@@ -332,7 +332,7 @@ class Here:
 @pytest.fixture
 def here() -> Here:
     made = Here()
-    made.route("edge@1", b"a", b"b", b"c")
+    made.route("replicant@1", b"a", b"b", b"c")
     return made
 
 

@@ -21,21 +21,21 @@ def published(core: Node) -> list[Publish]:
     return wills
 
 
-async def clean_session(network: Network, edge: Node, opening: messages.Opening = CLEAN_OPENING) -> int:
-    answers = edge.clients.connect(ID, opening)
+async def clean_session(network: Network, replicant: Node, opening: messages.Opening = CLEAN_OPENING) -> int:
+    answers = replicant.clients.connect(ID, opening)
     await network.settle()
     return token_of(answers)
 
 
 async def test_an_owner_publishes_the_will_of_a_session_that_died_with_its_node(network: Network) -> None:
     """[MQTT-3.1.2-8]"""
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     wills = published(core)
-    token = await clean_session(network, edge)
-    assert core.sessions.opened == [(ID, edge.incarnation, None)], "there is none here"
+    token = await clean_session(network, replicant)
+    assert core.sessions.opened == [(ID, replicant.incarnation, None)], "there is none here"
     await network.settle()
     assert wills == []
-    network.purge(edge)
+    network.purge(replicant)
     await network.settle()
     ((topic, payload, origin, author),) = [(one.topic, one.payload(), one.origin, one.author) for one in wills]
     assert (topic, payload) == (b"w", b"gone")
@@ -44,43 +44,43 @@ async def test_an_owner_publishes_the_will_of_a_session_that_died_with_its_node(
 
 
 async def test_an_owner_says_of_whom_a_will_is_and_why_it_may_be(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     lefts: list[PendingWill] = []
     core.rpc.server.on_will = lefts.append
     row = msgspec.structs.replace(WILL, authorization=b"why")
-    await clean_session(network, edge, msgspec.structs.replace(CLEAN_OPENING, will=row, user=b"jo"))
-    network.purge(edge)
+    await clean_session(network, replicant, msgspec.structs.replace(CLEAN_OPENING, will=row, user=b"jo"))
+    network.purge(replicant)
     await network.settle()
     assert [(left.client_id, left.user, left.will.authorization) for left in lefts] == [(ID, b"jo", b"why")]
 
 
 async def test_the_will_of_who_left_is_its_nodes_affair(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     wills = published(core)
-    await clean_session(network, edge)
-    edge.clients.let_go(ID)
+    await clean_session(network, replicant)
+    replicant.clients.let_go(ID)
     await network.settle()
-    network.purge(edge)
+    network.purge(replicant)
     await network.settle()
     assert wills == []
 
 
 async def test_nodes_tell_the_next_owner_which_wills_there_are(network: Network) -> None:
-    first, second, edge = await network.start("core-0", "core-1", "edge-0")
-    await clean_session(network, edge)
+    first, second, replicant = await network.start("core-0", "core-1", "replicant-0")
+    await clean_session(network, replicant)
     owner = owner_of(network)
     next_owner = second if owner is first else first
     network.move([slot_of(ID)], next_owner)
     await network.settle()
     assert (len(owner.rpc.server.wills), len(next_owner.rpc.server.wills)) == (0, 1)
     wills = published(next_owner)
-    network.purge(edge)
+    network.purge(replicant)
     await network.settle()
     assert [will.payload() for will in wills] == [b"gone"]
 
 
 async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for_in_vain(network: Network) -> None:
-    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     core.rpc.server.kick_wait_s = 0.0
     wills = published(core)
     await clean_session(network, first)
@@ -92,59 +92,59 @@ async def test_a_will_comes_before_its_client_is_let_in_whose_node_is_waited_for
 
 
 async def test_a_clean_CONNECT_that_is_asked_for_again_has_no_will_due(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     core.rpc.server.kick_wait_s = 0.0
     wills = published(core)
-    await clean_session(network, edge)
-    edge.clients.holds_on = True
-    again = edge.clients.connect(ID, CLEAN_OPENING)
+    await clean_session(network, replicant)
+    replicant.clients.holds_on = True
+    again = replicant.clients.connect(ID, CLEAN_OPENING)
     await network.settle()
     assert token_of(again)
     assert wills == []
 
 
 async def test_owners_are_told_of_wills_when_all_nodes_know_that_they_keep_them(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    answers = edge.clients.connect(ID)
+    core, replicant = await network.start("core-0", "replicant-0")
+    answers = replicant.clients.connect(ID)
     await network.settle()
-    edge.clients.openings[token_of(answers)] = CLEAN_OPENING
-    edge.rpc.client.register_wills()
+    replicant.clients.openings[token_of(answers)] = CLEAN_OPENING
+    replicant.rpc.client.register_wills()
     await network.settle()
     assert len(core.rpc.server.wills) == 1
 
 
 async def test_wills_that_find_no_room_are_counted(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "OWNER_WILLS_MAX", 0)
-    core, edge = await network.start("core-0", "edge-0")
-    await clean_session(network, edge)
+    core, replicant = await network.start("core-0", "replicant-0")
+    await clean_session(network, replicant)
     assert (len(core.rpc.server.wills), core.rpc.server.wills.dropped) == (0, 1)
 
 
-def evict(edge: Node, token: int, opening: messages.Opening) -> None:
+def evict(replicant: Node, token: int, opening: messages.Opening) -> None:
     clean_session = opening if messages.is_clean_session(opening) else None
-    del edge.clients.held[ID]
-    edge.rpc.client.evict(ID, token, opening.expiry_s, opening.nonce, 30.0, clean_session)
+    del replicant.clients.held[ID]
+    replicant.rpc.client.evict(ID, token, opening.expiry_s, opening.nonce, 30.0, clean_session)
 
 
 async def test_the_will_of_a_clean_session_that_is_sent_away_is_its_owners_to_hold_back(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     wills = published(core)
-    evict(edge, token := await clean_session(network, edge), CLEAN_OPENING)
-    assert edge.rpc.client.has_sent_evictions()
+    evict(replicant, token := await clean_session(network, replicant), CLEAN_OPENING)
+    assert replicant.rpc.client.has_sent_evictions()
     await network.settle()
     ((left, hold_s),) = core.sessions.held
     assert (left.client_id, left.will.message.payload(), hold_s) == (ID, b"gone", pytest.approx(30.0, abs=0.5))
     assert left.will.message.origin == will_origin(CLEAN_OPENING.nonce)
     assert left.will.message.author == author_of(ID, token, is_will=True)
     assert not core.rpc.server.is_connected(ID)
-    network.purge(edge)
+    network.purge(replicant)
     await network.settle()
     assert wills == [], "it is published once"
 
 
 async def test_a_durable_session_is_left_with_its_will_held_back(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    evict(edge, token := await clean_session(network, edge, DURABLE_OPENING), DURABLE_OPENING)
+    core, replicant = await network.start("core-0", "replicant-0")
+    evict(replicant, token := await clean_session(network, replicant, DURABLE_OPENING), DURABLE_OPENING)
     await network.settle()
     assert core.sessions.left == [(ID, token, 60, True)]
     assert core.sessions.holds == [pytest.approx(30.0, abs=0.5)]
@@ -152,7 +152,7 @@ async def test_a_durable_session_is_left_with_its_will_held_back(network: Networ
 
 
 async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_behind_that(network: Network) -> None:
-    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     token = await clean_session(network, first)
     network.holds.add(messages.EVICT)
     evict(first, token, CLEAN_OPENING)
@@ -166,12 +166,12 @@ async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_be
 
 
 async def test_the_next_owner_is_told_too_who_was_sent_away(network: Network) -> None:
-    first, second, edge = await network.start("core-0", "core-1", "edge-0")
+    first, second, replicant = await network.start("core-0", "core-1", "replicant-0")
     owner = owner_of(network)
     next_owner = second if owner is first else first
-    token = await clean_session(network, edge)
+    token = await clean_session(network, replicant)
     network.loses.add(messages.EVICT)
-    evict(edge, token, CLEAN_OPENING)
+    evict(replicant, token, CLEAN_OPENING)
     await network.settle()
     network.loses.clear()
     next_owner.sessions.loads_at_once = False
@@ -184,13 +184,13 @@ async def test_the_next_owner_is_told_too_who_was_sent_away(network: Network) ->
 
 
 async def test_without_an_owner_nobody_was_told_yet(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    token = await clean_session(network, edge)
+    core, replicant = await network.start("core-0", "replicant-0")
+    token = await clean_session(network, replicant)
     network.move([slot_of(ID)], None)
-    evict(edge, token, CLEAN_OPENING)
+    evict(replicant, token, CLEAN_OPENING)
     await network.settle()
-    assert not edge.rpc.client.has_sent_evictions()
+    assert not replicant.rpc.client.has_sent_evictions()
     network.move([slot_of(ID)], core)
     await network.settle()
-    assert edge.rpc.client.has_sent_evictions()
+    assert replicant.rpc.client.has_sent_evictions()
     assert len(core.sessions.held) == 1

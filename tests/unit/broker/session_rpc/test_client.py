@@ -19,16 +19,16 @@ PAIR = b"\4\0\1"
 
 
 class Connected:
-    """One client at `edge`, its owner at `former`; `asked` are the questions that it put."""
+    """One client at `replicant`, its owner at `former`; `asked` are the questions that it put."""
 
-    def __init__(self, network: Network, former: Node, later: Node, edge: Node) -> None:
+    def __init__(self, network: Network, former: Node, later: Node, replicant: Node) -> None:
         self.network = network
-        self.former, self.later, self.edge = former, later, edge
+        self.former, self.later, self.replicant = former, later, replicant
         self.answers: list[bytes] = []
-        self.token = edge.clients.held[ID]
+        self.token = replicant.clients.held[ID]
 
     def ask(self, packet_id: int) -> None:
-        self.edge.rpc.client.ask(ID, self.token, messages.ReceiveQuestion(packet_id), self.answers.append)
+        self.replicant.rpc.client.ask(ID, self.token, messages.ReceiveQuestion(packet_id), self.answers.append)
 
     def answer(self, node: Node, answer: bytes = b"yes") -> list[int]:
         """Everything that it was asked; returns the packet ids."""
@@ -40,11 +40,11 @@ class Connected:
 
 @pytest.fixture
 async def connected(network: Network) -> Connected:
-    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    former, later, replicant = await network.start("core-0", "core-1", "replicant-0")
     network.move(range(bounds.SLOTS), former)
-    edge.clients.connect(ID, DURABLE_OPENING)
+    replicant.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
-    return Connected(network, former, later, edge)
+    return Connected(network, former, later, replicant)
 
 
 async def test_a_question_is_answered_once(connected: Connected) -> None:
@@ -65,8 +65,8 @@ async def test_a_question_that_is_lost_with_its_link_is_put_again(connected: Con
     await network.settle()
     assert connected.answers == []
     network.loses.clear()
-    network.cut(connected.former, connected.edge)
-    network.mend(connected.former, connected.edge)
+    network.cut(connected.former, connected.replicant)
+    network.mend(connected.former, connected.replicant)
     await network.settle()
     assert connected.answer(connected.former) == [1]
     await network.settle()
@@ -101,29 +101,29 @@ async def test_a_question_that_its_owner_can_not_answer_is_put_again_before_late
 
 async def test_subscribes_and_unsubscribes_are_answered_in_their_order_or_put_again_in_it(connected: Connected) -> None:
     """What is put again is done again: it ends as the client asked last."""
-    network, edge, owner = connected.network, connected.edge, connected.former
+    network, replicant, owner = connected.network, connected.replicant, connected.former
     answers: list[tuple[int, bytes]] = []
     removes, makes = (
         messages.UnsubscribeQuestion([b"a"], b"nonce"),
         messages.SubscribeQuestion([messages.WantedSubscription(b"a", 1)], b""),
     )
     for number, question in enumerate((removes, makes, messages.ReceiveQuestion(7))):
-        edge.rpc.client.ask(ID, connected.token, question, partial(lambda *one: answers.append(one), number))
+        replicant.rpc.client.ask(ID, connected.token, question, partial(lambda *one: answers.append(one), number))
     await network.settle()
     for (_, _, answered), answer in zip(owner.sessions.questions[1:], (b"made", b"number"), strict=True):
         answered(answer)
     owner.sessions.questions.clear()
     await network.settle()
     assert answers == [(2, b"number")], "it waits for no other"
-    network.cut(owner, edge)
-    network.mend(owner, edge)
+    network.cut(owner, replicant)
+    network.mend(owner, replicant)
     await network.settle()
     assert [question for _, question, _ in owner.sessions.questions] == [removes, makes]
     for (_, _, answered), answer in zip(owner.sessions.questions[::-1], (b"made again", b"removed"), strict=True):
         answered(answer)
     await network.settle()
     assert answers[1:] == [(0, b"removed"), (1, b"made again")]
-    assert not edge.rpc.client._questions
+    assert not replicant.rpc.client._questions
 
 
 async def test_questions_say_which_one_they_stand_behind(connected: Connected) -> None:
@@ -154,7 +154,7 @@ async def test_questions_without_an_owner_wait_for_one(connected: Connected) -> 
 async def test_questions_end_with_their_connection(connected: Connected) -> None:
     connected.ask(1)
     await connected.network.settle()
-    connected.edge.clients.let_go(ID)
+    connected.replicant.clients.let_go(ID)
     assert connected.answers == [b""]
     connected.answer(connected.former)
     await connected.network.settle()
@@ -163,7 +163,7 @@ async def test_questions_end_with_their_connection(connected: Connected) -> None
 
 async def test_a_question_of_a_connection_that_is_gone_ends_at_once(connected: Connected) -> None:
     """A verdict on what it published came late."""
-    connected.edge.clients.let_go(ID)
+    connected.replicant.clients.let_go(ID)
     connected.ask(1)
     await connected.network.settle()
     assert connected.answers == [b""]
@@ -174,10 +174,10 @@ async def test_who_left_in_order_while_there_was_no_owner_for_half_a_minute_left
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as Redis may be away: else its will is published, and the session that it ended is there."""
-    network, edge, token = connected.network, connected.edge, connected.token
+    network, replicant, token = connected.network, connected.replicant, connected.token
     network.move(range(bounds.SLOTS), None)
     await network.settle()
-    edge.clients.let_go(ID, 0)
+    replicant.clients.let_go(ID, 0)
     loop = asyncio.get_running_loop()
     now = loop.time
     monkeypatch.setattr(loop, "time", lambda: now() + 35)
@@ -192,7 +192,7 @@ async def test_that_a_connection_is_gone_is_not_told_of_long_after_its_owner_hea
 ) -> None:
     """Its client may be back elsewhere, and what is said of this connection would be taken for that one."""
     network, token = connected.network, connected.token
-    connected.edge.clients.let_go(ID, 0)
+    connected.replicant.clients.let_go(ID, 0)
     await network.settle()
     loop = asyncio.get_running_loop()
     now = loop.time
@@ -209,24 +209,24 @@ async def test_who_is_registered_waits_for_no_core_without_a_link(
     """What waits for that one may wait for long."""
     monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
     monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
-    network, edge, other = connected.network, connected.edge, connected.later
-    edge.clients.connect(b"gone", DURABLE_OPENING)
-    edge.clients.connect(b"stays", DURABLE_OPENING)
+    network, replicant, other = connected.network, connected.replicant, connected.later
+    replicant.clients.connect(b"gone", DURABLE_OPENING)
+    replicant.clients.connect(b"stays", DURABLE_OPENING)
     await network.settle()
     network.move([slot_of(b"gone")], other)
     await network.settle()
-    network.cut(edge, other)
-    edge.clients.let_go(b"gone")
+    network.cut(replicant, other)
+    replicant.clients.let_go(b"gone")
     await network.settle()
-    network.cut(edge, connected.former)
-    network.mend(edge, connected.former)
+    network.cut(replicant, connected.former)
+    network.mend(replicant, connected.former)
     await network.settle()
     assert {client_id for client_id, _, _, _ in connected.former.sessions.resumed} == {ID, b"stays"}
 
 
 async def test_who_left_long_ago_is_forgotten(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = connected.edge.rpc.client
-    connected.edge.clients.let_go(ID)
+    asked = connected.replicant.rpc.client
+    connected.replicant.clients.let_go(ID)
     assert len(asked._detached) == 1
     monkeypatch.setattr(client, "DETACHED_KEPT_S", -1.0)
     await connected.network.settle()
@@ -238,14 +238,14 @@ async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_u
 ) -> None:
     monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
     monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
-    former, later, third, edge = await network.start("core-0", "core-1", "core-2", "edge-0")
+    former, later, third, replicant = await network.start("core-0", "core-1", "core-2", "replicant-0")
     clients = {slot_of(ID), slot_of(b"other")}
     network.move(set(range(bounds.SLOTS)) - clients, third)
     network.move(clients, former)
-    edge.clients.connect(ID)
+    replicant.clients.connect(ID)
     later.clients.connect(b"other", DURABLE_OPENING)
     await network.settle()
-    edge.clients.holds_on = True
+    replicant.clients.holds_on = True
     later.clients.connect(ID)
     answers: list[bytes] = []
     later.rpc.client.ask(b"other", later.clients.held[b"other"], messages.SubscribeQuestion([], b""), answers.append)
@@ -265,7 +265,7 @@ async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_u
 async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    network, clients = connected.network, connected.edge.clients
+    network, clients = connected.network, connected.replicant.clients
     clients.connect(b"other", DURABLE_OPENING)
     await network.settle()
 
@@ -282,16 +282,16 @@ async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
 
 async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connected: Connected) -> None:
     network = connected.network
-    connected.edge.rpc.client.report(ID, connected.token, PAIR)
-    connected.edge.rpc.client.report(ID, connected.token, PAIR * 2)
+    connected.replicant.rpc.client.report(ID, connected.token, PAIR)
+    connected.replicant.rpc.client.report(ID, connected.token, PAIR * 2)
     await network.settle()
-    reported = [(connected.edge.incarnation, connected.token, PAIR * count) for count in (1, 2)]
+    reported = [(connected.replicant.incarnation, connected.token, PAIR * count) for count in (1, 2)]
     assert connected.former.sessions.reports == reported
-    network.cut(connected.former, connected.edge)
-    connected.edge.rpc.client.report(ID, connected.token, PAIR)
-    connected.edge.clients.unsettled_pairs[connected.token] = PAIR
+    network.cut(connected.former, connected.replicant)
+    connected.replicant.rpc.client.report(ID, connected.token, PAIR)
+    connected.replicant.clients.unsettled_pairs[connected.token] = PAIR
     await network.settle()
-    network.mend(connected.former, connected.edge)
+    network.mend(connected.former, connected.replicant)
     await network.settle()
     assert connected.former.sessions.reports == reported, "it is registered with all that isn't settled"
     assert connected.former.sessions.resumed[-1][3] == PAIR
@@ -299,25 +299,25 @@ async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connect
 
 async def test_a_kick_that_overtakes_the_admission_is_heeded(connected: Connected) -> None:
     """The answer came by the former owner, the kick by the later one."""
-    network, edge = connected.network, connected.edge
-    edge.clients.let_go(ID)
+    network, replicant = connected.network, connected.replicant
+    replicant.clients.let_go(ID)
     await network.settle()
     network.holds.add(messages.ANSWER)
-    answers = edge.clients.connect(ID)
+    answers = replicant.clients.connect(ID)
     await network.settle()
     token = (1 << 100) + 5
-    connected.former.rpc.notes.send(edge.incarnation, messages.KICK, (ID, messages.pack_token(token)))
+    connected.former.rpc.notes.send(replicant.incarnation, messages.KICK, (ID, messages.pack_token(token)))
     await network.settle()
     network.holds.clear()
     await network.settle()
     assert [type(answer) for answer in answers] == [Superseded]
-    assert not edge.clients.held
+    assert not replicant.clients.held
 
 
 async def test_attaches_that_wait_are_bounded(connected: Connected, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "ATTACHES_MAX", 2)
     connected.network.holds.add(messages.ATTACH)
-    answers = [connected.edge.clients.connect(b"%d" % number) for number in range(3)]
+    answers = [connected.replicant.clients.connect(b"%d" % number) for number in range(3)]
     assert [len(answer) for answer in answers] == [0, 0, 1]
     assert isinstance(answers[2][0], OwnerUnreachable)
     connected.network.holds.clear()
@@ -331,23 +331,23 @@ async def test_attaches_that_wait_are_bounded_with_their_wills(
     monkeypatch.setattr(bounds, "ATTACHES_MAX_BYTES", 1000)
     connected.network.holds.add(messages.ATTACH)
     opening = messages.Opening(4, False, 60, 32, 0, "default", bytes(8), messages.WillRow(0, 4, bytes(1000)))
-    answers = [connected.edge.clients.connect(b"%d" % number, opening) for number in range(2)]
+    answers = [connected.replicant.clients.connect(b"%d" % number, opening) for number in range(2)]
     assert [len(answer) for answer in answers] == [0, 1]
     connected.network.holds.clear()
     await connected.network.settle()
     assert isinstance(answers[0][0], Admission)
-    assert connected.edge.clients.connect(b"2", opening) == []
+    assert connected.replicant.clients.connect(b"2", opening) == []
 
 
 async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     network.holds.add(messages.ANSWER)
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
-    answers = edge.clients.connect(b"client")
+    answers = replicant.clients.connect(b"client")
     await network.settle()
-    edge.rpc.tick_once(asyncio.get_running_loop().time())
+    replicant.rpc.tick_once(asyncio.get_running_loop().time())
     assert [type(answer) for answer in answers] == [OwnerUnreachable]
     assert len(core.rpc.server.registry) == 1
     network.holds.clear()
@@ -359,13 +359,13 @@ async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
 async def test_a_session_that_began_for_a_client_that_was_refused_ends_and_one_that_was_there_stays(
     network: Network, monkeypatch: pytest.MonkeyPatch, present: bool, expiry_s: int
 ) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     core.sessions.present = present
     network.holds.add(messages.ANSWER)
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
-    answers = edge.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
-    edge.rpc.tick_once(asyncio.get_running_loop().time())
+    replicant.rpc.tick_once(asyncio.get_running_loop().time())
     assert [type(answer) for answer in answers] == [OwnerUnreachable]
     network.holds.clear()
     await network.settle()
@@ -379,16 +379,16 @@ async def test_who_goes_while_owners_take_no_more_is_not_registered(
     """Registering waits for links; a connection that is gone by then was detached, and must not come back."""
     monkeypatch.setattr(client, "NOTE_BYTES", 1)
     monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
-    edge, network = connected.edge, connected.network
-    edge.clients.connect(b"gone", DURABLE_OPENING)
-    edge.clients.connect(b"stays", DURABLE_OPENING)
+    replicant, network = connected.replicant, connected.network
+    replicant.clients.connect(b"gone", DURABLE_OPENING)
+    replicant.clients.connect(b"stays", DURABLE_OPENING)
     await network.settle()
-    edge.member.choked = True
+    replicant.member.choked = True
     network.move(range(bounds.SLOTS), connected.later)
     await network.settle()
     assert connected.later.sessions.resumed == []
-    edge.clients.let_go(b"gone")
-    edge.member.choked = False
+    replicant.clients.let_go(b"gone")
+    replicant.member.choked = False
     while len(connected.later.sessions.resumed) < 2:
         await network.settle()
     await network.settle()

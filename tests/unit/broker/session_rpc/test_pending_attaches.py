@@ -6,10 +6,10 @@ import pytest
 
 from flockmq import bounds
 from flockmq.session_rpc.pending_attaches import PendingAttach, PendingAttaches
-from unit.broker.durable.rooms import EDGE, ID, SENDER, SLOT, clients_of_slot, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, clients_of_slot, opening
 
 
-def waiting(client_id: bytes, token: int, node: str = EDGE) -> PendingAttach:
+def waiting(client_id: bytes, token: int, node: str = REPLICANT) -> PendingAttach:
     return PendingAttach(client_id, node, token, opening(), token)
 
 

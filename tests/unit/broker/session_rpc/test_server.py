@@ -16,7 +16,7 @@ from unit.broker.session_rpc.network import TURNS, Network
 
 
 async def test_a_newer_connection_is_admitted_when_the_older_is_gone(network: Network) -> None:
-    _, _, first, second = await network.start("core-0", "core-1", "edge-0", "edge-1")
+    _, _, first, second = await network.start("core-0", "core-1", "replicant-0", "replicant-1")
     older = first.clients.connect(ID)
     await network.settle()
     first.clients.holds_on = True
@@ -30,7 +30,7 @@ async def test_a_newer_connection_is_admitted_when_the_older_is_gone(network: Ne
 
 
 async def test_of_two_that_wait_the_older_hears_that_it_is_superseded(network: Network) -> None:
-    _, first, second, third = await network.start("core-0", "edge-0", "edge-1", "edge-2")
+    _, first, second, third = await network.start("core-0", "replicant-0", "replicant-1", "replicant-2")
     first.clients.connect(ID)
     await network.settle()
     first.clients.holds_on = True
@@ -48,7 +48,7 @@ async def test_of_two_that_wait_the_older_hears_that_it_is_superseded(network: N
 async def test_who_loses_its_place_before_it_hears_that_it_has_it_hears_that_it_is_superseded(
     network: Network, is_loaded: bool
 ) -> None:
-    core, second, third = await network.start("core-0", "edge-0", "edge-1")
+    core, second, third = await network.start("core-0", "replicant-0", "replicant-1")
     if is_loaded:
         core.sessions.answers_late = True
     else:
@@ -65,30 +65,30 @@ async def test_who_loses_its_place_before_it_hears_that_it_has_it_hears_that_it_
 
 
 async def test_a_session_is_opened_before_its_connection_is_admitted_and_left_when_it_is_gone(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    answers = edge.clients.connect(ID, DURABLE_OPENING)
+    core, replicant = await network.start("core-0", "replicant-0")
+    answers = replicant.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     token = token_of(answers)
     assert answers == [Admission(token, True, False)]
-    assert core.sessions.opened == [(ID, edge.incarnation, DURABLE_OPENING)]
-    edge.clients.let_go(ID, 7, with_will=True)
+    assert core.sessions.opened == [(ID, replicant.incarnation, DURABLE_OPENING)]
+    replicant.clients.let_go(ID, 7, with_will=True)
     await network.settle()
     assert core.sessions.left == [(ID, token, 7, True)]
 
 
 async def test_an_owner_hears_which_opening_it_was_that_left(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    token = token_of(await connected(network, edge))
-    edge.rpc.client.detach(ID, token, 7, nonce=DURABLE_OPENING.nonce)
+    core, replicant = await network.start("core-0", "replicant-0")
+    token = token_of(await connected(network, replicant))
+    replicant.rpc.client.detach(ID, token, 7, nonce=DURABLE_OPENING.nonce)
     await network.settle()
     assert core.sessions.nonces == [DURABLE_OPENING.nonce]
 
 
 async def test_nobody_is_admitted_before_the_sessions_of_the_slot_are_there(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     slot = slot_of(ID)
     core.sessions.loaded.discard(slot)
-    answers = edge.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert answers == []
     core.sessions.load(slot)
@@ -104,41 +104,41 @@ async def test_the_clients_of_an_owner_itself_need_no_link(network: Network) -> 
 
 @pytest.mark.parametrize("lost", [messages.ATTACH, messages.ANSWER])
 async def test_a_note_that_is_lost_with_its_link_costs_only_time(network: Network, lost: str) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     network.loses.add(lost)
-    answers = edge.clients.connect(ID)
+    answers = replicant.clients.connect(ID)
     await network.settle()
     assert answers == []
     network.loses.clear()
-    network.cut(core, edge)
-    network.mend(core, edge)
+    network.cut(core, replicant)
+    network.mend(core, replicant)
     await network.settle()
-    assert edge.clients.held == {ID: token_of(answers)}
+    assert replicant.clients.held == {ID: token_of(answers)}
     assert len(core.rpc.server.registry) == 1
 
 
 async def test_without_a_link_an_attach_waits_for_it(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    network.cut(core, edge)
-    answers = edge.clients.connect(ID)
+    core, replicant = await network.start("core-0", "replicant-0")
+    network.cut(core, replicant)
+    answers = replicant.clients.connect(ID)
     await network.settle()
     assert answers == []
-    network.mend(core, edge)
+    network.mend(core, replicant)
     await network.settle()
     assert token_of(answers)
 
 
 async def test_without_an_owner_an_attach_ends_in_an_error(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
-    core, edge = await network.start("core-0", "edge-0")
-    network.cut(core, edge)
-    answers = edge.clients.connect(ID)
+    core, replicant = await network.start("core-0", "replicant-0")
+    network.cut(core, replicant)
+    answers = replicant.clients.connect(ID)
     await network.settle()
     assert [type(answer) for answer in answers] == [OwnerUnreachable]
 
 
 async def test_one_that_is_not_closed_in_time_is_not_waited_for(network: Network) -> None:
-    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     core.rpc.server.kick_wait_s = 0.0
     older = first.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
@@ -150,12 +150,12 @@ async def test_one_that_is_not_closed_in_time_is_not_waited_for(network: Network
 
 
 async def test_a_CONNECT_that_is_asked_for_again_waits_in_vain_for_itself_and_has_no_will_due(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     core.rpc.server.kick_wait_s = 0.0
-    edge.clients.holds_on = True
-    older = edge.clients.connect(ID, DURABLE_OPENING)
+    replicant.clients.holds_on = True
+    older = replicant.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
-    again = edge.clients.connect(ID, DURABLE_OPENING)
+    again = replicant.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert token_of(again)
     assert (ID, token_of(older), -1, False) in core.sessions.left
@@ -163,7 +163,7 @@ async def test_a_CONNECT_that_is_asked_for_again_waits_in_vain_for_itself_and_ha
 
 
 async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_closed(network: Network) -> None:
-    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     await connected(network, first)
     first.clients.holds_on = True
     second.clients.connect(ID, DURABLE_OPENING)
@@ -176,7 +176,7 @@ async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_clos
 
 
 async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(network: Network) -> None:
-    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     core.rpc.server.kick_unlinked_s = 0.0
     first.clients.connect(ID)
     await network.settle()
@@ -192,7 +192,7 @@ async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(
 
 
 async def test_a_kick_that_is_lost_with_its_link_is_said_again_when_the_connection_registers(network: Network) -> None:
-    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     older = token_of(await connected(network, first))
     network.loses.add(messages.KICK)
     newer = second.clients.connect(ID, DURABLE_OPENING)
@@ -208,7 +208,7 @@ async def test_a_kick_that_is_lost_with_its_link_is_said_again_when_the_connecti
 
 
 async def test_connections_of_a_purged_node_are_not_waited_for(network: Network) -> None:
-    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     first.clients.connect(ID)
     await network.settle()
     first.clients.holds_on = True
@@ -221,21 +221,21 @@ async def test_connections_of_a_purged_node_are_not_waited_for(network: Network)
 
 
 async def test_who_would_wait_for_a_store_that_is_full_is_refused_and_holds_nothing(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     core.sessions.full = True
-    answers = edge.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert [type(answer) for answer in answers] == [OwnerFull]
     assert len(core.rpc.server.registry) == 0
     core.sessions.full = False
-    assert isinstance((await connected(network, edge))[0], Admission)
+    assert isinstance((await connected(network, replicant))[0], Admission)
 
 
 @pytest.mark.parametrize("bound", ["ATTACHES_MAX", "ATTACHES_MAX_BYTES"])
 async def test_attaches_that_wait_at_their_owner_for_its_sessions_are_bounded(
     network: Network, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    core, first, second = await network.start("core-0", "edge-0", "edge-1")
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     core.sessions.loaded.clear()
     waits = first.clients.connect(b"1", DURABLE_OPENING)
     await network.settle()
@@ -250,31 +250,31 @@ async def test_attaches_that_wait_at_their_owner_for_its_sessions_are_bounded(
 
 
 async def test_an_owner_that_may_have_been_purged_admits_nobody(network: Network) -> None:
-    core, edge, other = await network.start("core-0", "edge-0", "edge-1")
-    older = edge.clients.connect(ID)
+    core, replicant, other = await network.start("core-0", "replicant-0", "replicant-1")
+    older = replicant.clients.connect(ID)
     await network.settle()
     core.member.is_confirmed_member = False
     newer = other.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     assert newer == []
-    assert edge.clients.kicked == []
+    assert replicant.clients.kicked == []
     core.member.is_confirmed_member = True
     await network.settle()
     assert token_of(newer) > token_of(older)
 
 
 async def test_who_waited_at_an_owner_that_may_have_been_purged_since_is_not_admitted_by_it(network: Network) -> None:
-    core, edge, other = await network.start("core-0", "edge-0", "edge-1")
-    edge.clients.connect(ID)
+    core, replicant, other = await network.start("core-0", "replicant-0", "replicant-1")
+    replicant.clients.connect(ID)
     await network.settle()
-    edge.clients.holds_on = True
+    replicant.clients.holds_on = True
     newer = other.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     core.member.is_confirmed_member = False
-    edge.clients.let_go(ID)
+    replicant.clients.let_go(ID)
     await network.settle()
     assert newer == []
-    assert core.sessions.opened == [(ID, edge.incarnation, None)]
+    assert core.sessions.opened == [(ID, replicant.incarnation, None)]
     core.member.is_confirmed_member = True
     await network.settle()
     assert token_of(newer)
@@ -283,8 +283,8 @@ async def test_who_waited_at_an_owner_that_may_have_been_purged_since_is_not_adm
 
 async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     network.sweep_s = 0.0
-    core, edge = await network.start("core-0", "edge-0")
-    await connected(network, edge)
+    core, replicant = await network.start("core-0", "replicant-0")
+    await connected(network, replicant)
     sweeps, failures = core.rpc.server._early.sweep, [RuntimeError("once")]
 
     def fails_once(*args: Any) -> None:
@@ -295,7 +295,7 @@ async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: py
     monkeypatch.setattr(core.rpc.server._early, "sweep", fails_once)
     await network.settle()
     assert not failures
-    await network.lose_node(edge)
+    await network.lose_node(replicant)
     for _ in range(2 * bounds.SLOTS // TURNS):
         await network.settle()
     assert len(core.rpc.server.registry) == 0

@@ -10,59 +10,59 @@ from unit.broker.session_rpc.network import Network
 
 
 async def test_a_new_owner_hears_who_is_connected_and_all_that_is_not_settled(network: Network) -> None:
-    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    former, later, replicant = await network.start("core-0", "core-1", "replicant-0")
     network.move(range(bounds.SLOTS), former)
-    token = token_of(await connected(network, edge))
-    edge.clients.unsettled_pairs[token] = b"\4\0\1"
+    token = token_of(await connected(network, replicant))
+    replicant.clients.unsettled_pairs[token] = b"\4\0\1"
     network.move([slot_of(ID)], later)
     await network.settle()
-    assert later.sessions.resumed == [(ID, edge.incarnation, token, b"\4\0\1")]
-    newer = edge.clients.connect(ID)
+    assert later.sessions.resumed == [(ID, replicant.incarnation, token, b"\4\0\1")]
+    newer = replicant.clients.connect(ID)
     await network.settle()
-    assert edge.clients.kicked == [(ID, token)]
+    assert replicant.clients.kicked == [(ID, token)]
     assert token_of(newer) > token
 
 
 async def test_an_owner_that_is_linked_again_hears_it_too(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    token = token_of(await connected(network, edge))
-    edge.clients.unsettled_pairs[token] = b"\4\0\1"
-    network.cut(core, edge)
-    network.mend(core, edge)
+    core, replicant = await network.start("core-0", "replicant-0")
+    token = token_of(await connected(network, replicant))
+    replicant.clients.unsettled_pairs[token] = b"\4\0\1"
+    network.cut(core, replicant)
+    network.mend(core, replicant)
     await network.settle()
-    assert core.sessions.resumed == [(ID, edge.incarnation, token, b"\4\0\1")]
+    assert core.sessions.resumed == [(ID, replicant.incarnation, token, b"\4\0\1")]
 
 
 async def test_a_connection_whose_session_ended_meanwhile_is_closed(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    token = token_of(await connected(network, edge))
+    core, replicant = await network.start("core-0", "replicant-0")
+    token = token_of(await connected(network, replicant))
     core.sessions.ended = True
-    network.cut(core, edge)
-    network.mend(core, edge)
+    network.cut(core, replicant)
+    network.mend(core, replicant)
     await network.settle()
-    assert edge.clients.kicked == [(ID, token)]
+    assert replicant.clients.kicked == [(ID, token)]
 
 
 async def test_an_attach_moves_with_its_slot(network: Network) -> None:
-    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    former, later, replicant = await network.start("core-0", "core-1", "replicant-0")
     slot = slot_of(ID)
     network.move(range(bounds.SLOTS), former)
     former.sessions.loaded.discard(slot)
-    answers = edge.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_OPENING)
     await network.settle()
     network.move([slot], later)
     await network.settle()
     assert token_of(answers)
     assert former.sessions.opened == []
-    assert later.sessions.opened == [(ID, edge.incarnation, DURABLE_OPENING)]
+    assert later.sessions.opened == [(ID, replicant.incarnation, DURABLE_OPENING)]
 
 
 async def test_who_is_gone_while_its_slot_moves_is_gone_there_too(network: Network) -> None:
-    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    former, later, replicant = await network.start("core-0", "core-1", "replicant-0")
     network.move(range(bounds.SLOTS), former)
-    token = token_of(await connected(network, edge))
+    token = token_of(await connected(network, replicant))
     network.loses.add(messages.DETACH)
-    edge.clients.let_go(ID, with_will=True)
+    replicant.clients.let_go(ID, with_will=True)
     await network.settle()
     network.loses.clear()
     network.move([slot_of(ID)], later)
@@ -73,22 +73,22 @@ async def test_who_is_gone_while_its_slot_moves_is_gone_there_too(network: Netwo
 async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_table_says_that_it_has_them(
     network: Network,
 ) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    token, slot = token_of(await connected(network, edge)), slot_of(ID)
+    core, replicant = await network.start("core-0", "replicant-0")
+    token, slot = token_of(await connected(network, replicant)), slot_of(ID)
     network.rename(core, "core-0@2")
     core.rpc.rename(core.incarnation)
-    network.tell(edge, {slot: core.incarnation})  # the core's own table is behind
+    network.tell(replicant, {slot: core.incarnation})  # the core's own table is behind
     await network.settle()
     assert core.sessions.resumed == [], "by sessions of its former incarnation"
     for owner in ("core-1@1", core.incarnation):
         network.tell(core, {slot: owner})
     await network.settle()
-    assert core.sessions.resumed == [(ID, edge.incarnation, token, b"")]
+    assert core.sessions.resumed == [(ID, replicant.incarnation, token, b"")]
 
 
 async def test_of_a_slot_that_was_taken_again_every_node_says_what_it_has(network: Network) -> None:
-    core, edge = await network.start("core-0", "edge-0")
-    await connected(network, edge)
+    core, replicant = await network.start("core-0", "replicant-0")
+    await connected(network, replicant)
     core.rpc.server.retaken(slot_of(ID))
     await network.settle()
     assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]

@@ -18,9 +18,9 @@ from unit.broker.session_rpc.network import Network, Node
 async def test_one_that_can_not_be_helped_holds_up_no_other_of_its_note(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     fail_for(core, "open", b"1", monkeypatch)
-    answers = [edge.clients.connect(b"%d" % number) for number in range(3)]
+    answers = [replicant.clients.connect(b"%d" % number) for number in range(3)]
     await network.settle()
     assert [len(answer) for answer in answers] == [1, 0, 1]
 
@@ -28,10 +28,10 @@ async def test_one_that_can_not_be_helped_holds_up_no_other_of_its_note(
 async def test_one_that_can_not_be_opened_holds_up_no_other_that_waited_for_the_slot(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core, edge = await network.start("core-0", "edge-0")
+    core, replicant = await network.start("core-0", "replicant-0")
     slot, others = slot_of(ID), clients_of_slot(2)
     core.sessions.loaded.discard(slot)
-    answers = [edge.clients.connect(client_id) for client_id in (ID, *others)]
+    answers = [replicant.clients.connect(client_id) for client_id in (ID, *others)]
     await network.settle()
     fail_for(core, "open", ID, monkeypatch)
     core.sessions.load(slot)
@@ -58,11 +58,11 @@ async def test_one_that_can_not_be_registered_holds_up_no_other_and_no_question(
 async def test_one_that_registered_early_and_can_not_be_helped_holds_up_no_other(
     network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    former, later, edge = await network.start("core-0", "core-1", "edge-0")
+    former, later, replicant = await network.start("core-0", "core-1", "replicant-0")
     network.move(range(bounds.SLOTS), former)
     clients = [ID, *clients_of_slot(1)]
     for client_id in clients:
-        edge.clients.connect(client_id, DURABLE_OPENING)
+        replicant.clients.connect(client_id, DURABLE_OPENING)
     await network.settle()
     later.sessions.loads_at_once = False
     network.move([slot_of(ID)], later)

@@ -18,7 +18,7 @@ def owned(user: bytes, *, lasts: bool) -> messages.Opening:
 
 @pytest.mark.parametrize("lasts", [True, False])
 async def test_another_users_connection_is_refused_and_closes_none(network: Network, lasts: bool) -> None:
-    _, first, second = await network.start("core-0", "edge-0", "edge-1")
+    _, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     held = token_of(await connected(network, first, owned(b"jo", lasts=lasts)))
     (answer,) = await connected(network, second, owned(b"eve", lasts=not lasts))
     assert isinstance(answer, OtherUser)
@@ -28,46 +28,48 @@ async def test_another_users_connection_is_refused_and_closes_none(network: Netw
 
 
 async def test_a_client_id_that_nobody_has_is_anybodys(network: Network) -> None:
-    _, edge = await network.start("core-0", "edge-0")
-    await connected(network, edge, owned(b"jo", lasts=False))
-    edge.clients.let_go(ID)
-    assert token_of(await connected(network, edge, owned(b"eve", lasts=False)))
+    _, replicant = await network.start("core-0", "replicant-0")
+    await connected(network, replicant, owned(b"jo", lasts=False))
+    replicant.clients.let_go(ID)
+    assert token_of(await connected(network, replicant, owned(b"eve", lasts=False)))
 
 
 async def test_the_next_owner_of_a_slot_knows_whose_its_client_ids_are(network: Network) -> None:
-    first, second, edge, other = await network.start("core-0", "core-1", "edge-0", "edge-1")
-    await connected(network, edge, owned(b"jo", lasts=False))
+    first, second, replicant, other = await network.start("core-0", "core-1", "replicant-0", "replicant-1")
+    await connected(network, replicant, owned(b"jo", lasts=False))
     network.move([slot_of(ID)], second if owner_of(network) is first else first)
     await network.settle()
     (answer,) = await connected(network, other, owned(b"eve", lasts=False))
     assert isinstance(answer, OtherUser)
-    assert edge.clients.kicked == []
+    assert replicant.clients.kicked == []
 
 
 async def test_who_was_faster_than_an_older_connection_of_another_user_goes_again(network: Network) -> None:
     """A slot moved, and its new owner hears of the older one too late."""
-    first, second, edge, other, third = await network.start("core-0", "core-1", "edge-0", "edge-1", "edge-2")
-    held = token_of(await connected(network, edge, owned(b"jo", lasts=False)))
+    first, second, replicant, other, third = await network.start(
+        "core-0", "core-1", "replicant-0", "replicant-1", "replicant-2"
+    )
+    held = token_of(await connected(network, replicant, owned(b"jo", lasts=False)))
     next_owner = second if owner_of(network) is first else first
-    network.cut(edge, next_owner)
+    network.cut(replicant, next_owner)
     network.move([slot_of(ID)], next_owner)
     await network.settle()
     other.clients.holds_on = True
     assert token_of(await connected(network, other, owned(b"eve", lasts=False)))
     waiting = await connected(network, third, owned(b"eve", lasts=False))
     assert waiting == []
-    network.mend(edge, next_owner)
+    network.mend(replicant, next_owner)
     await network.settle()
     assert {client_id for client_id, _ in other.clients.kicked} == {ID}
     assert [type(answer) for answer in waiting] == [OtherUser]
-    assert (edge.clients.kicked, edge.clients.held) == ([], {ID: held})
+    assert (replicant.clients.kicked, replicant.clients.held) == ([], {ID: held})
 
 
 async def test_a_connection_goes_whose_client_id_another_users_session_has(network: Network) -> None:
-    first, second, edge = await network.start("core-0", "core-1", "edge-0")
-    await connected(network, edge, owned(b"jo", lasts=False))
+    first, second, replicant = await network.start("core-0", "core-1", "replicant-0")
+    await connected(network, replicant, owned(b"jo", lasts=False))
     next_owner = second if owner_of(network) is first else first
     next_owner.sessions.users[ID] = b"eve"
     network.move([slot_of(ID)], next_owner)
     await network.settle()
-    assert len(edge.clients.kicked) == 1
+    assert len(replicant.clients.kicked) == 1
