@@ -110,7 +110,7 @@ def take_who_comes(right: Function, access: AccessControl, channel: Channel, con
 
 
 @seeded(judge.WILL_UNDUE, "wills", _will_of)
-def never_delay(right: Function, opening: messages.Opening) -> Will | None:
+def never_delay(right: Function, request: messages.SessionRequest) -> Will | None:
     """The owner of a session forgets the delay of its will."""
-    will: Will | None = right(opening)
+    will: Will | None = right(request)
     return will and Will(will.message, 0, will.authorization)

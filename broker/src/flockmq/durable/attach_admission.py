@@ -41,33 +41,33 @@ class AttachAdmission:
         """True if Redis has room for what must be written at least. A client whose session can't be read gets no new
         session beside it, but may end it with Clean Start.
         """
-        client_id, opening = attach.client_id, attach.opening
+        client_id, request = attach.client_id, attach.request
         number = slot_of(client_id)
         slot = self._manager.slots.get(number)
         if slot is not None and client_id in slot.unread:
-            ends_it = opening is None or opening.clean_start
+            ends_it = request is None or request.clean_start
             if not ends_it or not slot.may_drop_unread(client_id, attach.user):
                 return False
-        if opening is None:
+        if request is None:
             return True
-        if client_id in self._sessions.by_id and not opening.clean_start:
+        if client_id in self._sessions.by_id and not request.clean_start:
             return not self._store.is_backed_up(number)
-        return not opening.expiry_s or not self._store.is_short(number)
+        return not request.expiry_s or not self._store.is_short(number)
 
     def _has_quota(self, attach: Attach) -> bool:
         """The quota bounds new sessions and growth: a client that returns with nothing larger is admitted."""
-        client_id, opening = attach.client_id, attach.opening
-        if opening is None:
+        client_id, request = attach.client_id, attach.request
+        if request is None:
             return True
         usage = self._host.usage(attach.user)
         if usage is None:
             return True
         known = self._sessions.by_id.get(client_id)
-        will_bytes = 0 if opening.will is None else len(opening.will.packet)
+        will_bytes = 0 if request.will is None else len(request.will.packet)
         if known is not None:
             former = known.meta.will
             more_bytes = will_bytes - (0 if former is None else len(former.message.packet))
-        elif not opening.expiry_s:
+        elif not request.expiry_s:
             return True
         elif not usage.may_begin():
             return False
@@ -77,6 +77,6 @@ class AttachAdmission:
 
     def must_wait_for_quota(self, attach: Attach) -> Usage | None:
         """The usage that other nodes must know of before this new session begins; None: they needn't."""
-        begins = attach.opening is not None and attach.opening.expiry_s and attach.client_id not in self._sessions.by_id
+        begins = attach.request is not None and attach.request.expiry_s and attach.client_id not in self._sessions.by_id
         usage = self._host.usage(attach.user) if begins else None
         return usage if usage is not None and usage.must_wait(ONE_SESSION) else None

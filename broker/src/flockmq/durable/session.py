@@ -155,7 +155,7 @@ class DurableSession(Subscriber):
 
     def reconnected_under(self, rules: bytes | None) -> None:
         """The client reconnected. If the subscriptions were last authorized under other rules, the session waits until
-        they are authorized again. `rules`: as in `session_rpc.messages.Opening`.
+        they are authorized again. `rules`: as in `session_rpc.messages.SessionRequest`.
         """
         if rules is None or (rules and not len(self.subscriptions)):
             self.authorized_under(rules or b"")

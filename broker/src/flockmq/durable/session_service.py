@@ -141,7 +141,7 @@ class SessionService:
         session = self._expected_at(attach.client_id)
         if session is None:
             return False
-        return session.meta.will is not None and not self.was_asked_by(attach.client_id, attach.opening)
+        return session.meta.will is not None and not self.was_asked_by(attach.client_id, attach.request)
 
     def _continue_attach(self, client_id: bytes) -> None:
         """It is known now how the client's old connection ended: continue its attach."""
@@ -186,22 +186,22 @@ class SessionService:
         self._open(attach)
         return messages.ADMITTED
 
-    def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
-        session, nonce = self.sessions.find(client_id), messages.nonce_of(opening)
+    def was_asked_by(self, client_id: bytes, request: messages.SessionRequest | None) -> bool:
+        session, nonce = self.sessions.find(client_id), messages.nonce_of(request)
         return bool(nonce) and session is not None and session.meta.will_source == nonce
 
     def is_other_users(self, client_id: bytes, user: bytes | None) -> bool:
         return self._limits.is_other_users(client_id, user)
 
     def _open(self, attach: Attach) -> None:
-        client_id, incarnation, token, opening, answer, _, _ = attach
+        client_id, incarnation, token, request, answer, _, _ = attach
         slot = self.manager.slots[slot_of(client_id)]
         slot.wills.came_back(client_id)
         had_unread = self.manager.drop_unread(client_id, slot.number)
         self._expected.pop(client_id, None)
-        asked_before = self.was_asked_by(client_id, opening)
+        asked_before = self.was_asked_by(client_id, request)
         known = self._without_connection(client_id, with_will=not asked_before)
-        if opening is None:
+        if request is None:
             if known is not None:
                 self.sessions.end(known)
             self.manager.request_barriers()
@@ -210,16 +210,16 @@ class SessionService:
             else:
                 answer(messages.ABSENT if known is None and not had_unread else 0)
             return
-        source = session_source(opening.nonce)
-        fresh = self._made(slot.writer, source, opening, incarnation, client_id, token)
+        source = session_source(request.nonce)
+        fresh = self._made(slot.writer, source, request, incarnation, client_id, token)
         former_expiry_s = -1 if known is None else known.meta.expiry_s
-        fresh.record.authorized_rules = opening.rules or b""
-        session, present = self.sessions.open(fresh, opening.clean_start and not asked_before)
+        fresh.record.authorized_rules = request.rules or b""
+        session, present = self.sessions.open(fresh, request.clean_start and not asked_before)
         if present:
-            session.reconnected_under(opening.rules)
+            session.reconnected_under(request.rules)
         if present and asked_before:
             present = session.meta.source != source
-        if not present and not opening.expiry_s:
+        if not present and not request.expiry_s:
             session.abandon()  # It is a clean session, which lives at the node of the connection.
             self.manager.request_barriers()
             self.manager.settle(slot.number, partial(answer, 0))
@@ -315,7 +315,9 @@ class SessionService:
         self.hold(PendingWill(session.client_id, session.record.user, will), hold_s)
         return None
 
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
+    def resume(
+        self, client_id: bytes, incarnation: str, token: int, request: messages.SessionRequest, pairs: bytes
+    ) -> bool:
         """A session proxy registers again, and may have missed packets: send everything again; the proxy drops what it
         has. Returns False if the session doesn't exist, or this connection was ended for its full queue but doesn't
         know it.
@@ -324,16 +326,16 @@ class SessionService:
         session = self.sessions.find(client_id)
         if session is None or self._cut_off.get(client_id) == token:
             return False
-        fresh = self._made(session.writer, session.meta.source, opening, incarnation, client_id, token)
+        fresh = self._made(session.writer, session.meta.source, request, incarnation, client_id, token)
         is_attached = self.connected.of(token) is session
         self.connected.detach(session)  # From its node, which may have another incarnation now.
         if is_attached:
             hand_over(session.sink, fresh.sink)
-            session.attach(fresh.sink, session.limits, opening.window, opening.max_packet_bytes)
+            session.attach(fresh.sink, session.limits, request.window, request.max_packet_bytes)
             self.router.match_again(session)
         else:
             self.sessions.open(fresh, False)
-        session.hold_until_authorized(opening.rules)
+        session.hold_until_authorized(request.rules)
         sink = self.connected.attach(session, token)
         sink.is_admitted = sink.is_confirmed = True
         self._expected.pop(client_id, None)
@@ -347,17 +349,17 @@ class SessionService:
         self,
         writer: SlotWriter,
         source: bytes,
-        opening: messages.Opening,
+        request: messages.SessionRequest,
         incarnation: str,
         client_id: bytes,
         token: int,
     ) -> DurableSession:
         """The session that a CONNECT describes, with a sink to its session proxy."""
-        sink = self.connected.sink(opening.version, incarnation, client_id, token, self._overflowed)
-        meta = Meta(source + opening.nonce, opening.expiry_s, opening.version, _will_of(opening))
-        limits = self._host.limits(opening.zone)
-        window, max_packet_bytes = opening.window, opening.max_packet_bytes
-        commit_state, user = self.manager.commit_state, opening.user
+        sink = self.connected.sink(request.version, incarnation, client_id, token, self._overflowed)
+        meta = Meta(source + request.nonce, request.expiry_s, request.version, _will_of(request))
+        limits = self._host.limits(request.zone)
+        window, max_packet_bytes = request.window, request.max_packet_bytes
+        commit_state, user = self.manager.commit_state, request.user
         made = DurableSession(writer, commit_state, meta, sink, client_id, limits, window, max_packet_bytes, user)
         made.set_usage(self._host.usage(user))
         return made
@@ -408,5 +410,5 @@ class SessionService:
             self._questions.ask(session, place, question, answer)
 
 
-def _will_of(opening: messages.Opening) -> Will | None:
-    return None if opening.will is None else will_of(opening.will)
+def _will_of(request: messages.SessionRequest) -> Will | None:
+    return None if request.will is None else will_of(request.will)

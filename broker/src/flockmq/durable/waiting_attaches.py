@@ -22,7 +22,7 @@ class WaitingAttaches:
     def put(self, attach: Attach) -> bool:
         """Let the attach wait until it is taken. Returns False if there is no room."""
         self.take(attach.client_id)
-        size_bytes = size_of(attach.client_id, attach.opening)
+        size_bytes = size_of(attach.client_id, attach.request)
         if len(self._of) >= bounds.RETURNING_MAX or self.waiting_bytes + size_bytes > bounds.RETURNING_MAX_BYTES:
             return False
         self._of[attach.client_id] = attach
@@ -33,7 +33,7 @@ class WaitingAttaches:
         """Remove and return the waiting attach, if any."""
         attach = self._of.pop(client_id, None)
         if attach is not None:
-            self.waiting_bytes -= size_of(client_id, attach.opening)
+            self.waiting_bytes -= size_of(client_id, attach.request)
         return attach
 
     def left(self, client_id: bytes, token: int) -> Attach | None:

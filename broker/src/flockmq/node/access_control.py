@@ -269,7 +269,7 @@ class AccessControl(AccessPort):
     # Offline clients, of which only client id and user name are known.
 
     def rules_by_name(self, client_id: bytes, user: bytes) -> bytes:
-        """As `Opening.rules`; b"" if rules need more than these two names."""
+        """As `SessionRequest.rules`; b"" if rules need more than these two names."""
         return b"" if self._hooks.must_authorize() else self.auth.authorizer.fingerprint_by_name(client_id, user)
 
     def is_denied_by_name(self, client_id: bytes, user: bytes, filter: bytes, qos: int) -> bool:

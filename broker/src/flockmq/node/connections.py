@@ -38,7 +38,7 @@ from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.attach_result import Admission, AttachError, OtherUser, OverQuota
 from flockmq.session_rpc.clean_session_wills import will_origin
 from flockmq.session_rpc.client import SessionRpcClient
-from flockmq.session_rpc.messages import Opening, nonce_of
+from flockmq.session_rpc.messages import SessionRequest, nonce_of
 from flockmq.session_rpc.ports import Registration
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.telemetry.counters import Counters
@@ -165,10 +165,10 @@ class Connections:
             channel.refuse(Reason.QUOTA_EXCEEDED, "its user has no room for its will")
             self._flush()
             return
-        opening = self.registrations.make(channel, connect, session)
-        answered = partial(self._answered, channel, session, connect, opening, extra)
+        request = self.registrations.make(channel, connect, session)
+        answered = partial(self._answered, channel, session, connect, request, extra)
         self.attaching.add(channel)
-        self._owner().attach(session.client_id, opening, answered)
+        self._owner().attach(session.client_id, request, answered)
 
     def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         client_id = session.client_id
@@ -178,20 +178,20 @@ class Connections:
                 del self.by_id[client_id]
             hold_s = 0.0 if will is None or channel.close_reason != Reason.USE_ANOTHER_SERVER else self.hold_s
             if session.is_remote():
-                nonce = nonce_of(self._remote_sessions.opening(token))
+                nonce = nonce_of(self._remote_sessions.request(token))
                 self._remote_sessions.remove(token)
                 if hold_s:
                     self._owner().evict(client_id, token, session.expiry_s, nonce, hold_s, None)
                 else:
                     self._owner().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
             else:
-                opening = self.registrations.gone(token, session)
-                if opening is not None and hold_s:
-                    self._owner().evict(client_id, token, -1, opening.nonce, hold_s, opening)
+                request = self.registrations.gone(token, session)
+                if request is not None and hold_s:
+                    self._owner().evict(client_id, token, -1, request.nonce, hold_s, request)
                     will = None
                 else:
-                    if opening is not None and will is not None:
-                        will.message.origin = will_origin(opening.nonce)
+                    if request is not None and will is not None:
+                        will.message.origin = will_origin(request.nonce)
                     self._owner().detach(client_id, token)
         if channel.admitted_once:
             if isinstance(session, LocalSession):
@@ -230,8 +230,8 @@ class Connections:
     def connections(self) -> Iterator[Registration]:
         for client_id, channel in list(self.by_id.items()):
             if isinstance(channel.token, int):
-                opening = self._remote_sessions.opening(channel.token) or self.registrations.of(channel, channel.token)
-                yield Registration(client_id, channel.token, opening)
+                request = self._remote_sessions.request(channel.token) or self.registrations.of(channel, channel.token)
+                yield Registration(client_id, channel.token, request)
 
     def has_will_at_owner(self, client_id: bytes) -> bool:
         """Whether the owner publishes this client's will if this node is purged."""
@@ -287,7 +287,7 @@ class Connections:
         channel: Channel,
         session: LocalSession,
         connect: Connect,
-        opening: Opening | None,
+        request: SessionRequest | None,
         extra: Properties | None,
         answer: Admission | AttachError,
     ) -> None:
@@ -297,7 +297,7 @@ class Connections:
             channel.refuse(_reason_of(answer))
         elif channel.state != ADMITTING:
             expiry_s = 0 if answer.begins else session.expiry_s
-            nonce = nonce_of(opening)
+            nonce = nonce_of(request)
             self._owner().detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
         else:
             older = self.by_id.get(session.client_id)
@@ -305,7 +305,7 @@ class Connections:
                 self._take_over(session.client_id, older)
             self.by_id[session.client_id] = channel
             channel.token = answer.token
-            self._admitted(channel, session, connect, opening, extra, answer)
+            self._admitted(channel, session, connect, request, extra, answer)
         self._flush()
 
     def _admitted(
@@ -313,16 +313,16 @@ class Connections:
         channel: Channel,
         made: LocalSession,
         connect: Connect,
-        opening: Opening | None,
+        request: SessionRequest | None,
         extra: Properties | None,
         admission: Admission,
     ) -> None:
         session: ClientSession = made
         if admission.is_durable:
-            assert opening is not None
-            session = self._remote_sessions.add(channel, made, admission.token, opening, admission.must_reauthorize)
+            assert request is not None
+            session = self._remote_sessions.add(channel, made, admission.token, request, admission.must_reauthorize)
         else:
-            self.registrations.admitted(admission.token, made, opening)
+            self.registrations.admitted(admission.token, made, request)
         self._counters.connects += 1
         channel.admitted(connect, admission.token, session, admission.present, extra)
         if admission.begins:
@@ -330,12 +330,12 @@ class Connections:
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)
-        if opening is not None and admission.is_durable and self.registrations.owners_keep_wills():
-            self._reauthorize(channel, opening, admission)
+        if request is not None and admission.is_durable and self.registrations.owners_keep_wills():
+            self._reauthorize(channel, request, admission)
 
-    def _reauthorize(self, channel: Channel, opening: Opening, admission: Admission) -> None:
+    def _reauthorize(self, channel: Channel, request: SessionRequest, admission: Admission) -> None:
         """Authorize the subscriptions again if the owner waits for that, or rules changed since the attach was sent."""
-        if admission.must_reauthorize or opening.rules != self.registrations.rules_of(channel):
+        if admission.must_reauthorize or request.rules != self.registrations.rules_of(channel):
             self.reauthorize(channel)
 
     def _owner(self) -> SessionRpcClient:

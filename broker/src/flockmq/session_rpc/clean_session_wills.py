@@ -87,13 +87,13 @@ class CleanSessionWills:
     def __len__(self) -> int:
         return self._count
 
-    def keep(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening) -> None:
+    def keep(self, client_id: bytes, incarnation: str, token: int, request: messages.SessionRequest) -> None:
         """The connection exists: keep its will, if it has one."""
         slot = slot_of(client_id)
         self.drop(slot, token)
-        if opening.will is None:
+        if request.will is None:
             return
-        kept = _KeptWill(client_id, incarnation, token, opening.nonce, opening.will, opening.user)
+        kept = _KeptWill(client_id, incarnation, token, request.nonce, request.will, request.user)
         size = kept.size_bytes()
         if self._count >= bounds.OWNER_WILLS_MAX or self.waiting_bytes + size > bounds.OWNER_WILLS_MAX_BYTES:
             self.dropped += 1

@@ -41,16 +41,16 @@ DETACHED_KEPT_S: Final = 60.0
 class _Pending:
     """An attach that waits for its owner's answer."""
 
-    __slots__ = ("asked", "client_id", "deadline", "done", "opening", "size_bytes")
+    __slots__ = ("asked", "client_id", "deadline", "done", "request", "size_bytes")
 
-    def __init__(self, client_id: bytes, opening: messages.Opening | None, done: Done, deadline: float) -> None:
+    def __init__(self, client_id: bytes, request: messages.SessionRequest | None, done: Done, deadline: float) -> None:
         self.client_id = client_id
-        self.opening = opening
+        self.request = request
         self.done = done
         self.deadline = deadline
         self.asked = ""
         """The core that was asked; "": it must be sent (again)."""
-        self.size_bytes: Final = messages.size_of(client_id, opening)
+        self.size_bytes: Final = messages.size_of(client_id, request)
         """Counts towards ATTACHES_MAX_BYTES."""
 
 
@@ -67,8 +67,8 @@ class _Detached(msgspec.Struct, gc=False):
         """The item to send at `now`: the remaining time for which the will is held back is shorter."""
         if self.method != messages.EVICT:
             return self.item
-        client_id, token, expiry_s, nonce, hold_ms, clean_opening = cast(messages.Evict, self.item)
-        return client_id, token, expiry_s, nonce, max(0, hold_ms - round((now - self.at) * 1000)), clean_opening
+        client_id, token, expiry_s, nonce, hold_ms, clean_request = cast(messages.Evict, self.item)
+        return client_id, token, expiry_s, nonce, max(0, hold_ms - round((now - self.at) * 1000)), clean_request
 
 
 class SessionRpcClient:
@@ -123,14 +123,14 @@ class SessionRpcClient:
     # --- requests of this node's connections
     # -----------------------------------------------------------------------------
 
-    def attach(self, client_id: bytes, opening: messages.Opening | None, done: Done) -> None:
-        """Make the new connection the holder of the client id. `opening`: what it asks for; None: a clean session
+    def attach(self, client_id: bytes, request: messages.SessionRequest | None, done: Done) -> None:
+        """Make the new connection the holder of the client id. `request`: what it asks for; None: a clean session
         without a will and user, so any existing session ends.
         """
         if len(self._pending) >= bounds.ATTACHES_MAX or self._pending_bytes >= bounds.ATTACHES_MAX_BYTES:
             done(OwnerUnreachable(f"{len(self._pending)} attaches wait for their owners"))
         else:
-            self._ask(_Pending(client_id, opening, done, self._loop.time() + bounds.ATTACH_WAIT_S))
+            self._ask(_Pending(client_id, request, done, self._loop.time() + bounds.ATTACH_WAIT_S))
 
     def detach(
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
@@ -146,10 +146,10 @@ class SessionRpcClient:
         expiry_s: int,
         nonce: bytes,
         hold_s: float,
-        clean_opening: messages.Opening | None,
+        clean_request: messages.SessionRequest | None,
     ) -> None:
         """As `detach`, for a client that this node told to reconnect to another node: the owner holds its will back for
-        `hold_s`. `clean_opening`: the `Opening` of a clean session; else None.
+        `hold_s`. `clean_request`: the `SessionRequest` of a clean session; else None.
         """
         item: messages.Evict = (
             client_id,
@@ -157,7 +157,7 @@ class SessionRpcClient:
             expiry_s,
             nonce,
             round(hold_s * 1000),
-            clean_opening,
+            clean_request,
         )
         self._gone(token, messages.EVICT, item)
 
@@ -187,7 +187,7 @@ class SessionRpcClient:
         self._pending_bytes += pending.size_bytes
         pending.asked = self._notes.owner(slot_of(pending.client_id))
         if pending.asked:
-            self._notes.send(pending.asked, messages.ATTACH, (number, pending.client_id, pending.opening))
+            self._notes.send(pending.asked, messages.ATTACH, (number, pending.client_id, pending.request))
 
     # --- notes from owners
     # -----------------------------------------------------------------------------------------------
@@ -316,13 +316,13 @@ class SessionRpcClient:
 
     def _register_one(self, connection: Registration) -> int:
         """Returns its size in bytes; 0 if there is no owner or the connection has ended."""
-        client_id, token, opening = connection
+        client_id, token, request = connection
         owner = self._notes.owner(slot_of(client_id))
         if not owner or not self._clients.holds(client_id, token):
             return 0
-        pairs = b"" if opening is None or messages.is_clean_session(opening) else self._proxies.unsettled(token)
-        self._notes.send(owner, messages.REGISTER, (client_id, messages.pack_token(token), opening, pairs))
-        return messages.size_of(client_id, opening) + len(pairs)
+        pairs = b"" if request is None or messages.is_clean_session(request) else self._proxies.unsettled(token)
+        self._notes.send(owner, messages.REGISTER, (client_id, messages.pack_token(token), request, pairs))
+        return messages.size_of(client_id, request) + len(pairs)
 
     def _send_detached(self, detached: _Detached) -> None:
         owner = self._notes.owner(slot_of(detached.item[0]))
@@ -358,7 +358,7 @@ class SessionRpcClient:
             pending = self._take_pending(number)
             if len(self._given_up) >= bounds.ATTACHES_MAX:
                 del self._given_up[next(iter(self._given_up))]
-            self._given_up[number] = pending.client_id, messages.nonce_of(pending.opening)
+            self._given_up[number] = pending.client_id, messages.nonce_of(pending.request)
             pending.done(OwnerUnreachable(f"the owner of {pending.client_id!r} did not answer in time"))
 
 
@@ -367,4 +367,4 @@ def _is_in(slots: set[int], connection: Registration) -> bool:
 
 
 def _has_clean_session(connection: Registration) -> bool:
-    return connection.opening is not None and messages.is_clean_session(connection.opening)
+    return connection.request is not None and messages.is_clean_session(connection.request)

@@ -66,7 +66,7 @@ class WillRow(msgspec.Struct, frozen=True, array_like=True):
     authorization: bytes = b""
 
 
-class Opening(msgspec.Struct, frozen=True, array_like=True):
+class SessionRequest(msgspec.Struct, frozen=True, array_like=True):
     """What a CONNECT asks the owner for: a durable session, to end an existing one, or to keep its will.
 
     - `version`, `clean_start`, `expiry_s`, `window` (receive maximum), `max_packet_bytes`: from CONNECT.
@@ -90,9 +90,9 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
     rules: bytes | None = None
 
 
-def is_clean_session(opening: Opening) -> bool:
+def is_clean_session(request: SessionRequest) -> bool:
     """True for a clean session. It runs at the node of the connection; the owner has only its will and user."""
-    return opening.clean_start and not opening.expiry_s
+    return request.clean_start and not request.expiry_s
 
 
 class WantedSubscription(msgspec.Struct, frozen=True, array_like=True):
@@ -137,8 +137,8 @@ class SubscriptionsQuestion(msgspec.Struct, frozen=True, array_like=True, tag=3)
 
 
 class ReauthorizedQuestion(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """All subscriptions were authorized under `rules` (as in `Opening`). The owner ends the `denied` ones, and drops
-    queued messages that matched no other. Answered with a list of reason codes.
+    """All subscriptions were authorized under `rules` (as in `SessionRequest`). The owner ends the `denied` ones, and
+    drops queued messages that matched no other. Answered with a list of reason codes.
     """
 
     denied: list[bytes]
@@ -150,10 +150,8 @@ Answered = Callable[[bytes], None]
 """Gets the answer to a request, in msgpack; b"": there is none."""
 Page = tuple[list[tuple[bytes, bytes, int]], int]
 
-Attach = tuple[int, bytes, Opening | None]
-"""(number of the request at its node, client id, `Opening`). None instead of an Opening: a clean session without a will
-and user.
-"""
+Attach = tuple[int, bytes, SessionRequest | None]
+"""(number of the attach at its node, client id, what it asks for). None: a clean session without a will and user."""
 Answer = tuple[int, int, bytes, int]
 """(number of the request, ADMITTED | SUPERSEDED | NOT_OWNER | FULL | OTHER_USER | OVER_QUOTA, token, DURABLE | PRESENT,
 or ABSENT)
@@ -164,12 +162,12 @@ Detach = tuple[bytes, bytes, int, bool, bytes]
 """(client id, token, session expiry in seconds from DISCONNECT or -1, whether to publish the will, nonce of the CONNECT
 or b"")
 """
-Evict = tuple[bytes, bytes, int, bytes, int, Opening | None]
+Evict = tuple[bytes, bytes, int, bytes, int, SessionRequest | None]
 """As DETACH, for a client that its node told to reconnect to another node: (client id, token, session expiry in
-seconds, nonce of the CONNECT, how many ms to hold back its will, `Opening` of a clean session)
+seconds, nonce of the CONNECT, how many ms to hold back its will, `SessionRequest` of a clean session)
 """
-Register = tuple[bytes, bytes, Opening | None, bytes]
-"""(client id, token, `Opening` if the session is durable or `is_clean_session`, all acknowledgements that aren't
+Register = tuple[bytes, bytes, SessionRequest | None, bytes]
+"""(client id, token, `SessionRequest` if the session is durable or `is_clean_session`, all acknowledgements that aren't
 settled)
 """
 Report = tuple[bytes, bytes]
@@ -208,20 +206,20 @@ decode_page: Final[Callable[[bytes], Page]] = msgspec.msgpack.Decoder(Page).deco
 decode_origin: Final = msgspec.msgpack.Decoder(bytes).decode
 
 
-def user_of(opening: Opening | None) -> bytes | None:
-    return None if opening is None else opening.user
+def user_of(request: SessionRequest | None) -> bytes | None:
+    return None if request is None else request.user
 
 
-def nonce_of(opening: Opening | None) -> bytes:
-    return b"" if opening is None else opening.nonce
+def nonce_of(request: SessionRequest | None) -> bytes:
+    return b"" if request is None else request.nonce
 
 
-def size_of(client_id: bytes, opening: Opening | None) -> int:
+def size_of(client_id: bytes, request: SessionRequest | None) -> int:
     """Size of an attach in bytes, for limits."""
-    if opening is None:
+    if request is None:
         return len(client_id)
-    will_bytes = 0 if opening.will is None else len(opening.will.packet) + len(opening.will.authorization)
-    return len(client_id) + len(opening.user or b"") + will_bytes
+    will_bytes = 0 if request.will is None else len(request.will.packet) + len(request.will.authorization)
+    return len(client_id) + len(request.user or b"") + will_bytes
 
 
 def pack_token(token: int) -> bytes:

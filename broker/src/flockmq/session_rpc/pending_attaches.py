@@ -17,22 +17,22 @@ from flockmq.session_rpc.client_registry import Kick
 class PendingAttach:
     """An attach that waits for the end of an older connection, or until its slot's sessions are loaded."""
 
-    __slots__ = ("client_id", "deadline", "incarnation", "kick", "number", "opening", "token")
+    __slots__ = ("client_id", "deadline", "incarnation", "kick", "number", "request", "token")
 
     def __init__(
-        self, client_id: bytes, incarnation: str, number: int, opening: messages.Opening | None, token: int
+        self, client_id: bytes, incarnation: str, number: int, request: messages.SessionRequest | None, token: int
     ) -> None:
         self.client_id = client_id
         self.incarnation = incarnation
         self.number = number
-        self.opening = opening
+        self.request = request
         self.token = token
         self.kick: Kick | None = None
         self.deadline = 0.0
 
     def size(self) -> int:
         """Size in bytes, for limits."""
-        return messages.size_of(self.client_id, self.opening)
+        return messages.size_of(self.client_id, self.request)
 
     def slot(self) -> int:
         return slot_of(self.client_id)

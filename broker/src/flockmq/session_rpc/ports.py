@@ -12,11 +12,11 @@ from flockmq.session_rpc.messages import Answered
 
 
 class Registration(NamedTuple):
-    """A connection with a token. `opening`: None if the session is clean without a will and user."""
+    """A connection with a token. `request`: None if the session is clean without a will and user."""
 
     client_id: bytes
     token: int
-    opening: messages.Opening | None
+    request: messages.SessionRequest | None
 
 
 class ClientConnections(Protocol):
@@ -60,7 +60,7 @@ class Attach(NamedTuple):
     client_id: bytes
     incarnation: str
     token: int
-    opening: messages.Opening | None
+    request: messages.SessionRequest | None
     answer: Callable[[int | None], None]
     user: bytes | None = None
     again: Callable[[], None] = _never
@@ -89,7 +89,7 @@ class SessionServicePort(Protocol):
         """True if another user has a session with this client id."""
         ...
 
-    def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
+    def was_asked_by(self, client_id: bytes, request: messages.SessionRequest | None) -> bool:
         """True if this CONNECT is the last one that opened the session."""
         ...
 
@@ -103,7 +103,9 @@ class SessionServicePort(Protocol):
         """Publish the will of a clean session after `hold_s`, unless the client reconnects before."""
         ...
 
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
+    def resume(
+        self, client_id: bytes, incarnation: str, token: int, request: messages.SessionRequest, pairs: bytes
+    ) -> bool:
         """A node registers an existing connection, which may have missed packets. `pairs`: all its unsettled
         acknowledgements. Returns False if the session has ended, or has disconnected this connection.
         """
@@ -146,7 +148,7 @@ class NoSessions:
     def is_other_users(self, client_id: bytes, user: bytes | None) -> bool:
         return False
 
-    def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
+    def was_asked_by(self, client_id: bytes, request: messages.SessionRequest | None) -> bool:
         return False
 
     def leave(
@@ -157,7 +159,9 @@ class NoSessions:
     def hold(self, left: PendingWill, hold_s: float) -> None:
         raise AssertionError("only cores own slots")
 
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
+    def resume(
+        self, client_id: bytes, incarnation: str, token: int, request: messages.SessionRequest, pairs: bytes
+    ) -> bool:
         raise AssertionError("only cores own slots")
 
     def report(self, incarnation: str, token: int, pairs: bytes) -> None:

@@ -33,19 +33,19 @@ from flockmq.session_rpc.ports import FilterAuthorizer
 
 
 class _Proxied:
-    __slots__ = ("changes", "channel", "opening", "proxy")
+    __slots__ = ("changes", "channel", "proxy", "request")
 
-    def __init__(self, channel: Channel, proxy: RemoteSession, opening: messages.Opening) -> None:
+    def __init__(self, channel: Channel, proxy: RemoteSession, request: messages.SessionRequest) -> None:
         self.channel = channel
         self.proxy = proxy
-        self.opening = opening
+        self.request = request
         self.changes = 0
         """How many times the client asked to change its subscriptions."""
 
     def authorized(self) -> None:
         """The subscriptions are authorized: the next owner need not wait for that."""
-        if self.opening.rules is not None:
-            self.opening = msgspec.structs.replace(self.opening, rules=None)
+        if self.request.rules is not None:
+            self.request = msgspec.structs.replace(self.request, rules=None)
 
 
 class _Reporter(Sink):
@@ -88,14 +88,14 @@ class RemoteSessions(RemoteSessionPort):
         channel: Channel,
         session: LocalSession,
         token: int,
-        opening: messages.Opening,
+        request: messages.SessionRequest,
         must_reauthorize: bool = False,
     ) -> RemoteSession:
         """Create the session proxy for an admitted connection, from the local session that its CONNECT made.
         `must_reauthorize`: the owner waits until the subscriptions are authorized again.
         """
         proxy = RemoteSession(session, self, token)
-        proxied = self._proxied[token] = _Proxied(channel, proxy, opening)
+        proxied = self._proxied[token] = _Proxied(channel, proxy, request)
         if not must_reauthorize:
             proxied.authorized()
         return proxy
@@ -105,9 +105,9 @@ class RemoteSessions(RemoteSessionPort):
             self._report()
         self._proxied.pop(token, None)
 
-    def opening(self, token: int) -> messages.Opening | None:
+    def request(self, token: int) -> messages.SessionRequest | None:
         proxied = self._proxied.get(token)
-        return None if proxied is None else proxied.opening
+        return None if proxied is None else proxied.request
 
     # From the owner.
 

@@ -141,16 +141,16 @@ class SessionRpcServer:
     # --- holders of client ids ----------------------------------------------------------------------------------------
 
     def _take_attach(self, incarnation: str, item: messages.Attach) -> None:
-        number, client_id, opening = item
+        number, client_id, request = item
         if not self.registry.owns(slot_of(client_id)) or not self._may_attach(incarnation):
             self._send_refusal(incarnation, number, messages.NOT_OWNER)
             return
-        epoch, user = self._cluster.slots.epoch, messages.user_of(opening)
+        epoch, user = self._cluster.slots.epoch, messages.user_of(request)
         attached = self.registry.attach(client_id, incarnation, epoch, user)
         if attached is None:
             self._send_refusal(incarnation, number, messages.OTHER_USER)
             return
-        waiting = PendingAttach(client_id, incarnation, number, opening, attached.token)
+        waiting = PendingAttach(client_id, incarnation, number, request, attached.token)
         if attached.admitted:
             self._admit_member(waiting)
             return
@@ -189,10 +189,10 @@ class SessionRpcServer:
 
     def _open(self, waiting: PendingAttach) -> None:
         answer = partial(self._admitted, waiting)
-        opening = None if waiting.opening is None or messages.is_clean_session(waiting.opening) else waiting.opening
-        user = messages.user_of(waiting.opening)
+        request = None if waiting.request is None or messages.is_clean_session(waiting.request) else waiting.request
+        user = messages.user_of(waiting.request)
         again = partial(self._open_again, waiting)
-        attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, opening, answer, user, again)
+        attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, request, answer, user, again)
         status = self.sessions.open(attach)
         if status != messages.ADMITTED:
             self._turn_away(waiting, status)
@@ -214,11 +214,11 @@ class SessionRpcServer:
             self._answer(waiting, messages.SUPERSEDED)
             return
         if (
-            waiting.opening is not None
+            waiting.request is not None
             and not flags & messages.DURABLE
             and self.registry.holds(client_id, incarnation, waiting.token)
         ):
-            self.wills.keep(client_id, incarnation, waiting.token, waiting.opening)
+            self.wills.keep(client_id, incarnation, waiting.token, waiting.request)
         if waiting.kick is not None:
             flags &= ~messages.ABSENT
         token = messages.pack_token(waiting.token)
@@ -243,13 +243,13 @@ class SessionRpcServer:
         self._detach(client_id, messages.unpack_token(token), expiry_s, with_will, nonce)
 
     def _take_evict(self, incarnation: str, item: messages.Evict) -> None:
-        client_id, raw, expiry_s, nonce, hold_ms, clean_opening = item
+        client_id, raw, expiry_s, nonce, hold_ms, clean_request = item
         slot, token, hold_s = slot_of(client_id), messages.unpack_token(raw), hold_ms / 1000
         if not self._can_handle(slot, incarnation):
             self._early.put(slot, incarnation, messages.EVICT, item)
-        elif clean_opening is not None and clean_opening.will is not None and not self._is_back(client_id, token):
-            self.sessions.hold(left_by(client_id, token, nonce, clean_opening.will, clean_opening.user), hold_s)
-        self._detach(client_id, token, expiry_s, clean_opening is None, nonce, hold_s)
+        elif clean_request is not None and clean_request.will is not None and not self._is_back(client_id, token):
+            self.sessions.hold(left_by(client_id, token, nonce, clean_request.will, clean_request.user), hold_s)
+        self._detach(client_id, token, expiry_s, clean_request is None, nonce, hold_s)
 
     def _is_back(self, client_id: bytes, token: int) -> bool:
         """The client has a later connection than this one."""
@@ -280,8 +280,8 @@ class SessionRpcServer:
         self._notes.send(kick.incarnation, messages.KICK, (kick.client_id, messages.pack_token(kick.token)))
 
     def _take_register(self, incarnation: str, item: messages.Register) -> None:
-        client_id, raw, opening, pairs = item
-        slot, token, user = slot_of(client_id), messages.unpack_token(raw), messages.user_of(opening)
+        client_id, raw, request, pairs = item
+        slot, token, user = slot_of(client_id), messages.unpack_token(raw), messages.user_of(request)
         if not self._can_handle(slot, incarnation):
             if self.registry.has_newer(client_id, token, user):  # It must be closed in any case.
                 self._kick(Kick(incarnation, client_id, token))
@@ -296,12 +296,12 @@ class SessionRpcServer:
             self._kick(kick)
         if (outsider := self.registry.others_waiting(client_id, user)) is not None:
             self._refuse(outsider[1], messages.OTHER_USER)
-        if opening is None or (kick is not None and kick.token == token):
+        if request is None or (kick is not None and kick.token == token):
             return
-        if messages.is_clean_session(opening):
-            self.wills.keep(client_id, incarnation, token, opening)
+        if messages.is_clean_session(request):
+            self.wills.keep(client_id, incarnation, token, request)
             return
-        if not self.sessions.resume(client_id, incarnation, token, opening, pairs):
+        if not self.sessions.resume(client_id, incarnation, token, request, pairs):
             self._kick(Kick(incarnation, client_id, token))
 
     def _can_handle(self, slot: int, incarnation: str) -> bool:
@@ -412,10 +412,10 @@ class SessionRpcServer:
         because the first answer was lost, there was no older connection, and no will is published.
         """
         log.warning("%s did not close %r in time", kick.incarnation, waiting.client_id)
-        will = self.wills.take(waiting.slot(), kick.token, but_of=messages.nonce_of(waiting.opening))
+        will = self.wills.take(waiting.slot(), kick.token, but_of=messages.nonce_of(waiting.request))
         if will is not None:  # Before the client's new messages.
             self.on_will(will)
-        with_will = not self.sessions.was_asked_by(waiting.client_id, waiting.opening)
+        with_will = not self.sessions.was_asked_by(waiting.client_id, waiting.request)
         self._detach(waiting.client_id, kick.token, -1, with_will, b"")
 
     async def publish_wills_of_purged(self) -> None:

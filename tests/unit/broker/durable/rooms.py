@@ -34,13 +34,15 @@ SENDER = "replicant-1@1"
 SOURCE = node_source(SENDER)
 
 
-def opening(nonce: int = 1, *, clean: bool = False, expiry_s: int = 60, will: Will | None = None) -> messages.Opening:
+def request(
+    nonce: int = 1, *, clean: bool = False, expiry_s: int = 60, will: Will | None = None
+) -> messages.SessionRequest:
     row = (
         None
         if will is None
         else messages.WillRow(will.delay_s, will.message.version, will.message.packet, will.authorization)
     )
-    return messages.Opening(4, clean, expiry_s, 32, 0, "default", nonce.to_bytes(8, "big"), row)
+    return messages.SessionRequest(4, clean, expiry_s, 32, 0, "default", nonce.to_bytes(8, "big"), row)
 
 
 def will() -> Will:
@@ -229,7 +231,7 @@ class Owner:
     def open(
         self,
         token: int,
-        asked: messages.Opening | None,
+        asked: messages.SessionRequest | None,
         client_id: bytes = ID,
         node: str = REPLICANT,
         *,
@@ -249,7 +251,7 @@ class Owner:
     def open_all(self, clients: Sequence[bytes], *, expiry_s: int = 60, will: Will | None = None) -> None:
         """Their connections have the tokens from 1 on."""
         for token, client_id in enumerate(clients, start=1):
-            self.open(token, opening(token, expiry_s=expiry_s, will=will), client_id)
+            self.open(token, request(token, expiry_s=expiry_s, will=will), client_id)
 
     async def pass_turn(self) -> None:
         """One of the event loop."""
@@ -304,6 +306,6 @@ def clients_of_slot(count: int) -> list[bytes]:
 
 
 def subscribed(owner: Owner, token: int = 1) -> None:
-    owner.open(token, opening(token))
+    owner.open(token, request(token))
     owner.subscribe(token)
     owner.packets()

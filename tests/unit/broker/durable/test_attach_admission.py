@@ -17,22 +17,22 @@ from unit.broker.durable.rooms import (
     Owner,
     another,
     clients_of_slot,
-    opening,
+    request,
     subscribed,
 )
 
 
 async def test_no_session_and_no_subscription_begins_while_too_much_waits_for_Redis(redis: Redis, owner: Owner) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     owner.service.leave(ID, 1, -1, False)
     other = clients_of_slot(1)[0]
     before = {client_id: fields.copy() for client_id, fields in redis.slot(SLOT).sessions.items()}
     owner.disk.backed_up = True
-    assert owner.service.open(Attach(ID, REPLICANT, 2, opening(2), lambda _: None)) == messages.FULL, (
+    assert owner.service.open(Attach(ID, REPLICANT, 2, request(2), lambda _: None)) == messages.FULL, (
         "it would put what it is told"
     )
-    assert owner.service.open(Attach(other, REPLICANT, 3, opening(3), lambda _: None)) == messages.FULL
-    assert owner.open(4, opening(4, expiry_s=0), other) == [0], "a connection's own puts nothing"
+    assert owner.service.open(Attach(other, REPLICANT, 3, request(3), lambda _: None)) == messages.FULL
+    assert owner.open(4, request(4, expiry_s=0), other) == [0], "a connection's own puts nothing"
     assert redis.slot(SLOT).sessions == before
     assert list(owner.service.sessions.away) == [ID]
 
@@ -42,9 +42,9 @@ async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(owner: 
     subscribed(owner)
     owner.service.leave(ID, 1, -1, False)
     owner.disk.full = True
-    assert owner.service.open(Attach(ID, REPLICANT, 2, opening(2, clean=True), lambda _: None)) == messages.FULL
-    assert owner.service.open(Attach(clients_of_slot(1)[0], REPLICANT, 3, opening(3), lambda _: None)) == messages.FULL
-    assert owner.open(4, opening(4)) == [messages.DURABLE | messages.PRESENT]
+    assert owner.service.open(Attach(ID, REPLICANT, 2, request(2, clean=True), lambda _: None)) == messages.FULL
+    assert owner.service.open(Attach(clients_of_slot(1)[0], REPLICANT, 3, request(3), lambda _: None)) == messages.FULL
+    assert owner.open(4, request(4)) == [messages.DURABLE | messages.PRESENT]
     [answer] = owner.subscribe(4, b"b/#")
     assert messages.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
     assert owner.routed == [(SLOT, b"a/#")]
@@ -52,11 +52,11 @@ async def test_of_a_Redis_that_is_full_who_has_a_session_gets_back_to_it(owner: 
     assert messages.decode_reasons(answer) == [0]
 
 
-def owned(nonce: int, user: bytes | None, *, clean: bool = False) -> messages.Opening:
-    return msgspec.structs.replace(opening(nonce, clean=clean), user=user)
+def owned(nonce: int, user: bytes | None, *, clean: bool = False) -> messages.SessionRequest:
+    return msgspec.structs.replace(request(nonce, clean=clean), user=user)
 
 
-def asks(owner: Owner, token: int, asked: messages.Opening | None, user: bytes | None) -> int:
+def asks(owner: Owner, token: int, asked: messages.SessionRequest | None, user: bytes | None) -> int:
     return owner.service.open(Attach(ID, REPLICANT, token, asked, lambda _: None, user))
 
 
@@ -106,7 +106,7 @@ async def test_a_session_that_ended_is_nobodys(owner: Owner) -> None:
 
 async def test_a_session_without_a_user_is_whose_who_comes_back_to_it(redis: Redis, owner: Owner) -> None:
     """It is of an earlier release, or client ids weren't bound."""
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     owner.service.leave(ID, 1, -1, False)
     assert owner.open(2, owned(2, b"jo")) == [messages.DURABLE | messages.PRESENT]
     owner.service.leave(ID, 2, -1, False)
@@ -115,7 +115,7 @@ async def test_a_session_without_a_user_is_whose_who_comes_back_to_it(redis: Red
 
 async def test_where_client_ids_are_bound_no_more_a_session_stays_its_users(owner: Owner) -> None:
     owner.open(1, owned(1, b"jo"))
-    assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+    assert owner.open(2, request(2)) == [messages.DURABLE | messages.PRESENT]
     assert asks(owner, 3, owned(3, b"eve"), b"eve") == messages.OTHER_USER
 
 

@@ -15,12 +15,12 @@ from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, Owner, another, clients_of_slot, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, Owner, another, clients_of_slot, request, subscribed
 from unit.broker.protocol.harness import publish
 
 
 async def test_a_SUBSCRIBE_is_answered_when_it_is_routed_and_durable(owner: Owner) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     owner.disk.holds = True
     answers = owner.subscribe(1)
     await owner.settle()
@@ -41,7 +41,7 @@ async def test_a_route_goes_when_it_is_durable_that_nobody_wants_it(owner: Owner
 
 
 async def test_a_QoS_2_message_gets_its_origin_when_that_is_durable_and_the_same_again(owner: Owner) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     owner.disk.holds = True
     first = owner.ask(1, messages.ReceiveQuestion(7))
     await owner.settle()
@@ -56,14 +56,14 @@ async def test_a_QoS_2_message_gets_its_origin_when_that_is_durable_and_the_same
 async def test_to_whom_a_QoS_2_message_was_dealt_first_is_told_again_by_the_next_owner_too(
     redis: Redis, owner: Owner
 ) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     (first,) = owner.ask(1, messages.ReceiveQuestion(7, b"to one"))
     (again,) = owner.ask(1, messages.ReceiveQuestion(7, b"to another"))
     assert first == again
     assert messages.decode_origin(first)[16:] == b"to one"
     await owner.commit()
     later = await another(redis)
-    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
     await later.settle()
     assert later.ask(1, messages.ReceiveQuestion(7, b"to another")) == [first]
 
@@ -71,14 +71,14 @@ async def test_to_whom_a_QoS_2_message_was_dealt_first_is_told_again_by_the_next
 async def test_a_QoS_2_message_that_comes_again_behind_a_new_one_is_no_repeat_of_it(owner: Owner) -> None:
     """Its connection ended before its origin was there, so it went nowhere."""
     subscriber = clients_of_slot(1)[0]
-    owner.open(9, opening(9), subscriber)
+    owner.open(9, request(9), subscriber)
     owner.service.ask(
         subscriber, 9, (1, 0), messages.SubscribeQuestion([messages.WantedSubscription(b"a/#", 2)], b""), ignore
     )
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     owner.ask(1, messages.ReceiveQuestion(1))
     owner.service.leave(ID, 1, 60, True)
-    owner.open(2, opening(2))
+    owner.open(2, request(2))
     owner.packets()
     for number, packet_id in enumerate((2, 1, 1), start=1):
         (answer,) = owner.ask(2, messages.ReceiveQuestion(packet_id), number, number - 1)
@@ -92,7 +92,7 @@ async def test_a_QoS_2_message_that_comes_again_behind_a_new_one_is_no_repeat_of
 async def test_a_message_is_numbered_behind_those_that_its_client_published_before(owner: Owner) -> None:
     """Or it would be taken for a repeat: the owner that was asked first didn't answer, and may have answered later ones
     that were on their way."""
-    owner.open(1, opening())
+    owner.open(1, request())
     assert owner.ask(1, messages.ReceiveQuestion(8), number=11, behind=10) == [b""], (
         "10 isn't answered, and wasn't heard here"
     )
@@ -106,9 +106,9 @@ async def test_a_message_is_numbered_behind_those_that_its_client_published_befo
 
 
 async def test_an_owner_that_has_a_connection_anew_hears_its_questions_from_the_first_on(owner: Owner) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     owner.ask(1, messages.ReceiveQuestion(7), number=10)
-    owner.service.resume(ID, REPLICANT, 1, opening(), b"")
+    owner.service.resume(ID, REPLICANT, 1, request(), b"")
     assert owner.ask(1, messages.ReceiveQuestion(8), number=11, behind=10) == [b""]
 
 
@@ -134,7 +134,7 @@ def claims(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> Claims:
 async def test_what_is_asked_behind_a_SUBSCRIBE_that_waits_for_its_claim_is_done_behind_it(
     owner: Owner, claims: Claims
 ) -> None:
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     exclusive = b"$exclusive/x"
     subscribe = messages.SubscribeQuestion([messages.WantedSubscription(exclusive, 1)], b"")
     questions = [
@@ -157,7 +157,7 @@ async def test_so_much_is_asked_behind_a_SUBSCRIBE_and_no_more(owner: Owner, mon
     monkeypatch.setattr(bounds, "SUBSCRIBES_WAITING_MAX", 1)
     monkeypatch.setattr(owner, "claim", lambda client_id, filters, done: None)
     owner.zones["default"] = Limits(exclusive_subscription=True)
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     owner.subscribe(1, b"$exclusive/x")
     assert owner.ask(1, messages.UnsubscribeQuestion([b"a"], b"1"), 2, 1) == []
     assert owner.ask(1, messages.UnsubscribeQuestion([b"b"], b"2"), 3, 2) == [b""]
@@ -168,13 +168,13 @@ async def test_what_waited_behind_a_SUBSCRIBE_is_not_done_when_it_is_asked_again
     subscribed(owner)
     owner.subscribe(1, b"$exclusive/x")
     answers = owner.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"1"), 2, 1)
-    assert owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    assert owner.service.resume(ID, REPLICANT, 1, request(1), b"")
     claims[0]({})
     assert (answers, owner.routed) == ([], [(SLOT, b"a/#"), (SLOT, b"$exclusive/x")])
 
 
 async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(owner: Owner, claims: Claims) -> None:
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     exclusive = b"$exclusive/x"
     questions = (
         messages.SubscribeQuestion([messages.WantedSubscription(exclusive, 1)], b""),
@@ -182,7 +182,7 @@ async def test_a_SUBSCRIBE_that_is_asked_again_waits_for_the_claim_that_it_made(
     )
     for number, question in enumerate(questions, start=1):
         owner.ask(1, question, number, number - 1)
-    assert owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    assert owner.service.resume(ID, REPLICANT, 1, request(1), b"")
     answers = [owner.ask(1, question, number, number - 3 and 3) for number, question in enumerate(questions, start=3)]
     assert (answers, len(claims)) == ([[], []], 1), "another claim of the same filter would be refused"
     claims[0]({})
@@ -195,9 +195,9 @@ async def test_a_SUBSCRIBE_of_a_former_connection_undoes_no_UNSUBSCRIBE_of_the_n
     owner: Owner, claims: Claims
 ) -> None:
     exclusive = b"$exclusive/x"
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     assert owner.subscribe(1, exclusive) == []
-    owner.open(2, opening(2))
+    owner.open(2, request(2))
     assert owner.ask(2, messages.UnsubscribeQuestion([exclusive], b"1")) != []
     claims[0]({})
     assert owner.service.sessions.by_id[ID].subscriptions.find(exclusive) is None
@@ -208,7 +208,7 @@ NEVER_RETAINED = 2 << 4
 
 
 async def test_a_subscription_awaits_what_is_retained_until_it_was_sent(redis: Redis, owner: Owner) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     owner.subscribe(1, b"a/#")
     owner.subscribe(1, b"b/#")
     first = owner.awaiting_retained[0][0]
@@ -216,7 +216,7 @@ async def test_a_subscription_awaits_what_is_retained_until_it_was_sent(redis: R
     owner.service.leave(ID, 1, -1, False)
     later = await another(redis)
     assert [(subscription.filter, saw_all) for subscription, saw_all in later.awaiting_retained] == [(b"b/#", False)]
-    later.open(2, opening(2))
+    later.open(2, request(2))
     later.ask(2, messages.SubscribeQuestion([messages.WantedSubscription(b"b/#", 1 | NEVER_RETAINED)], b""))
     [_, (again, _)] = later.awaiting_retained
     assert again is not later.awaiting_retained[0][0], "who asks for it anew gets it by the new one"
@@ -227,7 +227,7 @@ async def test_a_subscription_awaits_what_is_retained_until_it_was_sent(redis: R
 
 
 async def test_what_is_awaited_is_written_again_and_ends_with_its_subscription(redis: Redis, owner: Owner) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     owner.subscribe(1, b"a/#")
     owner.subscribe(1, b"b/#")
     owner.disk.holds = True
@@ -254,17 +254,17 @@ async def test_what_an_UNSUBSCRIBE_removed_it_is_told_however_often_it_asks(redi
     assert messages.decode_reasons(answer[0]) == [0, 0x11]
     assert owner.ask(1, question) == answer
     later = await another(redis)
-    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
     assert later.ask(1, question) == answer, "the first owner crashed amid its answer"
     assert later.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"other")) == [messages.encode([0x11])]
     later.service.leave(ID, 1, -1, False)
-    later.open(2, opening(2))
+    later.open(2, request(2))
     assert [field for field in redis.slot(SLOT).sessions[ID] if field[:1] == b"u"] == []
 
 
 async def test_an_UNSUBSCRIBE_that_asks_again_behind_its_SUBSCRIBE_removes_what_that_made_again(owner: Owner) -> None:
     """The answers to both were lost."""
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     question = messages.UnsubscribeQuestion([b"a/#"], b"nonce")
     for _ in range(2):
         owner.subscribe(1)
@@ -273,7 +273,7 @@ async def test_an_UNSUBSCRIBE_that_asks_again_behind_its_SUBSCRIBE_removes_what_
 
 
 async def test_of_UNSUBSCRIBEs_no_more_are_kept_than_one_client_has_under_way(redis: Redis, owner: Owner) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     for number in range(bounds.SUBSCRIBES_WAITING_MAX + 3):
         owner.subscribe(1)
         owner.ask(1, messages.UnsubscribeQuestion([b"a/#"], b"%d" % number))

@@ -10,13 +10,13 @@ from flockmq.durable.session_fields import AUTHORIZED_RULES, asked_field
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import DURABLE, PRESENT, UNAUTHORIZED
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, request
 
 ONE, OTHER = b"rules 01", b"rules 02"
 
 
-def by(rules: bytes | None, nonce: int = 1) -> messages.Opening:
-    return msgspec.structs.replace(opening(nonce), rules=rules)
+def by(rules: bytes | None, nonce: int = 1) -> messages.SessionRequest:
+    return msgspec.structs.replace(request(nonce), rules=rules)
 
 
 def left_behind(owner: Owner, rules: bytes | None = ONE) -> None:

@@ -14,14 +14,14 @@ from unit.broker.durable.rooms import (
     SLOT,
     Owner,
     clients_of_slot,
-    opening,
+    request,
     subscribed,
     will,
 )
 
 
 async def test_the_will_of_a_connection_that_went_with_its_node_is_published(owner: Owner) -> None:
-    owner.open(1, opening(will=will()))
+    owner.open(1, request(will=will()))
     owner.service.node_gone("other@1")
     owner.service.tick()
     assert owner.published == []
@@ -52,7 +52,7 @@ async def test_a_node_that_was_purged_and_is_back_before_its_connections_left_ke
     subscribed(owner)
     owner.service.node_gone(REPLICANT)
     owner.nodes[0] = again = "replicant-0@2"
-    assert owner.service.resume(ID, again, 1, opening(1), b"")
+    assert owner.service.resume(ID, again, 1, request(1), b"")
     await owner.settle()
     owner.delivered.clear()
     owner.take(1)
@@ -72,7 +72,7 @@ async def test_who_comes_back_before_its_connection_left_with_its_node_has_its_s
     owner.service.node_gone(REPLICANT)
     await owner.pass_turn()
     for token, client_id in enumerate(clients, start=101):
-        assert owner.open(token, opening(token), client_id, "replicant-2@1") == [messages.DURABLE | messages.PRESENT]
+        assert owner.open(token, request(token), client_id, "replicant-2@1") == [messages.DURABLE | messages.PRESENT]
     await owner.settle()
     assert len(owner.published) == len(clients)
     assert not owner.service.sessions.away
@@ -89,10 +89,10 @@ async def test_a_connection_that_was_cut_off_and_did_not_hear_so_does_not_go_on(
     """It misses the message that found no room."""
     await overflows(owner)
     await owner.settle()
-    assert not owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    assert not owner.service.resume(ID, REPLICANT, 1, request(1), b"")
     owner.service.leave(ID, 1, 60, True)
-    assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
-    assert owner.service.resume(ID, REPLICANT, 2, opening(2), b"")
+    assert owner.open(2, request(2)) == [messages.DURABLE | messages.PRESENT]
+    assert owner.service.resume(ID, REPLICANT, 2, request(2), b"")
     assert not owner.service._cut_off
 
 
@@ -101,7 +101,7 @@ async def test_a_client_that_comes_back_to_a_full_queue_is_admitted_however_much
     owner.service.leave(ID, 1, 60, True)
     await owner.settle()
     owner.disk.holds = True
-    answers = owner.open(2, opening(2))
+    answers = owner.open(2, request(2))
     owner.take(5_000)
     await owner.commit()
     assert answers == [messages.DURABLE | messages.PRESENT]
@@ -133,7 +133,7 @@ async def test_who_was_cut_off_is_forgotten_with_its_connection_or_its_session(o
 
 async def overflows(owner: Owner, node: str = REPLICANT) -> None:
     """It reads nothing, for as long as publishers are paused for it."""
-    owner.open(1, opening(1), node=node)
+    owner.open(1, request(1), node=node)
     owner.subscribe(1)
     limit = Limits().max_mqueue_len + Limits().max_inflight
     for first in range(1, limit, 100):
@@ -191,7 +191,7 @@ async def test_a_connection_that_was_held_for_gone_gets_what_waits_when_it_is_du
     await owner.settle()
     owner.take(1)
     owner.disk.holds = True
-    assert owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    assert owner.service.resume(ID, REPLICANT, 1, request(1), b"")
     await owner.settle()
     assert owner.packets() == []
     await owner.commit()
@@ -204,7 +204,7 @@ async def test_nothing_goes_again_before_its_connection_is_admitted(owner: Owner
     owner.service.leave(ID, 1, -1, False)
     owner.take(1)
     owner.disk.holds = True
-    answers = owner.open(2, opening(2))
+    answers = owner.open(2, request(2))
     owner.service.cut(REPLICANT)
     await owner.settle()
     assert (answers, owner.packets()) == ([], [])
@@ -220,7 +220,7 @@ async def test_MQTT_4_6_0_6_QoS_0_passes_nothing_that_waited_while_its_connectio
     owner.service.leave(ID, 1, -1, False)
     owner.take_run("old")
     owner.disk.holds = True
-    answers = owner.open(2, opening(2))
+    answers = owner.open(2, request(2))
     owner.take_run("new")
     assert (answers, owner.packets()) == ([], [])
     await owner.commit()
@@ -232,7 +232,7 @@ async def test_MQTT_4_6_0_6_QoS_0_passes_nothing_that_waited_while_its_connectio
 async def test_a_link_that_is_found_lost_after_its_session_proxy_had_said_so_holds_nothing_back(owner: Owner) -> None:
     owner.service.connected.behind_s = 0.0
     subscribed(owner)
-    assert owner.service.resume(ID, REPLICANT, 1, opening(), b"")
+    assert owner.service.resume(ID, REPLICANT, 1, request(), b"")
     owner.service.cut(REPLICANT)
     owner.take(1)
     await owner.settle()
@@ -243,7 +243,7 @@ async def test_QoS_0_goes_on_to_who_was_there_and_may_have_missed_something(owne
     subscribed(owner)
     owner.take_run("1")
     owner.service.cut(REPLICANT)
-    assert owner.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    assert owner.service.resume(ID, REPLICANT, 1, request(1), b"")
     owner.packets()
     owner.take_run("2")
     assert owner.payloads_of_run() == [b"2"]

@@ -9,7 +9,7 @@ from flockmq.durable.departed_sources import DepartedSources
 from flockmq.routing.message_id import node_source
 from flockmq.routing.slots import SlotMessage
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, Owner, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, Owner, request, subscribed
 from unit.broker.protocol.harness import publish
 
 KEPT_S = bounds.MARKS_KEPT_S
@@ -106,7 +106,7 @@ async def test_what_a_purged_node_repeats_is_known_to_an_owner_that_took_the_slo
     later.nodes.remove(SENDER)
     await later.own(SLOT)
     assert later.take(1) == [True]
-    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
     await later.settle()
     assert later.payloads() == [b"1"]
     assert redis.slot(SLOT).marks

@@ -9,7 +9,7 @@ from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.rlog.retained_order import author_of
 from flockmq.session_rpc.clean_session_wills import PendingWill
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, request
 
 HASH = b""
 
@@ -21,7 +21,7 @@ def will(payload: bytes = b"gone", expiry_s: int = -1) -> Will:
 
 def due(owner: Owner, token: int = 1, payload: bytes = b"gone", expiry_s: int = -1) -> Publish:
     """The client is lost, with its will."""
-    owner.open(token, opening(token, will=will(payload, expiry_s)))
+    owner.open(token, request(token, will=will(payload, expiry_s)))
     owner.service.leave(ID, token, -1, True)
     return owner.published[-1]
 
@@ -40,7 +40,7 @@ async def test_a_will_that_was_not_accepted_is_published_by_the_next_owner(redis
 
 
 async def test_a_retained_will_keeps_its_place_among_what_its_client_wrote(redis: Redis, owner: Owner) -> None:
-    owner.open(7, opening(7, will=Will(publication(5, 1, True, b"w", b"gone", b""), 0)))
+    owner.open(7, request(7, will=Will(publication(5, 1, True, b"w", b"gone", b""), 0)))
     owner.service.leave(ID, 7, -1, True)
     assert owner.published[-1].author == author_of(ID, 7, is_will=True)
     assert (await another(redis)).published[-1].author == owner.published[-1].author
@@ -49,7 +49,7 @@ async def test_a_retained_will_keeps_its_place_among_what_its_client_wrote(redis
 async def test_the_will_of_a_connection_that_its_owner_did_not_see_comes_before_those_that_it_sees(
     redis: Redis, owner: Owner
 ) -> None:
-    owner.open(7, opening(7, will=Will(publication(5, 1, True, b"w", b"gone", b""), 0)))
+    owner.open(7, request(7, will=Will(publication(5, 1, True, b"w", b"gone", b""), 0)))
     await owner.commit()
     later = await another(redis, machine := owner.machine.next(1.0))
     machine.forward(bounds.CONNECTION_RETURN_S + 1)
@@ -61,7 +61,7 @@ async def test_the_will_of_a_connection_that_its_owner_did_not_see_comes_before_
 async def test_the_next_owner_knows_of_whom_a_will_is_and_why_it_may_be(redis: Redis, owner: Owner) -> None:
     for token, retain, authorization in ((1, True, b"why"), (2, False, b"because"), (3, False, b"")):
         message = publication(5, 1, retain, b"w", authorization, b"")
-        owner.open(token, opening(token, will=Will(message, 0, authorization)))
+        owner.open(token, request(token, will=Will(message, 0, authorization)))
         owner.service.leave(ID, token, -1, True)
     assert [(left.client_id, left.will.authorization) for left in owner.left] == [
         (ID, b"why"),
@@ -82,7 +82,7 @@ async def test_a_will_is_not_published_again_once_it_was_accepted(redis: Redis, 
 
 async def test_a_will_that_is_due_outlives_its_session(redis: Redis, owner: Owner) -> None:
     due(owner)
-    owner.open(2, opening(2, clean=True))
+    owner.open(2, request(2, clean=True))
     owner.service.leave(ID, 2, 0, False)
     assert redis.slot(SLOT).sessions.keys() == {HASH}
     later = await another(redis)
@@ -101,7 +101,7 @@ async def test_a_will_is_written_anew_when_Redis_lost_it(redis: Redis, owner: Ow
     due(owner)
     owner.disk.holds = True
     redis.slots.clear()
-    owner.service.resume(ID, REPLICANT, 2, opening(2), b"")
+    owner.service.resume(ID, REPLICANT, 2, request(2), b"")
     await owner.commit()
     await owner.commit()
     assert [message.payload() for message in (await another(redis)).published] == [b"gone"]
@@ -137,7 +137,7 @@ async def test_a_will_of_another_form_stays_beside_those_that_are_published(redi
 
 @pytest.mark.parametrize("banned", [True, False])
 async def test_the_will_of_who_was_banned_meanwhile_is_not_published(redis: Redis, owner: Owner, banned: bool) -> None:
-    owner.open(1, opening(1, will=Will(will().message, delay_s=30)))
+    owner.open(1, request(1, will=Will(will().message, delay_s=30)))
     owner.service.leave(ID, 1, -1, True)
     assert owner.published == []
     if banned:
@@ -154,7 +154,7 @@ async def test_the_will_of_who_was_banned_meanwhile_is_not_published(redis: Redi
 
 
 def evicted(owner: Owner, token: int = 1, *, expiry_s: int = 60, delay_s: int = 0) -> None:
-    owner.open(token, opening(token, expiry_s=expiry_s, will=Will(will().message, delay_s)))
+    owner.open(token, request(token, expiry_s=expiry_s, will=Will(will().message, delay_s)))
     owner.service.leave(ID, token, expiry_s, True, hold_s=30.0)
 
 
@@ -193,7 +193,7 @@ async def test_a_will_that_is_due_later_by_itself_stays_with_its_session(owner: 
 async def test_who_is_back_has_none_published(redis: Redis, owner: Owner, clean: bool, expiry_s: int) -> None:
     evicted(owner, expiry_s=5)
     assert after(owner, 10.0) == [], "its session has ended"
-    owner.open(2, opening(2, clean=clean, expiry_s=expiry_s) if expiry_s else None)
+    owner.open(2, request(2, clean=clean, expiry_s=expiry_s) if expiry_s else None)
     assert after(owner, 30.0) == []
     await owner.commit()
     assert HASH not in redis.slot(SLOT).sessions

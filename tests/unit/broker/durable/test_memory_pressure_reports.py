@@ -6,7 +6,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.session.remote_session import PUBACK, pair
-from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, clients_of_slot, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, clients_of_slot, request, subscribed
 
 WINDOW = 32
 
@@ -47,9 +47,9 @@ async def test_for_one_that_is_away_messages_would_wait_but_for_those_of_qos_0(s
 
 
 async def test_of_a_shared_subscription_its_members_take_what_comes_if_those_who_are_there_do(owner: Owner) -> None:
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     owner.subscribe(1, b"$share/g/a/#")
-    owner.open(2, opening(2), other := clients_of_slot(1)[0])
+    owner.open(2, request(2), other := clients_of_slot(1)[0])
     owner.service.pressure_reports.is_asked = owner.disk.short = True
     assert told(owner) == [(SLOT, True, [])]
     owner.service.leave(ID, 1, -1, False)

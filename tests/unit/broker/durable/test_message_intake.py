@@ -25,7 +25,7 @@ from unit.broker.durable.rooms import (
     SOURCE,
     Owner,
     clients_of_slot,
-    opening,
+    request,
     subscribed,
 )
 from unit.broker.protocol.harness import publish
@@ -45,7 +45,7 @@ async def two_sessions(redis: Redis, owner: Owner) -> Owner:
     """The next owner of both, which can't read the slot of the first."""
     await owner.own(slot_of(OTHER))
     subscribed(owner)
-    owner.open(2, opening(2), OTHER)
+    owner.open(2, request(2), OTHER)
     owner.service.ask(
         OTHER, 2, (1, 0), messages.SubscribeQuestion([messages.WantedSubscription(b"a/#", 1)], b""), lambda _: None
     )
@@ -156,7 +156,7 @@ async def test_of_a_Redis_that_is_short_of_memory_nothing_new_begins_and_what_is
     subscribed(owner)
     owner.disk.short = True
     other = clients_of_slot(1)[0]
-    assert owner.service.open(Attach(other, REPLICANT, 3, opening(3), ignore)) == messages.FULL
+    assert owner.service.open(Attach(other, REPLICANT, 3, request(3), ignore)) == messages.FULL
     [answer] = owner.subscribe(1, b"b/#")
     assert messages.decode_reasons(answer) == [Reason.QUOTA_EXCEEDED]
     done = owner.take(1)
@@ -178,7 +178,7 @@ async def test_of_a_Redis_that_is_short_nothing_waits_that_its_publisher_could_n
     await owner.settle()
     assert done == [True]
     assert owner.router.counters.dropped_queue_full == 2 - len(kept)
-    owner.open(2, opening(2))
+    owner.open(2, request(2))
     owner.take(3)
     await owner.settle()
     assert owner.payloads() == [*kept, b"3"], "who is there gets all"
@@ -235,7 +235,7 @@ async def test_a_session_that_can_not_take_a_message_keeps_it_from_no_other(
 ) -> None:
     subscribed(owner)
     other = clients_of_slot(1)[0]
-    owner.open(2, opening(2), other)
+    owner.open(2, request(2), other)
     owner.service.ask(
         other, 2, (1, 0), messages.SubscribeQuestion([messages.WantedSubscription(b"a/#", 1)], b""), lambda _: None
     )

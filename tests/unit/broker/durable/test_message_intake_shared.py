@@ -13,7 +13,7 @@ from flockmq.routing.slots import SlotMessage, addressed
 from flockmq.session.remote_session import PUBACK, pair
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, SOURCE, Owner, another, clients_of_slot, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, SOURCE, Owner, another, clients_of_slot, request
 
 GROUP = b"$share/g/a/#"
 OTHER = SLOT + 1
@@ -21,7 +21,7 @@ _PLAIN = 2
 
 
 def join(owner: Owner, token: int, client_id: bytes = ID, qos: int = 1) -> None:
-    owner.open(token, opening(token), client_id)
+    owner.open(token, request(token), client_id)
     owner.service.ask(
         client_id,
         token,
@@ -74,7 +74,7 @@ async def test_what_comes_again_is_a_repeat_for_the_next_owner_as_well(redis: Re
     owner.service.report(REPLICANT, 1, pair(PUBACK, 1))
     later = await another(redis)
     assert take(later, 1, 2) == [True]
-    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
     await later.settle()
     assert later.payloads() == [b"2"]
 
@@ -88,7 +88,7 @@ async def test_what_a_fenced_owner_took_is_not_accepted_and_goes_to_the_next(red
     assert (done, owner.payloads()) == ([False], [])
     assert later.router.count(SLOT, GROUP) == (0, 1)
     assert take(later, 1) == [True]
-    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
     await later.settle()
     assert later.router.count(SLOT, GROUP) == (1, 0)
     assert later.payloads() == [b"1"]
@@ -151,7 +151,7 @@ async def test_members_are_counted_as_they_come_and_go(owner: Owner) -> None:
     owner.router.on_count = lambda slot, filter: counted.append(owner.router.count(slot, filter))
     join(owner, 1)
     owner.service.leave(ID, 1, 60, False)
-    owner.open(2, opening(2))
+    owner.open(2, request(2))
     owner.ask(2, messages.UnsubscribeQuestion([GROUP], b"1"))
     assert [counts for at, counts in enumerate(counted) if at == 0 or counts != counted[at - 1]] == [
         (1, 0), (0, 1), (1, 0), (0, 0),

@@ -15,7 +15,7 @@ from unit.broker.durable.rooms import (
     Owner,
     another,
     clients_of_slot,
-    opening,
+    request,
     subscribed,
     will,
 )
@@ -23,7 +23,7 @@ from unit.broker.durable.rooms import (
 
 async def test_an_attach_is_answered_when_its_session_is_durable(owner: Owner) -> None:
     owner.disk.holds = True
-    answers = owner.open(1, opening())
+    answers = owner.open(1, request())
     await owner.settle()
     assert answers == []
     await owner.commit()
@@ -52,7 +52,7 @@ async def test_the_routes_of_a_session_that_ends_go_when_its_end_is_durable(owne
     subscribed(owner)
     owner.service.leave(ID, 1, -1, False)
     owner.disk.holds = True
-    owner.open(2, opening(2, clean=True))
+    owner.open(2, request(2, clean=True))
     await owner.settle()
     assert owner.routed == [(SLOT, b"a/#")]
     await owner.commit()
@@ -60,20 +60,20 @@ async def test_the_routes_of_a_session_that_ends_go_when_its_end_is_durable(owne
 
 
 async def test_session_present_is_told_to_who_comes_back(owner: Owner) -> None:
-    assert owner.open(1, opening(1)) == [messages.DURABLE]
+    assert owner.open(1, request(1)) == [messages.DURABLE]
     owner.service.leave(ID, 1, -1, False)
-    assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+    assert owner.open(2, request(2)) == [messages.DURABLE | messages.PRESENT]
     owner.service.leave(ID, 2, -1, False)
-    assert owner.open(3, opening(3, clean=True)) == [messages.DURABLE]
+    assert owner.open(3, request(3, clean=True)) == [messages.DURABLE]
 
 
 @pytest.mark.parametrize("clean", [True, False])
 async def test_a_CONNECT_that_asks_again_is_told_the_same(owner: Owner, clean: bool) -> None:
     """Its answer was lost; clean start ended what was there before, not what it began itself."""
-    assert owner.open(1, opening(1, clean=clean)) == [messages.DURABLE]
+    assert owner.open(1, request(1, clean=clean)) == [messages.DURABLE]
     owner.subscribe(1)
     owner.service.leave(ID, 1, -1, False)
-    assert owner.open(2, opening(1, clean=clean)) == [messages.DURABLE]
+    assert owner.open(2, request(1, clean=clean)) == [messages.DURABLE]
     assert owner.service.sessions.by_id[ID].subscriptions.find(b"a/#") is not None
 
 
@@ -81,29 +81,29 @@ async def test_a_CONNECT_that_asks_again_for_what_was_there_is_told_so_again(own
     subscribed(owner)
     owner.service.leave(ID, 1, -1, False)
     for token in (2, 3):
-        assert owner.open(token, opening(9)) == [messages.DURABLE | messages.PRESENT]
+        assert owner.open(token, request(9)) == [messages.DURABLE | messages.PRESENT]
         owner.service.leave(ID, token, -1, False)
 
 
 async def test_a_CONNECT_that_asks_again_after_a_crash_is_told_the_same(redis: Redis, owner: Owner) -> None:
-    owner.open(1, opening(1, clean=True))
+    owner.open(1, request(1, clean=True))
     later = await another(redis)
-    assert later.open(2, opening(1, clean=True)) == [messages.DURABLE]
-    assert later.open(3, opening(2)) == [messages.DURABLE | messages.PRESENT]
+    assert later.open(2, request(1, clean=True)) == [messages.DURABLE]
+    assert later.open(3, request(2)) == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_who_ended_its_session_while_the_slot_moved_finds_none(redis: Redis, owner: Owner) -> None:
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     later = await another(redis)
-    later.service.leave(ID, 1, 0, False, opening(1).nonce)
-    assert later.open(2, opening(2)) == [messages.DURABLE]
+    later.service.leave(ID, 1, 0, False, request(1).nonce)
+    assert later.open(2, request(2)) == [messages.DURABLE]
 
 
 async def test_who_left_in_order_while_the_slot_moved_and_is_back_has_what_it_left(redis: Redis, owner: Owner) -> None:
     subscribed(owner)
     later = await another(redis)
-    later.service.leave(ID, 1, 30, False, opening(1).nonce)
-    assert later.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+    later.service.leave(ID, 1, 30, False, request(1).nonce)
+    assert later.open(2, request(2)) == [messages.DURABLE | messages.PRESENT]
     later.take(1)
     await later.settle()
     assert later.payloads() == [b"1"]
@@ -113,11 +113,11 @@ async def test_a_session_whose_client_left_while_the_slot_moved_expires_from_the
     redis: Redis, owner: Owner
 ) -> None:
     """[MQTT-3.1.2-23]: not only from the end of the return window on."""
-    owner.open(1, opening(1, expiry_s=1))
+    owner.open(1, request(1, expiry_s=1))
     later = await another(redis, machine := owner.machine.next(1.0))
-    later.service.leave(ID, 1, 1, False, opening(1).nonce)
+    later.service.leave(ID, 1, 1, False, request(1).nonce)
     machine.forward(2.0)
-    assert later.open(2, opening(2)) == [messages.DURABLE]
+    assert later.open(2, request(2)) == [messages.DURABLE]
 
 
 @pytest.mark.parametrize("expiry_s", [0, 60])
@@ -126,14 +126,14 @@ async def test_what_an_older_connection_said_as_it_left_is_nothing_to_the_sessio
 ) -> None:
     """Its node says it again to the next owner."""
     monkeypatch.setattr(bounds, "CONNECTION_RETURN_S", -1.0)
-    owner.open(1, opening(1))
-    owner.service.leave(ID, 1, expiry_s, False, opening(1).nonce)
-    owner.open(2, opening(2, will=will()))
+    owner.open(1, request(1))
+    owner.service.leave(ID, 1, expiry_s, False, request(1).nonce)
+    owner.open(2, request(2, will=will()))
     later = await another(redis)
-    later.service.leave(ID, 1, expiry_s, False, opening(1).nonce)
+    later.service.leave(ID, 1, expiry_s, False, request(1).nonce)
     later.service.tick()
     assert [message.topic for message in later.published] == [b"w"]
-    assert later.open(3, opening(3)) == [messages.DURABLE | messages.PRESENT]
+    assert later.open(3, request(3)) == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_an_ended_session_is_not_there_for_who_begins_without_one(redis: Redis, owner: Owner) -> None:
@@ -151,9 +151,9 @@ async def test_an_ended_session_is_not_there_for_who_begins_without_one(redis: R
 
 async def test_a_session_whose_CONNECT_was_never_answered_is_not_present(redis: Redis, owner: Owner) -> None:
     owner.disk.holds = True
-    answers = owner.open(1, opening(1))
+    answers = owner.open(1, request(1))
     owner.service.leave(ID, 1, -1, False)
-    later = owner.open(2, opening(2))
+    later = owner.open(2, request(2))
     await owner.commit()
     assert (answers, later) == ([None], [messages.DURABLE])
 
@@ -161,16 +161,16 @@ async def test_a_session_whose_CONNECT_was_never_answered_is_not_present(redis: 
 @pytest.mark.parametrize("is_confirmed", [False, True])
 async def test_a_session_whose_CONNECT_may_have_been_refused_is_not_present(owner: Owner, is_confirmed: bool) -> None:
     """Nobody reports how its connection ended, and nothing is in it."""
-    owner.open(1, opening(1), confirms=is_confirmed)
+    owner.open(1, request(1), confirms=is_confirmed)
     owner.service.leave(ID, 1, -1, True)
     present = messages.PRESENT if is_confirmed else 0
-    assert owner.open(2, opening(2)) == [messages.DURABLE | present]
+    assert owner.open(2, request(2)) == [messages.DURABLE | present]
 
 
 async def test_a_session_with_a_subscription_was_not_refused(owner: Owner) -> None:
     subscribed(owner)
     owner.service.leave(ID, 1, -1, True)
-    assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+    assert owner.open(2, request(2)) == [messages.DURABLE | messages.PRESENT]
 
 
 async def test_a_CONNECT_that_asks_again_has_the_session_that_it_ends_with_its_connection(owner: Owner) -> None:
@@ -178,11 +178,11 @@ async def test_a_CONNECT_that_asks_again_has_the_session_that_it_ends_with_its_c
     owner.service.leave(ID, 1, -1, False)
     owner.take(1)
     for token in (2, 3):
-        assert owner.open(token, opening(9, expiry_s=0)) == [messages.DURABLE | messages.PRESENT]
+        assert owner.open(token, request(9, expiry_s=0)) == [messages.DURABLE | messages.PRESENT]
         await owner.settle()
         assert owner.payloads() == [b"1"]
         owner.service.leave(ID, token, -1, False)
-    owner.open(4, opening(9, expiry_s=0))
+    owner.open(4, request(9, expiry_s=0))
     owner.service.leave(ID, 4, 0, False)
     assert len(owner.service) == 0
 
@@ -200,5 +200,5 @@ async def test_a_session_that_ends_with_its_connection_ends_what_is_here(redis: 
 
 
 async def test_who_looks_for_a_session_that_is_not_there_and_wants_none_has_its_own(owner: Owner) -> None:
-    assert owner.open(1, opening(expiry_s=0)) == [0]
+    assert owner.open(1, request(expiry_s=0)) == [0]
     assert len(owner.service) == 0

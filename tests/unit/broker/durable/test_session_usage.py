@@ -27,7 +27,7 @@ from unit.broker.durable.rooms import (
     Owner,
     another,
     clients_of_slot,
-    opening,
+    request,
     will,
 )
 from unit.broker.protocol.harness import publish
@@ -36,9 +36,11 @@ EVE, JO = b"eve", b"jo"
 NAMES = len(ID + EVE)
 
 
-def begin(owner: Owner, token: int, client_id: bytes, user: bytes = EVE, asked: messages.Opening | None = None) -> int:
+def begin(
+    owner: Owner, token: int, client_id: bytes, user: bytes = EVE, asked: messages.SessionRequest | None = None
+) -> int:
     """What its CONNECT comes to."""
-    owned = msgspec.structs.replace(asked or opening(token), user=user)
+    owned = msgspec.structs.replace(asked or request(token), user=user)
     return owner.service.open(Attach(client_id, REPLICANT, token, owned, ignore, user))
 
 
@@ -73,13 +75,13 @@ async def test_a_user_begins_so_many_sessions_and_others_begin_theirs(owner: Own
     first, second, third, fourth = clients_of_slot(4)
     assert [begin(owner, 1, first), begin(owner, 2, second)] == [messages.ADMITTED, messages.ADMITTED]
     assert begin(owner, 3, third) == messages.OVER_QUOTA
-    assert begin(owner, 4, third, asked=opening(4, expiry_s=0)) == messages.ADMITTED, (
+    assert begin(owner, 4, third, asked=request(4, expiry_s=0)) == messages.ADMITTED, (
         "one that ends with its connection"
     )
     assert begin(owner, 5, fourth, JO) == messages.ADMITTED
     owner.service.leave(first, 1, -1, False)
     assert begin(owner, 6, first) == messages.ADMITTED, "who has a session gets back to it"
-    assert begin(owner, 7, first, asked=opening(7, clean=True)) == messages.ADMITTED, "or to one in its place"
+    assert begin(owner, 7, first, asked=request(7, clean=True)) == messages.ADMITTED, "or to one in its place"
     owner.service.leave(second, 2, 0, False)
     assert begin(owner, 8, third) == messages.ADMITTED
     assert owner.quotas.of(EVE).sessions == 2
@@ -96,7 +98,7 @@ async def test_sessions_beyond_a_share_begin_when_others_were_told(owner: Owner)
     first, second, third = clients_of_slot(3)
 
     def begin_again(token: int, client_id: bytes) -> int:
-        owned = msgspec.structs.replace(opening(token), user=EVE)
+        owned = msgspec.structs.replace(request(token), user=EVE)
         again = partial(begin_again, token, client_id)
         return owner.service.open(Attach(client_id, REPLICANT, token, owned, ignore, EVE, again))
 
@@ -202,11 +204,11 @@ async def test_what_is_acknowledged_is_given_back(owner: Owner) -> None:
 
 async def test_a_will_takes_a_part_of_what_may_wait(owner: Owner) -> None:
     owner.quotas.limit(UNLIMITED._replace(queued_bytes=25))
-    assert begin(owner, 1, ID, asked=opening(1, will=will())) == messages.ADMITTED
+    assert begin(owner, 1, ID, asked=request(1, will=will())) == messages.ADMITTED
     assert owner.quotas.of(EVE).queued_bytes == NAMES + len(will().message.packet)
     (other,) = clients_of_slot(1)
-    assert begin(owner, 2, other, asked=opening(2, will=will())) == messages.OVER_QUOTA
-    assert begin(owner, 3, other, JO, opening(3, will=will())) == messages.ADMITTED
+    assert begin(owner, 2, other, asked=request(2, will=will())) == messages.OVER_QUOTA
+    assert begin(owner, 3, other, JO, request(3, will=will())) == messages.ADMITTED
 
 
 async def test_the_next_owner_counts_what_it_reads(redis: Redis, owner: Owner) -> None:
@@ -226,10 +228,10 @@ async def test_the_next_owner_counts_what_it_reads(redis: Redis, owner: Owner) -
 
 @pytest.mark.parametrize("user", [EVE, None])
 async def test_a_session_of_nobody_becomes_its_users(owner: Owner, user: bytes | None) -> None:
-    owner.open(1, opening(1))
+    owner.open(1, request(1))
     owner.subscribe(1)
     owner.service.leave(ID, 1, -1, False)
-    owned = msgspec.structs.replace(opening(2), user=user)
+    owned = msgspec.structs.replace(request(2), user=user)
     owner.service.open(Attach(ID, REPLICANT, 2, owned, ignore, user))
     assert owner.quotas.of(EVE).here()[:3:2] == ((0, 0) if user is None else (1, 1))
 

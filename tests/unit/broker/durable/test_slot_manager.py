@@ -10,7 +10,7 @@ from flockmq.session.limits import Limits
 from flockmq.session.remote_session import PUBACK, pair
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, clients_of_slot, opening, subscribed, will
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, clients_of_slot, request, subscribed, will
 
 
 async def test_an_owner_that_stops_takes_no_messages_any_more(owner: Owner) -> None:
@@ -27,7 +27,7 @@ async def test_the_next_owner_has_all_of_it_under_the_same_packet_ids(redis: Red
     owner.service.report(REPLICANT, 1, pair(PUBACK, 2))
     later = await another(redis)
     assert later.came == [(SLOT, ID, [b"a/#"])]
-    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
     await later.settle()
     again = later.packets()
     assert [packet[7:] for packet in again] == [sent[0][7:], sent[2][7:]]
@@ -38,7 +38,7 @@ async def test_the_next_owner_has_all_of_it_under_the_same_packet_ids(redis: Red
 async def test_what_waits_at_the_next_owner_has_the_room_that_its_zone_gives(redis: Redis, owner: Owner) -> None:
     zones = {"default": Limits(max_mqueue_len=2), "roomy": Limits("roomy", max_mqueue_len=100)}
     owner.zones = zones
-    owner.open(1, msgspec.structs.replace(opening(1), zone="roomy"))
+    owner.open(1, msgspec.structs.replace(request(1), zone="roomy"))
     owner.subscribe(1)
     owner.service.leave(ID, 1, -1, False)
     owner.take(1, 2, 3, 4)
@@ -49,7 +49,7 @@ async def test_what_waits_at_the_next_owner_has_the_room_that_its_zone_gives(red
     later.zones = zones
     await later.own(SLOT)
     later.take(5)
-    later.open(2, opening(2))
+    later.open(2, request(2))
     await later.settle()
     assert later.payloads() == [b"1", b"2", b"3", b"4", b"5"]
 
@@ -59,7 +59,7 @@ async def test_what_comes_again_to_the_next_owner_is_a_repeat(redis: Redis, owne
     owner.take(1, 2)
     later = await another(redis)
     assert later.take(1, 2, 3) == [True]
-    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
     await later.settle()
     assert later.payloads() == [b"1", b"2", b"3"]
 
@@ -98,7 +98,7 @@ async def test_a_slot_that_another_takes_while_it_is_loaded_is_not(
 ) -> None:
     monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)
     for token, client_id in enumerate(clients_of_slot(4), start=1):
-        owner.open(token, opening(token), client_id)
+        owner.open(token, request(token), client_id)
     later = Owner(redis, "core-1@1", 2)
     later.service.own(SLOT)
     while not len(later.service):
@@ -173,7 +173,7 @@ async def test_what_a_session_on_its_way_out_says_is_nothing(
 
 
 async def test_a_member_of_a_shared_subscription_gets_nothing_once_its_slot_is_let_go_of(owner: Owner) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     owner.subscribe(1, b"$share/g/a/#")
     assert owner.router.count(SLOT, b"$share/g/a/#") == (1, 0)
     owner.service.disown(SLOT)
@@ -208,8 +208,8 @@ async def test_a_session_that_can_not_be_brought_in_holds_up_no_other_and_no_slo
     redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = clients_of_slot(1)[0]
-    owner.open(1, opening())
-    owner.open(2, opening(2), other)
+    owner.open(1, request())
+    owner.open(2, request(2), other)
     later = Owner(redis, "core-1@1", 2)
 
     def fails_once(slot: int, client_id: bytes, filters: list[bytes]) -> None:
@@ -262,4 +262,4 @@ async def test_a_slot_that_the_log_took_and_gave_back_unseen_is_taken_again(
     await owner.settle()
     assert owner.service.has_loaded(SLOT)
     assert set(owner.asked_again) == {SLOT}, "nobody saw it go and come"
-    assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+    assert owner.open(2, request(2)) == [messages.DURABLE | messages.PRESENT]

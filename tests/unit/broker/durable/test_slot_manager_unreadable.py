@@ -10,14 +10,14 @@ from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, request, subscribed
 from unit.broker.durable.session_owner import message
 
 
 async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others_come(
     redis: Redis, owner: Owner
 ) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     data = redis.slot(SLOT)
     broken = {b"m": data.sessions[ID][b"m"], b"q" + bytes(8): b"", b"s": b""}
     data.sessions = {b"broken": broken, **data.sessions}
@@ -30,7 +30,7 @@ async def test_a_session_that_can_not_be_read_is_left_where_it_is_and_the_others
 async def test_a_session_that_can_not_be_read_stays_when_what_Redis_lost_is_written_again(
     redis: Redis, owner: Owner
 ) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     of_slot = redis.slot(SLOT).sessions
     of_slot[b"unread"] = {b"m": b"of another version"}
     later = await another(redis)
@@ -46,7 +46,7 @@ async def test_who_begins_anew_gets_nothing_of_a_session_that_could_not_be_read(
     readable = redis.slot(SLOT).sessions[ID].copy()
     redis.slot(SLOT).sessions[ID][b"s"] = b""
     later = await another(redis)
-    assert later.open(2, opening(2, clean=True)) == [messages.DURABLE]
+    assert later.open(2, request(2, clean=True)) == [messages.DURABLE]
     assert len(readable) == 3
     assert list(redis.slot(SLOT).sessions[ID]) == [b"m"]
 
@@ -62,11 +62,11 @@ async def test_a_session_that_cannot_be_read_is_kept_until_its_client_wants_it_n
     assert later.alarms[SLOT].startswith(f"a session of slot {SLOT} can't be read, and is kept: {ID.decode()!r} (")
     assert later.alarms[SLOT].endswith(")")
     answers: list[int] = []
-    assert later.service.open(Attach(ID, REPLICANT, 2, opening(2), answers.append)) == messages.FULL, (
+    assert later.service.open(Attach(ID, REPLICANT, 2, request(2), answers.append)) == messages.FULL, (
         "it would take its place"
     )
     assert of_slot[ID] == kept
-    assert later.service.open(Attach(ID, REPLICANT, 3, opening(3, clean=True), answers.append)) == messages.ADMITTED
+    assert later.service.open(Attach(ID, REPLICANT, 3, request(3, clean=True), answers.append)) == messages.ADMITTED
     await later.settle()
     assert answers == [messages.DURABLE]
     assert of_slot[ID].keys() == {b"m"}

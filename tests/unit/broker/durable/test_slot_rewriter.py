@@ -9,7 +9,7 @@ import pytest
 from flockmq import bounds
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, clients_of_slot, opening, subscribed
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, clients_of_slot, request, subscribed
 
 
 async def test_what_Redis_lost_is_written_again(redis: Redis, owner: Owner) -> None:
@@ -26,7 +26,7 @@ async def test_what_Redis_lost_is_written_again(redis: Redis, owner: Owner) -> N
     owner.disk.holds = False
     later = await another(redis)
     assert later.take(3) == [True]
-    later.service.resume(ID, REPLICANT, 1, opening(1), b"")
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
     await later.settle()
     assert later.payloads() == [b"1", b"2", b"3"]
 
@@ -67,7 +67,7 @@ async def test_what_Redis_loses_while_a_slot_is_loaded_is_written_again_too(
 async def test_of_a_slot_that_goes_while_it_is_taken_again_nothing_is_written_by_its_former_owner(
     redis: Redis, owner: Owner, comes_back: bool
 ) -> None:
-    owner.open(1, opening())
+    owner.open(1, request())
     before = redis.slot(SLOT).sessions[ID].copy()
     redis.slow = asyncio.Event()
     owner.disk.on_lost(SLOT)
@@ -85,7 +85,7 @@ async def test_of_a_slot_that_goes_while_it_is_taken_again_nothing_is_written_by
     assert redis.slot(SLOT).sessions == {ID: before}
     assert owner.service.has_loaded(SLOT) == comes_back
     if comes_back:
-        assert owner.open(2, opening(2)) == [messages.DURABLE | messages.PRESENT]
+        assert owner.open(2, request(2)) == [messages.DURABLE | messages.PRESENT]
         assert redis.slot(SLOT).sessions[ID] != before
 
 

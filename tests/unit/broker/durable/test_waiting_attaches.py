@@ -7,11 +7,11 @@ import pytest
 from flockmq import bounds
 from flockmq.durable.waiting_attaches import WaitingAttaches
 from flockmq.session_rpc.ports import Attach
-from unit.broker.durable.rooms import REPLICANT, SENDER, opening
+from unit.broker.durable.rooms import REPLICANT, SENDER, request
 
 
 def attach(client_id: bytes, token: int, node: str = REPLICANT) -> Attach:
-    return Attach(client_id, node, token, opening(), lambda _: None)
+    return Attach(client_id, node, token, request(), lambda _: None)
 
 
 def test_of_a_client_id_the_newest_waits() -> None:

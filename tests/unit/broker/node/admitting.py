@@ -13,7 +13,7 @@ from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ANONYMOUS, Principal
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.attach_result import Admission, AttachError, Done
-from flockmq.session_rpc.messages import Answered, Opening, Question
+from flockmq.session_rpc.messages import Answered, Question, SessionRequest
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from unit.broker.protocol.harness import Client, Node, Port
 
@@ -24,15 +24,15 @@ class Owner:
     """Answers an attach when it is told to."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[bytes, Opening | None, Done]] = []
+        self.asked: list[tuple[bytes, SessionRequest | None, Done]] = []
         self.detached: list[tuple[bytes, int, int, bool]] = []
-        self.evicted: list[tuple[bytes, int, int, float, Opening | None]] = []
+        self.evicted: list[tuple[bytes, int, int, float, SessionRequest | None]] = []
         self.nonces: list[bytes] = []
-        """Of the openings of those that are detached."""
+        """Of the requests of those that are detached."""
         self.confirmed: list[tuple[bytes, int]] = []
 
-    def attach(self, client_id: bytes, opening: Opening | None, done: Done) -> None:
-        self.asked.append((client_id, opening, done))
+    def attach(self, client_id: bytes, request: SessionRequest | None, done: Done) -> None:
+        self.asked.append((client_id, request, done))
 
     def detach(
         self, client_id: bytes, token: int, expiry_s: int = -1, *, with_will: bool = False, nonce: bytes = b""
@@ -41,7 +41,7 @@ class Owner:
         self.nonces.append(nonce)
 
     def evict(
-        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, guest: Opening | None
+        self, client_id: bytes, token: int, expiry_s: int, nonce: bytes, hold_s: float, guest: SessionRequest | None
     ) -> None:
         self.evicted.append((client_id, token, expiry_s, hold_s, guest))
         self.nonces.append(nonce)

@@ -12,7 +12,7 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.plugins.dispatch import Record
 from flockmq.plugins.loading import Plugins
 from flockmq.plugins.points import A, E, Point
-from flockmq.protocol import connect as opening
+from flockmq.protocol import connect as request
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ANONYMOUS
 from flockmq.session.local_session import LocalSession
@@ -52,7 +52,7 @@ class Hooked(Port):
     def refused(self, channel: Channel, reason: int) -> None:
         self.plugin_hooks.refused(channel, reason)
 
-    def gone(self, channel: Channel, session: LocalSession, will: opening.Will | None) -> None:
+    def gone(self, channel: Channel, session: LocalSession, will: request.Will | None) -> None:
         super().gone(channel, session, self.plugin_hooks.leaving(channel, will))
         self.plugin_hooks.disconnected(channel)
 

@@ -22,18 +22,18 @@ from unit.broker.protocol.harness import publish, without_words
 PUBLISH = publish(5, "t", "hello", qos=1, packet_id=1)
 
 
-def test_that_a_connection_is_gone_is_said_with_the_nonce_of_its_opening(admitting: Admitting) -> None:
+def test_that_a_connection_is_gone_is_said_with_the_nonce_of_its_request(admitting: Admitting) -> None:
     """By which its owner knows whether a later one came."""
     client = admitting.durable(7)
-    opening = admitting.proxies.opening(7)
-    assert opening is not None
+    request = admitting.proxies.request(7)
+    assert request is not None
     client.lost()
     early = admitting.connecting(client_id=b"gone before it is admitted", clean=False, expiry_s=60)
     (_, asked, _) = admitting.owner.asked[0]
     assert asked is not None
     early.lost()
     admitting.answer(early, 8, lasts=True)
-    assert admitting.owner.nonces == [opening.nonce, asked.nonce]
+    assert admitting.owner.nonces == [request.nonce, asked.nonce]
 
 
 @pytest.mark.parametrize("present", [False, True])
@@ -136,7 +136,7 @@ def test_its_owner_hears_what_a_durable_session_asks_for(admitting: Admitting) -
     admitting.connecting(b"a", clean=False, expiry_s=60, will=ConnectWill(b"w", b"gone", 1, False, None))
     admitting.connecting(b"b", version=4, clean=False)
     admitting.connecting(b"c", clean=False)
-    five, four, maybe = (opening for _, opening, _ in admitting.owner.asked)
+    five, four, maybe = (request for _, request, _ in admitting.owner.asked)
     assert five is not None
     assert four is not None
     assert maybe is not None
@@ -154,8 +154,8 @@ def test_a_durable_session_has_a_session_proxy_here(admitting: Admitting) -> Non
     assert connack[2:4] == b"\1\0", "session present"
     assert isinstance(client.session, RemoteSession)
     (connection,) = admitting.clients.connections()
-    assert connection.opening is not None
-    assert (connection.client_id, connection.token, connection.opening.expiry_s) == (b"c", 7, 60)
+    assert connection.request is not None
+    assert (connection.client_id, connection.token, connection.request.expiry_s) == (b"c", 7, 60)
     admitting.proxies.delivered(OWNER, 7, PUBLISH)
     admitting.node.turn()
     assert client.packets() == [PUBLISH]

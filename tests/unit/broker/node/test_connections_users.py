@@ -31,12 +31,12 @@ def test_an_owner_is_told_whose_a_client_id_is(
     admitting.clients.registrations.owners_keep_wills = lambda: True
     admitting.user = user
     client = admitting.connecting(clean=not lasts, expiry_s=60 if lasts else 0)
-    [(_, opening, _)] = admitting.owner.asked
-    assert user_of(opening) == bound_to
-    assert opening is None or is_clean_session(opening) != lasts
+    [(_, request, _)] = admitting.owner.asked
+    assert user_of(request) == bound_to
+    assert request is None or is_clean_session(request) != lasts
     admitting.answer(client, 7, lasts=lasts)
     [connection] = admitting.clients.connections()
-    assert user_of(connection.opening) == bound_to, "the next owner is told, too"
+    assert user_of(connection.request) == bound_to, "the next owner is told, too"
 
 
 @pytest.mark.parametrize(("version", "said"), [(5, Reason.CLIENT_IDENTIFIER_NOT_VALID), (4, 2)])

@@ -10,7 +10,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.protocol.client import ALLOWED, ASKED, DENIED, UNDECIDED
 from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.session_rpc.clean_session_wills import will_origin
-from flockmq.session_rpc.messages import Opening, is_clean_session
+from flockmq.session_rpc.messages import SessionRequest, is_clean_session
 from unit.broker.node.admitting import Admitting
 from unit.broker.protocol.harness import without_words
 
@@ -68,22 +68,22 @@ def test_the_will_of_a_session_that_ends_with_its_connection_is_of_its_users_quo
     assert admitting.answer(admitting.connecting(b"third", will=large), 9)[3] == 0
 
 
-def will_of_a_guest(admitting: Admitting) -> Opening:
+def will_of_a_guest(admitting: Admitting) -> SessionRequest:
     (connection,) = admitting.clients.connections()
-    assert connection.opening is not None
-    return connection.opening
+    assert connection.request is not None
+    return connection.request
 
 
 def test_the_owner_of_a_client_whose_session_is_here_has_its_will(admitting: Admitting) -> None:
     admitting.clients.registrations.owners_keep_wills = lambda: True
     client = admitting.connecting(will=WILL)
-    _, opening, _ = admitting.owner.asked[0]
-    assert opening is not None
-    assert is_clean_session(opening)
+    _, request, _ = admitting.owner.asked[0]
+    assert request is not None
+    assert is_clean_session(request)
     admitting.answer(client, 7)
-    assert will_of_a_guest(admitting) == opening, "and so has the next one"
+    assert will_of_a_guest(admitting) == request, "and so has the next one"
     client.close(Reason.UNSPECIFIED_ERROR)
-    assert [will is not None and will.message.origin for will in admitting.left] == [will_origin(opening.nonce)]
+    assert [will is not None and will.message.origin for will in admitting.left] == [will_origin(request.nonce)]
     assert admitting.owner.detached == [(b"c", 7, -1, False)]
     assert not admitting.clients.registrations.has_will(7)
 
@@ -92,7 +92,7 @@ def test_as_long_as_a_node_does_not_know_that_owners_keep_wills_none_is_told(adm
     client = admitting.connecting(will=WILL)
     assert admitting.owner.asked[0][1] is None
     admitting.answer(client, 7)
-    assert [connection.opening for connection in admitting.clients.connections()] == [None]
+    assert [connection.request for connection in admitting.clients.connections()] == [None]
     admitting.clients.registrations.owners_keep_wills = lambda: True
     assert is_clean_session(will_of_a_guest(admitting)), "from then on"
 
@@ -108,10 +108,10 @@ def test_the_will_of_who_is_sent_to_other_nodes_is_left_to_its_owner(admitting: 
     admitting.clients.registrations.owners_keep_wills = lambda: True
     admitting.clients.hold_s = 30.0
     client = admitting.connecting(will=WILL)
-    _, opening, _ = admitting.owner.asked[0]
+    _, request, _ = admitting.owner.asked[0]
     admitting.answer(client, 7)
     client.send_away(True)
-    assert admitting.owner.evicted == [(b"c", 7, -1, 30.0, opening)]
+    assert admitting.owner.evicted == [(b"c", 7, -1, 30.0, request)]
     assert admitting.owner.detached == []
     assert not admitting.published
     client = admitting.durable(8, will=WILL)

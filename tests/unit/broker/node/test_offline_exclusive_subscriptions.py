@@ -11,7 +11,7 @@ from flockmq.node.offline_exclusive_subscriptions import OfflineExclusiveSubscri
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
 from unit.broker.durable.redis import Redis
-from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, request
 
 FILTER, OTHER = b"$exclusive/a", b"$exclusive/b"
 RULES, OTHER_RULES = b"rules", b"other rules"
@@ -51,7 +51,7 @@ class Part:
         self.access.rules, self.access.denied = OTHER_RULES, {FILTER}
 
     def connect(self, token: int, rules: bytes) -> None:
-        asked = msgspec.structs.replace(opening(token), rules=rules, user=b"eve")
+        asked = msgspec.structs.replace(request(token), rules=rules, user=b"eve")
         attach = Attach(ID, REPLICANT, token, asked, lambda _: None, b"eve")
         assert self.owner.service.open(attach) == messages.ADMITTED
         self.owner.disk.commit()

@@ -9,9 +9,9 @@ from flockmq.session_rpc.attach_result import Admission, AttachError
 from unit.broker.session_rpc.network import Network, Node
 
 ID = b"client"
-DURABLE_OPENING = messages.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
+DURABLE_REQUEST = messages.SessionRequest(5, False, 60, 32, 0, "default", b"a nonce!")
 WILL = messages.WillRow(0, 4, publication(4, 1, True, b"w", b"gone", b"").packet)
-CLEAN_OPENING = messages.Opening(4, True, 0, 32, 0, "default", b"a nonce!", WILL)
+CLEAN_REQUEST = messages.SessionRequest(4, True, 0, 32, 0, "default", b"a nonce!", WILL)
 """Of a session that is at its node."""
 
 
@@ -26,8 +26,8 @@ def token_of(answers: list[Admission | AttachError]) -> int:
 
 
 async def connected(
-    network: Network, node: Node, opening: messages.Opening = DURABLE_OPENING
+    network: Network, node: Node, request: messages.SessionRequest = DURABLE_REQUEST
 ) -> list[Admission | AttachError]:
-    answers = node.clients.connect(ID, opening)
+    answers = node.clients.connect(ID, request)
     await network.settle()
     return answers

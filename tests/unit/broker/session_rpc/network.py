@@ -70,7 +70,7 @@ class Clients:
     def __init__(self) -> None:
         self.rpc: SessionRpc
         self.held: dict[bytes, int] = {}
-        self.openings: dict[int, messages.Opening | None] = {}
+        self.requests: dict[int, messages.SessionRequest | None] = {}
         self.kicked: list[tuple[bytes, int]] = []
         self.overflown: list[tuple[bytes, int]] = []
         self.packets: list[tuple[str, int, bytes]] = []
@@ -92,7 +92,7 @@ class Clients:
         self.overflown.append((client_id, token))
 
     def connections(self) -> Iterable[Registration]:
-        return [Registration(client_id, token, self.openings[token]) for client_id, token in self.held.items()]
+        return [Registration(client_id, token, self.requests[token]) for client_id, token in self.held.items()]
 
     def holds(self, client_id: bytes, token: int) -> bool:
         return self.held.get(client_id) == token
@@ -103,7 +103,9 @@ class Clients:
     def unsettled(self, token: int) -> bytes:
         return self.unsettled_pairs.get(token, b"")
 
-    def connect(self, client_id: bytes, opening: messages.Opening | None = None) -> list[Admission | AttachError]:
+    def connect(
+        self, client_id: bytes, request: messages.SessionRequest | None = None
+    ) -> list[Admission | AttachError]:
         """What the owner answers, when it does."""
         answers: list[Admission | AttachError] = []
 
@@ -111,9 +113,9 @@ class Clients:
             answers.append(answer)
             if isinstance(answer, Admission):
                 self.held[client_id] = answer.token
-                self.openings[answer.token] = opening
+                self.requests[answer.token] = request
 
-        self.rpc.client.attach(client_id, opening, done)
+        self.rpc.client.attach(client_id, request, done)
         return answers
 
 
@@ -127,10 +129,10 @@ class Sessions:
         self.loads_at_once = True
         self.full = False
         self.loaded: set[int] = set()
-        self.opened: list[tuple[bytes, str, messages.Opening | None]] = []
+        self.opened: list[tuple[bytes, str, messages.SessionRequest | None]] = []
         self.left: list[tuple[bytes, int, int, bool]] = []
         self.nonces: list[bytes] = []
-        """Of the openings of those that left."""
+        """Of the requests of those that left."""
         self.holds: list[float] = []
         """For how long their wills are held back."""
         self.held: list[tuple[PendingWill, float]] = []
@@ -148,7 +150,7 @@ class Sessions:
         self.answers_late = False
         self.unanswered: dict[int, Attach] = {}
         self.asked_by: dict[bytes, bytes] = {}
-        """Client id → the nonce of the last opening."""
+        """Client id → the nonce of the last request."""
 
     def has_loaded(self, slot: int) -> bool:
         return slot in self.loaded
@@ -168,9 +170,9 @@ class Sessions:
         if self.full:
             return messages.FULL
         self.on_open()
-        self.opened.append((attach.client_id, attach.incarnation, attach.opening))
+        self.opened.append((attach.client_id, attach.incarnation, attach.request))
         self.unanswered[attach.token] = attach
-        self.asked_by[attach.client_id] = messages.nonce_of(attach.opening)
+        self.asked_by[attach.client_id] = messages.nonce_of(attach.request)
         if not self.answers_late:
             self.answer()
         return messages.ADMITTED
@@ -179,13 +181,13 @@ class Sessions:
         while self.unanswered:
             attach = self.unanswered.pop(next(iter(self.unanswered)))
             flags = messages.DURABLE | (messages.PRESENT if self.present else 0)
-            attach.answer(0 if attach.opening is None else flags)
+            attach.answer(0 if attach.request is None else flags)
 
     def is_other_users(self, client_id: bytes, user: bytes | None) -> bool:
         return are_different_users(user, self.users.get(client_id))
 
-    def was_asked_by(self, client_id: bytes, opening: messages.Opening | None) -> bool:
-        return opening is not None and opening.nonce == self.asked_by.get(client_id)
+    def was_asked_by(self, client_id: bytes, request: messages.SessionRequest | None) -> bool:
+        return request is not None and request.nonce == self.asked_by.get(client_id)
 
     def leave(
         self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"", hold_s: float = 0.0
@@ -199,7 +201,9 @@ class Sessions:
     def hold(self, left: PendingWill, hold_s: float) -> None:
         self.held.append((left, hold_s))
 
-    def resume(self, client_id: bytes, incarnation: str, token: int, opening: messages.Opening, pairs: bytes) -> bool:
+    def resume(
+        self, client_id: bytes, incarnation: str, token: int, request: messages.SessionRequest, pairs: bytes
+    ) -> bool:
         if not self.ended:
             self.resumed.append((client_id, incarnation, token, pairs))
         return not self.ended

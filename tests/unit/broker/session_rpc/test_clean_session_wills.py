@@ -11,7 +11,7 @@ from flockmq.rlog.retained_order import author_of
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import PendingWill, will_origin
-from unit.broker.session_rpc.clients import CLEAN_OPENING, DURABLE_OPENING, ID, WILL, owner_of, token_of
+from unit.broker.session_rpc.clients import CLEAN_REQUEST, DURABLE_REQUEST, ID, WILL, owner_of, token_of
 from unit.broker.session_rpc.network import Network, Node
 
 
@@ -21,8 +21,8 @@ def published(core: Node) -> list[Publish]:
     return wills
 
 
-async def clean_session(network: Network, replicant: Node, opening: messages.Opening = CLEAN_OPENING) -> int:
-    answers = replicant.clients.connect(ID, opening)
+async def clean_session(network: Network, replicant: Node, request: messages.SessionRequest = CLEAN_REQUEST) -> int:
+    answers = replicant.clients.connect(ID, request)
     await network.settle()
     return token_of(answers)
 
@@ -39,7 +39,7 @@ async def test_an_owner_publishes_the_will_of_a_session_that_died_with_its_node(
     await network.settle()
     ((topic, payload, origin, author),) = [(one.topic, one.payload(), one.origin, one.author) for one in wills]
     assert (topic, payload) == (b"w", b"gone")
-    assert (origin, author) == (will_origin(CLEAN_OPENING.nonce), author_of(ID, token, is_will=True))
+    assert (origin, author) == (will_origin(CLEAN_REQUEST.nonce), author_of(ID, token, is_will=True))
     assert (len(core.rpc.server.wills), core.rpc.server.wills.waiting_bytes) == (0, 0)
 
 
@@ -48,7 +48,7 @@ async def test_an_owner_says_of_whom_a_will_is_and_why_it_may_be(network: Networ
     lefts: list[PendingWill] = []
     core.rpc.server.on_will = lefts.append
     row = msgspec.structs.replace(WILL, authorization=b"why")
-    await clean_session(network, replicant, msgspec.structs.replace(CLEAN_OPENING, will=row, user=b"jo"))
+    await clean_session(network, replicant, msgspec.structs.replace(CLEAN_REQUEST, will=row, user=b"jo"))
     network.purge(replicant)
     await network.settle()
     assert [(left.client_id, left.user, left.will.authorization) for left in lefts] == [(ID, b"jo", b"why")]
@@ -97,7 +97,7 @@ async def test_a_clean_CONNECT_that_is_asked_for_again_has_no_will_due(network: 
     wills = published(core)
     await clean_session(network, replicant)
     replicant.clients.holds_on = True
-    again = replicant.clients.connect(ID, CLEAN_OPENING)
+    again = replicant.clients.connect(ID, CLEAN_REQUEST)
     await network.settle()
     assert token_of(again)
     assert wills == []
@@ -107,7 +107,7 @@ async def test_owners_are_told_of_wills_when_all_nodes_know_that_they_keep_them(
     core, replicant = await network.start("core-0", "replicant-0")
     answers = replicant.clients.connect(ID)
     await network.settle()
-    replicant.clients.openings[token_of(answers)] = CLEAN_OPENING
+    replicant.clients.requests[token_of(answers)] = CLEAN_REQUEST
     replicant.rpc.client.register_wills()
     await network.settle()
     assert len(core.rpc.server.wills) == 1
@@ -120,21 +120,21 @@ async def test_wills_that_find_no_room_are_counted(network: Network, monkeypatch
     assert (len(core.rpc.server.wills), core.rpc.server.wills.dropped) == (0, 1)
 
 
-def evict(replicant: Node, token: int, opening: messages.Opening) -> None:
-    clean_session = opening if messages.is_clean_session(opening) else None
+def evict(replicant: Node, token: int, request: messages.SessionRequest) -> None:
+    clean_session = request if messages.is_clean_session(request) else None
     del replicant.clients.held[ID]
-    replicant.rpc.client.evict(ID, token, opening.expiry_s, opening.nonce, 30.0, clean_session)
+    replicant.rpc.client.evict(ID, token, request.expiry_s, request.nonce, 30.0, clean_session)
 
 
 async def test_the_will_of_a_clean_session_that_is_sent_away_is_its_owners_to_hold_back(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
     wills = published(core)
-    evict(replicant, token := await clean_session(network, replicant), CLEAN_OPENING)
+    evict(replicant, token := await clean_session(network, replicant), CLEAN_REQUEST)
     assert replicant.rpc.client.has_sent_evictions()
     await network.settle()
     ((left, hold_s),) = core.sessions.held
     assert (left.client_id, left.will.message.payload(), hold_s) == (ID, b"gone", pytest.approx(30.0, abs=0.5))
-    assert left.will.message.origin == will_origin(CLEAN_OPENING.nonce)
+    assert left.will.message.origin == will_origin(CLEAN_REQUEST.nonce)
     assert left.will.message.author == author_of(ID, token, is_will=True)
     assert not core.rpc.server.is_connected(ID)
     network.purge(replicant)
@@ -144,7 +144,7 @@ async def test_the_will_of_a_clean_session_that_is_sent_away_is_its_owners_to_ho
 
 async def test_a_durable_session_is_left_with_its_will_held_back(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
-    evict(replicant, token := await clean_session(network, replicant, DURABLE_OPENING), DURABLE_OPENING)
+    evict(replicant, token := await clean_session(network, replicant, DURABLE_REQUEST), DURABLE_REQUEST)
     await network.settle()
     assert core.sessions.left == [(ID, token, 60, True)]
     assert core.sessions.holds == [pytest.approx(30.0, abs=0.5)]
@@ -155,8 +155,8 @@ async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_be
     core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     token = await clean_session(network, first)
     network.holds.add(messages.EVICT)
-    evict(first, token, CLEAN_OPENING)
-    newer = second.clients.connect(ID, CLEAN_OPENING)
+    evict(first, token, CLEAN_REQUEST)
+    newer = second.clients.connect(ID, CLEAN_REQUEST)
     await network.settle()
     assert core.sessions.held == [], "the kick was answered, and no will is due"
     assert token_of(newer)
@@ -171,7 +171,7 @@ async def test_the_next_owner_is_told_too_who_was_sent_away(network: Network) ->
     next_owner = second if owner is first else first
     token = await clean_session(network, replicant)
     network.loses.add(messages.EVICT)
-    evict(replicant, token, CLEAN_OPENING)
+    evict(replicant, token, CLEAN_REQUEST)
     await network.settle()
     network.loses.clear()
     next_owner.sessions.loads_at_once = False
@@ -187,7 +187,7 @@ async def test_without_an_owner_nobody_was_told_yet(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
     token = await clean_session(network, replicant)
     network.move([slot_of(ID)], None)
-    evict(replicant, token, CLEAN_OPENING)
+    evict(replicant, token, CLEAN_REQUEST)
     await network.settle()
     assert not replicant.rpc.client.has_sent_evictions()
     network.move([slot_of(ID)], core)

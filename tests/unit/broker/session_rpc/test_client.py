@@ -14,7 +14,7 @@ from flockmq.session_rpc.attach_result import Admission, OwnerUnreachable, Super
 from unit.broker.session_rpc.network import Network, Node
 
 ID = b"client"
-DURABLE_OPENING = messages.Opening(5, False, 60, 32, 0, "default", b"a nonce!")
+DURABLE_REQUEST = messages.SessionRequest(5, False, 60, 32, 0, "default", b"a nonce!")
 PAIR = b"\4\0\1"
 
 
@@ -42,7 +42,7 @@ class Connected:
 async def connected(network: Network) -> Connected:
     former, later, replicant = await network.start("core-0", "core-1", "replicant-0")
     network.move(range(bounds.SLOTS), former)
-    replicant.clients.connect(ID, DURABLE_OPENING)
+    replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     return Connected(network, former, later, replicant)
 
@@ -210,8 +210,8 @@ async def test_who_is_registered_waits_for_no_core_without_a_link(
     monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
     monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
     network, replicant, other = connected.network, connected.replicant, connected.later
-    replicant.clients.connect(b"gone", DURABLE_OPENING)
-    replicant.clients.connect(b"stays", DURABLE_OPENING)
+    replicant.clients.connect(b"gone", DURABLE_REQUEST)
+    replicant.clients.connect(b"stays", DURABLE_REQUEST)
     await network.settle()
     network.move([slot_of(b"gone")], other)
     await network.settle()
@@ -243,7 +243,7 @@ async def test_an_attach_that_supersedes_another_as_both_are_asked_again_holds_u
     network.move(set(range(bounds.SLOTS)) - clients, third)
     network.move(clients, former)
     replicant.clients.connect(ID)
-    later.clients.connect(b"other", DURABLE_OPENING)
+    later.clients.connect(b"other", DURABLE_REQUEST)
     await network.settle()
     replicant.clients.holds_on = True
     later.clients.connect(ID)
@@ -266,7 +266,7 @@ async def test_a_connection_that_can_not_be_registered_holds_up_no_other(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network, clients = connected.network, connected.replicant.clients
-    clients.connect(b"other", DURABLE_OPENING)
+    clients.connect(b"other", DURABLE_REQUEST)
     await network.settle()
 
     def unsettled(token: int) -> bytes:
@@ -330,13 +330,13 @@ async def test_attaches_that_wait_are_bounded_with_their_wills(
 ) -> None:
     monkeypatch.setattr(bounds, "ATTACHES_MAX_BYTES", 1000)
     connected.network.holds.add(messages.ATTACH)
-    opening = messages.Opening(4, False, 60, 32, 0, "default", bytes(8), messages.WillRow(0, 4, bytes(1000)))
-    answers = [connected.replicant.clients.connect(b"%d" % number, opening) for number in range(2)]
+    request = messages.SessionRequest(4, False, 60, 32, 0, "default", bytes(8), messages.WillRow(0, 4, bytes(1000)))
+    answers = [connected.replicant.clients.connect(b"%d" % number, request) for number in range(2)]
     assert [len(answer) for answer in answers] == [0, 1]
     connected.network.holds.clear()
     await connected.network.settle()
     assert isinstance(answers[0][0], Admission)
-    assert connected.replicant.clients.connect(b"2", opening) == []
+    assert connected.replicant.clients.connect(b"2", request) == []
 
 
 async def test_a_client_id_that_is_granted_when_nobody_waits_for_it_is_let_go(
@@ -363,14 +363,14 @@ async def test_a_session_that_began_for_a_client_that_was_refused_ends_and_one_t
     core.sessions.present = present
     network.holds.add(messages.ANSWER)
     monkeypatch.setattr(bounds, "ATTACH_WAIT_S", 0.0)
-    answers = replicant.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     replicant.rpc.tick_once(asyncio.get_running_loop().time())
     assert [type(answer) for answer in answers] == [OwnerUnreachable]
     network.holds.clear()
     await network.settle()
     assert [left[2:] for left in core.sessions.left] == [(expiry_s, False)]
-    assert core.sessions.nonces == [DURABLE_OPENING.nonce]
+    assert core.sessions.nonces == [DURABLE_REQUEST.nonce]
 
 
 async def test_who_goes_while_owners_take_no_more_is_not_registered(
@@ -380,8 +380,8 @@ async def test_who_goes_while_owners_take_no_more_is_not_registered(
     monkeypatch.setattr(client, "NOTE_BYTES", 1)
     monkeypatch.setattr(bounds, "NOTES_RETRY_S", 0.0)
     replicant, network = connected.replicant, connected.network
-    replicant.clients.connect(b"gone", DURABLE_OPENING)
-    replicant.clients.connect(b"stays", DURABLE_OPENING)
+    replicant.clients.connect(b"gone", DURABLE_REQUEST)
+    replicant.clients.connect(b"stays", DURABLE_REQUEST)
     await network.settle()
     replicant.member.choked = True
     network.move(range(bounds.SLOTS), connected.later)

@@ -7,7 +7,7 @@ import pytest
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from unit.broker.session_rpc.clients import DURABLE_OPENING, ID, connected, token_of
+from unit.broker.session_rpc.clients import DURABLE_REQUEST, ID, connected, token_of
 from unit.broker.session_rpc.network import Network, Node
 
 
@@ -65,8 +65,8 @@ async def test_what_finds_no_room_before_the_sessions_are_there_is_asked_for_aga
     slot = slot_of(ID)
     network.move(range(bounds.SLOTS), former)
     other = next(client_id for client_id in (b"%d" % n for n in range(99_999)) if slot_of(client_id) == slot)
-    kept = replicant.clients.connect(other, DURABLE_OPENING)
-    gone = replicant.clients.connect(ID, DURABLE_OPENING)
+    kept = replicant.clients.connect(other, DURABLE_REQUEST)
+    gone = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     later.sessions.loads_at_once = False
     monkeypatch.setattr(bounds, "REGISTERS_EARLY_MAX", 0)
@@ -89,7 +89,7 @@ async def test_a_node_that_was_purged_and_is_linked_yet_has_no_clients_here(netw
     waits = replicant.clients.connect(b"1")
     await network.settle()
     network.purge(replicant)
-    answers = replicant.clients.connect(b"2", DURABLE_OPENING)
+    answers = replicant.clients.connect(b"2", DURABLE_REQUEST)
     replicant.rpc.rename(replicant.incarnation)  # registers all
     await network.settle()
     core.sessions.load(slot_of(b"1"))
@@ -108,7 +108,7 @@ async def test_what_a_node_says_before_it_is_known_as_a_member_is_heard_when_it_
     token = token_of(await connected(network, replicant))
     network.purge(replicant)
     replicant.rpc.rename(replicant.incarnation)
-    answers = replicant.clients.connect(b"1", DURABLE_OPENING)
+    answers = replicant.clients.connect(b"1", DURABLE_REQUEST)
     await network.settle()
     assert core.sessions.resumed == []
     network.members.add(replicant.incarnation)
@@ -161,7 +161,7 @@ async def test_what_a_node_said_before_it_was_heard_comes_before_what_it_says_si
     token = token_of(await connected(network, replicant))
     network.purge(replicant)
     for pairs in (b"before", b"since"):
-        core.rpc.server._take_register(replicant.incarnation, (ID, messages.pack_token(token), DURABLE_OPENING, pairs))
+        core.rpc.server._take_register(replicant.incarnation, (ID, messages.pack_token(token), DURABLE_REQUEST, pairs))
         network.members.add(replicant.incarnation)
     await network.settle()
     assert [pairs for _, _, _, pairs in core.sessions.resumed] == [b"before", b"since"]
@@ -236,7 +236,7 @@ async def test_who_left_before_a_slot_is_loaded_left_before_its_client_is_back(n
     network.move([slot_of(ID)], later)
     await network.settle()
     replicant.clients.let_go(ID, 0)
-    answers = replicant.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     later.sessions.left.clear()
     opened: list[bool] = []

@@ -6,18 +6,20 @@ import pytest
 
 from flockmq.session_rpc import messages
 
-OPENING = messages.Opening(5, False, 60, 32, 0, "default", b"12345678", messages.WillRow(3, 5, b"packet"))
+SESSION_REQUEST = messages.SessionRequest(
+    5, False, 60, 32, 0, "default", b"12345678", messages.WillRow(3, 5, b"packet")
+)
 TOKEN = messages.pack_token((7 << 112) + 3)
 
 
 @pytest.mark.parametrize(
     ("decode", "items"),
     [
-        (messages.decode_attaches, [(1, b"c", OPENING), (2, b"d", None)]),
+        (messages.decode_attaches, [(1, b"c", SESSION_REQUEST), (2, b"d", None)]),
         (messages.decode_answers, [(1, messages.ADMITTED, TOKEN, messages.DURABLE | messages.PRESENT)]),
         (messages.decode_clients, [(b"c", TOKEN)]),
         (messages.decode_detaches, [(b"c", TOKEN, -1, True, b"a nonce!")]),
-        (messages.decode_registers, [(b"c", TOKEN, OPENING, b"\4\0\1"), (b"d", TOKEN, None, b"")]),
+        (messages.decode_registers, [(b"c", TOKEN, SESSION_REQUEST, b"\4\0\1"), (b"d", TOKEN, None, b"")]),
         (messages.decode_reports, [(TOKEN, b"\4\0\1")]),
         (
             messages.decode_asks,

@@ -6,11 +6,11 @@ import pytest
 
 from flockmq import bounds
 from flockmq.session_rpc.pending_attaches import PendingAttach, PendingAttaches
-from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, clients_of_slot, opening
+from unit.broker.durable.rooms import ID, REPLICANT, SENDER, SLOT, clients_of_slot, request
 
 
 def waiting(client_id: bytes, token: int, node: str = REPLICANT) -> PendingAttach:
-    return PendingAttach(client_id, node, token, opening(), token)
+    return PendingAttach(client_id, node, token, request(), token)
 
 
 def test_who_waited_for_a_slot_is_taken_in_their_order() -> None:

@@ -24,7 +24,7 @@ from unit.broker.protocol.harness import Client, Node, Port, publish
 OWNER, LATER = "core-0@1", "core-1@1"
 ID = b"c"
 TOKEN = 7
-OPENING = messages.Opening(4, False, 60, 32, 0, "default", b"12345678")
+SESSION_REQUEST = messages.SessionRequest(4, False, 60, 32, 0, "default", b"12345678")
 
 
 class Owners:
@@ -68,7 +68,7 @@ class WithProxies(Port):
 
     def admit(self, channel: Channel, connect: Connect) -> None:
         assert isinstance(channel.session, LocalSession)
-        proxy = self.proxies.add(channel, channel.session, TOKEN, OPENING)
+        proxy = self.proxies.add(channel, channel.session, TOKEN, SESSION_REQUEST)
         channel.admitted(connect, TOKEN, proxy, False)
 
     def remember(self, inbound: PendingPublish) -> None:
@@ -119,7 +119,7 @@ def test_what_was_not_reported_yet_is_when_the_connection_goes(port: WithProxies
     assert port.owners.reports == [pair(PUBACK, 1)]
     assert port.proxies.unsettled(TOKEN) == b""
     assert len(port.proxies) == 0
-    assert port.proxies.opening(TOKEN) is None
+    assert port.proxies.request(TOKEN) is None
     assert port.heard(client, publish(4, "a", "2", qos=1, packet_id=2)) == []
 
 

@@ -11,7 +11,7 @@ from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import Admission, OwnerFull, OwnerUnreachable, Superseded
-from unit.broker.session_rpc.clients import DURABLE_OPENING, ID, connected, token_of
+from unit.broker.session_rpc.clients import DURABLE_REQUEST, ID, connected, token_of
 from unit.broker.session_rpc.network import TURNS, Network
 
 
@@ -53,9 +53,9 @@ async def test_who_loses_its_place_before_it_hears_that_it_has_it_hears_that_it_
         core.sessions.answers_late = True
     else:
         core.sessions.loaded.discard(slot_of(ID))
-    loser = second.clients.connect(ID, DURABLE_OPENING)
+    loser = second.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
-    winner = third.clients.connect(ID, DURABLE_OPENING)
+    winner = third.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     core.sessions.load(slot_of(ID))
     core.sessions.answer()
@@ -66,29 +66,29 @@ async def test_who_loses_its_place_before_it_hears_that_it_has_it_hears_that_it_
 
 async def test_a_session_is_opened_before_its_connection_is_admitted_and_left_when_it_is_gone(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
-    answers = replicant.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     token = token_of(answers)
     assert answers == [Admission(token, True, False)]
-    assert core.sessions.opened == [(ID, replicant.incarnation, DURABLE_OPENING)]
+    assert core.sessions.opened == [(ID, replicant.incarnation, DURABLE_REQUEST)]
     replicant.clients.let_go(ID, 7, with_will=True)
     await network.settle()
     assert core.sessions.left == [(ID, token, 7, True)]
 
 
-async def test_an_owner_hears_which_opening_it_was_that_left(network: Network) -> None:
+async def test_an_owner_hears_which_request_it_was_that_left(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
     token = token_of(await connected(network, replicant))
-    replicant.rpc.client.detach(ID, token, 7, nonce=DURABLE_OPENING.nonce)
+    replicant.rpc.client.detach(ID, token, 7, nonce=DURABLE_REQUEST.nonce)
     await network.settle()
-    assert core.sessions.nonces == [DURABLE_OPENING.nonce]
+    assert core.sessions.nonces == [DURABLE_REQUEST.nonce]
 
 
 async def test_nobody_is_admitted_before_the_sessions_of_the_slot_are_there(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
     slot = slot_of(ID)
     core.sessions.loaded.discard(slot)
-    answers = replicant.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     assert answers == []
     core.sessions.load(slot)
@@ -140,10 +140,10 @@ async def test_without_an_owner_an_attach_ends_in_an_error(network: Network, mon
 async def test_one_that_is_not_closed_in_time_is_not_waited_for(network: Network) -> None:
     core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     core.rpc.server.kick_wait_s = 0.0
-    older = first.clients.connect(ID, DURABLE_OPENING)
+    older = first.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     first.clients.holds_on = True
-    newer = second.clients.connect(ID, msgspec.structs.replace(DURABLE_OPENING, nonce=b"another"))
+    newer = second.clients.connect(ID, msgspec.structs.replace(DURABLE_REQUEST, nonce=b"another"))
     await network.settle()
     assert token_of(newer)
     assert core.sessions.left == [(ID, token_of(older), -1, True)], "and its will is due"
@@ -153,9 +153,9 @@ async def test_a_CONNECT_that_is_asked_for_again_waits_in_vain_for_itself_and_ha
     core, replicant = await network.start("core-0", "replicant-0")
     core.rpc.server.kick_wait_s = 0.0
     replicant.clients.holds_on = True
-    older = replicant.clients.connect(ID, DURABLE_OPENING)
+    older = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
-    again = replicant.clients.connect(ID, DURABLE_OPENING)
+    again = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     assert token_of(again)
     assert (ID, token_of(older), -1, False) in core.sessions.left
@@ -166,10 +166,10 @@ async def test_who_asks_again_and_again_waits_no_longer_for_one_that_is_not_clos
     core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     await connected(network, first)
     first.clients.holds_on = True
-    second.clients.connect(ID, DURABLE_OPENING)
+    second.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     [waiting] = core.rpc.server._waiting.values()
-    core.rpc.server._take_attach(second.incarnation, (99, ID, DURABLE_OPENING))
+    core.rpc.server._take_attach(second.incarnation, (99, ID, DURABLE_REQUEST))
     [another] = core.rpc.server._waiting.values()
     assert another is not waiting
     assert another.deadline == waiting.deadline
@@ -195,7 +195,7 @@ async def test_a_kick_that_is_lost_with_its_link_is_said_again_when_the_connecti
     core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     older = token_of(await connected(network, first))
     network.loses.add(messages.KICK)
-    newer = second.clients.connect(ID, DURABLE_OPENING)
+    newer = second.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     assert newer == []
     network.loses.clear()
@@ -223,7 +223,7 @@ async def test_connections_of_a_purged_node_are_not_waited_for(network: Network)
 async def test_who_would_wait_for_a_store_that_is_full_is_refused_and_holds_nothing(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
     core.sessions.full = True
-    answers = replicant.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     assert [type(answer) for answer in answers] == [OwnerFull]
     assert len(core.rpc.server.registry) == 0
@@ -237,15 +237,15 @@ async def test_attaches_that_wait_at_their_owner_for_its_sessions_are_bounded(
 ) -> None:
     core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     core.sessions.loaded.clear()
-    waits = first.clients.connect(b"1", DURABLE_OPENING)
+    waits = first.clients.connect(b"1", DURABLE_REQUEST)
     await network.settle()
     monkeypatch.setattr(bounds, bound, 1)
-    core.rpc.server._take_attach(second.incarnation, (1, b"2", DURABLE_OPENING))
+    core.rpc.server._take_attach(second.incarnation, (1, b"2", DURABLE_REQUEST))
     assert len(core.rpc.server.registry) == 1
     core.sessions.load(slot_of(b"1"))
     await network.settle()
     assert token_of(waits)
-    core.rpc.server._take_attach(second.incarnation, (2, b"2", DURABLE_OPENING))
+    core.rpc.server._take_attach(second.incarnation, (2, b"2", DURABLE_REQUEST))
     assert len(core.rpc.server.registry) == 2, "there is room again"
 
 
@@ -254,7 +254,7 @@ async def test_an_owner_that_may_have_been_purged_admits_nobody(network: Network
     older = replicant.clients.connect(ID)
     await network.settle()
     core.member.is_confirmed_member = False
-    newer = other.clients.connect(ID, DURABLE_OPENING)
+    newer = other.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     assert newer == []
     assert replicant.clients.kicked == []
@@ -268,7 +268,7 @@ async def test_who_waited_at_an_owner_that_may_have_been_purged_since_is_not_adm
     replicant.clients.connect(ID)
     await network.settle()
     replicant.clients.holds_on = True
-    newer = other.clients.connect(ID, DURABLE_OPENING)
+    newer = other.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     core.member.is_confirmed_member = False
     replicant.clients.let_go(ID)
@@ -278,7 +278,7 @@ async def test_who_waited_at_an_owner_that_may_have_been_purged_since_is_not_adm
     core.member.is_confirmed_member = True
     await network.settle()
     assert token_of(newer)
-    assert core.sessions.opened[1:] == [(ID, other.incarnation, DURABLE_OPENING)]
+    assert core.sessions.opened[1:] == [(ID, other.incarnation, DURABLE_REQUEST)]
 
 
 async def test_sweeping_goes_on_whatever_fails(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from unit.broker.session_rpc.clients import DURABLE_OPENING, ID, connected, token_of
+from unit.broker.session_rpc.clients import DURABLE_REQUEST, ID, connected, token_of
 from unit.broker.session_rpc.network import Network
 
 
@@ -48,13 +48,13 @@ async def test_an_attach_moves_with_its_slot(network: Network) -> None:
     slot = slot_of(ID)
     network.move(range(bounds.SLOTS), former)
     former.sessions.loaded.discard(slot)
-    answers = replicant.clients.connect(ID, DURABLE_OPENING)
+    answers = replicant.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     network.move([slot], later)
     await network.settle()
     assert token_of(answers)
     assert former.sessions.opened == []
-    assert later.sessions.opened == [(ID, replicant.incarnation, DURABLE_OPENING)]
+    assert later.sessions.opened == [(ID, replicant.incarnation, DURABLE_REQUEST)]
 
 
 async def test_who_is_gone_while_its_slot_moves_is_gone_there_too(network: Network) -> None:

@@ -11,7 +11,7 @@ from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.ports import Attach
-from unit.broker.session_rpc.clients import DURABLE_OPENING, ID, token_of
+from unit.broker.session_rpc.clients import DURABLE_REQUEST, ID, token_of
 from unit.broker.session_rpc.network import Network, Node
 
 
@@ -45,7 +45,7 @@ async def test_one_that_can_not_be_registered_holds_up_no_other_and_no_question(
     former, later = await network.start("core-0", "core-1")
     network.move(range(bounds.SLOTS), former)
     clients = [ID, *clients_of_slot(2)]
-    answers = [later.clients.connect(client_id, DURABLE_OPENING) for client_id in clients]
+    answers = [later.clients.connect(client_id, DURABLE_REQUEST) for client_id in clients]
     await network.settle()
     later.rpc.client.ask(clients[2], token_of(answers[2]), messages.ReceiveQuestion(1), lambda _: None)
     fail_for(later, "resume", ID, monkeypatch)
@@ -62,7 +62,7 @@ async def test_one_that_registered_early_and_can_not_be_helped_holds_up_no_other
     network.move(range(bounds.SLOTS), former)
     clients = [ID, *clients_of_slot(1)]
     for client_id in clients:
-        replicant.clients.connect(client_id, DURABLE_OPENING)
+        replicant.clients.connect(client_id, DURABLE_REQUEST)
     await network.settle()
     later.sessions.loads_at_once = False
     network.move([slot_of(ID)], later)

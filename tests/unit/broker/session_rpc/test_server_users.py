@@ -8,12 +8,12 @@ import pytest
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import OtherUser
-from unit.broker.session_rpc.clients import CLEAN_OPENING, DURABLE_OPENING, ID, connected, owner_of, token_of
+from unit.broker.session_rpc.clients import CLEAN_REQUEST, DURABLE_REQUEST, ID, connected, owner_of, token_of
 from unit.broker.session_rpc.network import Network
 
 
-def owned(user: bytes, *, lasts: bool) -> messages.Opening:
-    return msgspec.structs.replace(DURABLE_OPENING if lasts else CLEAN_OPENING, will=None, user=user)
+def owned(user: bytes, *, lasts: bool) -> messages.SessionRequest:
+    return msgspec.structs.replace(DURABLE_REQUEST if lasts else CLEAN_REQUEST, will=None, user=user)
 
 
 @pytest.mark.parametrize("lasts", [True, False])
