@@ -97,15 +97,15 @@ class ClientRequests:
                     reasons = told_before
                 self._manager.request_barriers()
                 self._manager.settle(session.writer.slot, partial(answer, messages.encode(reasons)))
-            case messages.SubscribeQuestion(wanted=wanted) if self._store.is_short(session.writer.slot):
-                answer(messages.encode([Reason.QUOTA_EXCEEDED] * len(wanted)))
             case messages.SubscribeQuestion():
                 is_there = partial(self._is_there, session, sink.token)
+                is_short = partial(self._store.is_short, session.writer.slot)
                 settle = partial(self._manager.settle, session.writer.slot)
                 sink.waiting = waiting = list[Callable[[], None]]()
                 placed = partial(self._placed, session, waiting)
                 router = self._manager.router
-                DurableSubscribePort(self._host, router, session, is_there, settle, answer, placed).subscribe(question)
+                port = DurableSubscribePort(self._host, router, session, is_there, is_short, settle, answer, placed)
+                port.subscribe(question)
                 self._manager.request_barriers()
 
     def _is_there(self, session: DurableSession, token: int) -> bool:
@@ -163,6 +163,8 @@ class DurableSubscribePort(SubscribePort):
 
     Invariant: it is answered after the subscription is committed. If the cluster refuses the route of a filter that the
     session had before, the old subscription stays. `is_there`: True while the requesting connection has the session.
+    `is_short`: True while Redis is short of memory; what the session has, because a former owner committed it and then
+    couldn't answer, is granted all the same.
     `settle(then)` calls `then` when all writes for the session are committed. `placed` is called when the filters were
     added, or won't be.
     """
@@ -173,6 +175,7 @@ class DurableSubscribePort(SubscribePort):
         router: Router,
         session: DurableSession,
         is_there: Callable[[], bool],
+        is_short: Callable[[], bool],
         settle: Callable[[Callable[[], None]], None],
         answer: Answered,
         placed: Callable[[], None],
@@ -181,6 +184,7 @@ class DurableSubscribePort(SubscribePort):
         self._router = router
         self._session = session
         self._is_there = is_there
+        self._is_short = is_short
         self._settle = settle
         self._answer = answer
         self._placed = placed
@@ -192,6 +196,9 @@ class DurableSubscribePort(SubscribePort):
 
     def is_there(self) -> bool:
         return self._is_there()
+
+    def has_room(self) -> bool:
+        return not self._is_short()
 
     def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         """First waits until an earlier UNSUBSCRIBE is committed. That one releases its claims at its commit, which

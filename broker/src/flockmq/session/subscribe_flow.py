@@ -18,6 +18,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.mqtt.packets import RETAIN_HANDLING_SHIFT
+from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive
 from flockmq.quotas import FilterRoom
 from flockmq.routing.router import Router
@@ -35,6 +36,10 @@ class SubscribePort:
     def is_there(self) -> bool:
         """True while the requesting connection has the session."""
         raise NotImplementedError(type(self).__name__)
+
+    def has_room(self) -> bool:
+        """False: subscriptions that the session doesn't have yet are refused (0x97)."""
+        return True
 
     def hold(self) -> None:
         """Hold back requests after the SUBSCRIBE until `placed`."""
@@ -102,8 +107,12 @@ class SubscribeFlow:
         self._pending_retained: list[Subscription] = []
 
     def start(self) -> None:
+        filters = list(dict.fromkeys([filter for filter, _, _ in self._wanted]))
+        if not self._port.has_room():
+            find = self._session.subscriptions.find
+            self._refused = {filter: Reason.QUOTA_EXCEEDED for filter in filters if find(filter) is None}
         if self._limits.exclusive_subscription:
-            self._claims = list(dict.fromkeys([filter for filter, _, _ in self._wanted if is_exclusive(filter)]))
+            self._claims = [filter for filter in filters if is_exclusive(filter) and filter not in self._refused]
         if self._claims or self._session.usage is not None:
             self._port.hold()
         if self._claims:
@@ -112,7 +121,7 @@ class SubscribeFlow:
             self._make_room()
 
     def _claimed(self, refused: dict[bytes, int]) -> None:
-        self._refused = refused
+        self._refused.update(refused)
         self._make_room()
 
     def _make_room(self) -> None:

@@ -68,11 +68,19 @@ class Asked:
         self.cluster = ClusterPort()
         self.answers: list[list[int]] = []
         self.is_connected = True
+        self.redis_is_short = False
 
     def subscribe(self, *wanted: tuple[bytes, int]) -> None:
         question = messages.SubscribeQuestion([messages.WantedSubscription(*one) for one in wanted], b"")
         DurableSubscribePort(
-            self.cluster, self.router, self.session, self.is_there, self.settle, self.answer, self.placed
+            self.cluster,
+            self.router,
+            self.session,
+            self.is_there,
+            lambda: self.redis_is_short,
+            self.settle,
+            self.answer,
+            self.placed,
         ).subscribe(question)
 
     def is_there(self) -> bool:
@@ -129,6 +137,20 @@ def test_a_filter_that_still_awaits_what_is_retained_gets_it_by_the_new_subscrip
         asked.subscribe((OTHER, 1 | NEW_ONLY))
         asked.cluster.routes.pop()[1](Reason.SUCCESS)
     assert len(asked.cluster.seeing) == 2
+
+
+def test_while_redis_is_short_of_memory_only_what_the_session_has_already_is_granted(asked: Asked) -> None:
+    """A former owner may have committed it, and could not answer any more."""
+    add_subscription(asked.session, Subscription(asked.session, OTHER, 1))
+    asked.redis_is_short = True
+    asked.subscribe((OTHER, 1 | NEVER), (b"b", 1), (EXCLUSIVE, 1))
+    assert asked.cluster.claims == []
+    ((filters, routed),) = asked.cluster.routes
+    assert filters == [OTHER]
+    routed(Reason.SUCCESS)
+    asked.owner.settle()
+    assert asked.answers == [[1, Reason.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED]]
+    assert asked.filters() == [OTHER]
 
 
 def test_filters_that_the_log_did_not_take_are_out_again(asked: Asked) -> None:
