@@ -188,14 +188,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, int]
     folder, commands = tmp_path_factory.mktemp("made"), Commands()
     (folder / "place").mkdir()
     place = Place(folder / "place")
-    with cluster_in(folder / "old", commands) as old:
-        (core,) = cores(old, "demo-core-0")
-        place.tables(core, "demo")
-        place.take(old.redis_port, "demo")
-        place.tables(core, "demo")
-        core.kill()
-        yield place, old.redis_port
-    commands.end_all()
+    try:
+        with cluster_in(folder / "old", commands) as old:
+            (core,) = cores(old, "demo-core-0")
+            place.tables(core, "demo")
+            place.take(old.redis_port, "demo")
+            place.tables(core, "demo")
+            core.kill()
+            yield place, old.redis_port
+    finally:
+        commands.end_all()
 
 
 def test_a_log_that_lacks_where_the_tables_are_is_no_backup(made: tuple[Place, int]) -> None:
