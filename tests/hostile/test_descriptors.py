@@ -28,8 +28,7 @@ def commands() -> Iterator[Commands]:
 def test_a_node_whose_connections_are_all_taken_is_managed_and_takes_the_next_when_one_ends(
     tmp_path: Path, commands: Commands
 ) -> None:
-    (tmp_path / "node.toml").write_text("[node]\nmax_connections_per_address = 100000\n")
-    command, told = commands.begin_node("--config", str(tmp_path / "node.toml"), "--data-dir", str(tmp_path / "data"))
+    command, told = commands.begin_node("--data-dir", str(tmp_path / "data"))
     resource.prlimit(command.process.pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     ports = commands.ready(command, told)
     port = ports["listeners"]["tcp:default"]

@@ -171,9 +171,9 @@ def shares(node: NodeSettings, memory: int, descriptors: int) -> tuple[int, int,
     descriptors. Other values that aren't configured are derived from these."""
     strangers = min(UNAUTHENTICATED_MAX_BYTES, memory // UNAUTHENTICATED_MEMORY_SHARE)
     available = descriptors - min(DESCRIPTORS_RESERVED_MAX, descriptors // 2)
-    connections = min(node.max_connections, memory // CONNECTION_BYTES, available)
-    of_address = node.max_connections_per_address or max(1, connections // 2)
-    return node.max_unauthenticated_bytes or strangers, connections, of_address
+    have_room = min(node.max_connections, memory // CONNECTION_BYTES)
+    of_address = node.max_connections_per_address or max(1, have_room // 2)
+    return node.max_unauthenticated_bytes or strangers, min(have_room, available), of_address
 
 
 def _proxy(inet: InetSettings) -> Proxy:
