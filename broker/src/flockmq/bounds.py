@@ -697,6 +697,9 @@ WILL_HELD_S: Final = 30.0
 published."""
 WILLS_HELD_MAX_BYTES: Final = 64 * 1024 * 1024
 """Wills held back by one owner. Beyond it, a will is published at once."""
+CANCELLED_WILLS_KEPT_S: Final = 60.0
+CANCELLED_WILLS_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Wills that CONNECTs cancelled, which may still be refused. Beyond it, the oldest stays cancelled."""
 EVICTION_TICK_S: Final = 0.1
 EVICTION_JOINED_MAX_S: Final = 0.5
 """After a pause, a draining node catches up at most this much time of evictions."""

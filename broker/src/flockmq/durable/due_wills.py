@@ -131,11 +131,13 @@ class DueWills:
         self._keep(held)
         self._put(held.due)
 
-    def came_back(self, client_id: bytes) -> None:
-        """The client has reconnected: drop the will that is held back for it."""
+    def came_back(self, client_id: bytes) -> tuple[PendingWill, float] | None:
+        """The client has reconnected: drop the will that is held back for it. Returns it, and when it was due."""
         held = self._take_held(client_id)
-        if held is not None:
-            self._delete(held.due.field)
+        if held is None:
+            return None
+        self._delete(held.due.field)
+        return held.left, held.due_s
 
     def tick(self, now_s: float, is_connected: Callable[[bytes], bool]) -> None:
         """Publish held wills that are due."""

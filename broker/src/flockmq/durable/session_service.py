@@ -20,6 +20,7 @@ from typing import Final
 
 from flockmq.clock import Clock
 from flockmq.durable.attach_admission import AttachAdmission
+from flockmq.durable.cancelled_wills import CancelledWills
 from flockmq.durable.client_requests import ClientRequests, hand_over
 from flockmq.durable.connected_sessions import ConnectedSessions
 from flockmq.durable.memory_pressure_reports import MemoryPressureReports
@@ -78,6 +79,7 @@ class SessionService:
         """
         self._waiting_attaches = WaitingAttaches()
         """Attaches that wait, for such a report or for the quota."""
+        self.cancelled_wills = CancelledWills()
         self._cut_off: dict[bytes, int] = {}
         """Clients that were disconnected because their queues were full → token of the connection, until its node
         confirms the end.
@@ -101,6 +103,7 @@ class SessionService:
                 self._continue_attach(client_id)
         self.manager.forget_departed()
         self.manager.tick(self._proxies.is_connected)
+        self.cancelled_wills.tick(self.router.now_s)
         for client_id in [client_id for client_id in self._cut_off if client_id not in self.sessions.by_id]:
             del self._cut_off[client_id]
         self.manager.request_barriers()
@@ -196,11 +199,12 @@ class SessionService:
     def _open(self, attach: Attach) -> None:
         client_id, incarnation, token, request, answer, _, _ = attach
         slot = self.manager.slots[slot_of(client_id)]
-        slot.wills.came_back(client_id)
         had_unread = self.manager.drop_unread(client_id, slot.number)
         self._expected.pop(client_id, None)
         asked_before = self.was_asked_by(client_id, request)
         known = self._without_connection(client_id, with_will=not asked_before)
+        if cancelled := slot.wills.came_back(client_id) or self._delayed_will(client_id, request):
+            self.cancelled_wills.note(token, *cancelled, self.router.now_s)
         if request is None:
             if known is not None:
                 self.sessions.end(known)
@@ -245,6 +249,16 @@ class SessionService:
         self.leave(client_id, known.sink.token, -1, with_will)
         return self.sessions.find(client_id)
 
+    def _delayed_will(
+        self, client_id: bytes, request: messages.SessionRequest | None
+    ) -> tuple[PendingWill, float] | None:
+        """The delayed will that this CONNECT cancels, and when it is due. Clean Start publishes it: None."""
+        absence = self.sessions.away.get(client_id)
+        if absence is None or absence.will is None or request is None or request.clean_start:
+            return None
+        absence.will.message.origin = absence.session.will_origin()
+        return PendingWill(client_id, absence.session.record.user, absence.will), absence.will_s
+
     def _opened(
         self, session: DurableSession, token: int, present: bool, answer: Callable[[int | None], None], durable: bool
     ) -> None:
@@ -268,8 +282,13 @@ class SessionService:
         self, client_id: bytes, token: int, expiry_s: int, with_will: bool, nonce: bytes = b"", hold_s: float = 0.0
     ) -> None:
         """A connection ended. `nonce`: that of its CONNECT. If the session came from another owner, the report counts
-        only if that was its last connection. `expiry_s` -1: unchanged. `hold_s`: how long its will is held back.
+        only if that was its last connection. `expiry_s` -1: unchanged; with a nonce the CONNECT wasn't answered, or was
+        refused, so the client isn't back. `hold_s`: how long its will is held back.
         """
+        cancelled, slot = self.cancelled_wills.take(token), self.manager.slots.get(slot_of(client_id))
+        if cancelled is not None and slot is not None and expiry_s < 0 and nonce:
+            self.manager.now()
+            slot.wills.hold(cancelled.left, cancelled.due_s, self.router.now_s)
         session = self.connected.running(token)
         if session is None:
             if self._cut_off.get(client_id) == token:

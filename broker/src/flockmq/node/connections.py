@@ -296,7 +296,7 @@ class Connections:
             log.info("client %r isn't admitted: %s", session.client_id, answer)
             channel.refuse(_reason_of(answer))
         elif channel.state != ADMITTING:
-            expiry_s = 0 if answer.begins else session.expiry_s
+            expiry_s = 0 if answer.begins else -1  # It left before CONNACK: the session stays as it was.
             nonce = nonce_of(request)
             self._owner().detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
         else:

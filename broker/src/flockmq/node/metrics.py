@@ -116,6 +116,8 @@ def session_samples(host: DurableHost | None) -> Iterator[Sample]:
         held = host.session_service.manager.held_wills
         yield Sample("flockmq_queue_length", held.count, ("held_wills",))
         yield Sample("flockmq_queue_length", held.bytes, ("held_wills_bytes",))
+        cancelled = host.session_service.cancelled_wills
+        yield Sample("flockmq_queue_length", cancelled.size_bytes, ("cancelled_wills_bytes",))
         yield Sample("flockmq_owner_intake_bytes", host.intake.waiting_bytes)
         yield Sample("flockmq_session_store_queue_bytes", store.queued_bytes)
         yield Sample("flockmq_session_store_commits", store.commits)

@@ -257,3 +257,35 @@ async def test_a_will_that_finds_no_room_is_published_at_once(owner: Owner, monk
     monkeypatch.setattr("flockmq.durable.due_wills.WILLS_HELD_MAX_BYTES", 100)
     evicted(owner)
     assert after(owner, 0.0) == [b"gone"]
+
+
+@pytest.mark.parametrize(("delay_s", "hold_s"), [(20, 0.0), (0, 30.0)])
+@pytest.mark.parametrize("is_answered", [False, True])
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_a_CONNECT_that_is_refused_cancels_no_will(
+    owner: Owner, delay_s: int, hold_s: float, is_answered: bool, is_back: bool
+) -> None:
+    """Its node gave it up, because Redis didn't answer in time, or its client left meanwhile."""
+    owner.open(1, request(1, will=Will(will().message, delay_s)))
+    owner.service.leave(ID, 1, 60, True, hold_s=hold_s)
+    owner.disk.holds = True
+    owner.open(2, request(2))
+    if is_answered:
+        owner.disk.holds = False
+        await owner.commit()
+    owner.service.leave(ID, 2, -1, False, nonce=request(2).nonce)
+    owner.disk.holds = False
+    await owner.commit()
+    assert owner.published == []
+    if is_back:
+        owner.open(3, request(3))
+    assert after(owner, 31.0) == ([] if is_back else [b"gone"])
+
+
+async def test_of_a_client_that_is_back_no_will_is_published_when_it_leaves_without_one(owner: Owner) -> None:
+    owner.open(1, request(1, will=Will(will().message, 20)))
+    owner.service.leave(ID, 1, 60, True)
+    owner.open(2, request(2))
+    await owner.commit()
+    owner.service.leave(ID, 2, 60, False, nonce=request(2).nonce)
+    assert after(owner, 31.0) == []

@@ -81,7 +81,7 @@ def test_a_client_that_left_while_its_owner_was_asked_is_detached(admitting: Adm
     client = admitting.connecting()
     client.lost()
     assert admitting.answer(client, 7) == b""
-    assert admitting.owner.detached == [(b"c", 7, 0, False)]
+    assert admitting.owner.detached == [(b"c", 7, -1, False)]
     assert not admitting.clients.by_id
     assert not admitting.events
 
@@ -182,7 +182,7 @@ def test_its_owner_hears_what_DISCONNECT_said_of_the_will_and_the_expiry(admitti
     assert not admitting.published, "its owner does that"
 
 
-@pytest.mark.parametrize(("present", "expiry_s"), [(True, 60), (False, 0)])
+@pytest.mark.parametrize(("present", "expiry_s"), [(True, -1), (False, 0)])
 def test_a_client_that_left_before_it_had_its_session_leaves_it_there_unless_it_began_with_it(
     admitting: Admitting, present: bool, expiry_s: int
 ) -> None:

@@ -34,7 +34,8 @@ def test_an_owner_shows_what_waits_to_be_durable() -> None:
     slots = {1: SimpleNamespace(loaded=True, wills=[0, 0]), 2: SimpleNamespace(loaded=False, wills=[])}
     store = SimpleNamespace(queued_bytes=5, commits=6, committed_bytes=7, retries=8, redis_full=True, rooms=dict)
     manager = SimpleNamespace(slots=slots, held_wills=SimpleNamespace(count=0, bytes=0))
-    service = type("Sessions", (), {"__len__": lambda _: 9, "manager": manager, "congestion": [0, 0, 0]})()
+    parts = {"manager": manager, "congestion": [0, 0, 0], "cancelled_wills": SimpleNamespace(size_bytes=0)}
+    service = type("Sessions", (), {"__len__": lambda _: 9, **parts})()
     numbers = shown(SimpleNamespace(session_service=service, store=store, intake=SimpleNamespace(waiting_bytes=4)))
     assert numbers["flockmq_sessions_persistent"] == 9
     assert numbers["flockmq_sessions_congested"] == 3
