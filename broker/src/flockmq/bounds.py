@@ -710,6 +710,10 @@ EVICTION_LOOK_S: Final = 0.5
 """How often a draining node checks which nodes accept clients, and how many drain."""
 REBALANCE_LOOK_S: Final = 2.0
 """How often a node compares its number of clients with the other nodes', if rebalancing is on."""
+REBALANCE_TRIES: Final = 3
+"""A node that rebalances sends away this many times its excess, then waits again: some clients come back to it."""
+REBALANCE_WAIT_MAX_S: Final = 3600.0
+"""A node whose clients come back each time waits no longer than this, or than the wait that is set."""
 OTHERS_UNKNOWN_MAX_S: Final = 3.0
 """If that is unknown for this long, the node disconnects all clients at once."""
 RETAINED_BACK_S: Final = 2.0

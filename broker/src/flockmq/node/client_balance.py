@@ -4,7 +4,9 @@ Every node decides for itself, from what heartbeats say of all nodes. So no coor
 costs reconnects only.
 
 Invariants: a node begins after it had too many clients for `wait_s` while the same nodes took clients, and goes on
-until it has no more than the mean. A node that comes or goes makes every node wait again.
+until it has no more than the mean. A node that comes or goes makes every node wait again. Clients may always come back
+to the same node: it sends away at most REBALANCE_TRIES times its excess, and if it soon has too many again it waits
+twice as long, up to REBALANCE_WAIT_MAX_S.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from flockmq.bounds import REBALANCE_TRIES, REBALANCE_WAIT_MAX_S
 from flockmq.management.view import Member
 from flockmq.node.eviction_pace import accepts
 
@@ -47,6 +50,11 @@ class ClientBalance:
         self._takers: frozenset[str] = frozenset()
         self._even_at_s = -math.inf
         """When this node last had no more than it may have, or the nodes that take clients changed."""
+        self._wait_s = settings.wait_s
+        self._may_send = 0
+        """How many more it may send away before it waits again."""
+        self._ended_s = -math.inf
+        """When it last stopped sending clients away."""
 
     def look(self, now_s: float, members: Sequence[Member], me: str, clients: int) -> Excess:
         """`me` is this node's incarnation, `clients` the number of its clients now."""
@@ -55,21 +63,34 @@ class ClientBalance:
         if takers != self._takers:
             self._takers = takers
             self.pause(now_s)
+            self._wait_s, self._ended_s = self._settings.wait_s, -math.inf
         counts = [member.connections for member in others]
         mean = mean_of(clients, counts)
-        if not takers or clients <= self._limit(mean):
+        fair = math.ceil(mean)
+        if not takers or clients <= self._limit(mean) or (self.is_shedding and not self._may_send):
             self.pause(now_s)
-        elif now_s - self._even_at_s >= self._settings.wait_s:
-            self.is_shedding = True
+        elif not self.is_shedding and now_s - self._even_at_s >= self._wait_s:
+            self._begin(now_s, clients - fair)
         if not self.is_shedding:
             return NONE
-        fair = math.ceil(mean)
-        return Excess(clients - fair, 1 / (1 + sum(count > fair for count in counts)))
+        return Excess(min(clients - fair, self._may_send), 1 / (1 + sum(count > fair for count in counts)))
+
+    def sent(self, number: int) -> None:
+        """So many of the `Excess` have been sent away."""
+        self._may_send -= number
 
     def pause(self, now_s: float) -> None:
         """Stop sending clients away, and begin again after `wait_s` at the earliest."""
+        if self.is_shedding:
+            self._ended_s = now_s
         self.is_shedding = False
         self._even_at_s = now_s
+
+    def _begin(self, now_s: float, excess: int) -> None:
+        """Too many again soon after the last time: those clients came back, so wait longer next time."""
+        is_again, first_s = now_s - self._ended_s < 2 * self._wait_s, self._settings.wait_s
+        self._wait_s = max(first_s, min(2 * self._wait_s, REBALANCE_WAIT_MAX_S)) if is_again else first_s
+        self.is_shedding, self._may_send = True, REBALANCE_TRIES * excess
 
     def _limit(self, mean: float) -> float:
         if self.is_shedding:

@@ -3,7 +3,7 @@
     look at the cluster ─▶ client_balance.py: too many for long? ─▶ disconnect the oldest connections with 0x9C
 
 Meanwhile the node still accepts clients: the load balancer chooses where a client reconnects. The oldest connections
-are disconnected first, so a client that has just reconnected here isn't moved again. The owners hold back the wills of
+are disconnected first, so a client that has just reconnected here is moved last. The owners hold back the wills of
 these clients for WILL_HELD_S, as in an evacuation.
 """
 
@@ -69,7 +69,9 @@ class Rebalancing:
         if is_emptied:
             balance.pause(now)
         if balance.is_shedding != was_shedding:
-            text = "too many, the excess is sent to other nodes" if balance.is_shedding else "no more than its share"
+            text = (
+                "too many, the excess is sent to other nodes" if balance.is_shedding else "none is sent away any more"
+            )
             log.info("this node has %d clients: %s", clients, text)
         self._excess, left = excess, excess.clients
         for _ in range(round(REBALANCE_LOOK_S / EVICTION_TICK_S)):
@@ -79,3 +81,4 @@ class Rebalancing:
                 left -= number
                 self._excess = excess._replace(clients=left)
                 self._evacuation.evict(number)
+                balance.sent(number)

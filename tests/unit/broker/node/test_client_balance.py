@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from flockmq.bounds import REBALANCE_TRIES
 from flockmq.management.view import Member
 from flockmq.node.client_balance import NONE, Balancing, ClientBalance, Excess
 
@@ -84,3 +85,26 @@ def test_its_own_row_counts_once_as_it_is_now() -> None:
     members = [member(1, 7), member(2, 0)]
     excess = [balance.look(now_s, members, ME, 100) for now_s in range(0, 40, 2)]
     assert excess[-1].clients == 50
+
+
+@pytest.mark.parametrize("away_s", [0, 6])
+def test_clients_that_always_come_back_are_sent_away_ever_more_seldom(away_s: int) -> None:
+    """`away_s`: how long a client takes to come back to this node."""
+    balance, sent = ClientBalance(SETTINGS), dict[int, int]()
+    for now_s in range(0, 4 * 3600, 2):
+        away = sum(sent.get(now_s - ago_s, 0) for ago_s in range(0, away_s, 2))
+        excess = balance.look(now_s, [member(2, 0)], ME, 300 - away)
+        balance.sent(excess.clients)
+        sent[now_s] = excess.clients
+    first = sum(number for at_s, number in sent.items() if at_s < 60)
+    assert 150 <= first <= REBALANCE_TRIES * 150
+    assert sum(sent.values()) <= REBALANCE_TRIES * 150 * (8 + 4), "after 30 s, 30 s, 60 s, 2 minutes, …, once an hour"
+    assert looks(balance, 300, 0, 0, since_s=20_000.0, until_s=20_032.0).clients == 200, "another node is a new chance"
+
+
+def test_after_a_calm_time_it_waits_no_longer_than_at_first() -> None:
+    balance = ClientBalance(SETTINGS)
+    for since_s in (0.0, 200.0, 400.0):
+        assert looks(balance, 300, 0, since_s=since_s, until_s=since_s + 26.0) == NONE
+        assert looks(balance, 300, 0, since_s=since_s + 30.0, until_s=since_s + 32.0).clients == 150
+        assert looks(balance, 150, 150, since_s=since_s + 34.0, until_s=since_s + 198.0) == NONE
