@@ -152,7 +152,7 @@ async def test_what_a_session_that_moved_gives_back_is_anothers_amid_an_upgrade(
         assert await rival.subscribe(f"$exclusive/{owner.name}") == GRANTED
 
 
-@pytest.mark.parametrize("its_home_dies", [False, True])
+@pytest.mark.parametrize("its_owner_dies", [False, True])
 @scenario(Shape(settings=BY_RULES))
 async def test_a_filter_that_a_client_may_have_no_more_is_anothers_while_it_is_away(
     cluster: SimulatedCluster, its_owner_dies: bool
