@@ -9,7 +9,8 @@ from typing import Final
 CONFIG_MAX_BYTES: Final = 1024 * 1024
 SECRET_MAX_BYTES: Final = 4096
 MANAGEMENT_REQUEST_MAX_BYTES: Final = 1024
-MANAGEMENT_REQUEST_LINE_MAX_BYTES: Final = 2048
+MANAGEMENT_REQUEST_LINE_MAX_BYTES: Final = 16 * 1024
+"""Has room for the ban of a user name and a client id of 1,000 bytes each, both escaped by JSON and then in a path."""
 MANAGEMENT_HEADER_MAX_BYTES: Final = 4096
 MANAGEMENT_HEADERS_MAX: Final = 32
 """Headers of one request, each of at most MANAGEMENT_HEADER_MAX_BYTES."""
@@ -432,6 +433,8 @@ OUTGOING_ALIASES_MAX: Final = 32
 """Topic aliases that the broker uses towards one client, however many the client allows."""
 ALLOWED_HEADS_MAX: Final = 1024
 """Packet prefixes that one client was allowed to publish. A full set is cleared."""
+ALLOWED_HEAD_MAX_BYTES: Final = 256
+"""A longer prefix isn't kept, so one client's take 256 KiB at most."""
 NUMBERS_RESERVED: Final = 4096
 """Sequence numbers that a session reserves at a time. A crash skips at most this many."""
 AWAY_SESSIONS_MAX: Final = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from flockmq.bounds import ALLOWED_HEADS_MAX
+from flockmq.bounds import ALLOWED_HEAD_MAX_BYTES, ALLOWED_HEADS_MAX
 from flockmq.default_callbacks import ignore
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.message import Publish, parse_publish
@@ -93,7 +93,7 @@ def _authorize(channel: Channel, port: NodePort, message: Publish, head: bytes) 
 def _remember(channel: Channel, head: bytes) -> None:
     """Allow packets with this head on the fast path."""
     allowed = channel.allowed
-    if allowed is not None and head:
+    if allowed is not None and 0 < len(head) <= ALLOWED_HEAD_MAX_BYTES:
         if len(allowed) >= ALLOWED_HEADS_MAX:
             allowed.clear()
         allowed.add(head)

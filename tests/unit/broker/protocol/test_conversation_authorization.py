@@ -41,6 +41,17 @@ def test_an_allowed_head_is_asked_about_once(node: Node, qos: int) -> None:
     assert subscriber.packets() == []
 
 
+@pytest.mark.parametrize("version", [4, 5])
+def test_heads_of_long_topics_take_no_memory(node: Node, version: int) -> None:
+    subscriber, publisher = node.client("s", version), checked(node, version)
+    node.subscribe(subscriber, ("long/#", 0))
+    for number in range(10):
+        node.feed(publisher, publish(version, f"long/{number}/" + "x" * 60_000, "x") * 2)
+    assert len(subscriber.packets()) == 20
+    assert publisher.allowed is not None
+    assert sum(map(len, publisher.allowed)) == 0
+
+
 def test_what_is_denied_goes_nowhere_and_says_so(node: Node) -> None:
     subscriber, publisher = node.client("s", 5), checked(node)
     node.subscribe(subscriber, ("no", 2))
