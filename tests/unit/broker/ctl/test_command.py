@@ -55,7 +55,7 @@ async def test_a_client_id_that_is_too_long_for_a_path_is_said_with_its_mend(
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "key")
     with pytest.raises(CtlError, match=r"is too long for a path; list what begins so, with a \* at the end"):
-        await run("clients", *arguments, "ä" * 400)
+        await run("clients", *arguments, "ä" * 4000)
 
 
 class Paged:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
+import msgspec
 import pytest
 
 from flockmq.auth.hashing import is_right
@@ -256,6 +258,21 @@ async def test_a_ban_is_made_shown_and_lifted(site: Site) -> None:
         404,
         {"error": "peerhost '2001:db8::1' isn't banned"},
     )
+
+
+@pytest.mark.parametrize("character", ["x", "\u00e9", "\x01"])
+async def test_a_ban_of_the_longest_client_id_is_lifted_and_a_list_continues_behind_it(
+    site: Site, character: str
+) -> None:
+    name = character * (1024 // len(character.encode()))
+    who = msgspec.json.encode([name[:1000], name, "127.0.0.1"]).decode()
+    assert (await site.ask("POST", "/bans", {"as": "client", "who": who}))[0] == 201
+    await site.ask("POST", "/bans", {"as": "clientid", "who": "c"})
+    _, second = await site.ask("GET", "/bans?limit=2")
+    status, last = await site.ask("GET", f"/bans?limit=1&after={quote(second['next'], safe='')}")
+    assert (status, last["data"]) == (200, [])
+    banned = next(row["who"] for row in second["data"] if row["as"] == "client")
+    assert (await site.ask("DELETE", f"/bans/client/{quote(banned, safe='')}"))[0] == 204
 
 
 @pytest.mark.parametrize(
