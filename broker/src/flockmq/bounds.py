@@ -431,6 +431,8 @@ MQUEUE_AHEAD_MAX: Final = 10_000
 """Messages that a durable session may queue beyond its limit while its client reads and publishers are being paused."""
 OUTGOING_ALIASES_MAX: Final = 32
 """Topic aliases that the broker uses towards one client, however many the client allows."""
+OUTGOING_ALIAS_MAX_TOPIC_BYTES: Final = 1024
+"""A longer topic gets none."""
 ALLOWED_HEADS_MAX: Final = 1024
 """Packet prefixes that one client was allowed to publish. A full set is cleared."""
 ALLOWED_HEAD_MAX_BYTES: Final = 256

@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import OUTGOING_ALIASES_MAX
+from flockmq.bounds import OUTGOING_ALIAS_MAX_TOPIC_BYTES, OUTGOING_ALIASES_MAX
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.frame import remaining_length, varint
 from flockmq.mqtt.reason import Reason
@@ -50,8 +50,8 @@ class IncomingAliases:
 
 @mypyc_attr(acyclic=True)
 class OutgoingAliases:
-    """Aliases for packets to the client: the first topics that are sent get the available aliases. `max_packet_bytes`:
-    the client's maximum packet size; 0: any.
+    """Aliases for packets to the client: the first topics that are sent get the available aliases, except long ones.
+    `max_packet_bytes`: the client's maximum packet size; 0: any.
     """
 
     __slots__ = ("_aliases", "_max_packet_bytes", "_maximum")
@@ -69,7 +69,7 @@ class OutgoingAliases:
         alias = self._aliases.get(topic)
         name = b"\0\0"
         if alias is None:
-            if len(self._aliases) >= self._maximum:
+            if len(self._aliases) >= self._maximum or len(topic) > OUTGOING_ALIAS_MAX_TOPIC_BYTES:
                 return packet
             if 0 < self._max_packet_bytes < len(packet) + _LONGER_BY_MAX:
                 return packet

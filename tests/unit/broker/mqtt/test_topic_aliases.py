@@ -83,6 +83,15 @@ def test_a_client_that_takes_aliases_gets_them(node: Node) -> None:
     ]
 
 
+def test_a_long_topic_gets_none_and_so_takes_no_memory() -> None:
+    aliases = OutgoingAliases(10)
+    long = encode.publish(5, b"t" * 60_000, b"x")
+    assert [aliases.shorten(long) for _ in range(2)] == [long, long]
+    longest_that_gets_one = encode.publish(5, b"t" * 1024, b"x")
+    aliases.shorten(longest_that_gets_one)
+    assert len(aliases.shorten(longest_that_gets_one)) < 20
+
+
 def test_others_of_the_same_fan_out_get_plain_packets(node: Node) -> None:
     plain, publisher = node.client("plain", 5), node.client("p", 5)
     node.subscribe(plain, ("a", 0))
