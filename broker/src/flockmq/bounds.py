@@ -429,6 +429,8 @@ MQUEUE_MAX_BYTES: Final = 16 * 1024 * 1024
 """Messages that wait for one client's receive window. `max_mqueue_len` limits their number."""
 MQUEUE_AHEAD_MAX: Final = 10_000
 """Messages that a durable session may queue beyond its limit while its client reads and publishers are being paused."""
+INCOMING_ALIASES_MAX_BYTES: Final = 64 * 1024
+"""Topics of one client's aliases, together. A client that sets more is disconnected (0x97)."""
 OUTGOING_ALIASES_MAX: Final = 32
 """Topic aliases that the broker uses towards one client, however many the client allows."""
 OUTGOING_ALIAS_MAX_TOPIC_BYTES: Final = 1024

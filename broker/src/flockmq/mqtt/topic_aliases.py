@@ -9,7 +9,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import OUTGOING_ALIAS_MAX_TOPIC_BYTES, OUTGOING_ALIASES_MAX
+from flockmq.bounds import INCOMING_ALIASES_MAX_BYTES, OUTGOING_ALIAS_MAX_TOPIC_BYTES, OUTGOING_ALIASES_MAX
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.frame import remaining_length, varint
 from flockmq.mqtt.reason import Reason
@@ -20,12 +20,13 @@ _LONGER_BY_MAX: Final = 5
 
 @mypyc_attr(acyclic=True)
 class IncomingAliases:
-    """The topics of the client's aliases."""
+    """The topics of the client's aliases, INCOMING_ALIASES_MAX_BYTES together."""
 
-    __slots__ = ("_maximum", "_topics")
+    __slots__ = ("_maximum", "_size_bytes", "_topics")
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
+        self._size_bytes: int = 0
         self._topics: dict[int, bytes] | None = None
 
     def resolve(self, alias: int, topic: bytes) -> bytes:
@@ -40,6 +41,10 @@ class IncomingAliases:
         if topics is None:
             self._topics = topics = {}
         if topic:
+            self._size_bytes += len(topic) - len(topics.get(alias, b""))
+            if self._size_bytes > INCOMING_ALIASES_MAX_BYTES:
+                why = f"topics of aliases with more than {INCOMING_ALIASES_MAX_BYTES} bytes together"
+                raise PacketError(Reason.QUOTA_EXCEEDED, "section 3.3.2.3.4", why)
             topics[alias] = topic
             return topic
         known = topics.get(alias)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flockmq.bounds import INCOMING_ALIASES_MAX_BYTES
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
@@ -60,6 +61,14 @@ def test_an_alias_stands_for_its_topic_and_is_not_passed_on(node: Node) -> None:
 )
 def test_what_an_alias_cannot_be_ends_the_connection(node: Node, packet: bytes, reason: int) -> None:
     assert without_words(node.feed(node.client("p", 5), packet)) == [encode.disconnect(5, reason)]
+
+
+def test_the_topics_of_a_clients_aliases_have_so_many_bytes_together(node: Node) -> None:
+    publisher, half = node.client("p", 5), "t" * (INCOMING_ALIASES_MAX_BYTES // 2)
+    for topic in (half, "u" + half[1:]):
+        assert node.feed(publisher, aliased(topic, "", 1) + aliased("short", "", 2) + aliased("", "", 1)) == []
+    ended = node.feed(publisher, aliased(half + half[4:], "", 1))
+    assert without_words(ended) == [encode.disconnect(5, Reason.QUOTA_EXCEEDED)]
 
 
 def test_MQTT_3_3_2_7_aliases_end_with_their_connection(node: Node) -> None:
