@@ -142,6 +142,6 @@ def _idle_options(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=60.0,
         metavar="S",
-        help="stop request connections after this time (default: 60)",
+        help="stop opening connections after this time (default: 60)",
     )
     add("--hold", type=seconds, default=0.0, metavar="S", help="keep them open for this time (default: 0)")

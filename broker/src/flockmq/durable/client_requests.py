@@ -197,7 +197,7 @@ class DurableSubscribePort(SubscribePort):
     def is_there(self) -> bool:
         return self._is_there()
 
-    def has_room(self) -> bool:
+    def takes_new_filters(self) -> bool:
         return not self._is_short()
 
     def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:

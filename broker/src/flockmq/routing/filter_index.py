@@ -25,7 +25,7 @@ from flockmq.bounds import FAST_SHAPE_FILTERS, FAST_SHAPES_MAX, SHAPE_MOVES
 from flockmq.routing.filter_tree import FilterTree, TreeFilters, collect, joined, parted
 
 _SLOW: Final = 0
-_SESSION_REQUEST: Final = 1
+_OPENING: Final = 1
 _FAST: Final = 2
 _CLOSING: Final = 3
 
@@ -223,7 +223,7 @@ class FilterIndex:
         if shape.state == _SLOW:
             self._looked_up.append(shape)
             self._plans.clear()
-        self._move(shape, _SESSION_REQUEST)
+        self._move(shape, _OPENING)
 
     def _close(self, shape: Shape) -> None:
         """The shape is looked up until all its filters are in the tree."""
@@ -256,13 +256,13 @@ class FilterIndex:
         shape = self._moving[-1]
         for _ in range(min(SHAPE_MOVES, len(shape.moving))):
             topic_filter = shape.moving.pop()
-            if shape.state == _SESSION_REQUEST:
+            if shape.state == _OPENING:
                 self._tree.delete(topic_filter)
             elif topic_filter in shape.held:
                 self._tree.insert(topic_filter, shape)
         if not shape.moving:
             self._moving.pop()
-            if shape.state == _SESSION_REQUEST:
+            if shape.state == _OPENING:
                 shape.state = _FAST
             else:
                 self._forget(shape)
@@ -287,7 +287,7 @@ def _filters(shape: Shape) -> int:
 
 
 def _is_fast(shape: Shape) -> bool:
-    return shape.state in (_SESSION_REQUEST, _FAST)
+    return shape.state in (_OPENING, _FAST)
 
 
 def _put(filters: dict[bytes, object], topic_filter: bytes, value: object) -> bool:

@@ -37,8 +37,8 @@ class SubscribePort:
         """True while the requesting connection has the session."""
         raise NotImplementedError(type(self).__name__)
 
-    def has_room(self) -> bool:
-        """False: subscriptions that the session doesn't have yet are refused (0x97)."""
+    def takes_new_filters(self) -> bool:
+        """False: filters that the session doesn't have yet are refused (0x97)."""
         return True
 
     def hold(self) -> None:
@@ -108,7 +108,7 @@ class SubscribeFlow:
 
     def start(self) -> None:
         filters = list(dict.fromkeys([filter for filter, _, _ in self._wanted]))
-        if not self._port.has_room():
+        if not self._port.takes_new_filters():
             find = self._session.subscriptions.find
             self._refused = {filter: Reason.QUOTA_EXCEEDED for filter in filters if find(filter) is None}
         if self._limits.exclusive_subscription:

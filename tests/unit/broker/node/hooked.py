@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from flockmq.config.feature_settings import AutoSubscribeSettings, RewriteSettings
+from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import unwrap
@@ -12,7 +13,6 @@ from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.plugins.dispatch import Record
 from flockmq.plugins.loading import Plugins
 from flockmq.plugins.points import A, E, Point
-from flockmq.protocol import connect as request
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ANONYMOUS
 from flockmq.session.local_session import LocalSession
@@ -52,7 +52,7 @@ class Hooked(Port):
     def refused(self, channel: Channel, reason: int) -> None:
         self.plugin_hooks.refused(channel, reason)
 
-    def gone(self, channel: Channel, session: LocalSession, will: request.Will | None) -> None:
+    def gone(self, channel: Channel, session: LocalSession, will: Will | None) -> None:
         super().gone(channel, session, self.plugin_hooks.leaving(channel, will))
         self.plugin_hooks.disconnected(channel)
 
