@@ -144,6 +144,13 @@ LONG_KINDS: Final = {
     if name.startswith(("cut", "isolate"))
 }
 """That come only where they are asked for."""
+AWAY_S: Final = (7.0, 12.0)
+"""Longer than nodes let a client wait for what needs Redis."""
+AWAY_KINDS: Final = {
+    f"{name} 10s": KINDS[name]._replace(hold_s=AWAY_S)
+    for name in ("kill redis", "stop redis", "stall redis", "fill redis", "cut core redis", "cut leader redis")
+}
+"""The like."""
 SCALE_KINDS: Final = {"scale cores": Kind(12, (CORES,), (2.0, 8.0), amounts=(5.0,))}
 """The like."""
 UPGRADE_KINDS: Final = {
@@ -151,7 +158,8 @@ UPGRADE_KINDS: Final = {
     "upgrade replicant": Kind(8, ("replicant",), (0.1, 2.5)),
 }
 """The like: a node that is of the release before comes back as one of this; another one comes back as it was."""
-ALL_KINDS: Final = KINDS | REAL_KINDS | SENTINEL_KINDS | LONG_KINDS | SCALE_KINDS | UPGRADE_KINDS
+ASKED_FOR: Final = LONG_KINDS | AWAY_KINDS | SCALE_KINDS | UPGRADE_KINDS
+ALL_KINDS: Final = KINDS | REAL_KINDS | SENTINEL_KINDS | ASKED_FOR
 ONE_SERVER: Final = ("empty redis", "older redis")
 """Of several the others would have to be asked what became of it."""
 
@@ -167,7 +175,7 @@ def kinds_for(shape: str) -> dict[str, Kind]:
 
 def mix_for(shape: str) -> tuple[str, ...]:
     """Those of them that come unless others are asked for."""
-    return tuple(name for name in kinds_for(shape) if name not in LONG_KINDS | SCALE_KINDS | UPGRADE_KINDS)
+    return tuple(name for name in kinds_for(shape) if name not in ASKED_FOR)
 
 
 def _deposed(core: str, *others: str) -> tuple[Step, ...]:

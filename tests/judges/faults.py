@@ -98,7 +98,7 @@ class Spans:
 class Faults:
     """`any`: of all nodes; `but_drains`: all but those by which a node ends in order; `of_time`: that made the
     cluster's time wrong, which is that of so many `cores`; `of_loss`: that lost packets, until these are there;
-    `of_lateness`: those, and those that had a node stand still; `of_cores`: of cores; `of_owners`: those, until slots
+    `of_lateness`: those, and those that had a node stand still; `of_nodes`: not of Redis alone; `of_cores`: of cores; `of_owners`: those, until slots
     are owned as before; `of_memory`: that had nodes refuse more; `of_moved_data`: by which Redis lost what it had while
     slots moved; `unheard`: `any`, and until what a path held back is there.
     """
@@ -123,6 +123,7 @@ class Faults:
         stood_still = [fault._replace(ended=fault.ended + READ_MAX_S) for fault in faults if _is_of_stops(fault)]
         self.of_cores = Spans(fault for fault in (*faults, *stood_still) if _is_of_cores(fault))
         self.of_loss = Spans(resent)
+        self.of_nodes = Spans(fault for fault in faults if not {*OF_CORES, "replicant"}.isdisjoint(fault.kind.split()))
         self.of_lateness = Spans([*resent, *stood_still])
         of: dict[str, list[Fault]] = {}
         for fault in faults:

@@ -4,7 +4,8 @@
   is right; for longer than `stale_ready_max_s` in a row a node must not say that it is ready.
 - Slots unserved: for each client id one core is its owner, and writes its sessions to Redis. A core that can't, while
   another one can, keeps its slots for `slots_unserved_max_s` at most. A core is a node that ever had slots; where none
-  can write Redis is away, and it is no matter who has them.
+  can write Redis is away, and it is no matter who has them. A core that can't write may not have read that its slots
+  went to others: what these say counts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ STALE_READY: Final = "stale but ready"
 UNSERVED: Final = "slots unserved"
 
 SEEN_EVERY_MAX_S: Final = 3.0
+SLOTS: Final = 1024
+"""Of all cores."""
 
 
 class _Runs:
@@ -54,12 +57,13 @@ def stale_ready(story: Story, rules: Rules) -> Iterator[Finding]:
 def slots_unserved(story: Story, rules: Rules) -> Iterator[Finding]:
     runs = _Runs(rules.slots_unserved_max_s)
     cores = {seen.node for seen in story.all(NodeSeen) if seen.slots}
-    served_at: dict[str, float] = {}
+    serving: dict[str, NodeSeen] = {}
     for seen in story.all(NodeSeen):
-        served_at.pop(seen.node, None)
+        serving.pop(seen.node, None)
         if seen.serves and seen.node in cores:
-            served_at[seen.node] = seen.at
-        others_serve = any(seen.at - at <= SEEN_EVERY_MAX_S for node, at in served_at.items() if node != seen.node)
-        if held_s := runs.passes(seen, seen.slots > 0 and not seen.serves and others_serve):
+            serving[seen.node] = seen
+        others = [it for it in serving.values() if it.node != seen.node and seen.at - it.at <= SEEN_EVERY_MAX_S]
+        is_its_own = sum(other.slots for other in others) + seen.slots <= SLOTS
+        if held_s := runs.passes(seen, seen.slots > 0 and not seen.serves and bool(others) and is_its_own):
             text = f"{seen.node} has had {seen.slots} slots for {held_s:.1f} s, and can't write; another core can"
             yield Finding(UNSERVED, seen.at, text)

@@ -48,6 +48,11 @@ def test_a_core_that_cant_write_gives_its_slots_away_while_another_can() -> None
     assert judge(by_time(seen("a", 60, slots=512, serves=False), well)).by_kind() == {UNSERVED: 1}
 
 
+def test_a_core_that_cant_write_needs_not_know_that_its_slots_are_away() -> None:
+    is_old = seen("a", 60, slots=512, serves=False)
+    assert judge(by_time(is_old, seen("b", 9, slots=512), seen("b", 51, slots=1024, since=9))).findings == []
+
+
 def test_a_core_that_died_serves_no_more() -> None:
     """Who owns slots and doesn't run is named by its incarnation."""
     died = by_time(seen("a", 5, slots=512), seen("b", 5), seen("b", 55, since=5, serves=False))

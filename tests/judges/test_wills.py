@@ -191,6 +191,21 @@ def test_who_tried_to_come_back_and_got_no_answer_may_have_come() -> None:
         assert later(script, delivered=delivered, after_s=60.0) == {}
 
 
+@pytest.mark.parametrize(("fault", "found"), [("stall redis", {WILL_LOST: 1}), ("kill core", {})])
+@pytest.mark.parametrize("came", [0, 1, 2])
+def test_who_left_before_it_was_answered_has_one_of_its_wills(came: int, fault: str, found: dict[str, int]) -> None:
+    script = alive(delay_s=5.0)
+    with script.during(fault, fault.split()[1]):
+        script.close("c")
+        script.ask("c", will=Will(2, "gone", 1, delay_s=5.0))
+        script.tick(1.0)
+        script.close("c")
+        script.tick(10.0)
+    if came:
+        script.deliver("sub", "c!", came, "gone")
+    assert later(script, after_s=60.0) == ({} if came else found)
+
+
 def test_it_has_time_to_come() -> None:
     script = alive()
     script.close("c")

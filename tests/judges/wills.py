@@ -10,7 +10,8 @@ So a will is promised to each subscriber at QoS 1 or 2 that was there before, st
 the will of a clean session as whose end faults touched its node and another one, within `purged_max_s` of each other,
 for that is in the memory of the node and of its client id's owner, until the node is purged (before all nodes are of
 cluster version 2 in that of its node alone); the will of a client that was admitted amid a fault and never came back (a
-known limit); one that Redis lost. Where a fault ran while the connection was there its node may have been taken for
+known limit); one that Redis lost. Of who came back, and left before it was answered, nobody knows whether it was let in:
+if only Redis was away meanwhile, the will comes, or that of this CONNECT. Where a fault ran while the connection was there its node may have been taken for
 dead, or its DISCONNECT not have been heard: then the will may come, and needn't.
 """
 
@@ -27,6 +28,7 @@ from judges.losses import may_have_overflowed
 from judges.story import LATE_CONNECT_MAX_S, Story
 from judges.topics import matches
 from judges.verdict import FOREVER, Finding, Rules
+from load.history import Message
 
 WILL_LOST: Final = "will lost"
 WILL_TWICE: Final = "will twice"
@@ -37,10 +39,11 @@ USE_ANOTHER_SERVER: Final = 0x9C
 
 
 class _Fate(NamedTuple):
-    """When a will may come at the earliest; when it must have, at the latest."""
+    """When a will may come at the earliest; when it must have, at the latest, or one of those `instead`."""
 
     since: float
     by: float
+    instead: tuple[Message, ...] = ()
 
 
 _NEVER: Final = _Fate(FOREVER, FOREVER)
@@ -61,7 +64,8 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
         yield from _judge_undue(will, fate, [*those, *retained[will]])
         yield from _judge_twice(those)
         if fate.by < FOREVER:
-            for life in subscribers.lacking(will, fate, {one.life for one in those}):
+            have = {one.life for message in (will.message, *fate.instead) for one in story.came.get(message, [])}
+            for life in subscribers.lacking(will, fate, have):
                 yield Finding(WILL_LOST, fate.by, f"{_named(will)} never came to {life.client}")
 
 
@@ -105,6 +109,7 @@ def _when_it_ended(
     if is_faulty:
         last_end = faults.any.over(last_end) + rules.gone_noticed_max_s
     by = faults.any.quiet_for(last_end + delay_s, rules.delivered_max_s)
+    unsure: list[Connection] = []
     for other in later:
         if not delay_s or other.asked.at > last_end + delay_s:
             break
@@ -114,11 +119,37 @@ def _when_it_ended(
                 break
         elif other.connected is not None and other.connected.present and other.connected.at < since and not is_faulty:
             return _NEVER
+        elif other.connected is None and other.asked.will is not None:
+            unsure.append(other)
         else:
             by = FOREVER  # it may have come in time
+    if unsure:
+        return _one_of(story, rules, connection, later, unsure, connected.at if is_faulty else since)
     if is_faulty:
         since = connected.at
     return _Fate(since, FOREVER if by > story.ended_at or _may_be_lost(story, rules, connection, later, by) else by)
+
+
+def _one_of(
+    story: Story,
+    rules: Rules,
+    connection: Connection,
+    later: list[Connection],
+    unsure: list[Connection],
+    since: float,
+) -> _Fate:
+    """It may have been let in in time, and have a will itself, as long as nobody else came back."""
+    faults, wills = story.faults, [connection, *unsure]
+    last_end = faults.any.over(max(one.until for one in wills) + rules.clock_slack_s) + rules.gone_noticed_max_s
+    delay_s = max(one.asked.will.delay_s for one in wills if one.asked.will is not None)
+    by = faults.any.quiet_for(last_end + delay_s, rules.delivered_max_s)
+    is_known = not faults.of_nodes.overlap(connection.asked.at - _NEAR_S, by)
+    is_back = any(other.asked.at < by for other in later if other not in unsure)
+    if not is_known or is_back or by > story.ended_at or story.lost_by_redis(connection.asked.at, by):
+        return _Fate(since, FOREVER)
+    client = connection.asked.client
+    instead = [Message(f"{client}!", one.asked.will.number) for one in unsure if one.asked.will is not None]
+    return _Fate(since, by, tuple(instead))
 
 
 def _held_back_s(story: Story, rules: Rules, connection: Connection, ended_at: float) -> float:

@@ -55,13 +55,15 @@ class Link(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def open(self, address: tuple[str, int], connect: bytes) -> wire.Packet | None:
+    async def open(
+        self, address: tuple[str, int], connect: bytes, patience_s: float = SILENT_MAX_S
+    ) -> wire.Packet | None:
         """What the node answers to CONNECT; unless it is a yes, the connection is closed. None without an answer."""
         try:
             async with asyncio.timeout(CONNECT_MAX_S):
                 await self._loop.create_connection(lambda: self, *address)
             self.send(connect)
-            async with asyncio.timeout(SILENT_MAX_S):
+            async with asyncio.timeout(patience_s):
                 connack = await self._connack
         except (OSError, TimeoutError):
             self.close()

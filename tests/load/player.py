@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from conformance import wire
 from load.history import Asked, Closed, Connected, Disconnected, Message, Refused, Will
-from load.link import KEEP_ALIVE_S, Link
+from load.link import KEEP_ALIVE_S, SILENT_MAX_S, Link
 from load.sending import Sending
 from load.stage import Node, Stage
 from load.subscribing import Subscribing, Wish
@@ -64,6 +64,8 @@ class Player:
         self.terms = terms
         self.will: Will | None = None
         """For the next CONNECT; each gives it a number of its own."""
+        self.patience_s = SILENT_MAX_S
+        """How long it waits for CONNACK."""
         self.link: Link | None = None
         self.node = ""
         """The last that it was connected to."""
@@ -204,7 +206,7 @@ class Player:
                 terms.version, terms.expiry_s, will,
             )
         )  # fmt: skip
-        connack = await link.open(node.address, connect(self.name, terms, will))
+        connack = await link.open(node.address, connect(self.name, terms, will), self.patience_s)
         if connack is None:
             return
         if connack.reason:

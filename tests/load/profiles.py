@@ -73,6 +73,7 @@ PROFILES: Final[dict[str, dict[str, float]]] = {
     **{name: _profile(name) for name in FEATURES if name not in ("windows", "payloads", "overlap")},
     "real": _profile(*(name for name in FEATURES if name not in ("overflow", "rules")), part=_LITTLE),
     "stored": _profile(*(name for name in FEATURES if name not in _NOT_STORED), part=_LITTLE),
+    "away": _profile("wills", "retained", "delayed", "exclusive"),
     "all": _profile(*FEATURES, part=_LITTLE),
 }
 """Of each feature, its share of the load's rate. `overflow` needs nodes with a low `max_mqueue_len` that the stage

@@ -59,6 +59,7 @@ PROFILES: Final[dict[str, Profile]] = {
     "scaled": Profile(
         "base", kinds=(*schedule.SCALE_KINDS, "kill replicant", "kill leader", "kill redis"), weight=0.3, base_rate=21
     ),
+    "redis-away": Profile("away", kinds=tuple(schedule.AWAY_KINDS), weight=0.5, base_rate=7),
     "upgraded": Profile(
         "stored",
         (_settling("core-3"), _settling("replicant-2")),

@@ -1,6 +1,6 @@
 """Wills: with and without a delay, of clean and durable sessions; retained, as "offline" beside an acknowledged
 retained "online". Connections break, are ended in order, with the will all the same (0x04), or are taken over; the
-client comes back before its will is due, or behind that.
+client comes back before its will is due, or behind that; or it tries once, and stays away when it is refused.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ STATES: Final = (("state-clean", CLEAN, 0.0), ("state-durable", DURABLE, 1.0))
 HERE_S: Final = (0.3, 2.0)
 AWAY_S: Final = (0.2, 3.5)
 PATIENCE_S: Final = 2.0
+CONNACK_MAX_S: Final = (1.0, 9.0)
+"""A node refuses whom it can't let in sooner than the second."""
+STAYS_S: Final = 34.0
+"""How long who was refused stays away at the end: its will must have come."""
 TWICE_S: Final = 9.0
 """A delay, and what an owner waits for a client whose node died, and a little."""
 LOST_S: Final = 34.0
@@ -48,6 +52,11 @@ def play(feature: Feature) -> None:
         mortal.will = Will(0, topic, 1, retain=True, delay_s=delay_s)
         feature.act(_live_and_die, mortal, lives_s)
         feature.act(_say_online, mortal, topic)
+    for name, delay_s in (("refused", 0.0), ("refused-late", 2.0)):
+        mortal = feature.player(name, DURABLE)
+        mortal.will = Will(0, f"{feature.root}/gone/{name}", 1, delay_s=delay_s)
+        feature.act(_try_once, mortal, lives_s)
+        feature.mend.append(partial(_stay, mortal))
     for name, terms in (("watches", DURABLE), ("watches-clean", CLEAN), ("watches-311", DURABLE_311)):
         watcher = feature.player(name, terms, [Wish(f"{feature.root}/#")])
         watcher.taking.heard = partial(_heard, feature)
@@ -77,6 +86,27 @@ async def _live_and_die(player: Player, lives_s: float) -> None:
                 player.disconnect(with_will=True)
         await asyncio.sleep(dice.uniform(*AWAY_S))
         player.come_back()
+
+
+async def _try_once(player: Player, lives_s: float) -> None:
+    """Until it is refused, or leaves before it is."""
+    dice = player.stage.random
+    while True:
+        await asyncio.sleep(dice.uniform(*HERE_S) + dice.expovariate(1 / lives_s))
+        player.stay_away()
+        player.drop()
+        await asyncio.sleep(dice.uniform(*AWAY_S))
+        player.patience_s = dice.choice(CONNACK_MAX_S)
+        if await player.connect():
+            player.come_back()
+            continue
+        await asyncio.sleep(STAYS_S)
+        player.come_back()
+
+
+async def _stay(player: Player) -> None:
+    if player.is_away:
+        await asyncio.sleep(STAYS_S)
 
 
 async def _say_online(player: Player, topic: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, cast
 
+from flockmq.durable.cancelled_wills import CancelledWills
 from flockmq.durable.session_fields import META, decode_meta
 from flockmq.durable.session_service import _will_of
 from flockmq.durable.slot import OwnedSlot
@@ -70,6 +71,11 @@ def leave_without_will(
 ) -> None:
     """An owner isn't told that a client left with its will."""
     right(asking, client_id, token, expiry_s, with_will=False, nonce=nonce)
+
+
+@seeded(judge.WILL_LOST, "redis-away", CancelledWills.note)
+def take_asking_for_coming(right: Function, cancelled: CancelledWills, token: int, *will: Any) -> None:
+    """Who asks to be let in has no will of before, whether it is let in or not."""
 
 
 @seeded(judge.WILL_TWICE, "wills", Connections._take_over)

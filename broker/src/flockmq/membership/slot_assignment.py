@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from flockmq.bounds import LEASE_TTL_S, SLOTS_UNSERVED_MAX_S
 
@@ -47,10 +48,18 @@ def is_balanced(owners: Sequence[str], cores: Collection[str]) -> bool:
     )
 
 
+class _Silence(NamedTuple):
+    """`total_s`: how long a core has reported, in all, that it hears nothing from Redis."""
+
+    total_s: float
+    reported_at: float
+
+
 class SlotEligibility:
     """Which cores may own slots, decided by the leader from their heartbeats.
 
-    A core that hears nothing from Redis can't store sessions, so it loses its slots if another core can. The leader
+    A core that hears nothing from Redis can't store sessions, so it loses its slots if another core can: after
+    SLOTS_UNSERVED_MAX_S of silence in all, until it has heard from Redis for as long without a break. The leader
     checks this in each round. It has rounds only while it reaches Redis itself. So while Redis, or one of several Redis
     servers, is down for all cores, nothing is counted and no core loses slots. When Redis is back, the other cores have
     SLOTS_UNSERVED_MAX_S to reach it, too.
@@ -58,35 +67,39 @@ class SlotEligibility:
 
     def __init__(self) -> None:
         self._looked_at = 0.0
-        self._cut_off_since: dict[str, float] = {}
-        self._unable: dict[str, float] = {}
-        """Core that has reported for SLOTS_UNSERVED_MAX_S that it hears nothing from Redis → when it last reported
-        that."""
+        self._silences: dict[str, _Silence] = {}
+        """By core; it is forgotten when the core has heard from Redis for SLOTS_UNSERVED_MAX_S."""
 
     def look(self, now: float, hears_redis: Mapping[str, bool | None]) -> None:
         """One round of the leader. `hears_redis`: what each node reports; None: its release doesn't report it."""
-        if now - self._looked_at > LEASE_TTL_S:
-            self._cut_off_since.clear()  # this core didn't lead, or Redis was unreachable, perhaps for all
+        passed_s = now - self._looked_at
         self._looked_at = now
+        if passed_s > LEASE_TTL_S:
+            self._forget_short_silences()  # this core didn't lead, or Redis was unreachable, perhaps for all
+            passed_s = 0.0
         if not any(hears_redis.values()):
-            self._cut_off_since.clear()
-            self._unable = dict.fromkeys(self._unable, now)
+            self._forget_short_silences()
+            self._silences = {node: _Silence(total_s, now) for node, (total_s, _) in self._silences.items()}
             return
-        cut_off = [node for node, hears in hears_redis.items() if hears is False]
-        self._cut_off_since = {node: self._cut_off_since.get(node, now) for node in cut_off}
-        for node, since in self._cut_off_since.items():
-            if node in self._unable or now - since >= SLOTS_UNSERVED_MAX_S:
-                self._unable[node] = now
-        self._unable = {
-            node: reported_at
-            for node, reported_at in self._unable.items()
-            if node in hears_redis and now - reported_at < SLOTS_UNSERVED_MAX_S
+        for node, hears in hears_redis.items():
+            if hears is False:
+                before = self._silences.get(node)
+                self._silences[node] = _Silence(0.0 if before is None else before.total_s + passed_s, now)
+        self._silences = {
+            node: silence
+            for node, silence in self._silences.items()
+            if node in hears_redis and now - silence.reported_at < SLOTS_UNSERVED_MAX_S
         }
 
     def gets_no_slots(self, node: str) -> bool:
         """It hears nothing from Redis, so it gets no new slots."""
-        return node in self._cut_off_since or node in self._unable
+        silence = self._silences.get(node)
+        return silence is not None and (silence.reported_at == self._looked_at or self.loses_slots(node))
 
     def loses_slots(self, node: str) -> bool:
         """It has heard nothing for a long time, or began to hear again only now, so it also loses its slots."""
-        return node in self._unable
+        silence = self._silences.get(node)
+        return silence is not None and silence.total_s >= SLOTS_UNSERVED_MAX_S
+
+    def _forget_short_silences(self) -> None:
+        self._silences = {node: silence for node, silence in self._silences.items() if self.loses_slots(node)}

@@ -86,8 +86,17 @@ def test_who_hears_again_in_time_has_lost_nothing() -> None:
     now = 100.0
     for _ in range(5):
         now = beat(serving, now, SLOTS_UNSERVED_MAX_S - LEASE_RENEW_S, a=False, leader=True)
-        now = beat(serving, now, LEASE_RENEW_S, a=True, leader=True)
+        now = beat(serving, now + LEASE_RENEW_S, SLOTS_UNSERVED_MAX_S, a=True, leader=True)
         assert not serving.gets_no_slots("a")
+
+
+def test_who_hears_again_for_a_moment_only_loses_its_slots() -> None:
+    serving = SlotEligibility()
+    now = beat(serving, 100.0, SLOTS_UNSERVED_MAX_S - 2 * LEASE_RENEW_S, a=False, leader=True)
+    now = beat(serving, now + LEASE_RENEW_S, LEASE_RENEW_S, a=True, leader=True)
+    assert not serving.gets_no_slots("a")
+    beat(serving, now + LEASE_RENEW_S, 2 * LEASE_RENEW_S, a=False, leader=True)
+    assert serving.loses_slots("a")
 
 
 def test_nothing_is_counted_while_the_leader_has_no_beats_itself() -> None:
