@@ -98,9 +98,9 @@ class Spans:
 class Faults:
     """`any`: of all nodes; `but_drains`: all but those by which a node ends in order; `of_time`: that made the
     cluster's time wrong, which is that of so many `cores`; `of_loss`: that lost packets, until these are there;
-    `of_lateness`: those, and those that had a node stand still; `of_nodes`: not of Redis alone; `of_cores`: of cores; `of_owners`: those, until slots
-    are owned as before; `of_memory`: that had nodes refuse more; `of_moved_data`: by which Redis lost what it had while
-    slots moved; `unheard`: `any`, and until what a path held back is there.
+    `of_lateness`: those, and those that had a node stand still; `of_nodes`: not of Redis alone; `of_cores`: of cores;
+    `of_owners`: those, until slots are owned as before; `of_memory`: that had nodes refuse more; `of_moved_data`: by
+    which Redis lost what it had while slots moved; `unheard`: `any`, and until what a path held back is there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:

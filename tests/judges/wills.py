@@ -10,9 +10,10 @@ So a will is promised to each subscriber at QoS 1 or 2 that was there before, st
 the will of a clean session as whose end faults touched its node and another one, within `purged_max_s` of each other,
 for that is in the memory of the node and of its client id's owner, until the node is purged (before all nodes are of
 cluster version 2 in that of its node alone); the will of a client that was admitted amid a fault and never came back (a
-known limit); one that Redis lost. Of who came back, and left before it was answered, nobody knows whether it was let in:
-if only Redis was away meanwhile, the will comes, or that of this CONNECT. Where a fault ran while the connection was there its node may have been taken for
-dead, or its DISCONNECT not have been heard: then the will may come, and needn't.
+known limit); one that Redis lost. Of who came back, and left before it was answered, nobody knows whether it was let
+in: if only Redis was away meanwhile, the will comes, or that of this CONNECT. Where a fault ran while the connection
+was there its node may have been taken for dead, or its DISCONNECT not have been heard: then the will may come, and
+needn't.
 """
 
 from __future__ import annotations

@@ -176,8 +176,8 @@ MEMBER_FENCE_S: Final = 1.0
 """A node that hasn't heard from a majority for this long acknowledges nothing that needs other nodes. Only after that
 may a majority purge it."""
 SLOTS_UNSERVED_MAX_S: Final = 5.0
-"""A core that hears nothing from Redis for this long in all, while the leader does, loses its slots. It begins anew when
-it has heard Redis for as long without a break."""
+"""A core that hears nothing from Redis for this long in all, while the leader does, loses its slots. It begins anew
+when it has heard Redis for as long without a break."""
 SLOTS_WRITTEN_ANEW_S: Final = 10.0
 """After Redis lost data, slot owners write their sessions again. For this long the leader moves no slot away from an
 owner that can do so."""

@@ -40,7 +40,7 @@ from flockmq.management.answers import ABOUT, RequestRefused
 from flockmq.management.api_keys import ROLES, ApiKeys, Holder, Role
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.view import Conflict, Unavailable
-from flockmq.redis.errors import StorageError
+from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.rlog.errors import LogFull
 
 log: Final = logging.getLogger(__name__)
@@ -118,6 +118,8 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         return _error(507, str(error))
     except Unavailable as error:
         return _error(503, f"{error}; try again later")
+    except StorageUnavailable as error:
+        return _error(503, f"{error}; the change may still be made: look whether it was before you try again")
     except StorageError as error:
         return _error(503, f"the log takes no writes now: {error}; try again later")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
+from flockmq.auth.admin import Missing
 from flockmq.management.view import TablesView, Unavailable
 from flockmq.redis.errors import StorageError
 from flockmq.rlog.rlog import Rlog
@@ -16,7 +17,7 @@ class SavedTables(TablesView):
 
     async def saved(self, shard: str) -> BinaryIO:
         if shard not in SHARDS:
-            raise Unavailable(f"there is no shard {shard!r}; there are {', '.join(SHARDS)}")
+            raise Missing(f"there is no shard {shard!r}; there are {', '.join(SHARDS)}")
         if self._rlog.core is None:
             raise Unavailable("this node is a replicant, and only cores save the tables: ask a core")
         try:

@@ -7,9 +7,10 @@ from typing import BinaryIO
 
 import pytest
 
+from flockmq.auth.admin import Missing
 from flockmq.management.guard import role_for
 from flockmq.management.tables import PIECE_BYTES, routes
-from flockmq.management.view import TablesView, Unavailable
+from flockmq.management.view import TablesView
 from unit.broker.management.harness import serving
 
 
@@ -19,7 +20,7 @@ class Saved(TablesView):
 
     async def saved(self, shard: str) -> BinaryIO:
         if shard != "route":
-            raise Unavailable(f"there is no shard {shard!r}")
+            raise Missing(f"there is no shard {shard!r}")
         return (self.folder / shard).open("rb")
 
 
@@ -34,7 +35,7 @@ async def test_they_come_as_they_are_saved(tmp_path: Path, size: int) -> None:
 
 async def test_what_isnt_saved_is_said(tmp_path: Path) -> None:
     async with serving(routes, Saved(tmp_path)) as http, http.get("/api/v1/tables/other") as response:
-        assert response.status == 503
+        assert response.status == 404
         assert "there is no shard 'other'" in (await response.json())["error"]
 
 
