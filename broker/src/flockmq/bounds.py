@@ -715,6 +715,8 @@ EVICTION_BEGINS_S: Final = 1.0
 balancers send no new clients."""
 EVICTION_LOOK_S: Final = 0.5
 """How often a draining node checks which nodes accept clients, and how many drain."""
+CONNECT_WAIT_MAX_S: Final = 0.5
+"""While a client waits longer for CONNACK at another node, draining nodes send fewer clients there."""
 REBALANCE_LOOK_S: Final = 2.0
 """How often a node compares its number of clients with the other nodes', if rebalancing is on."""
 REBALANCE_TRIES: Final = 3

@@ -76,6 +76,19 @@ async def test_nodes_that_end_together_share_the_rate(cluster: SimulatedCluster)
 
 
 @scenario(SLOW)
+async def test_they_go_slower_while_others_are_slow_to_let_clients_in(cluster: SimulatedCluster) -> None:
+    clients = await _crowd(cluster, 60)
+    cluster.redis[0].pause()
+    draining = asyncio.create_task(cluster.nodes["replicant-1"].drain())
+    waiting = asyncio.create_task(Client.connect(cluster, "waits", at="replicant-2", expiry_s=60))
+    await asyncio.sleep(EVICTION_BEGINS_S + 2.0)
+    assert 1 <= sum(not client.is_open for client in clients) <= 12, "20 at the rate that is set"
+    cluster.redis[0].resume()
+    await waiting
+    await draining
+
+
+@scenario(SLOW)
 async def test_a_client_that_is_being_attached_is_admitted_before_it_goes(cluster: SimulatedCluster) -> None:
     """If it were refused, its owner would hear of it later, and disconnect it where it is by then."""
     await Client.connect(cluster, "first", at="replicant-1", clean=True)

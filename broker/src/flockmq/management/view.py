@@ -194,6 +194,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     draining: bool = False
     takes_clients: bool | None = None
     """Whether it has listeners for clients. None: its release doesn't report this."""
+    connect_wait_ms: int = 0
+    """For how long a client waits there for CONNACK now."""
     stale: bool = False
     """Whether its tables may be stale."""
     hears_redis: bool | None = None

@@ -52,6 +52,8 @@ class LocalStatus:
     ready: bool = False
     draining: bool = False
     takes_clients: bool = False
+    connect_wait_s: float = 0.0
+    """For how long a client waits for CONNACK now."""
 
 
 class Traffic(NamedTuple):

@@ -74,6 +74,8 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     """This core began the cluster's log, and has met no node of an older release since."""
     takes_clients: bool | None = None
     """It has listeners for clients. None: its release doesn't report that."""
+    connect_wait_ms: int = 0
+    """For how long a client waits there for CONNACK now. 0 also where its release doesn't report that."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):

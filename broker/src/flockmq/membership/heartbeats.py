@@ -151,6 +151,7 @@ class Heartbeats:
             stale=self.stale(),
             is_new=self.is_new(),
             takes_clients=local.takes_clients,
+            connect_wait_ms=round(local.connect_wait_s * 1000),
         )
 
     async def run(self) -> None:

@@ -32,6 +32,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import unwrap
+from flockmq.node.connect_waits import ConnectWaits
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.client import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNKNOWN, Principal
@@ -73,6 +74,7 @@ class AccessControl(AccessPort):
         self._connections = connections
         self._flush = flush
         self._clock = clock
+        self.waits: Final = ConnectWaits()
         self._exchanges: dict[Channel, tuple[ScramExchange, Connect | None]] = {}
         """The running exchange of each channel, with its CONNECT, or None for a re-authentication."""
         self._hosts: dict[Channel, str] = {}
@@ -128,6 +130,8 @@ class AccessControl(AccessPort):
         else:
             attempt = Attempt(connect.client_id, connect.user_name, connect.password, peer, channel.has_ended)
             self.auth.chain.authenticate(attempt, partial(self._decided, channel, connect))
+        if channel.state == ADMITTING and channel not in self._exchanges:
+            self.waits.note(channel, self._clock.monotonic())
 
     def _begin(self, channel: Channel, connect: Connect, method: bytes) -> None:
         exchange = self.auth.chain.exchange(method, Attempt(connect.client_id, None, None, channel.peer()))
@@ -171,6 +175,8 @@ class AccessControl(AccessPort):
             self._refuse(channel, outcome.reason)
         else:
             self._admitted(channel, connect, outcome)
+            if channel.state == ADMITTING:
+                self.waits.note(channel, self._clock.monotonic())
         self._flush()
 
     def _admitted(self, channel: Channel, connect: Connect, outcome: Outcome) -> None:

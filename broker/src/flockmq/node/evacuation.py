@@ -52,6 +52,7 @@ class Evacuation(EvacuationView):
         self._cluster = cluster
         self._cluster_state = cluster_state
         self._settings = settings
+        self._pace = EvictionPace(settings, asyncio.get_running_loop().time())
         self._others = _NO_OTHERS
         self._is_known = False
         """Whether the last request for the cluster's state was answered."""
@@ -68,13 +69,13 @@ class Evacuation(EvacuationView):
         if not self._clients.by_id or not self._settings.timeout_s:
             return
         now = asyncio.get_running_loop().time
-        pace = EvictionPace(self._settings, now())
+        self._pace = EvictionPace(self._settings, now())
         async with self._looking(for_good=False) as looking:
             while not (self._others.accept or looking.done() or self.hurry.is_set()):
                 await self._moment()
             self._send_elsewhere()
-            while self._goes_on() and not pace.is_over(now()):
-                self._evict(pace)
+            while self._goes_on() and not self._pace.is_over(now()):
+                self._evict()
                 await self._moment()
         self._send_elsewhere()
 
@@ -109,7 +110,7 @@ class Evacuation(EvacuationView):
 
     def status(self) -> Evacuated:
         counters, share = self._reactor.router.counters, self._others.share
-        rate = self._settings.rate * share if self._access.sends_away else 0.0
+        rate = self._pace.rate * share if self._access.sends_away else 0.0
         return Evacuated(is_on=self.is_wanted, clients=self.clients, evicted=counters.evictions, rate=rate)
 
     def start(self) -> None:
@@ -128,12 +129,11 @@ class Evacuation(EvacuationView):
 
     async def _go_on(self) -> None:
         """Evict clients whenever other nodes accept them. Runs until cancelled."""
-        now = asyncio.get_running_loop().time
-        pace = EvictionPace(self._settings._replace(timeout_s=math.inf), now())
+        self._pace = EvictionPace(self._settings._replace(timeout_s=math.inf), asyncio.get_running_loop().time())
         async with self._looking(for_good=True):
             while True:
                 self._send_elsewhere()
-                self._evict(pace)
+                self._evict()
                 await asyncio.sleep(EVICTION_TICK_S)
 
     # Other nodes.
@@ -157,6 +157,7 @@ class Evacuation(EvacuationView):
             self._is_known = answer is not None
             if answer is not None:
                 self._others, until_s = answer, now() + OTHERS_UNKNOWN_MAX_S
+                self._pace.heard(answer.connect_wait_s)
             if now() >= until_s or (answer is not None and not answer.accept):
                 self._others = _NO_OTHERS
                 if not for_good:
@@ -195,10 +196,10 @@ class Evacuation(EvacuationView):
 
     # Clients.
 
-    def _evict(self, pace: EvictionPace) -> None:
+    def _evict(self) -> None:
         if not self._others.accept or not self._is_known:
             return
-        number = pace.due(asyncio.get_running_loop().time(), self.clients, self._others.share)
+        number = self._pace.due(asyncio.get_running_loop().time(), self.clients, self._others.share)
         self.evict(number)
 
     def evict(self, number: int) -> None:

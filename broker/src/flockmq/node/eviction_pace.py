@@ -1,8 +1,8 @@
 """The rate at which a draining node sends its clients to other nodes. No I/O: the caller passes the time.
 
 Invariants: all clients have been sent away when the time is over. Until then the rate is the node's share of the
-cluster's rate, or higher if the remaining time requires it. At first none are sent, until other nodes know that this
-one drains.
+cluster's rate, less while clients wait long for CONNACK at another node, or higher if the remaining time requires it.
+At first none are sent, until other nodes know that this one drains.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from flockmq.bounds import EVICTION_BEGINS_S, EVICTION_JOINED_MAX_S, EVICTION_TICK_S
+from flockmq.bounds import CONNECT_WAIT_MAX_S, EVICTION_BEGINS_S, EVICTION_JOINED_MAX_S, EVICTION_TICK_S
 from flockmq.management.view import Member
 
 _BEGINS_PART: Final = 0.25
 """The part of a short drain timeout for which no clients are sent."""
+_SLOWER: Final = 0.5
+_FASTER: Final = 1.25
+_LEAST: Final = 1 / 32
+"""Factors of the rate: when clients wait too long elsewhere, when they don't, and its smallest."""
 
 
 class Draining(NamedTuple):
@@ -34,6 +38,19 @@ class EvictionPace:
         self._asked_s = begun_s + min(EVICTION_BEGINS_S, timeout_s * _BEGINS_PART)
         self._ends_s = begun_s + timeout_s
         self._backlog = 0.0
+        self._factor = 1.0
+
+    @property
+    def rate(self) -> float:
+        """Clients per second that the other nodes can take, for all draining nodes together."""
+        return self._rate * self._factor
+
+    def heard(self, connect_wait_s: float) -> None:
+        """The others were asked again: for so long a client waits for CONNACK at one of them."""
+        if connect_wait_s > CONNECT_WAIT_MAX_S:
+            self._factor = max(self._factor * _SLOWER, _LEAST)
+        else:
+            self._factor = min(self._factor * _FASTER, 1.0)
 
     def is_over(self, now_s: float) -> bool:
         return now_s >= self._ends_s
@@ -45,7 +62,7 @@ class EvictionPace:
             return left
         if now_s < self._asked_s:
             return 0
-        rate = max(self._rate * share, left / time_left_s)
+        rate = max(self.rate * share, left / time_left_s)
         self._backlog += rate * min(now_s - self._asked_s, EVICTION_JOINED_MAX_S)
         self._asked_s = now_s
         number = min(int(self._backlog), left)
@@ -60,13 +77,17 @@ class Others(NamedTuple):
     """Whether another node accepts clients."""
     share: float
     """This node's part of the rate."""
+    connect_wait_s: float = 0.0
+    """For how long a client waits for CONNACK now, at the slowest of those that accept clients."""
 
 
 def others(members: Iterable[Member], me: str) -> Others:
     """Summarize the members. `me` is this node's incarnation."""
     known = [member for member in members if member.incarnation != me and member.heard]
     draining = sum(member.draining and member.connections > 0 for member in known)
-    return Others(any(accepts(member) for member in known), 1 / (1 + draining))
+    accepting = [member for member in known if accepts(member)]
+    slowest_ms = max((member.connect_wait_ms for member in accepting), default=0)
+    return Others(bool(accepting), 1 / (1 + draining), slowest_ms / 1000)
 
 
 def accepts(member: Member) -> bool:

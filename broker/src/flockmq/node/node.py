@@ -400,6 +400,7 @@ class Node:
             ready=self._shown_state() == "ready" and not self.cluster.readiness.unfit,
             draining=self._shown_state() == "draining",
             takes_clients=self._takes_clients,
+            connect_wait_s=max(self.access.waits.longest_s(self._clock.monotonic()), self.loop_watch.late_now_s),
         )
 
     # --- periodic tasks and shutdown --------------------------------------------------------------------------------

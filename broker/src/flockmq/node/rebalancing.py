@@ -20,7 +20,7 @@ from flockmq.management.view import ClusterState
 from flockmq.membership.cluster import Cluster
 from flockmq.node.client_balance import NONE, Balancing, ClientBalance, Excess
 from flockmq.node.evacuation import Evacuation
-from flockmq.node.eviction_pace import Draining, EvictionPace
+from flockmq.node.eviction_pace import Draining, EvictionPace, others
 from flockmq.telemetry.sample import Sample
 
 log: Final = logging.getLogger(__name__)
@@ -64,6 +64,7 @@ class Rebalancing:
         """Compare this node with the others, then disconnect clients until the next comparison."""
         now, was_shedding = asyncio.get_running_loop().time(), balance.is_shedding
         state = await self._tell()
+        self._pace.heard(others(state.nodes, self._cluster.incarnation).connect_wait_s)
         clients, is_emptied = self._evacuation.clients, self._evacuation.is_emptied
         excess = NONE if is_emptied else balance.look(now, state.nodes, self._cluster.incarnation, clients)
         if is_emptied:

@@ -20,6 +20,8 @@ class LoopWatch:
 
     def __init__(self) -> None:
         self.late_s = 0.0
+        self.late_now_s = 0.0
+        """Of the last timer."""
         self._worst_s = 0.0
         self._worst_before_s = 0.0
         self._window_ends_s = 0.0
@@ -44,6 +46,7 @@ class LoopWatch:
             self._worst_s = 0.0
             self._window_ends_s = now_s + LOOP_WATCH_WINDOW_S
         late_s = max(late_s, 0.0)
+        self.late_now_s = late_s
         self.late_s += late_s
         self._worst_s = max(self._worst_s, late_s)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.bounds import EVICTION_BEGINS_S, EVICTION_JOINED_MAX_S, EVICTION_TICK_S
+from flockmq.bounds import CONNECT_WAIT_MAX_S, EVICTION_BEGINS_S, EVICTION_JOINED_MAX_S, EVICTION_TICK_S
 from flockmq.management.view import Member
 from flockmq.node.eviction_pace import Draining, EvictionPace, Others, others
 
@@ -61,6 +61,25 @@ def test_a_node_that_stood_still_makes_good_no_more_than_a_moment() -> None:
     assert first == 100.0 * EVICTION_JOINED_MAX_S
 
 
+def test_the_rate_falls_while_clients_wait_elsewhere_and_grows_again() -> None:
+    pace = EvictionPace(Draining(600.0, 400.0), BEGUN_S)
+    rates = []
+    for wait_s in (0.0, 2 * CONNECT_WAIT_MAX_S, 2 * CONNECT_WAIT_MAX_S, *[CONNECT_WAIT_MAX_S] * 9):
+        pace.heard(wait_s)
+        rates.append(pace.rate)
+    assert rates[:3] == [400.0, 200.0, 100.0]
+    assert rates[3:] == sorted(rates[3:])
+    assert rates[-1] == 400.0
+
+
+def test_all_are_away_in_time_though_clients_wait_elsewhere() -> None:
+    pace, left = EvictionPace(Draining(10.0, 1000.0), BEGUN_S), 5_000
+    for tick in range(10 * TICKS_PER_S):
+        pace.heard(60.0)
+        left -= pace.due(BEGUN_S + tick * EVICTION_TICK_S, left, 1.0)
+    assert left == 0
+
+
 # --- the others -------------------------------------------------------------------------------------------------------
 
 
@@ -88,6 +107,11 @@ ME = member("me", ready=False, draining=True, connections=5)
 )
 def test_a_node_accepts_clients_that_is_ready_for_them(other: Member, accepts: bool) -> None:
     assert others([ME, other], "me@1") == Others(accepts, 1.0)
+
+
+def test_the_slowest_of_those_that_accept_clients_counts() -> None:
+    slow, slower = member("slow", connect_wait_ms=700), member("slower", draining=True, connect_wait_ms=900)
+    assert others([ME, member("r"), slow, slower], "me@1").connect_wait_s == 0.7
 
 
 def test_the_rate_is_of_those_that_drain_and_have_clients() -> None:
