@@ -718,9 +718,13 @@ EVICTION_LOOK_S: Final = 0.5
 CONNECT_WAIT_MAX_S: Final = 0.5
 """While a client waits longer for CONNACK at another node, draining nodes send fewer clients there."""
 REBALANCE_LOOK_S: Final = 2.0
-"""How often a node compares its number of clients with the other nodes', if rebalancing is on."""
+"""How often a node compares its number of clients with the other nodes', while it rebalances or may begin to."""
+REBALANCE_SETTLED_S: Final = 10.0
+"""A rebalance that was asked for ends when no node has sent clients away for this long: those that were sent away come
+back meanwhile."""
 REBALANCE_TRIES: Final = 3
-"""A node that rebalances sends away this many times its excess, then waits again: some clients come back to it."""
+"""A node that rebalances sends away this many times its excess, then waits again, or gives up if it was asked to: some
+clients come back to it."""
 REBALANCE_WAIT_MAX_S: Final = 3600.0
 """A node whose clients come back each time waits no longer than this, or than the wait that is set."""
 OTHERS_UNKNOWN_MAX_S: Final = 3.0

@@ -51,6 +51,20 @@ def test_any_node_tells_what_rebalancing_would_do_and_does(fleet: Fleet) -> None
         assert line[3] == line[4]
 
 
+def test_one_is_started_and_ended_by_ctl_at_any_node(fleet: Fleet) -> None:
+    core = fleet.core("core-0")
+    crowded, other = fleet.replicant("replicant-0", **PLANNED), fleet.replicant("replicant-1", **PLANNED)
+    with crowd(crowded):
+        eventually(lambda: row(core, crowded)["clients"] == COUNT, "its heartbeat tells it")
+        ctl(other, "rebalance", "start", "--rate", "2")
+        eventually(lambda: row(other, crowded)["state"] == "rebalancing", "it sends clients away")
+        told = row(core, crowded)
+        assert (told["asked"]["state"], told["is_enabled"], told["rate"]) == ("running", False, 2.0)
+        ctl(other, "rebalance", "stop")
+        line = next(line.split() for line in ctl(core, "rebalance", "status") if line.startswith("replicant-0"))
+        assert (line[2], line[-1]) == ("idle", "stopped")
+
+
 @contextlib.contextmanager
 def crowd(node: Node) -> Iterator[None]:
     with contextlib.ExitStack() as stack:

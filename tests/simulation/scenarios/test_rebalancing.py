@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Coroutine
 from itertools import cycle
-from typing import Final
+from typing import Any, Final, TypeVar
+
+import pytest
 
 from conformance import wire
+from flockmq.auth.admin import Missing
+from flockmq.bounds import REBALANCE_TRIES
+from flockmq.management.rebalance_rows import AskedProgress, AskedRebalance
+from flockmq.management.view import Conflict
 from flockmq.mqtt.reason import Reason
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.scenario import Client, scenario
@@ -21,8 +28,11 @@ ON: Final = Shape(
     )
 )
 SLOW: Final = Shape(settings=(*ON.settings[:3], ("CLUSTER__EVICTION_RATE", "1")))
+ASKED: Final = AskedRebalance(name="Jo", absolute_threshold=5, rate=10.0)
 WILL: Final = wire.Will("wills", b"gone", qos=1)
 COUNT: Final = 40
+
+T = TypeVar("T")
 
 
 async def _crowd(cluster: SimulatedCluster) -> list[Client]:
@@ -78,3 +88,96 @@ async def test_without_it_all_stay_where_they_are(cluster: SimulatedCluster) -> 
     clients = await _crowd(cluster)
     await asyncio.sleep(60.0)
     assert all(client.is_open for client in clients)
+
+
+# One that an operator asks for, where it is off.
+
+
+async def _answer(cluster: SimulatedCluster, node: str, answer: Coroutine[Any, Any, T]) -> T:
+    process = cluster.nodes[node].process
+    assert process is not None
+    return await asyncio.get_running_loop().create_task(answer, context=process.context)
+
+
+async def _start(cluster: SimulatedCluster, asked: AskedRebalance = ASKED, node: str | None = None) -> None:
+    """Asks a replicant, which asks a core."""
+    admin = cluster.nodes["replicant-2"].running.node.rebalance_admin
+    assert not (await _answer(cluster, "replicant-2", admin.start(asked, node))).missing
+
+
+async def _stop(cluster: SimulatedCluster, name: str | None = None) -> None:
+    admin = cluster.nodes["replicant-2"].running.node.rebalance_admin
+    await _answer(cluster, "replicant-2", admin.stop(name, None))
+
+
+async def _progress(cluster: SimulatedCluster, by: str = "replicant-2") -> dict[str, AskedProgress | None]:
+    """By node, as `by` tells it."""
+    shown = await _answer(cluster, by, cluster.nodes[by].running.node.rebalance_admin.shown())
+    return {row.node: row.asked for row in shown.nodes}
+
+
+@scenario()
+async def test_one_that_is_asked_for_ends_when_each_node_has_its_share(cluster: SimulatedCluster) -> None:
+    clients, others = await _crowd(cluster), cycle(name for name in cluster.nodes if name != "replicant-1")
+    await _start(cluster)
+    moved = 0
+    for _ in range(60):
+        await asyncio.sleep(0.5)
+        for number, client in enumerate(clients):
+            if not client.is_open:
+                clients[number] = await Client.connect(cluster, f"c{number:02}", at=next(others), clean=number % 2 == 0)
+                moved += 1
+    fair = math.ceil(COUNT / len(cluster.nodes))
+    assert fair - 2 <= COUNT - moved <= fair
+    for by in ("core-1", "replicant-1"):
+        told = await _progress(cluster, by)
+        assert told.pop("replicant-1") == AskedProgress(name="Jo", state="balanced", moved=moved)
+        assert set(told.values()) == {AskedProgress(name="Jo", state="balanced", moved=0)}
+
+
+@scenario()
+async def test_one_that_is_asked_for_gives_up_on_clients_that_always_come_back(cluster: SimulatedCluster) -> None:
+    clients = await _crowd(cluster)
+    await _start(cluster)
+    for _ in range(60):
+        await asyncio.sleep(0.5)
+        for number, client in enumerate(clients):
+            if not client.is_open:
+                name, is_clean = f"c{number:02}", number % 2 == 0
+                clients[number] = await Client.connect(cluster, name, at="replicant-1", clean=is_clean)
+    told = (await _progress(cluster))["replicant-1"]
+    assert told is not None
+    assert told.state == "gave_up"
+    assert COUNT < told.moved <= REBALANCE_TRIES * COUNT
+
+
+@scenario()
+async def test_one_that_runs_is_ended_and_nobody_else_starts_another_meanwhile(cluster: SimulatedCluster) -> None:
+    clients = await _crowd(cluster)
+    with pytest.raises(Missing, match="there is no node 'replicant-9'; the nodes are core-1, "):
+        await _start(cluster, node="replicant-9")
+    await _start(cluster, AskedRebalance(name="Jo", absolute_threshold=5, rate=1.0), node="replicant-1")
+    await asyncio.sleep(5.0)
+    sent = sum(not client.is_open for client in clients)
+    assert 2 <= sent <= 6
+    with pytest.raises(Conflict, match="one that Jo started runs already"):
+        await _start(cluster, AskedRebalance(name="Ann"))
+    await _stop(cluster, name="Ann")
+    assert (await _progress(cluster))["replicant-1"] == AskedProgress(name="Jo", state="running", moved=sent)
+    await _stop(cluster)
+    await asyncio.sleep(5.0)
+    told = await _progress(cluster)
+    assert told["replicant-1"] == AskedProgress(name="Jo", state="stopped", moved=sent)
+    assert told["core-1"] is None, "it was asked of one node"
+    assert sum(not client.is_open for client in clients) == sent
+
+
+@scenario()
+async def test_a_node_that_restarts_forgets_what_was_asked_of_it(cluster: SimulatedCluster) -> None:
+    await _start(cluster)
+    await cluster.nodes["replicant-1"].kill()
+    await cluster.nodes["replicant-1"].start()
+    await cluster.until_ready()
+    told = await _progress(cluster)
+    assert told["replicant-1"] is None
+    assert told["core-1"] is not None

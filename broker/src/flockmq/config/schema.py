@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta, field
@@ -273,13 +273,18 @@ class ListenersSettings(msgspec.Struct, frozen=True, kw_only=True):
 # --- other sections -------------------------------------------------------------------------------------------------
 
 
+RelativeThreshold: TypeAlias = Annotated[float, Meta(ge=1.0, le=10.0)]
+AbsoluteThreshold: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
+EvictionRate: TypeAlias = Annotated[float, Meta(ge=1.0, le=1_000_000.0)]
+
+
 class RebalanceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a node that has more clients than its share sends the excess to other nodes."""
 
     enabled: bool = False
-    relative_threshold: Annotated[float, Meta(ge=1.0, le=10.0)] = 1.1
+    relative_threshold: RelativeThreshold = 1.1
     """A node has too many clients if it has more than this times the mean, and exceeds `absolute_threshold`."""
-    absolute_threshold: Annotated[int, Meta(ge=1, le=10_000_000)] = 100
+    absolute_threshold: AbsoluteThreshold = 100
     """The difference to the mean that a node must exceed. Once it has begun, it continues down to the mean."""
     wait: Seconds = 30.0
     """How long a node must have too many clients, while the set of nodes that accept clients stays the same, before it
@@ -307,7 +312,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     version_settle: Seconds = 300.0
     """How long all nodes must run a release before the cluster uses formats that only this release knows. Until then it
     can be rolled back."""
-    eviction_rate: Annotated[float, Meta(ge=1.0, le=1_000_000.0)] = 500.0
+    eviction_rate: EvictionRate = 500.0
     """Clients per second that all nodes together send to other nodes, when nodes stop or rebalance. It is exceeded if
     `node.drain_timeout` requires that."""
     rebalance: RebalanceSettings = RebalanceSettings()

@@ -16,7 +16,9 @@ FIRST: Final = (
 """The first columns, after the name. Other fields come after these."""
 _FOLDED: Final = frozenset(("heard", "ready", "draining", "stale", "hears_redis"))
 """Fields that are summarized in the column `state`."""
-_LEFT_OUT: Final = frozenset(("name", "incarnation", "host", "lag_entries", "takes_clients", "connect_wait_ms"))
+_LEFT_OUT: Final = frozenset(
+    ("name", "incarnation", "host", "lag_entries", "takes_clients", "connect_wait_ms", "rebalancing")
+)
 
 
 def add(verbs: Verbs) -> None:

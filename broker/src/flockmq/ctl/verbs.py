@@ -42,7 +42,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def given(options: argparse.Namespace, *names: str) -> dict[str, str]:
+def given(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """The options among these names that the user gave."""
     return {name: given for name in names if (given := getattr(options, name)) is not None}
 

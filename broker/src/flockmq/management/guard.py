@@ -70,6 +70,7 @@ OF_OPERATORS: Final = (
     "/api/v1/sessions",
     "/api/v1/bans",
     "/api/v1/evacuation",
+    "/api/v1/rebalance",
     "/api/v1/plugins",
     "/api/v5/alarms",
 )

@@ -9,10 +9,11 @@
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
 | /api/v5/rlog | JSON: by shard, the position of this node's tables in the log, their lag, and their digests |
-| /api/v1/plugins…, /api/v1/rebalance, /api/v1/quotas | see `status` |
+| /api/v1/plugins…, /api/v1/quotas | see `status` |
 | /api/v5/cluster, /api/v5/rlog/nodes, /api/v5/alarms… | see `status` |
 | /api/v1/clients…, /api/v1/sessions… | see `clients` |
 | /api/v1/evacuation | see `evacuation` |
+| /api/v1/rebalance | see `rebalance` |
 | /api/v1/leave, /api/v1/cores/NAME | see `cores` |
 | /api/v1/keys…, /api/v1/audit | see `keys` |
 | /api/v1/tables/SHARD | see `tables` |
@@ -46,7 +47,7 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.logs import Sparing
-from flockmq.management import clients, cores, evacuation, tables, users_and_rules
+from flockmq.management import clients, cores, evacuation, rebalance, tables, users_and_rules
 from flockmq.management import keys as key_paths
 from flockmq.management import status as status_paths
 from flockmq.management.answers import VIEWS, answer
@@ -178,6 +179,7 @@ def _application(
         routes,
         status_paths.routes,
         evacuation.routes,
+        rebalance.routes,
         cores.routes,
         clients.routes,
         users_and_rules.routes,

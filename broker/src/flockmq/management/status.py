@@ -7,7 +7,6 @@
 | GET /api/v5/rlog | by shard, the position of this node's tables in the log, their lag, and their digests |
 | GET /api/v5/cluster | every node, the leader, how many slots each core owns, which core a replicant writes through |
 | GET /api/v5/rlog/nodes | by node and shard, the position of its tables in the log, and their lag |
-| GET /api/v1/rebalance | by node, how many clients it sends to others, or would, and how long that takes |
 | GET /api/v1/plugins | the enabled plugins of this node with their statistics |
 | POST /api/v1/plugins/NAME/enable | enables a fenced plugin again |
 | GET /api/v5/alarms | all alarms, the oldest first |
@@ -49,11 +48,6 @@ async def cluster(request: web.Request) -> web.Response:
 @routes.get("/api/v5/rlog/nodes")
 async def logs(request: web.Request) -> web.Response:
     return answer(200, {"data": await request.app[VIEWS].overview.logs()})
-
-
-@routes.get("/api/v1/rebalance")
-async def rebalance(request: web.Request) -> web.Response:
-    return answer(200, await request.app[VIEWS].overview.rebalance())
 
 
 @routes.get("/api/v1/plugins")

@@ -6,11 +6,12 @@ The structs are the JSON of the REST API. Their values are read from memory on e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import BinaryIO, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import BinaryIO, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
 from flockmq.management.client_rows import ClientsWanted, SessionsWanted
+from flockmq.management.rebalance_rows import RebalanceView
 from flockmq.telemetry.sample import Samples
 
 
@@ -196,6 +197,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it has listeners for clients. None: its release doesn't report this."""
     connect_wait_ms: int = 0
     """For how long a client waits there for CONNACK now."""
+    rebalancing: bool = False
+    """Whether it sends clients beyond its share to other nodes."""
     stale: bool = False
     """Whether its tables may be stale."""
     hears_redis: bool | None = None
@@ -256,49 +259,12 @@ class SessionsView(Protocol):
         Raises Unavailable."""
 
 
-RebalanceState: TypeAlias = Literal["unheard", "idle", "rebalancing", "draining"]
-
-
-class RebalanceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One node, as `/api/v1/rebalance` shows it. A field is None if the node isn't heard, or doesn't tell it."""
-
-    node: str
-    role: str
-    state: RebalanceState
-    clients: int | None
-    is_enabled: bool | None = None
-    """Whether `cluster.rebalance.enabled` is set there."""
-    mean: float | None = None
-    """The mean number of clients of the nodes that take clients, and of this one. None while it drains."""
-    begins_above: int | None = None
-    """The node sends clients away, down to the mean, once it has had more than this for its wait."""
-    planned: int | None = None
-    """How many clients it would send away by the present numbers."""
-    planned_s: float | None = None
-    """The seconds that takes at its part of `cluster.eviction_rate`."""
-    left: int = 0
-    """How many clients it is sending away now."""
-    rate: float = 0.0
-    """Clients per second that go now."""
-    left_s: float | None = None
-    """The seconds until they have gone. None: none goes, for example because no other node takes clients."""
-    evicted: int | None = None
-    """How many clients it has sent away since it started."""
-
-
-class RebalanceShown(msgspec.Struct, frozen=True, kw_only=True):
-    told_by: str
-    nodes: Sequence[RebalanceRow]
-
-
 class OverviewView(Protocol):
     """The overview of the whole cluster."""
 
     async def members(self) -> ClusterState: ...
 
     async def logs(self) -> Sequence[NodeLog]: ...
-
-    async def rebalance(self) -> RebalanceShown: ...
 
 
 class Evacuated(msgspec.Struct, frozen=True, kw_only=True):
@@ -392,5 +358,6 @@ class Views(NamedTuple):
     sessions: SessionsView
     overview: OverviewView
     evacuation: EvacuationView
+    rebalance: RebalanceView
     tables: TablesView
     cores: CoresView

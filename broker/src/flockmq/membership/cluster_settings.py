@@ -54,6 +54,7 @@ class LocalStatus:
     takes_clients: bool = False
     connect_wait_s: float = 0.0
     """For how long a client waits for CONNACK now."""
+    rebalancing: bool = False
 
 
 class Traffic(NamedTuple):

@@ -76,6 +76,8 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     """It has listeners for clients. None: its release doesn't report that."""
     connect_wait_ms: int = 0
     """For how long a client waits there for CONNACK now. 0 also where its release doesn't report that."""
+    rebalancing: bool = False
+    """It sends clients beyond its share to other nodes."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):

@@ -152,6 +152,7 @@ class Heartbeats:
             is_new=self.is_new(),
             takes_clients=local.takes_clients,
             connect_wait_ms=round(local.connect_wait_s * 1000),
+            rebalancing=local.rebalancing,
         )
 
     async def run(self) -> None:

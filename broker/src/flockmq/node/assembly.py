@@ -220,7 +220,8 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         clock,
         entropy,
         Draining(config.node.drain_timeout, config.cluster.eviction_rate),
-        _balancing(config.cluster.rebalance),
+        _thresholds(config.cluster.rebalance),
+        rebalances=config.cluster.rebalance.enabled,
         takes_clients=any(named_listeners(config)),
     )
     node.overview.own_details = partial(_details, config, node)
@@ -229,20 +230,17 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
 
 
 def _details(config: Config, node: Node) -> NodeDetails:
-    evacuated, excess, rate = node.evacuation.status(), node.rebalancing.excess(), config.cluster.eviction_rate
+    evacuated, (left, rate) = node.evacuation.status(), node.rebalancing.left()
     return NodeDetails(
         cores=node.cluster.settings.cores,
-        eviction_rate=rate,
+        eviction_rate=config.cluster.eviction_rate,
         balancing=_thresholds(config.cluster.rebalance),
         rebalances=config.cluster.rebalance.enabled,
-        left=excess.clients,
-        rate=rate * excess.share if excess.clients else evacuated.rate,
+        left=left,
+        rate=rate if left else evacuated.rate,
         evicted=evacuated.evicted,
+        asked=node.rebalancing.asked(),
     )
-
-
-def _balancing(settings: RebalanceSettings) -> Balancing | None:
-    return _thresholds(settings) if settings.enabled else None
 
 
 def _thresholds(settings: RebalanceSettings) -> Balancing:

@@ -3,10 +3,13 @@
 Every node decides for itself, from what heartbeats say of all nodes. So no coordinator can be lost, and a wrong guess
 costs reconnects only.
 
-Invariants: a node begins after it had too many clients for `wait_s` while the same nodes took clients, and goes on
-until it has no more than the mean. A node that comes or goes makes every node wait again. Clients may always come back
-to the same node: it sends away at most REBALANCE_TRIES times its excess, and if it soon has too many again it waits
-twice as long, up to REBALANCE_WAIT_MAX_S.
+Invariants of the automatic one (ClientBalance): a node begins after it had too many clients for `wait_s` while the same
+nodes took clients, and goes on until it has no more than the mean. A node that comes or goes makes every node wait
+again. Clients may always come back to the same node: it sends away at most REBALANCE_TRIES times its excess, and if it
+soon has too many again it waits twice as long, up to REBALANCE_WAIT_MAX_S.
+
+One that an operator asked for (AskedBalance) has no wait, and an end: when no node has sent clients away for
+REBALANCE_SETTLED_S, or when this one has sent away REBALANCE_TRIES times its excess and still has too many.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from flockmq.bounds import REBALANCE_TRIES, REBALANCE_WAIT_MAX_S
+from flockmq.bounds import REBALANCE_SETTLED_S, REBALANCE_TRIES, REBALANCE_WAIT_MAX_S
+from flockmq.management.rebalance_rows import AskedProgress, AskedRebalance, AskedState
 from flockmq.management.view import Member
 from flockmq.node.eviction_pace import accepts
 
@@ -29,6 +33,15 @@ class Balancing(NamedTuple):
 
     def begins_above(self, mean: float) -> float:
         return max(mean * self.relative, mean + self.absolute)
+
+    def asked(self, asked: AskedRebalance) -> Balancing:
+        """The thresholds that `asked` has, and these where it has none."""
+        relative, absolute = asked.relative_threshold, asked.absolute_threshold
+        return Balancing(
+            self.relative if relative is None else relative,
+            self.absolute if absolute is None else absolute,
+            self.wait_s,
+        )
 
 
 class Excess(NamedTuple):
@@ -65,15 +78,14 @@ class ClientBalance:
             self.pause(now_s)
             self._wait_s, self._ended_s = self._settings.wait_s, -math.inf
         counts = [member.connections for member in others]
-        mean = mean_of(clients, counts)
-        fair = math.ceil(mean)
-        if not takers or clients <= self._limit(mean) or (self.is_shedding and not self._may_send):
+        is_over = clients > _limit(self._settings, clients, counts, is_shedding=self.is_shedding)
+        if not takers or not is_over or (self.is_shedding and not self._may_send):
             self.pause(now_s)
         elif not self.is_shedding and now_s - self._even_at_s >= self._wait_s:
-            self._begin(now_s, clients - fair)
+            self._begin(now_s, _excess(clients, counts).clients)
         if not self.is_shedding:
             return NONE
-        return Excess(min(clients - fair, self._may_send), 1 / (1 + sum(count > fair for count in counts)))
+        return _excess(clients, counts, self._may_send)
 
     def sent(self, number: int) -> None:
         """So many of the `Excess` have been sent away."""
@@ -92,10 +104,74 @@ class ClientBalance:
         self._wait_s = max(first_s, min(2 * self._wait_s, REBALANCE_WAIT_MAX_S)) if is_again else first_s
         self.is_shedding, self._may_send = True, REBALANCE_TRIES * excess
 
-    def _limit(self, mean: float) -> float:
+
+class AskedBalance:
+    """Decides how many clients this node sends away because an operator, `name`, asked for it at `now_s`."""
+
+    def __init__(self, name: str, settings: Balancing, now_s: float) -> None:
+        self.is_shedding = False
+        self._name = name
+        self._state: AskedState = "running"
+        self._moved = 0
+        self._settings = settings
+        self._most = 0
+        """The largest excess that it had."""
+        self._busy_at_s = now_s
+        """When it, or another node, was last seen to send clients away."""
+
+    @property
+    def is_over(self) -> bool:
+        return self._state != "running"
+
+    def progress(self) -> AskedProgress:
+        return AskedProgress(name=self._name, state=self._state, moved=self._moved)
+
+    def look(self, now_s: float, members: Sequence[Member], me: str, clients: int) -> Excess:
+        """As ClientBalance.look; NONE when it is over."""
+        if self.is_over:
+            return NONE
+        counts = [member.connections for member in takers_beside(me, members)]
+        limit = _limit(self._settings, clients, counts, is_shedding=self.is_shedding)
+        self.is_shedding = bool(counts) and clients > limit
         if self.is_shedding:
-            return math.ceil(mean)
-        return self._settings.begins_above(mean)
+            self._busy_at_s = now_s
+            self._most = max(self._most, _excess(clients, counts).clients)
+            if may_send := REBALANCE_TRIES * self._most - self._moved:
+                return _excess(clients, counts, may_send)
+            if clients > _limit(self._settings, clients, counts, is_shedding=False):
+                self.end("gave_up")
+            self.is_shedding = False
+        elif any(member.rebalancing for member in members if member.incarnation != me and member.heard):
+            self._busy_at_s = now_s
+        elif now_s - self._busy_at_s >= REBALANCE_SETTLED_S:
+            self.end("balanced")
+        return NONE
+
+    def sent(self, number: int) -> None:
+        """So many of the `Excess` have been sent away."""
+        self._moved += number
+
+    def pause(self, now_s: float) -> None:
+        """All clients of this node go, so it has no share any more."""
+        self.end("stopped")
+
+    def end(self, state: AskedState) -> None:
+        """It is over, unless it was before."""
+        self.is_shedding = False
+        if not self.is_over:
+            self._state = state
+
+
+def _limit(settings: Balancing, clients: int, others: Sequence[int], *, is_shedding: bool) -> float:
+    """How many clients a node may have: a node that sends clients away goes on to the mean."""
+    mean = mean_of(clients, others)
+    return math.ceil(mean) if is_shedding else settings.begins_above(mean)
+
+
+def _excess(clients: int, others: Sequence[int], at_most: float = math.inf) -> Excess:
+    """What a node sends away to get down to the mean, and its part of the rate among the nodes above it."""
+    fair = math.ceil(mean_of(clients, others))
+    return Excess(int(min(clients - fair, at_most)), 1 / (1 + sum(count > fair for count in others)))
 
 
 def takers_beside(me: str, members: Iterable[Member]) -> list[Member]:

@@ -13,13 +13,12 @@ from typing import Final
 import msgspec
 
 from flockmq.bounds import OVERVIEW_WAIT_S, SLOTS
-from flockmq.management.view import ClusterState, LogState, Member, NodeLog, RebalanceShown
+from flockmq.management.view import ClusterState, LogState, Member, NodeLog
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Status
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import CORE_ROLES, name_of
 from flockmq.node.node_details import NodeDetails
-from flockmq.node.rebalance_plan import rebalance_rows
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import SHARDS, NodeInfo
 
@@ -66,11 +65,6 @@ class ClusterOverview:
         """Incarnation → what that node tells of itself; None if it doesn't answer, or is of an older release."""
         answer = await self._asked_core(ALL_DETAILS)
         return await self._gathered_details() if answer is None else _all_details.decode(answer)
-
-    async def rebalance(self) -> RebalanceShown:
-        """Which node sends how many clients to others, or would."""
-        state, details = await self.members(), await self.details()
-        return RebalanceShown(told_by=state.told_by, nodes=rebalance_rows(state.nodes, details))
 
     async def _serve_log(self, body: bytes) -> bytes:
         return _encode(log_states(self._rlog))

@@ -41,6 +41,7 @@ from flockmq.node.eviction_pace import Draining
 from flockmq.node.inbound_messages import InboundMessages
 from flockmq.node.management_view import ManagementView
 from flockmq.node.plugin_hooks import PluginHooks
+from flockmq.node.rebalance_admin import RebalanceAdmin
 from flockmq.node.rebalancing import Rebalancing
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.saved_tables import SavedTables
@@ -87,12 +88,13 @@ class Node:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         draining: Draining = Draining(),  # noqa: B008 - it never changes
-        balancing: Balancing | None = None,
+        balancing: Balancing = Balancing(),  # noqa: B008 - it never changes
         *,
+        rebalances: bool = False,
         takes_clients: bool = True,
     ) -> None:
         """`store`: the store of a core's durable sessions; None on a replicant. `reactor`: runs the connections.
-        `takes_clients`: whether this node has listeners for clients."""
+        `rebalances`: whether it does so unasked. `takes_clients`: whether this node has listeners for clients."""
         self.state = "starting"
         self._takes_clients = takes_clients
         self.router = router
@@ -119,7 +121,10 @@ class Node:
         members = self.overview.members
         self.evacuation = Evacuation(self.clients, self.access, reactor, cluster, members, draining)
         self.core_admin = CoreAdmin(cluster, self.overview, self.evacuation, clock)
-        self.rebalancing = Rebalancing(self.evacuation, cluster, members, balancing, draining.rate)
+        self.rebalancing = Rebalancing(
+            self.evacuation, cluster, members, balancing, draining.rate, is_automatic=rebalances
+        )
+        self.rebalance_admin = RebalanceAdmin(cluster, self.overview, self.rebalancing)
         self._listen()
 
     # --- the parts --------------------------------------------------------------------------------------------------
@@ -351,6 +356,7 @@ class Node:
             sessions=self.directory,
             overview=self.overview,
             evacuation=self.evacuation,
+            rebalance=self.rebalance_admin,
             tables=SavedTables(self.rlog),
             cores=self.core_admin,
         )
@@ -401,6 +407,7 @@ class Node:
             draining=self._shown_state() == "draining",
             takes_clients=self._takes_clients,
             connect_wait_s=max(self.access.waits.longest_s(self._clock.monotonic()), self.loop_watch.late_now_s),
+            rebalancing=self.rebalancing.is_shedding,
         )
 
     # --- periodic tasks and shutdown --------------------------------------------------------------------------------

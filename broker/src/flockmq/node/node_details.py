@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flockmq.management.rebalance_rows import AskedProgress
 from flockmq.node.client_balance import Balancing
 
 
@@ -24,3 +25,5 @@ class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
     """Clients per second that it may send away now."""
     evicted: int = 0
     """How many clients it has sent away since it started."""
+    asked: AskedProgress | None = None
+    """The last rebalance that it was asked for since it started."""

@@ -1,7 +1,7 @@
 """What rebalancing does, and would do, by node: from the heartbeats of all, and what each tells of itself. No I/O.
 
 The plan is what each node would decide by client_balance.py if the present numbers lasted for its wait. It is made with
-each node's own thresholds, also where `cluster.rebalance.enabled` isn't set.
+each node's own thresholds and rate unless others are given, also where `cluster.rebalance.enabled` isn't set.
 """
 
 from __future__ import annotations
@@ -11,24 +11,31 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from flockmq.management.view import Member, RebalanceRow, RebalanceState
+from flockmq.management.rebalance_rows import AskedRebalance, RebalanceRow, RebalanceState
+from flockmq.management.view import Member
 from flockmq.node.client_balance import ClientBalance, mean_of, takers_beside
 from flockmq.node.node_details import NodeDetails
 
 
-def rebalance_rows(members: Sequence[Member], details: Mapping[str, NodeDetails | None]) -> list[RebalanceRow]:
+def rebalance_rows(
+    members: Sequence[Member],
+    details: Mapping[str, NodeDetails | None],
+    thresholds: AskedRebalance = AskedRebalance(),  # noqa: B008 - it never changes
+) -> list[RebalanceRow]:
     """A row for each member, in their order. `details`: by incarnation; None for a node that tells nothing."""
-    return [_row(member, members, details.get(member.incarnation)) for member in members]
+    return [_row(member, members, details.get(member.incarnation), thresholds) for member in members]
 
 
-def _row(member: Member, members: Sequence[Member], details: NodeDetails | None) -> RebalanceRow:
+def _row(
+    member: Member, members: Sequence[Member], details: NodeDetails | None, thresholds: AskedRebalance
+) -> RebalanceRow:
     if not member.heard:
         return RebalanceRow(node=member.name, role=member.role, state="unheard", clients=None)
     state: RebalanceState = "draining" if member.draining else "idle"
     row = RebalanceRow(node=member.name, role=member.role, state=state, clients=member.connections)
     if details is None:
         return row
-    row = msgspec.structs.replace(row, is_enabled=details.rebalances, evicted=details.evicted)
+    row = msgspec.structs.replace(row, is_enabled=details.rebalances, evicted=details.evicted, asked=details.asked)
     if member.draining:
         left = member.connections
         return msgspec.structs.replace(row, left=left, rate=details.rate, left_s=_seconds(left, details.rate))
@@ -37,18 +44,21 @@ def _row(member: Member, members: Sequence[Member], details: NodeDetails | None)
         row = msgspec.structs.replace(
             row, state="rebalancing", left=details.left, rate=rate, left_s=_seconds(details.left, rate)
         )
-    return _planned(row, member, members, details)
+    return _planned(row, member, members, details, thresholds)
 
 
-def _planned(row: RebalanceRow, member: Member, members: Sequence[Member], details: NodeDetails) -> RebalanceRow:
+def _planned(
+    row: RebalanceRow, member: Member, members: Sequence[Member], details: NodeDetails, thresholds: AskedRebalance
+) -> RebalanceRow:
+    balancing = details.balancing.asked(thresholds)
     me, clients = member.incarnation, member.connections
     mean = mean_of(clients, [other.connections for other in takers_beside(me, members)])
-    excess = ClientBalance(details.balancing._replace(wait_s=0.0)).look(0.0, members, me, clients)
-    rate = details.eviction_rate * excess.share
+    excess = ClientBalance(balancing._replace(wait_s=0.0)).look(0.0, members, me, clients)
+    rate = (thresholds.rate or details.eviction_rate) * excess.share
     return msgspec.structs.replace(
         row,
         mean=mean,
-        begins_above=math.floor(details.balancing.begins_above(mean)),
+        begins_above=math.floor(balancing.begins_above(mean)),
         planned=excess.clients,
         planned_s=_seconds(excess.clients, rate),
     )

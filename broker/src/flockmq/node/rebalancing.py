@@ -1,10 +1,13 @@
 """Rebalancing: a node that has more clients than its share sends the excess to other nodes, at a limited rate.
 
-    look at the cluster ─▶ client_balance.py: too many for long? ─▶ disconnect the oldest connections with 0x9C
+    look at the cluster ─▶ client_balance.py: too many? ─▶ disconnect the oldest connections with 0x9C
 
-Meanwhile the node still accepts clients: the load balancer chooses where a client reconnects. The oldest connections
-are disconnected first, so a client that has just reconnected here is moved last. The owners hold back the wills of
-these clients for WILL_HELD_S, as in an evacuation.
+A node does so by itself if its configuration says so, and when an operator asks for it. Meanwhile the automatic one
+waits. Nothing of this outlives the process.
+
+The node still accepts clients: the load balancer chooses where a client reconnects. The oldest connections are
+disconnected first, so a client that has just reconnected here is moved last. The owners hold back the wills of these
+clients for WILL_HELD_S, as in an evacuation.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from flockmq.bounds import EVICTION_TICK_S, REBALANCE_LOOK_S
+from flockmq.management.rebalance_rows import AskedProgress, AskedRebalance
 from flockmq.management.view import ClusterState
 from flockmq.membership.cluster import Cluster
-from flockmq.node.client_balance import NONE, Balancing, ClientBalance, Excess
+from flockmq.node.client_balance import NONE, AskedBalance, Balancing, ClientBalance, Excess
 from flockmq.node.evacuation import Evacuation
 from flockmq.node.eviction_pace import Draining, EvictionPace, others
 from flockmq.telemetry.sample import Sample
@@ -34,39 +38,109 @@ class Rebalancing:
         evacuation: Evacuation,
         cluster: Cluster,
         tell: Callable[[], Awaitable[ClusterState]],
-        settings: Balancing | None,
+        settings: Balancing,
         rate: float,
+        *,
+        is_automatic: bool,
     ) -> None:
-        """`rate` is in clients per second, for all nodes together. If `settings` is None, there is no rebalancing."""
+        """`rate` is in clients per second, for all nodes together."""
         self._evacuation = evacuation
         self._cluster = cluster
         self._tell = tell
-        self._balance = None if settings is None else ClientBalance(settings)
+        self._settings = settings
+        self._automatic = ClientBalance(settings) if is_automatic else None
+        self._rate = rate
+        self._pace = self._paced(rate)
+        """That of the one which runs."""
+        self._asked: AskedBalance | None = None
+        """The last one that an operator asked for."""
+        self._is_asked = asyncio.Event()
         self._excess = NONE
         """What is still to go, by the last comparison."""
-        self._pace = EvictionPace(Draining(math.inf, rate), asyncio.get_running_loop().time())
 
     def samples(self) -> Iterator[Sample]:
-        yield Sample("flockmq_rebalancing", self._balance is not None and self._balance.is_shedding)
+        yield Sample("flockmq_rebalancing", self.is_shedding)
 
-    def excess(self) -> Excess:
-        """How many clients are still to go now, and this node's part of the rate; NONE while it doesn't rebalance."""
-        return self._excess
+    @property
+    def is_shedding(self) -> bool:
+        """Whether this node sends clients beyond its share to other nodes."""
+        return (balance := self._current()) is not None and balance.is_shedding
+
+    def left(self) -> tuple[int, float]:
+        """How many clients are still to go now, and how many per second this node may send away; zeros while it doesn't
+        rebalance."""
+        left, share = self._excess
+        return left, self._pace.rate * share if left else 0.0
+
+    # One that an operator asks for.
+
+    def asked(self) -> AskedProgress | None:
+        """How far the last one is."""
+        return None if self._asked is None else self._asked.progress()
+
+    def start(self, asked: AskedRebalance) -> None:
+        """Begin one, in place of one that runs. A node that sends all its clients away has no share."""
+        if self._evacuation.is_emptied:
+            return
+        now = asyncio.get_running_loop().time()
+        self._asked = AskedBalance(asked.name, self._settings.asked(asked), now)
+        self._begin_anew(asked.rate or self._rate)
+        self._is_asked.set()
+        log.info("an operator asks for a rebalance%s", f": {asked.name}" if asked.name else "")
+
+    def stop(self, name: str | None) -> None:
+        """End that of this name, if it runs; None: whichever runs."""
+        asked = self._asked
+        if asked is not None and not asked.is_over and name in (None, asked.progress().name):
+            asked.end("stopped")
+            self._ended(asked)
+
+    def _ended(self, asked: AskedBalance) -> None:
+        log.info("the rebalance that was asked for is over here: %s", asked.progress().state.replace("_", " "))
+        self._begin_anew(self._rate)
+
+    def _begin_anew(self, rate: float) -> None:
+        """Forget what was to go; the automatic rebalancing waits from now on."""
+        self._excess, self._pace = NONE, self._paced(rate)
+        if self._automatic is not None:
+            self._automatic.pause(asyncio.get_running_loop().time())
+
+    def _current(self) -> ClientBalance | AskedBalance | None:
+        return self._automatic if self._asked is None or self._asked.is_over else self._asked
+
+    # What both do.
 
     async def run(self) -> None:
         """Rebalance until cancelled."""
-        if self._balance is None:
-            return
         while True:
-            await self._round(self._balance)
+            if (balance := self._current()) is None:
+                self._is_asked.clear()
+                await self._is_asked.wait()
+            else:
+                await self._round(balance)
 
-    async def _round(self, balance: ClientBalance) -> None:
+    async def _round(self, balance: ClientBalance | AskedBalance) -> None:
         """Compare this node with the others, then disconnect clients until the next comparison."""
-        now, was_shedding = asyncio.get_running_loop().time(), balance.is_shedding
         state = await self._tell()
-        self._pace.heard(others(state.nodes, self._cluster.incarnation).connect_wait_s)
+        if balance is self._current():
+            self._pace.heard(others(state.nodes, self._cluster.incarnation).connect_wait_s)
+            self._look(balance, state)
+        left, share = self._excess
+        for _ in range(round(REBALANCE_LOOK_S / EVICTION_TICK_S)):
+            await asyncio.sleep(EVICTION_TICK_S)
+            if balance is not self._current():
+                return
+            if left and not self._evacuation.is_emptied:
+                number = self._pace.due(asyncio.get_running_loop().time(), left, share)
+                left -= number
+                self._excess = Excess(left, share)
+                self._evacuation.evict(number)
+                balance.sent(number)
+
+    def _look(self, balance: ClientBalance | AskedBalance, state: ClusterState) -> None:
+        now, was_shedding = asyncio.get_running_loop().time(), balance.is_shedding
         clients, is_emptied = self._evacuation.clients, self._evacuation.is_emptied
-        excess = NONE if is_emptied else balance.look(now, state.nodes, self._cluster.incarnation, clients)
+        self._excess = NONE if is_emptied else balance.look(now, state.nodes, self._cluster.incarnation, clients)
         if is_emptied:
             balance.pause(now)
         if balance.is_shedding != was_shedding:
@@ -74,12 +148,8 @@ class Rebalancing:
                 "too many, the excess is sent to other nodes" if balance.is_shedding else "none is sent away any more"
             )
             log.info("this node has %d clients: %s", clients, text)
-        self._excess, left = excess, excess.clients
-        for _ in range(round(REBALANCE_LOOK_S / EVICTION_TICK_S)):
-            await asyncio.sleep(EVICTION_TICK_S)
-            if left and not self._evacuation.is_emptied:
-                number = self._pace.due(asyncio.get_running_loop().time(), left, excess.share)
-                left -= number
-                self._excess = excess._replace(clients=left)
-                self._evacuation.evict(number)
-                balance.sent(number)
+        if isinstance(balance, AskedBalance) and balance.is_over:
+            self._ended(balance)
+
+    def _paced(self, rate: float) -> EvictionPace:
+        return EvictionPace(Draining(math.inf, rate), asyncio.get_running_loop().time())

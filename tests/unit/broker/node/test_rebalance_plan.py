@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from flockmq.management.view import Member, RebalanceRow
+import msgspec
+
+from flockmq.management.rebalance_rows import AskedProgress, AskedRebalance, RebalanceRow
+from flockmq.management.view import Member
 from flockmq.node.client_balance import Balancing
 from flockmq.node.node_details import NodeDetails
 from flockmq.node.rebalance_plan import rebalance_rows
@@ -38,6 +41,20 @@ def test_small_differences_are_left() -> None:
 def test_a_plan_is_made_with_the_thresholds_of_a_node_that_does_not_rebalance() -> None:
     first, _ = rows(member(1, 100), member(2, 0), details=told())
     assert (first.is_enabled, first.planned) == (False, 50)
+
+
+def test_a_plan_can_be_made_with_other_thresholds_and_another_rate() -> None:
+    members, details = [member(1, 100), member(2, 90)], {"r1@1": ON, "r2@1": ON}
+    assert [row.planned for row in rebalance_rows(members, details)] == [0, 0]
+    thresholds = AskedRebalance(relative_threshold=1.0, absolute_threshold=2, rate=5.0)
+    first, second = rebalance_rows(members, details, thresholds)
+    assert (first.begins_above, first.planned, first.planned_s, second.planned) == (97, 5, 1.0, 0)
+
+
+def test_how_far_a_node_is_with_what_was_asked_of_it_is_shown() -> None:
+    progress = AskedProgress(name="Jo", state="gave_up", moved=9)
+    first, _ = rows(member(1, 100), member(2, 90), details=msgspec.structs.replace(ON, asked=progress))
+    assert first.asked == progress
 
 
 def test_nobody_sends_clients_where_no_other_node_takes_any() -> None:
