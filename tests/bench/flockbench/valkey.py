@@ -31,6 +31,7 @@ FIRST_BATCH: Final = 1_000_000_000
 """Batches are numbered with ten digits each, so that all of them have the same length."""
 NUMBER: Final = b"##########"
 """Stands for the batch's number in bytes that are made beforehand."""
+USED: Final = b"used_memory:"
 DURABLE: Final = ("--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction")
 
 
@@ -73,6 +74,13 @@ class Valkey:
                 samples.append(time.perf_counter() - start)
             self._forget(client, b"bench:trips")
         return statistics.median(samples) * 1e6
+
+    def used_bytes(self) -> int:
+        """The memory that it uses for what it holds."""
+        with self._client() as client:
+            client.sendall(encoded(b"INFO", b"memory"))
+            lines = client.recv(1 << 16).split(b"\r\n")
+        return next(int(line.removeprefix(USED)) for line in lines if line.startswith(USED))
 
     def _rate(self, commands: bytes, answers: bytes, seconds: float) -> float:
         with self._client() as client:
