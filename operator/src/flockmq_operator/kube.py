@@ -81,8 +81,10 @@ METADATA_EVENTS = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 class Kube:
     """A connection to the API server; `open` before use."""
 
-    def __init__(self, api: client.ApiClient) -> None:
+    def __init__(self, api: client.ApiClient, field_manager: str = FIELD_MANAGER) -> None:
+        """`field_manager`: under which name objects are changed."""
         self.api = api
+        self._field_manager = field_manager
 
     @classmethod
     async def open(cls) -> Self:
@@ -110,9 +112,9 @@ class Kube:
             raise
 
     async def list(
-        self, kind: str, namespace: str, labels: dict[str, str], *, metadata_only: bool = False, limit: int = 0
+        self, kind: str, namespace: str | None, labels: dict[str, str], *, metadata_only: bool = False, limit: int = 0
     ) -> list[Manifest]:
-        """`limit`: the most that are listed; 0: all."""
+        """`namespace` None: of all. `limit`: the most that are listed; 0: all."""
         query = {"labelSelector": ",".join(f"{key}={value}" for key, value in labels.items())}
         if limit:
             query["limit"] = str(limit)
@@ -157,7 +159,7 @@ class Kube:
         return await self.request(
             "PATCH",
             f"{path}/{subresource}" if subresource else path,
-            query={"fieldManager": FIELD_MANAGER, "force": "true"},
+            query={"fieldManager": self._field_manager, "force": "true"},
             content_type="application/apply-patch+yaml",
             body=manifest,
         )
@@ -169,14 +171,14 @@ class Kube:
         return await self.request(
             "PATCH",
             path,
-            query={"fieldManager": FIELD_MANAGER},
+            query={"fieldManager": self._field_manager},
             content_type="application/merge-patch+json",
             body=manifest,
         )
 
     async def create(self, manifest: Manifest) -> Manifest:
         path = _path(manifest["kind"], manifest["metadata"]["namespace"])
-        return await self.request("POST", path, query={"fieldManager": FIELD_MANAGER}, body=manifest)
+        return await self.request("POST", path, query={"fieldManager": self._field_manager}, body=manifest)
 
     async def delete(self, live: Manifest) -> None:
         """Delete this very object: not one that has since taken its name. Gone already is fine."""

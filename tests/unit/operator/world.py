@@ -102,7 +102,7 @@ class World(Kube):
         return copy.deepcopy(self.objects.get(Ref(kind, name)))
 
     async def list(
-        self, kind: str, namespace: str, labels: dict[str, str], *, metadata_only: bool = False, limit: int = 0
+        self, kind: str, namespace: str | None, labels: dict[str, str], *, metadata_only: bool = False, limit: int = 0
     ) -> list[Manifest]:
         found = [item for name, item in self.objects.items() if name.kind == kind]
         matching = [item for item in found if labels.items() <= item["metadata"].get("labels", {}).items()]

@@ -1,0 +1,106 @@
+"""`kubectl flockmq`: the arguments, and how it ends.
+
+Exit codes: 0 done; 1 it can't be done, or was refused: the sentence says why; 2 the arguments or the kubeconfig are
+wrong; 3 the API server can't be reached; 130 interrupted.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+from flockmq_operator.kube import Kube, Refused, Unreachable
+from flockmq_operator.kubectl import status
+from flockmq_operator.kubectl.access import Access, open_access
+from flockmq_operator.kubectl.ctl import Execute
+from flockmq_operator.kubectl.execute import Ended, execute
+from flockmq_operator.kubectl.failed import NO_API_SERVER, WRONG_ARGUMENTS, Failed
+
+INTERRUPTED = 130
+EXIT_CODES = (
+    "exit codes: 0 done; 1 it can't be done, or was refused; 2 the arguments or the kubeconfig are wrong; "
+    "3 the API server can't be reached; 130 interrupted"
+)
+
+Command = Callable[[Access, argparse.Namespace], Awaitable[None]]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parser().parse_args(arguments)
+    try:
+        asyncio.run(run(options))
+    except Failed as failed:
+        sys.exit(complain(str(failed), failed.code))
+    except Refused as refused:
+        sys.exit(complain(f"the API server refuses it: {refused}", 1))
+    except Unreachable as error:
+        sys.exit(complain(f"the API server can't be reached, or doesn't answer: {error}", NO_API_SERVER))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # as with `| head`
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  # nothing more is flushed there
+
+
+def complain(message: str, code: int) -> int:
+    print(f"kubectl flockmq: {message}", file=sys.stderr)
+    return code
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Raises Failed, Refused and Unreachable."""
+    access = await open_access(options.kubeconfig, options.context, options.namespace)
+    async with access.kube:
+        await options.command(access, options)
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="kubectl flockmq",
+        description="What MqttClusters do, and what an operator does with them.",
+        epilog=EXIT_CODES,
+    )
+    add_access(found, None)
+    commands = found.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    shows = add_command(commands, "status", "a cluster on one screen: what is wrong, first; or all, a line each", show)
+    shows.add_argument("name", nargs="?", metavar="NAME", help="of a MqttCluster; without it all are listed")
+    shows.add_argument("-A", "--all-namespaces", action="store_true", help="list those of all namespaces")
+    return found
+
+
+def add_command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, what: str, command: Command
+) -> argparse.ArgumentParser:
+    added = commands.add_parser(name, help=what, description=what, epilog=EXIT_CODES)
+    add_access(added, argparse.SUPPRESS)
+    added.set_defaults(command=command)
+    return added
+
+
+def add_access(to: argparse.ArgumentParser, default: str | None) -> None:
+    """kubectl's own options, before or behind the command; there `default` leaves what stood before it."""
+    to.add_argument("-n", "--namespace", default=default, help="the namespace (default: that of the context)")
+    to.add_argument("--context", default=default, help="of the kubeconfig (default: the current one)")
+    to.add_argument("--kubeconfig", default=default, metavar="FILE", help="(default: $KUBECONFIG, else ~/.kube/config)")
+
+
+def executor(kube: Kube, namespace: str) -> Execute:
+    """How commands are run in pods of this namespace."""
+
+    async def run_in(pod: str, container: str, command: Sequence[str]) -> Ended:
+        return await execute(kube, namespace, pod, container, command)
+
+    return run_in
+
+
+async def show(access: Access, options: argparse.Namespace) -> None:
+    kube, namespace = access
+    if options.name is None:
+        lines = await status.every(kube, None if options.all_namespaces else namespace)
+    elif options.all_namespaces:
+        raise Failed(
+            "--all-namespaces lists all clusters: leave NAME away, or name a namespace with -n", WRONG_ARGUMENTS
+        )
+    else:
+        lines = await status.one(kube, executor(kube, namespace), namespace, options.name)
+    print("\n".join(lines))
