@@ -6,12 +6,14 @@ wrong; 3 the API server can't be reached; 130 interrupted.
 
 import argparse
 import asyncio
+import functools
 import os
+import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from flockmq_operator.kube import Kube, Refused, Unreachable
-from flockmq_operator.kubectl import status
+from flockmq_operator.kubectl import drain, restart, status
 from flockmq_operator.kubectl.access import Access, open_access
 from flockmq_operator.kubectl.ctl import Execute
 from flockmq_operator.kubectl.execute import Ended, execute
@@ -65,6 +67,17 @@ def parser() -> argparse.ArgumentParser:
     shows = add_command(commands, "status", "a cluster on one screen: what is wrong, first; or all, a line each", show)
     shows.add_argument("name", nargs="?", metavar="NAME", help="of a MqttCluster; without it all are listed")
     shows.add_argument("-A", "--all-namespaces", action="store_true", help="list those of all namespaces")
+    restarts = add_command(commands, "restart", "new pods from the same spec, one at a time", do_restart)
+    restarts.add_argument("name", metavar="NAME", help="of a MqttCluster")
+    parts = ", ".join(restart.PARTS)
+    restarts.add_argument("part", nargs="?", metavar="PART", choices=[*restart.PARTS], help=f"{parts} (default: all)")
+    drains = add_command(commands, "drain", "have a node's clients go to other nodes, while its pod runs on", do_drain)
+    drains.add_argument("pod", metavar="POD", help="of a core or a replicant")
+    ways = drains.add_mutually_exclusive_group()
+    ways.add_argument("--undo", action="store_true", help="it takes clients again")
+    ways.add_argument("--wait", action="store_true", help="until it is empty, showing how many are left")
+    longest = f"how long --wait waits, such as 90s, 10m (default: {drain.WAIT_S:.0f}s)"
+    drains.add_argument("--timeout", type=seconds, default=drain.WAIT_S, metavar="TIME", help=longest)
     return found
 
 
@@ -93,6 +106,14 @@ def executor(kube: Kube, namespace: str) -> Execute:
     return run_in
 
 
+def seconds(text: str) -> float:
+    """Of a time such as 90, 90s, 10m, 1.5h. Raises argparse.ArgumentTypeError."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh]?)", text, re.ASCII)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number with s, m or h, such as 90s")
+    return float(found[1]) * {"m": 60, "h": 3600}.get(found[2], 1)
+
+
 async def show(access: Access, options: argparse.Namespace) -> None:
     kube, namespace = access
     if options.name is None:
@@ -104,3 +125,16 @@ async def show(access: Access, options: argparse.Namespace) -> None:
     else:
         lines = await status.one(kube, executor(kube, namespace), namespace, options.name)
     print("\n".join(lines))
+
+
+async def do_restart(access: Access, options: argparse.Namespace) -> None:
+    print("\n".join(await restart.restart(access.kube, access.namespace, options.name, options.part)))
+
+
+async def do_drain(access: Access, options: argparse.Namespace) -> None:
+    kube, namespace = access
+    execute_in, say = executor(kube, namespace), functools.partial(print, flush=True)
+    if options.undo:
+        await drain.undo(kube, execute_in, namespace, options.pod, say)
+    else:
+        await drain.drain(kube, execute_in, namespace, options.pod, say, options.timeout if options.wait else None)
