@@ -35,6 +35,7 @@ CHAPTERS = [
 ]
 SYSTEM = "flockmq"
 DEMO = "flockmq-demo"
+DEFINITIONS = ("mqttclusters.flockmq.io", "mqttrebalances.flockmq.io", "mqttusers.flockmq.io")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,22 +52,23 @@ def operator() -> None:
 def remove_all() -> None:
     """Nothing of an earlier run is left."""
     for namespace in namespaces():
-        release_users(namespace)
+        release(namespace)
     if "flockmq" in helm("list", "--namespace", SYSTEM, "--short").split():
         helm("uninstall", "flockmq", "--namespace", SYSTEM, "--wait")
     for namespace in namespaces():
         namespace.delete()
-    kubectl("delete", "crd", "--ignore-not-found", "mqttclusters.flockmq.io", "mqttusers.flockmq.io")
+    kubectl("delete", "crd", "--ignore-not-found", *DEFINITIONS)
 
 
-def release_users(namespace: Namespace) -> None:
-    """Without an operator its MqttUsers can be deleted."""
-    try:
-        users = namespace.kubectl("get", "mqttusers", "--output=name").split()
-    except KubectlError:  # there is no such kind
-        return
-    for user in users:
-        namespace.kubectl("patch", user, "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
+def release(namespace: Namespace) -> None:
+    """Without an operator its MqttUsers and MqttRebalances can be deleted."""
+    for kind in ("mqttusers", "mqttrebalances"):
+        try:
+            held = namespace.kubectl("get", kind, "--output=name").split()
+        except KubectlError:  # there is no such kind
+            continue
+        for name in held:
+            namespace.kubectl("patch", name, "--type=merge", "--patch", '{"metadata": {"finalizers": null}}')
 
 
 def install(*settings: str) -> None:
@@ -108,7 +110,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 STATE = (
-    "get mqc,mqu,pods,jobs,pvc,hpa --output=wide",
+    "get mqc,mqu,mqr,pods,jobs,pvc,hpa --output=wide",
     "get mqc --output=jsonpath={.items[*].status}",
     "get events --sort-by=.lastTimestamp",
     "logs --selector=app.kubernetes.io/name --tail=25 --prefix --max-log-requests=30",

@@ -1,6 +1,6 @@
 """The chart installs an operator that runs, and the plain manifest is one that Kubernetes takes."""
 
-from conftest import SYSTEM, install, remove_all
+from conftest import DEFINITIONS, SYSTEM, install, remove_all
 from harness import ROOT, KubectlError, MqttCluster, Namespace, kubectl
 
 SMALL = {
@@ -43,9 +43,10 @@ def test_the_operator_is_available_and_has_not_restarted(operator: None) -> None
 
 def test_the_objects_have_short_names_and_documentation(operator: None) -> None:
     kinds = kubectl("api-resources", "--api-group=flockmq.io", "--output=name").split()
-    assert kinds == ["mqttclusters.flockmq.io", "mqttusers.flockmq.io"]
+    assert kinds == [*DEFINITIONS]
     assert "replicants" in kubectl("explain", "mqc.spec")
     assert "passwordSecretRef" in kubectl("explain", "mqu.spec")
+    assert "dryRun" in kubectl("explain", "mqr.spec")
 
 
 def test_the_plain_manifest_is_accepted(operator: None) -> None:

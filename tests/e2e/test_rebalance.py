@@ -1,13 +1,16 @@
-"""A replicant that joins gets its share of the connections that are there, and no will is published for that."""
+"""A replicant that joins gets its share of the connections that are there, by itself or by a MqttRebalance, and no will
+is published for that."""
 
 import contextlib
 import json
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import paho.mqtt.client as paho
-from harness import SERVICE_HOST, SERVICE_PORT, MqttCluster, User, until
+import pytest
+from harness import SERVICE_HOST, SERVICE_PORT, Json, KubectlError, MqttCluster, User, until
 from paho.mqtt.enums import CallbackAPIVersion
 
 CLIENTS = 40
@@ -50,13 +53,18 @@ class Fleet:
             self.sent_away.append(client_id)
 
 
-def connections(demo: MqttCluster) -> list[int]:
-    """Of each replicant."""
+def told(demo: MqttCluster, path: str) -> Any:
+    """What a core answers."""
     with (
         demo.namespace.forward(f"{demo.name}-core-0", 18083) as port,
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/nodes", timeout=10) as answer,
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}", timeout=10) as answer,
     ):
-        return [node["connections"] for node in json.load(answer) if node["role"] == "replicant"]
+        return json.load(answer)
+
+
+def connections(demo: MqttCluster) -> list[int]:
+    """Of each replicant."""
+    return [node["connections"] for node in told(demo, "nodes") if node["role"] == "replicant"]
 
 
 def is_even(counts: list[int]) -> bool:
@@ -79,3 +87,85 @@ def test_a_replicant_that_joins_gets_its_share(demo: MqttCluster) -> None:
     finally:
         demo.patch({"rebalance": None, "replicants": {"replicas": 2}})
         demo.wait_ready()
+
+
+def create(demo: MqttCluster, name: str, **spec: object) -> None:
+    said = {"cluster": demo.name, "relativeThresholdPercent": 105, "absoluteThreshold": 3, **spec}
+    metadata = {"name": name}
+    body = {"apiVersion": "flockmq.io/v1alpha1", "kind": "MqttRebalance", "metadata": metadata, "spec": said}
+    demo.namespace.apply(body)
+
+
+def status(demo: MqttCluster, name: str) -> Json:
+    found: Json = demo.namespace.get("mqr", name).get("status", {})
+    return found
+
+
+def wait_how(demo: MqttCluster, name: str, phase: str, reason: str, timeout_s: float = 60) -> None:
+    def probe() -> bool:
+        now = status(demo, name)
+        return [now.get("phase"), *(item["reason"] for item in now.get("conditions", ()))] == [phase, reason]
+
+    until(probe, f"MqttRebalance {name} is {phase}: {reason}", timeout_s, lambda: status(demo, name))
+
+
+def delete(demo: MqttCluster, name: str) -> None:
+    demo.namespace.kubectl("delete", "mqr", name, "--timeout=60s")
+
+
+@contextlib.contextmanager
+def crowded(demo: MqttCluster) -> Iterator[Fleet]:
+    """All clients are at one of two replicants, and nothing is rebalanced."""
+    demo.patch({"rebalance": None, "replicants": {"replicas": 1}})
+    demo.wait_ready()
+    demo.wait_ready_pods("replicant", 1)
+    fleet = Fleet()
+    with fleet.clients(demo.first_user()):
+        until(lambda: connections(demo) == [CLIENTS], "all are at the replicant", 60, lambda: connections(demo))
+        demo.patch({"replicants": {"replicas": 2}})
+        demo.wait_ready_pods("replicant", 2)
+        demo.wait_ready()
+        until(lambda: sorted(connections(demo)) == [0, CLIENTS], "a second one is there", 60, lambda: connections(demo))
+        yield fleet
+
+
+def test_a_mqtt_rebalance_says_what_it_would_do_does_it_once_and_can_be_stopped(demo: MqttCluster) -> None:
+    with crowded(demo) as fleet:
+        create(demo, "planned", dryRun=True)
+        wait_how(demo, "planned", "Succeeded", "Planned")
+        assert status(demo, "planned")["left"] == CLIENTS // 2
+        assert fleet.sent_away == []
+
+        create(demo, "slow", rate=1)
+        until(lambda: status(demo, "slow").get("moved"), "clients are moved", 60, lambda: status(demo, "slow"))
+        create(demo, "second")
+        wait_how(demo, "second", "Failed", "AnotherRuns")
+        delete(demo, "slow")
+        rows = told(demo, "rebalance")["nodes"]
+        assert {row["state"] for row in rows} == {"idle"}
+        assert "stopped" in {row["asked"]["state"] for row in rows if row["asked"]}
+        delete(demo, "second")
+
+        create(demo, "whole", rate=20)
+        wait_how(demo, "whole", "Succeeded", "Balanced", 120)
+        until(lambda: is_even(connections(demo)), "each has its share", 30, lambda: connections(demo))
+        whole = status(demo, "whole")
+        assert whole["moved"] > 0
+        assert whole["startTime"] < whole["endTime"]
+        assert "whole" in demo.namespace.kubectl("get", "mqr", "--output=wide")
+    assert fleet.wills == []
+    for name in ("planned", "whole"):
+        delete(demo, name)
+
+
+def test_a_mqtt_rebalance_of_a_cluster_that_is_not_there_says_so_and_goes(demo: MqttCluster) -> None:
+    create(demo, "left-behind", cluster="gone")
+    wait_how(demo, "left-behind", "Failed", "ClusterMissing")
+    delete(demo, "left-behind")
+
+
+def test_the_spec_of_a_mqtt_rebalance_cannot_change(demo: MqttCluster) -> None:
+    create(demo, "fixed", dryRun=True)
+    with pytest.raises(KubectlError, match="spec can't change: delete this MqttRebalance"):
+        create(demo, "fixed", dryRun=False)
+    delete(demo, "fixed")

@@ -1,10 +1,10 @@
 """Removal needs no operator and leaves nothing: objects go by their owner references, and no finalizer holds them. (One
-holds a MqttUser, whose user has to be removed first.)"""
+holds a MqttUser, whose user has to be removed first, and one a MqttRebalance that runs.)"""
 
 import time
 
 import pytest
-from conftest import SYSTEM
+from conftest import DEFINITIONS, SYSTEM
 from harness import KubectlError, MqttCluster, helm, kubectl, until
 
 OWNED = "all,configmaps,secrets,serviceaccounts,pdb,hpa,networkpolicies,cronjobs,pvc,roles,rolebindings"
@@ -37,7 +37,7 @@ def test_nothing_is_left_of_the_operator(demo: MqttCluster) -> None:
 
 
 def test_the_definitions_go_when_they_are_deleted(demo: MqttCluster) -> None:
-    kubectl("delete", "crd", "mqttclusters.flockmq.io", "mqttusers.flockmq.io", "--timeout=60s")
+    kubectl("delete", "crd", *DEFINITIONS, "--timeout=60s")
     demo.namespace.delete()
     with pytest.raises(KubectlError, match=r"doesn't have a resource type|could not find the requested resource"):
         kubectl("get", "mqc", "--all-namespaces")

@@ -20,10 +20,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   resources: [mqttclusters]
   verbs: [get, list, watch]
 - apiGroups: [flockmq.io] # they get a finalizer
-  resources: [mqttusers]
+  resources: [mqttusers, mqttrebalances]
   verbs: [list, watch, patch]
 - apiGroups: [flockmq.io]
-  resources: [mqttclusters/status, mqttusers/status]
+  resources: [mqttclusters/status, mqttusers/status, mqttrebalances/status]
   verbs: [patch]
 - apiGroups: [""]
   resources: [serviceaccounts, configmaps, services]

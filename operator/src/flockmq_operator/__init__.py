@@ -13,8 +13,10 @@ Read it in the order in which a change of the object travels:
     apply      server-side apply of what the plan says
     status/    pure: what exists → conditions, one a file
     users/     MqttUsers: the users that a MqttCluster's log holds for them
+    rebalances/ MqttRebalances: nodes send clients beyond their share to others, once
     kubectl/   `kubectl flockmq`, which runs at whoever is on call: it shares no process with the above
 
 Nothing is kept in memory that the cluster doesn't hold, but for the recent history of the autoscaling floor; the
-operator can be killed at any moment, and adds no finalizer but to a MqttUser whose user it has to remove.
+operator can be killed at any moment, and adds no finalizer but to a MqttUser whose user it has to remove, and to a
+MqttRebalance that runs.
 """

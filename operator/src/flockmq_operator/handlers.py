@@ -11,6 +11,8 @@ import kopf
 
 from flockmq_operator.kube import RESOURCES
 from flockmq_operator.observe import OWNED_KINDS
+from flockmq_operator.rebalances.reconcile import RebalanceReconciler
+from flockmq_operator.rebalances.spec import REBALANCE_KIND
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.resources.labels import COMPONENT, INSTANCE, MANAGED_BY, MANAGER
 from flockmq_operator.spec import KIND
@@ -51,11 +53,18 @@ async def user_changed(namespace: str | None, spec: kopf.Spec, memo: Any, **_: A
     wake(memo.users, namespace, spec.get("cluster"))
 
 
+@kopf.on.event(*RESOURCES[REBALANCE_KIND], registry=registry)
+async def rebalance_changed(namespace: str | None, spec: kopf.Spec, memo: Any, **_: Any) -> None:
+    wake(memo.rebalances, namespace, spec.get("cluster"))
+
+
 async def part_changed(namespace: str | None, labels: kopf.Labels, memo: Any, **_: Any) -> None:
     wake(memo.reconciler, namespace, labels.get(INSTANCE))
 
 
-def wake(reconciler: Reconciler | UserReconciler, namespace: str | None, name: str | None) -> None:
+def wake(
+    reconciler: Reconciler | UserReconciler | RebalanceReconciler, namespace: str | None, name: str | None
+) -> None:
     if namespace and name:
         reconciler.wake(namespace, name)
 

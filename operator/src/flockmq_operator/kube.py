@@ -16,6 +16,7 @@ from kubernetes.aio import client, config
 
 from flockmq_operator.drift import FIELD_MANAGER
 from flockmq_operator.manifest import Manifest
+from flockmq_operator.rebalances.spec import REBALANCE_KIND, REBALANCE_PLURAL
 from flockmq_operator.spec import GROUP, KIND, PLURAL, VERSION
 from flockmq_operator.users.spec import USER_KIND, USER_PLURAL
 
@@ -54,6 +55,7 @@ class Resource(NamedTuple):
 RESOURCES: dict[str, Resource] = {
     KIND: Resource(GROUP, VERSION, PLURAL),
     USER_KIND: Resource(GROUP, VERSION, USER_PLURAL),
+    REBALANCE_KIND: Resource(GROUP, VERSION, REBALANCE_PLURAL),
     "ServiceAccount": Resource("", "v1", "serviceaccounts"),
     "Secret": Resource("", "v1", "secrets"),
     "ConfigMap": Resource("", "v1", "configmaps"),

@@ -1,7 +1,7 @@
 """`flockmq-operator`: check the environment, wait for the Lease, run kopf until told to stop.
 
 Exit codes: 0 stopped; 1 the Lease was lost or the operator failed; 2 the environment is wrong; 3 the API server can't
-be reached, or doesn't know MqttClusters and MqttUsers; 4 the health port is taken.
+be reached, or doesn't know MqttClusters, MqttUsers and MqttRebalances; 4 the health port is taken.
 """
 
 import asyncio
@@ -21,6 +21,8 @@ from flockmq_operator.health import serve_health
 from flockmq_operator.kube import Kube, Refused, Unreachable
 from flockmq_operator.leader import Candidate, LeaseLost
 from flockmq_operator.metrics import Metrics
+from flockmq_operator.rebalances.reconcile import RebalanceReconciler
+from flockmq_operator.rebalances.spec import REBALANCE_PLURAL
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.settings import Settings, SettingsError, read_settings
 from flockmq_operator.spec import GROUP, PLURAL, VERSION
@@ -77,7 +79,8 @@ async def operate(settings: Settings) -> None:
             ready.set()
             reconciler = Reconciler(kube, settings, functools.partial(count_connections, session), metrics)
             users = UserReconciler(kube, settings, metrics)
-            lead = functools.partial(run_kopf, kube, settings, reconciler, users, metrics)
+            rebalances = RebalanceReconciler(kube, settings, metrics)
+            lead = functools.partial(run_kopf, kube, settings, reconciler, users, rebalances, metrics)
             candidate = Candidate(kube, settings.pod_namespace, settings.pod_name)
             leading = asyncio.create_task(candidate.while_leading(lead))
             stopping = asyncio.create_task(stop.wait())
@@ -111,13 +114,18 @@ async def check_cluster(kube: Kube) -> None:
             raise Unusable(3, f"the API server refuses the operator: {error}") from None
         known = {}
     served = {resource["name"] for resource in known.get("resources", ())}
-    for plural in (PLURAL, USER_PLURAL):
+    for plural in (PLURAL, USER_PLURAL, REBALANCE_PLURAL):
         if plural not in served:
             raise Unusable(3, f"CustomResourceDefinition {plural}.{GROUP} isn't installed: apply crds/{plural}.yaml")
 
 
 async def run_kopf(
-    kube: Kube, settings: Settings, reconciler: Reconciler, users: UserReconciler, metrics: Metrics
+    kube: Kube,
+    settings: Settings,
+    reconciler: Reconciler,
+    users: UserReconciler,
+    rebalances: RebalanceReconciler,
+    metrics: Metrics,
 ) -> None:
     """Watch and reconcile until a signal says to stop."""
     metrics.leading = True
@@ -133,12 +141,13 @@ async def run_kopf(
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
-            memo=kopf.Memo(reconciler=reconciler, users=users),
+            memo=kopf.Memo(reconciler=reconciler, users=users, rebalances=rebalances),
         )
     finally:
         metrics.leading = False
         for watch in watches:
             watch.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
+        await rebalances.stop()
         await users.stop()
         await reconciler.stop()

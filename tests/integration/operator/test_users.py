@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from flockmq_operator.users import access
+from flockmq_operator import management_access
 from integration.auth.conftest import API_KEY, Configured, api
 from integration.auth.raw import Raw
 from integration.auth.test_users import connects, let_in
@@ -28,7 +28,7 @@ async def test_a_client_is_let_in_by_its_mqtt_user_alone_from_its_beginning_to_i
 ) -> None:
     fleet.configure(CONFIGURATION)
     core, replicant = fleet.core("core-0"), fleet.replicant("replicant-0")
-    monkeypatch.setattr(access, "url_of", lambda *_, **__: f"http://127.0.0.1:{core.management}")
+    monkeypatch.setattr(management_access, "url_of", lambda *_, **__: f"http://127.0.0.1:{core.management}")
     town = Town(API_KEY)
     town.put_password("first")
     town.world.put(mqtt_user(rules=[{"permit": "allow", "topics": ["a/${username}/#"]}]))

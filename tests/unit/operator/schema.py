@@ -13,6 +13,8 @@ CRD = yaml.safe_load((ROOT / "crds/mqttclusters.yaml").read_text())
 SCHEMA: dict[str, Any] = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 USER_CRD = yaml.safe_load((ROOT / "crds/mqttusers.yaml").read_text())
 USER_SCHEMA: dict[str, Any] = USER_CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+REBALANCE_CRD = yaml.safe_load((ROOT / "crds/mqttrebalances.yaml").read_text())
+REBALANCE_SCHEMA: dict[str, Any] = REBALANCE_CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 TYPES: dict[str, Any] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": int | float, "boolean": bool
 }  # fmt: skip

@@ -11,10 +11,11 @@ from flockmq_operator.kube import RESOURCES
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.observe import OWNED_KINDS
 from flockmq_operator.plan import KEPT_KINDS
+from flockmq_operator.rebalances.spec import REBALANCE_KIND
 from flockmq_operator.settings import Settings
 from flockmq_operator.spec import KIND
 from flockmq_operator.users.spec import USER_KIND
-from unit.operator.schema import CRD, ROOT, USER_CRD
+from unit.operator.schema import CRD, REBALANCE_CRD, ROOT, USER_CRD
 from unit.operator.test_resources import restricted_violations
 
 INSTALL: list[Manifest] = [item for item in yaml.safe_load_all((ROOT / "manifests/install.yaml").read_text()) if item]
@@ -25,13 +26,15 @@ def installed(kind: str, name: str = "flockmq-operator") -> Manifest:
     return next(item for item in INSTALL if item["kind"] == kind and item["metadata"]["name"] == name)
 
 
-@pytest.mark.parametrize(("plural", "crd"), [("mqttclusters", CRD), ("mqttusers", USER_CRD)])
+@pytest.mark.parametrize(
+    ("plural", "crd"), [("mqttclusters", CRD), ("mqttusers", USER_CRD), ("mqttrebalances", REBALANCE_CRD)]
+)
 def test_the_chart_and_the_plain_manifest_hold_the_crds(plural: str, crd: Manifest) -> None:
     assert (CHART / f"files/{plural}.yaml").resolve() == ROOT / f"crds/{plural}.yaml"
     assert installed("CustomResourceDefinition", f"{plural}.flockmq.io") == crd
 
 
-@pytest.mark.parametrize("crd", [CRD, USER_CRD])
+@pytest.mark.parametrize("crd", [CRD, USER_CRD, REBALANCE_CRD])
 def test_helm_upgrades_a_crd_and_never_deletes_it(crd: Manifest) -> None:
     assert not (CHART / "crds").exists(), "Helm installs what is there once, and leaves it as it is"
     assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
@@ -59,11 +62,12 @@ def test_the_operator_has_the_rights_it_uses_and_no_others() -> None:
         "Event": {"create"},
         KIND: {"get", "list"},
         USER_KIND: {"list", "patch"},
+        REBALANCE_KIND: {"list", "patch"},
     }
-    for kind in (*WATCHED, KIND, USER_KIND):
+    for kind in (*WATCHED, KIND, USER_KIND, REBALANCE_KIND):
         needed[kind] |= {"list", "watch"}
     expected = {(RESOURCES[kind].group, RESOURCES[kind].plural): verbs for kind, verbs in needed.items()}
-    for kind in (KIND, USER_KIND):
+    for kind in (KIND, USER_KIND, REBALANCE_KIND):
         expected[RESOURCES[kind].group, f"{RESOURCES[kind].plural}/status"] = {"patch"}
     assert rights() == expected
 

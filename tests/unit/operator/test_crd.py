@@ -1,7 +1,7 @@
 """The CRD: bounded, in step with spec.py, and admitting every sample."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, get_args
 from urllib.parse import quote
@@ -14,7 +14,9 @@ from flockmq.config import auth_settings as auth
 from flockmq.config import schema as broker
 from flockmq.config.conversion import field_types
 from flockmq.ctl.api import PATH_MAX_BYTES
+from flockmq.management.rebalance_rows import AskedRebalance
 from flockmq_operator.manifest import Manifest
+from flockmq_operator.rebalances.spec import RebalanceSpec, decode_rebalance
 from flockmq_operator.spec import (
     Backup,
     CaSecret,
@@ -35,12 +37,18 @@ from flockmq_operator.spec import (
     decode,
 )
 from flockmq_operator.users.spec import UserRule, UserSpec, decode_user
-from unit.operator.schema import CRD, ROOT, SCHEMA, USER_SCHEMA, violations, with_defaults
+from unit.operator.schema import CRD, REBALANCE_SCHEMA, ROOT, SCHEMA, USER_SCHEMA, violations, with_defaults
 from unit.operator.world import mqtt_cluster
 
 SPEC = SCHEMA["properties"]["spec"]
 LISTENER = SPEC["properties"]["listeners"]["items"]
 USER_SPEC = USER_SCHEMA["properties"]["spec"]
+REBALANCE_SPEC = REBALANCE_SCHEMA["properties"]["spec"]
+READ: dict[str, tuple[Manifest, Callable[[Manifest], object]]] = {
+    "MqttCluster": (SCHEMA, decode),
+    "MqttUser": (USER_SCHEMA, decode_user),
+    "MqttRebalance": (REBALANCE_SCHEMA, decode_rebalance),
+}
 SAMPLES = sorted((ROOT / "manifests/samples").glob("*.yaml"))
 
 
@@ -53,7 +61,9 @@ def fields(schema: Manifest, path: str = "spec") -> Iterator[tuple[str, Manifest
             yield from fields(schema[inner], f"{path}[]")
 
 
-@pytest.mark.parametrize(("path", "schema"), [*fields(SPEC), *fields(USER_SPEC, "user.spec")])
+@pytest.mark.parametrize(
+    ("path", "schema"), [*fields(SPEC), *fields(USER_SPEC, "user.spec"), *fields(REBALANCE_SPEC, "rebalance.spec")]
+)
 def test_every_field_is_bounded(path: str, schema: Manifest) -> None:
     if schema.get("x-kubernetes-int-or-string"):
         assert "maxLength" in schema
@@ -75,7 +85,7 @@ def test_every_field_is_bounded(path: str, schema: Manifest) -> None:
     "rule",
     [
         rule
-        for _, schema in (*fields(SPEC), *fields(USER_SPEC), ("", USER_SCHEMA))
+        for _, schema in (*fields(SPEC), *fields(USER_SPEC), *fields(REBALANCE_SPEC), ("", USER_SCHEMA))
         for rule in schema.get("x-kubernetes-validations", ())
     ],
 )
@@ -124,6 +134,22 @@ def test_the_schema_and_the_decoder_know_the_same_fields_and_defaults() -> None:
     assert list(parity(UserSpec, USER_SPEC, "user")) == []
     assert list(parity(UserRule, USER_SPEC["properties"]["rules"]["items"], "user rule")) == []
     assert list(parity(SecretKey, USER_SPEC["properties"]["passwordSecretRef"], "user password")) == []
+    assert list(parity(RebalanceSpec, REBALANCE_SPEC, "rebalance")) == []
+
+
+@pytest.mark.parametrize("name", ["relativeThresholdPercent", "absoluteThreshold"])
+def test_a_rebalances_thresholds_are_bounded_as_the_clusters(name: str) -> None:
+    of_cluster = SPEC["properties"]["rebalance"]["properties"][name]
+    of_rebalance = REBALANCE_SPEC["properties"][name]
+    assert (of_rebalance["minimum"], of_rebalance["maximum"]) == (of_cluster["minimum"], of_cluster["maximum"])
+
+
+def test_what_a_rebalance_may_say_the_broker_takes() -> None:
+    for bound in ("minimum", "maximum"):
+        said = {name: below[bound] for name, below in REBALANCE_SPEC["properties"].items() if bound in below}
+        assert len(said) == 3
+        asked = msgspec.convert({"cluster": "demo", **said}, RebalanceSpec).asked()
+        assert msgspec.convert(asked, AskedRebalance).rate == said["rate"]
 
 
 def test_a_users_rules_are_bounded_as_the_clusters() -> None:
@@ -152,7 +178,7 @@ def test_scale_and_status_are_subresources() -> None:
 
 def of_ours(text: str) -> list[Manifest]:
     documents: list[Any] = list(yaml.safe_load_all(text))
-    return [document for document in documents if document["kind"] in ("MqttCluster", "MqttUser")]
+    return [document for document in documents if document["kind"] in READ]
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
@@ -160,11 +186,10 @@ def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
     found = of_ours(sample.read_text())
     assert found
     for body in found:
-        schema = SCHEMA if body["kind"] == "MqttCluster" else USER_SCHEMA
+        schema, read = READ[body["kind"]]
         filled = with_defaults(body, schema)
         assert list(violations(filled, schema)) == []
         metadata = {"namespace": "default", "uid": "u", "generation": 1}
-        read = decode if body["kind"] == "MqttCluster" else decode_user
         read({**filled, "metadata": {**filled["metadata"], **metadata}})
 
 

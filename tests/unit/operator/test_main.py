@@ -82,7 +82,7 @@ class Discovery(Kube):
 
 
 async def test_a_definition_that_is_missing_is_named() -> None:
-    await check_cluster(Discovery("mqttclusters", "mqttclusters/status", "mqttusers"))
+    await check_cluster(Discovery("mqttclusters", "mqttclusters/status", "mqttusers", "mqttrebalances"))
     with pytest.raises(Unusable, match=r"mqttusers\.flockmq\.io isn't installed: apply crds/mqttusers\.yaml") as error:
         await check_cluster(Discovery("mqttclusters"))
     assert error.value.code == 3

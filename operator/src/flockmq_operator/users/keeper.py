@@ -8,11 +8,12 @@ a MqttUser stay whose cluster is gone.
 import logging
 
 from flockmq_operator.events import Event
-from flockmq_operator.kube import Kube, Refused
-from flockmq_operator.manifest import Manifest
+from flockmq_operator.finalizer import with_finalizer, without_finalizer
+from flockmq_operator.kube import Kube
+from flockmq_operator.management_access import NOT_READY, Absent, refused_key
+from flockmq_operator.management_api import NodeAway, NodeRefuses
 from flockmq_operator.passes import Key
-from flockmq_operator.users.access import NOT_READY, Absent
-from flockmq_operator.users.management_api import ManagementApi, NodeAway, NodeRefuses, SeenUser
+from flockmq_operator.users.api import SeenUser, UserApi
 from flockmq_operator.users.password import Applied, Password, Unusable, applied, read_applied, read_password
 from flockmq_operator.users.spec import FINALIZER, MqttUser, owners
 from flockmq_operator.users.status import Verdict
@@ -26,7 +27,7 @@ TOLD: dict[Step, str] = {"create": "the user", "change": "password and rights", 
 class Keeper:
     """Of the MqttUsers `users` of the MqttCluster `key`, in one pass."""
 
-    def __init__(self, kube: Kube, key: Key, api_key: str, api: ManagementApi, users: list[MqttUser]) -> None:
+    def __init__(self, kube: Kube, key: Key, api_key: str, api: UserApi, users: list[MqttUser]) -> None:
         self._kube = kube
         self._namespace, self._cluster = key
         self._api_key = api_key
@@ -49,7 +50,7 @@ class Keeper:
             return
         await self._api.delete(user.username)
         await self._api.delete_rules(user.username)
-        await without_finalizer(self._kube, user.body)
+        await without_finalizer(self._kube, user.body, FINALIZER)
         log.info("%s/%s: removed user %s of %s", self._namespace, user.name, user.username, self._cluster)
 
     async def _bring_about(self, user: MqttUser) -> Verdict:
@@ -70,7 +71,7 @@ class Keeper:
             )
         if isinstance(password, Unusable):
             return Verdict(False, *password)
-        owning = MqttUser(await with_finalizer(self._kube, user.body), user.spec)
+        owning = MqttUser(await with_finalizer(self._kube, user.body, FINALIZER), user.spec)
         return await self._carry_out(owning, password, seen, begins=True)
 
     async def _carry_out(self, user: MqttUser, given: Password | Unusable, seen: Seen, *, begins: bool) -> Verdict:
@@ -110,7 +111,7 @@ class Keeper:
         except NodeRefuses as refusal:
             if refusal.status == 409 and await self._api.user(name) is not None:
                 if begins:
-                    await without_finalizer(self._kube, user.body)
+                    await without_finalizer(self._kube, user.body, FINALIZER)
                 raise NodeAway(f"somebody else made user {name} in MqttCluster {self._cluster} just now") from None
             raise
 
@@ -127,10 +128,7 @@ class Keeper:
         if isinstance(error, NodeAway):
             return Verdict(False, NOT_READY, f"{error}{until_removed(user)}")
         if error.status in (401, 403):
-            sentence = f"MqttCluster {self._cluster} refuses the key in Secret {self._cluster}-api-key: {error}"
-            return Verdict(
-                False, "KeyRefused", f"{sentence} (pods get a changed one a minute later){until_removed(user)}"
-            )
+            return Verdict(False, "KeyRefused", f"{refused_key(self._cluster, error)}{until_removed(user)}")
         sentence = f"MqttCluster {self._cluster} refuses user {user.username}: {error}"
         return Verdict(False, "Refused", f"{sentence}{until_removed(user)}")
 
@@ -152,7 +150,7 @@ async def without_cluster(kube: Kube, user: MqttUser, absent: Absent) -> Verdict
         if not user.is_owner:
             return None
         if absent.is_gone:
-            await without_finalizer(kube, user.body)
+            await without_finalizer(kube, user.body, FINALIZER)
             return None
     return Verdict(False, absent.reason, f"{absent.message}{until_removed(user)}")
 
@@ -163,25 +161,3 @@ def until_removed(user: MqttUser) -> str:
         return ""
     patch = f'kubectl patch mqttuser {user.name} --type=merge --patch \'{{"metadata":{{"finalizers":null}}}}\''
     return f"; it is deleted when user {user.username} has been removed there, or, leaving the user, by: {patch}"
-
-
-async def with_finalizer(kube: Kube, body: Manifest) -> Manifest:
-    """The MqttUser as it is then. Raises Refused where it changed meanwhile."""
-    return await _with_finalizers(kube, body, [*body["metadata"].get("finalizers", ()), FINALIZER])
-
-
-async def without_finalizer(kube: Kube, body: Manifest) -> None:
-    rest = [name for name in body["metadata"].get("finalizers", ()) if name != FINALIZER]
-    try:
-        await _with_finalizers(kube, body, rest)
-    except Refused as refused:
-        if refused.status != 404:
-            raise
-
-
-async def _with_finalizers(kube: Kube, body: Manifest, finalizers: list[str]) -> Manifest:
-    keys = ("name", "namespace", "uid", "resourceVersion")
-    metadata = {key: body["metadata"][key] for key in keys if key in body["metadata"]}
-    return await kube.patch(
-        {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": {**metadata, "finalizers": finalizers}}
-    )

@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from flockmq_operator.kube import Kube
+from flockmq_operator.management_access import NOT_READY, Absent, find_access
+from flockmq_operator.management_api import CONNECTIONS_MAX, connected
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.passes import RESYNC_S, Done, Key, Passes
 from flockmq_operator.report import report
 from flockmq_operator.settings import Settings
 from flockmq_operator.spec import SpecError
-from flockmq_operator.users.access import NOT_READY, Absent, find_access
+from flockmq_operator.users.api import UserApi
 from flockmq_operator.users.keeper import Keeper, without_cluster
-from flockmq_operator.users.management_api import CONNECTIONS_MAX, connected
 from flockmq_operator.users.spec import USER_KIND, MqttUser, decode_user
 from flockmq_operator.users.status import Verdict, make_user_status, user_events
 
@@ -91,7 +92,7 @@ class UserReconciler:
         access = await find_access(self._kube, self._settings, *key)
         if isinstance(access, Absent):
             return await self._each(users, lambda user: without_cluster(self._kube, user, access))
-        async with connected(access) as api:
+        async with connected(access, UserApi) as api:
             return await self._each(users, Keeper(self._kube, key, access.key, api, users).keep)
 
     async def _each(

@@ -6,10 +6,9 @@ meaning, bounds and defaults of each field. Names are the CRD's, in snake case.
 
 from typing import Literal
 
-import msgspec
-
+from flockmq_operator.custom_object import CustomObject, decode_spec
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.spec import GROUP, Part, SecretKey, SpecError
+from flockmq_operator.spec import GROUP, Part, SecretKey
 
 USER_KIND = "MqttUser"
 USER_PLURAL = "mqttusers"
@@ -37,16 +36,10 @@ class UserSpec(Part, frozen=True):
     adopt: bool = False
 
 
-class MqttUser(msgspec.Struct, frozen=True):
+class MqttUser(CustomObject, frozen=True):
     """A decoded MqttUser object."""
 
-    body: Manifest
     spec: UserSpec
-
-    @property
-    def name(self) -> str:
-        name: str = self.body["metadata"]["name"]
-        return name
 
     @property
     def username(self) -> str:
@@ -54,32 +47,17 @@ class MqttUser(msgspec.Struct, frozen=True):
 
     @property
     def is_owner(self) -> bool:
-        return FINALIZER in self.body["metadata"].get("finalizers", ())
-
-    @property
-    def is_deleted(self) -> bool:
-        return "deletionTimestamp" in self.body["metadata"]
-
-    @property
-    def status(self) -> Manifest:
-        status: Manifest = self.body.get("status") or {}
-        return status
+        return self.has_finalizer(FINALIZER)
 
     @property
     def precedence(self) -> tuple[bool, str, str]:
         """Who has the user comes first, then the oldest; of one second by name."""
-        return not self.is_owner, self.body["metadata"].get("creationTimestamp", ""), self.name
+        return not self.is_owner, self.created, self.name
 
 
 def decode_user(body: Manifest) -> MqttUser:
     """Decode a MqttUser as the API server returned it; raises SpecError naming the field."""
-    try:
-        return MqttUser(body, msgspec.convert(body.get("spec", {}), UserSpec))
-    except msgspec.ValidationError as error:
-        raise SpecError(
-            f"spec{str(error).rpartition('`$')[2].rstrip('`')}: {error}. Mend the field, or install "
-            "the CustomResourceDefinition that belongs to this operator."
-        ) from None
+    return MqttUser(body, decode_spec(body, UserSpec))
 
 
 def owners(users: list[MqttUser]) -> dict[str, MqttUser]:

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from flockmq_operator.spec import Rule, said
-from flockmq_operator.users.management_api import SeenUser
+from flockmq_operator.users.api import SeenUser
 from flockmq_operator.users.spec import UserSpec
 
 Step = Literal["create", "change", "rules"]

@@ -8,10 +8,10 @@ import pytest
 
 from flockmq.auth.hashing import is_right
 from flockmq.rlog.entry import Op
+from flockmq_operator import management_access
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.passes import Done
-from flockmq_operator.users import access
 from flockmq_operator.users.reconcile import UserReconciler
 from flockmq_operator.users.spec import FINALIZER
 from unit.broker.auth.harness import FakeLog
@@ -107,6 +107,6 @@ class Town:
 async def living(monkeypatch: pytest.MonkeyPatch, *, users_matter: bool = True) -> AsyncIterator[Town]:
     town = Town()
     async with managed(ToldNode(), town.log, users_matter=users_matter) as port:
-        monkeypatch.setattr(access, "url_of", lambda *_, **__: f"http://127.0.0.1:{port}")
+        monkeypatch.setattr(management_access, "url_of", lambda *_, **__: f"http://127.0.0.1:{port}")
         yield town
         await town.reconciler.stop()

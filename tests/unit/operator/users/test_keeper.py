@@ -9,7 +9,7 @@ from flockmq.auth.rule_sources import decoded
 from flockmq.auth.user_revocation import is_disabled
 from flockmq.rlog.schema import AUDIT, RULES, USERS, User
 from flockmq_operator.manifest import Ref
-from flockmq_operator.users.management_api import ManagementApi, SeenUser
+from flockmq_operator.users.api import SeenUser, UserApi
 from unit.operator.users.harness import CORE, DEMO, JO, Town, core, living, mqtt_user
 from unit.operator.world import mqtt_cluster
 
@@ -238,13 +238,13 @@ async def test_a_user_that_is_there_is_left_alone_unless_it_is_to_be_adopted(tow
 async def test_a_user_that_somebody_else_makes_at_the_same_time_stays_theirs(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = ManagementApi.create
+    create = UserApi.create
 
-    async def create_late(api: ManagementApi, *of: Any, **how: Any) -> SeenUser:
+    async def create_late(api: UserApi, *of: Any, **how: Any) -> SeenUser:
         town.log.put([USERS.put("jo", OTHER)])
         return await create(api, *of, **how)
 
-    monkeypatch.setattr(ManagementApi, "create", create_late)
+    monkeypatch.setattr(UserApi, "create", create_late)
     await made(town)
     assert town.reason() == "ClusterNotReady"
     await town.look()

@@ -5,7 +5,7 @@ import pytest
 
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.spec import Rule
-from flockmq_operator.users.management_api import SeenUser
+from flockmq_operator.users.api import SeenUser
 from flockmq_operator.users.spec import UserSpec
 from flockmq_operator.users.steps import Seen, Step, steps
 

@@ -6,9 +6,9 @@ import ssl
 import pytest
 import trustme
 
+from flockmq_operator.management_access import Absent, find_access, fingerprint_of, url_of
+from flockmq_operator.management_api import Access
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.users.access import Absent, find_access, fingerprint_of, url_of
-from flockmq_operator.users.management_api import Access
 from unit.operator.users.harness import core, secret
 from unit.operator.world import NAMESPACE, SETTINGS, World, mqtt_cluster
 

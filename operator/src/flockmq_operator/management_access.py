@@ -1,6 +1,6 @@
-"""How the operator gets to a cluster's management API for its MqttUsers: by one of its ready cores, by pod and not by
-name, since a core that isn't ready may not have read the log yet. It is the first ready one each time, so that a pass
-sees what the one before it wrote."""
+"""How the operator gets to a cluster's management API: by one of its ready cores, by pod and not by name, since a core
+that isn't ready may not have read the log yet. It is the first ready one each time, so that a pass sees what the one
+before it wrote."""
 
 from base64 import b64decode
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
 from flockmq_operator.kube import Kube
+from flockmq_operator.management_api import Access, NodeRefuses
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import MANAGEMENT_PORT, Context
 from flockmq_operator.resources.labels import MANAGED_BY, MANAGER, selector
 from flockmq_operator.settings import Settings
 from flockmq_operator.spec import KIND, SpecError, decode
 from flockmq_operator.status.workload import ordinal, pod_there
-from flockmq_operator.users.management_api import Access
 
 NOT_READY = "ClusterNotReady"
 
@@ -26,7 +26,7 @@ class Absent(NamedTuple):
     reason: str
     message: str
     is_gone: bool = False
-    """Whether there is no cluster any more that could have the user."""
+    """Whether there is no cluster any more in which something could be left."""
 
 
 async def find_access(kube: Kube, settings: Settings, namespace: str, cluster: str) -> Access | Absent:
@@ -41,7 +41,7 @@ async def find_access(kube: Kube, settings: Settings, namespace: str, cluster: s
     except SpecError:
         return Absent(NOT_READY, f"the spec of {what} must be mended first: see its condition Stalled")
     if context.spec.pause:
-        return Absent("ClusterPaused", f"{what} has spec.pause: its users stay as they are until that ends")
+        return Absent("ClusterPaused", f"{what} has spec.pause: nothing is done in it until that ends")
     pods = await kube.list("Pod", namespace, {**selector(context, "core"), MANAGED_BY: MANAGER})
     ready = [pod for pod in pods if pod_there(pod) and pod["status"].get("podIP")]
     if not ready:
@@ -58,6 +58,11 @@ async def find_access(kube: Kube, settings: Settings, namespace: str, cluster: s
                 NOT_READY, f"Secret {tls.secret_name} in namespace {namespace} holds no certificate in tls.crt"
             )
     return Access(url_of(min(ready, key=ordinal)["status"]["podIP"], with_tls=bool(fingerprint)), key, fingerprint)
+
+
+def refused_key(cluster: str, error: NodeRefuses) -> str:
+    sentence = f"MqttCluster {cluster} refuses the key in Secret {cluster}-api-key: {error}"
+    return f"{sentence} (pods get a changed one a minute later)"
 
 
 def url_of(address: str, *, with_tls: bool) -> str:

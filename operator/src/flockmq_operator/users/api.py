@@ -1,0 +1,73 @@
+"""What MqttUsers ask of a cluster's management API."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from flockmq_operator.management_api import ManagementApi, NodeRefuses, decoded, path_to, unless_missing
+from flockmq_operator.spec import Rule, said
+from flockmq_operator.users.password import Password
+from flockmq_operator.users.spec import UserRule
+
+
+class SeenUser(NamedTuple):
+    is_superuser: bool
+    is_disabled: bool
+    version: str
+    """Another one whenever anything of the user changed; empty: an older node doesn't tell."""
+
+
+class _User(msgspec.Struct, frozen=True):
+    is_superuser: bool
+    is_disabled: bool = False
+
+
+class _Rules(msgspec.Struct, frozen=True):
+    rules: tuple[Rule, ...]
+
+
+class UserApi(ManagementApi):
+    """Each method raises NodeRefuses, NodeAway."""
+
+    async def user(self, name: str) -> SeenUser | None:
+        """None: there is no such user."""
+        try:
+            return await self._user("GET", path_to("users", name))
+        except NodeRefuses as refusal:
+            unless_missing(refusal)
+            return None
+
+    async def create(self, name: str, password: Password, *, superuser: bool, disabled: bool) -> SeenUser:
+        body = {"user_id": name, "password": password.reveal(), "is_superuser": superuser, "is_disabled": disabled}
+        return await self._user("POST", "/api/v1/users", body)
+
+    async def change(self, name: str, password: Password | None, *, superuser: bool, disabled: bool) -> SeenUser:
+        """`password` None: it stays."""
+        body: dict[str, object] = {"is_superuser": superuser, "is_disabled": disabled}
+        if password is not None:
+            body["password"] = password.reveal()
+        return await self._user("PUT", path_to("users", name), body)
+
+    async def delete(self, name: str) -> None:
+        """One that isn't there is fine; so it is with rules."""
+        await self.delete_path(path_to("users", name))
+
+    async def rules(self, name: str) -> tuple[Rule, ...]:
+        try:
+            answer, _ = await self.ask("GET", path_to("rules", "username", name))
+        except NodeRefuses as refusal:
+            unless_missing(refusal)
+            return ()
+        return decoded(answer, _Rules).rules
+
+    async def put_rules(self, name: str, rules: Sequence[UserRule]) -> None:
+        await self.ask("PUT", path_to("rules", "username", name), {"rules": [said(rule) for rule in rules]})
+
+    async def delete_rules(self, name: str) -> None:
+        await self.delete_path(path_to("rules", "username", name))
+
+    async def _user(self, method: str, path: str, body: object = None) -> SeenUser:
+        answer, version = await self.ask(method, path, body)
+        user = decoded(answer, _User)
+        return SeenUser(user.is_superuser, user.is_disabled, version)
