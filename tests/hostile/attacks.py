@@ -234,6 +234,45 @@ def tls_strangers(port: int) -> None:
         time.sleep(HANDSHAKE_PAUSE_S)
 
 
+def tls_claimants(port: int) -> None:
+    """Handshakes that stop a few bytes into the client's answer, when it has said that 128 KiB will follow."""
+    sockets = [_claimant(port) for _ in range(STRANGERS)]
+    under_way()
+    for number in until_the_end():
+        at = number % STRANGERS
+        if _has_ended(sockets[at]):
+            sockets[at].close()
+            sockets[at] = _claimant(port)
+        time.sleep(HANDSHAKE_PAUSE_S)
+
+
+def _claimant(port: int) -> socket.socket:
+    one = socket.create_connection(("127.0.0.1", port), 10.0)
+    with contextlib.suppress(OSError):  # It may be closed to make room.
+        one.sendall(_hello_without_key_share())
+        one.recv(10_000)  # "Hello again, with a key share": what follows isn't encrypted
+        one.sendall(b"\x16\x03\x03\x00\x05" + b"\x01" + (131_000).to_bytes(3, "big") + b"\x03")
+    one.setblocking(False)
+    return one
+
+
+def _hello_without_key_share() -> bytes:
+    """A ClientHello of TLS 1.3 that the server has to ask for a key share."""
+    extensions = b"".join(
+        kind.to_bytes(2, "big") + len(body).to_bytes(2, "big") + body
+        for kind, body in (
+            (43, b"\x02\x03\x04"),  # supported_versions: 1.3
+            (10, b"\x00\x02\x00\x1d"),  # supported_groups: x25519
+            (13, b"\x00\x06\x04\x03\x08\x04\x04\x01"),  # signature_algorithms
+            (51, b"\x00\x00"),  # key_share: none
+        )
+    )
+    body = b"\x03\x03" + bytes(32) + b"\x00" + b"\x00\x02\x13\x01" + b"\x01\x00"
+    body += len(extensions).to_bytes(2, "big") + extensions
+    message = b"\x01" + len(body).to_bytes(3, "big") + body
+    return b"\x16\x03\x01" + len(message).to_bytes(2, "big") + message
+
+
 def _stranger(port: int) -> socket.socket:
     one = socket.create_connection(("127.0.0.1", port), 10.0)
     one.setblocking(False)
@@ -260,6 +299,7 @@ ATTACKS: Final[dict[str, Callable[[int], None]]] = {
         half_open,
         strangers,
         tls_strangers,
+        tls_claimants,
     )
 }
 

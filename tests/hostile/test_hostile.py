@@ -34,6 +34,7 @@ GROWTH_MAX_MIB: Final = {
     "half_open": 64,
     "strangers": 32,
     "tls_strangers": 32,
+    "tls_claimants": 32,
 }
 """What the node may take more, at its peak, than before the attack."""
 

@@ -518,6 +518,8 @@ TLS_HELLO_MAX_BYTES: Final = 5 + 16 * 1024
 TLS_HANDSHAKE_BYTES: Final = 45 * 1024
 TLS_SESSION_BYTES: Final = 20 * 1024
 """Memory of an unauthenticated client during its handshake, and after it."""
+TLS_MESSAGE_BYTES: Final = 132 * 1024
+"""What OpenSSL reserves besides for the longest handshake message, as soon as a client has announced its length."""
 UNAUTHENTICATED_MAX_BYTES: Final = 24 * 1024 * 1024
 """Memory of all unauthenticated clients, also limited to one part in UNAUTHENTICATED_MEMORY_SHARE of the memory."""
 UNAUTHENTICATED_MEMORY_SHARE: Final = 16

@@ -17,6 +17,7 @@ from mypy_extensions import i32, mypyc_attr
 from flockmq.bounds import (
     SINK_CONGESTED_BYTES,
     TLS_HANDSHAKE_BYTES,
+    TLS_MESSAGE_BYTES,
     TLS_SESSION_BYTES,
     UNAUTHENTICATED_READ_MAX_BYTES,
     WRITE_JOIN_MAX_BYTES,
@@ -156,9 +157,10 @@ class Connection(Conversation):
             data = self._behind_header(header, data)
             if not data:
                 return
-        data = layers.unwrap(data)
         if layers.is_shaking_hands and layers.tls is not None:
-            self._shake_hands(layers, layers.tls)
+            data = self._shake_hands(layers, layers.tls, data)
+        else:
+            data = layers.unwrap(data)
         if self.meter is not None:
             self._feed_metered(self.meter, data, size)
         elif data or not size:
@@ -192,13 +194,19 @@ class Connection(Conversation):
                 return b""
         return data
 
-    def _shake_hands(self, layers: LayerStack, tls: Tls) -> None:
+    def _shake_hands(self, layers: LayerStack, tls: Tls, data: bytes) -> bytes:
+        """Unwrap while the handshake isn't complete, and count the memory that it takes."""
+        before = TLS_HANDSHAKE_BYTES + TLS_MESSAGE_BYTES if tls.is_amid_message else TLS_HANDSHAKE_BYTES
+        data = layers.unwrap(data)
         if tls.is_open:
             layers.is_shaking_hands = False
             if self.state != CONNECTED:
-                self.reactor.add_cost(self, TLS_SESSION_BYTES - TLS_HANDSHAKE_BYTES)
+                self.reactor.add_cost(self, TLS_SESSION_BYTES - before)
         elif tls.has_hello and not tls.has_begun():
             self.reactor.queue_handshake(self)
+        elif tls.is_amid_message and before == TLS_HANDSHAKE_BYTES:
+            self.reactor.add_cost(self, TLS_MESSAGE_BYTES)
+        return data
 
     def _check_layers(self, layers: LayerStack) -> None:
         """Check whether a layer has failed or ended, or has an answer to send."""

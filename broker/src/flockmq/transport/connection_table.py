@@ -91,6 +91,8 @@ class ConnectionTable(ConnectionReactor):
             self.close(connection)
             return
         half.detach()
+        if connection.layers is not None:
+            connection.layers.release()  # Its memory isn't counted any more.
         self.unauthenticated.forget(connection)
         connection.last_seen_s = self._router.now_s
         connection.paused = 0

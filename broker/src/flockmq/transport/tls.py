@@ -3,6 +3,11 @@
 OpenSSL's object takes 45 KiB during a handshake and 18 KiB afterwards (measured). It is created when a complete
 ClientHello has arrived, so a client that sends nothing, or sends byte by byte, costs only what it sent. Invariant: at
 most one record and one read are kept before that.
+
+OpenSSL reserves room for a handshake message as soon as it has read how long the message will be, up to 128 KiB. So a
+ClientHello that claims to be longer than TLS_HELLO_MAX_BYTES is refused. A later message may be a chain of
+certificates, and can be encrypted: a client that sent a part of what follows its ClientHello counts as if it had
+claimed the most.
 """
 
 from __future__ import annotations
@@ -22,15 +27,18 @@ from flockmq.transport.tls_certificates import TlsCertificates, client_certifica
 
 _HANDSHAKE_RECORD: Final = 0x16
 _RECORD_HEAD_BYTES: Final = 5
+_HEADS_BYTES: Final = _RECORD_HEAD_BYTES + 4
+"""A record's head, and that of the first handshake message in it."""
 
 
 @mypyc_attr(acyclic=True)
 class Tls(Layer):
     """The server's side. `has_hello`: a complete ClientHello has arrived; the next `unwrap` answers it, which takes
-    about a millisecond. `is_open`: the handshake is complete.
+    about a millisecond. `is_amid_message`: OpenSSL may have reserved TLS_MESSAGE_BYTES for what the client continues.
+    `is_open`: the handshake is complete.
     """
 
-    __slots__ = ("_certificates", "_in", "_kept", "_object", "_out", "has_hello", "is_open")
+    __slots__ = ("_certificates", "_in", "_kept", "_object", "_out", "has_hello", "is_amid_message", "is_open")
 
     def __init__(self, certificates: TlsCertificates) -> None:
         super().__init__()
@@ -40,16 +48,19 @@ class Tls(Layer):
         self._out: ssl.MemoryBIO | None = None
         self._kept: bytes = b""
         self.has_hello: bool = False
+        self.is_amid_message: bool = False
         self.is_open: bool = False
 
     def unwrap(self, data: bytes) -> bytes:
         if self.has_ended or self.fault is not None:
             return b""
+        continues = len(data) > 0
         if self._object is None:
             if not self.has_hello:
                 self._hello(data)
                 return b""
             data = self._begin(data)
+            continues = len(data) > _record_bytes(data)
         incoming, outgoing, tls = self._in, self._out, self._object
         assert incoming is not None
         assert outgoing is not None
@@ -68,7 +79,7 @@ class Tls(Layer):
                     break
                 plain.append(piece)
         except ssl.SSLWantReadError:
-            pass
+            self.is_amid_message = not self.is_open and (self.is_amid_message or continues)
         except ssl.SSLZeroReturnError:
             self.has_ended = True
         except ssl.SSLError as error:
@@ -90,10 +101,12 @@ class Tls(Layer):
         if data[0] != _HANDSHAKE_RECORD or data[1:2] not in (b"", b"\x03"):
             self.fault = PacketError(Reason.PROTOCOL_ERROR, "TLS", "the first bytes are no TLS handshake")
         elif len(data) >= _RECORD_HEAD_BYTES:
-            size = _RECORD_HEAD_BYTES + (data[3] << 8 | data[4])
-            if size > TLS_HELLO_MAX_BYTES:
-                self.fault = PacketError(Reason.PROTOCOL_ERROR, "TLS", f"a ClientHello of {size} bytes")
-            self.has_hello = len(data) >= size
+            size = _record_bytes(data)
+            claimed = _HEADS_BYTES + int.from_bytes(data[6:_HEADS_BYTES], "big") if len(data) >= _HEADS_BYTES else size
+            if size < _HEADS_BYTES or max(size, claimed) > TLS_HELLO_MAX_BYTES:
+                self.fault = PacketError(Reason.PROTOCOL_ERROR, "TLS", f"a ClientHello of {max(size, claimed)} bytes")
+            else:
+                self.has_hello = len(data) >= size
 
     def _begin(self, data: bytes) -> bytes:
         """Create OpenSSL's object; returns all bytes so far."""
@@ -128,6 +141,11 @@ class Tls(Layer):
         if self._object is None or not self.is_open:
             return None
         return client_certificate(self._object)
+
+
+def _record_bytes(data: bytes) -> int:
+    """The size of the record that begins here, its head included."""
+    return _RECORD_HEAD_BYTES + (data[3] << 8 | data[4])
 
 
 def _why(error: ssl.SSLError) -> str:

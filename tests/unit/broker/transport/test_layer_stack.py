@@ -19,6 +19,8 @@ from flockmq.bounds import (
     FILTER_SLICE_MAX_BYTES,
     TLS_GREETINGS_PER_TURN_MAX,
     TLS_HANDSHAKE_BYTES,
+    TLS_MESSAGE_BYTES,
+    TLS_SESSION_BYTES,
     UNAUTHENTICATED_READ_BYTES,
 )
 from flockmq.listening_sockets import bound
@@ -208,6 +210,40 @@ def test_one_handshake_too_many_makes_room_by_closing_the_oldest(pki: Pki) -> No
             end.sendall(hello)
             served.reactor.turn()
         assert [connection.fd == -1 for connection, _ in clients] == [True, True, False, False, False]
+
+
+def test_a_client_that_stops_amid_its_answer_counts_for_the_longest_message_until_it_continues(pki: Pki) -> None:
+    with Served() as served:
+        connection, end = layered(served, listening(served, pki))
+        client = Client(pki.trusting())
+        end.sendall(client.say())
+        served.reactor.turn()
+        client.hear(end.recv(10_000))
+        answer = client.say()
+        begun = connection.cost
+        end.sendall(answer[:-1])
+        served.reactor.turn()
+        assert 0 <= connection.cost - begun - TLS_MESSAGE_BYTES < 1000
+        end.sendall(answer[-1:])
+        served.reactor.turn()
+        assert 0 <= connection.cost - TLS_SESSION_BYTES < 4000
+
+
+def test_who_breaks_a_handshake_can_read_why_but_costs_no_memory_meanwhile(pki: Pki) -> None:
+    with Served() as served:
+        connection, end = layered(served, listening(served, pki))
+        client = Client(pki.trusting())
+        end.sendall(client.say())
+        served.reactor.turn()
+        end.recv(10_000)
+        end.sendall(b"\x99\x03\x03\x00\x01x")
+        served.reactor.turn()
+        assert end.recv(100) != b""  # an alert
+        assert end.recv(100) == b""
+        assert connection.fd >= 0
+        assert connection.layers is not None
+        assert connection.layers.tls is None
+        assert connection.cost == 0
 
 
 def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pki) -> None:

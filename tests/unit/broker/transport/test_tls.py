@@ -60,13 +60,41 @@ def test_nothing_is_made_for_a_client_before_its_first_record_is_whole(pki: Pki)
 
 
 @pytest.mark.parametrize(
-    "data", [b"GET / HTTP/1.1\r\n", b"\x10\x0c\x00\x04MQTT", b"\x16\x02\x01", b"\x16\x03\x01\xff\xff"]
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"\x10\x0c\x00\x04MQTT",
+        b"\x16\x02\x01",
+        b"\x16\x03\x01\xff\xff",
+        pytest.param(b"\x16\x03\x01\x00\x05\x01\x02\x01\x40\x03", id="OpenSSL would reserve 128 KiB for it"),
+        pytest.param(b"\x16\x03\x01\x00\x03\x01\x02\x01", id="how long it will be is in the next record"),
+    ],
 )
 def test_what_is_no_client_hello_is_refused_at_once(pki: Pki, data: bytes) -> None:
     server = Tls(certificates(pki))
     server.unwrap(data)
     assert server.fault is not None
     assert not server.has_begun()
+
+
+def test_a_client_that_sent_a_part_of_its_answer_may_have_announced_a_long_message(pki: Pki) -> None:
+    server, client = Tls(certificates(pki)), Client(pki.trusting())
+    server.unwrap(client.say())
+    server.unwrap(b"")
+    client.hear(server.wrap(b""))
+    assert not server.is_amid_message
+    answer = client.say()
+    server.unwrap(answer[:-1])
+    assert server.is_amid_message
+    server.unwrap(answer[-1:])
+    assert server.is_open
+
+
+def test_what_follows_a_hello_at_once_counts_as_a_part_of_an_answer(pki: Pki) -> None:
+    server, client = Tls(certificates(pki)), Client(pki.trusting())
+    server.unwrap(client.say() + b"\x14\x03\x03")
+    server.unwrap(b"")
+    assert server.is_amid_message
 
 
 def test_a_broken_handshake_ends_with_an_alert(pki: Pki) -> None:
