@@ -15,6 +15,8 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 CLIENTS = 40
 WILLS = "rebalance/wills"
+ABOVE = 6
+"""How many above the mean a MqttRebalance leaves: a few clients are underway while their node counts."""
 
 
 @dataclass
@@ -90,7 +92,7 @@ def test_a_replicant_that_joins_gets_its_share(demo: MqttCluster) -> None:
 
 
 def create(demo: MqttCluster, name: str, **spec: object) -> None:
-    said = {"cluster": demo.name, "relativeThresholdPercent": 105, "absoluteThreshold": 3, **spec}
+    said = {"cluster": demo.name, "relativeThresholdPercent": 105, "absoluteThreshold": ABOVE, **spec}
     metadata = {"name": name}
     body = {"apiVersion": "flockmq.io/v1alpha1", "kind": "MqttRebalance", "metadata": metadata, "spec": said}
     demo.namespace.apply(body)
@@ -136,23 +138,23 @@ def test_a_mqtt_rebalance_says_what_it_would_do_does_it_once_and_can_be_stopped(
         assert status(demo, "planned")["left"] == CLIENTS // 2
         assert fleet.sent_away == []
 
-        create(demo, "slow", rate=1)
-        until(lambda: status(demo, "slow").get("moved"), "clients are moved", 60, lambda: status(demo, "slow"))
+        create(demo, "first", rate=1)
         create(demo, "second")
         wait_how(demo, "second", "Failed", "AnotherRuns")
-        delete(demo, "slow")
+        until(lambda: status(demo, "first").get("moved"), "clients are moved", 60, lambda: status(demo, "first"))
+        delete(demo, "first")
         rows = told(demo, "rebalance")["nodes"]
         assert {row["state"] for row in rows} == {"idle"}
         assert "stopped" in {row["asked"]["state"] for row in rows if row["asked"]}
         delete(demo, "second")
 
-        create(demo, "whole", rate=20)
+        create(demo, "whole", rate=5)
         wait_how(demo, "whole", "Succeeded", "Balanced", 120)
-        until(lambda: is_even(connections(demo)), "each has its share", 30, lambda: connections(demo))
+        assert max(connections(demo)) <= CLIENTS // 2 + ABOVE
         whole = status(demo, "whole")
-        assert whole["moved"] > 0
         assert whole["startTime"] < whole["endTime"]
         assert "whole" in demo.namespace.kubectl("get", "mqr", "--output=wide")
+    assert fleet.sent_away
     assert fleet.wills == []
     for name in ("planned", "whole"):
         delete(demo, name)

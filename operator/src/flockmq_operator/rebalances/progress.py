@@ -28,6 +28,7 @@ class Row(msgspec.Struct, frozen=True):
     state: str
     clients: int | None = None
     planned: int | None = None
+    """How many it would send to others by the present numbers."""
     left: int = 0
     asked: Asked | None = None
 
@@ -64,7 +65,7 @@ def runs_instead(name: str, shown: Shown) -> str:
 
 def progress(name: str, shown: Shown, before: Iterable[Manifest]) -> Verdict | None:
     """How far the rebalance `name` is; None: no node knows it. `before`: the nodes in the status so far, for those that
-    have restarted since forget what they moved."""
+    have restarted since forget what they moved. One that gave up and has its share nevertheless hasn't failed."""
     rows = [(row, row.asked) for row in shown.nodes if row.asked and row.asked.name == name]
     if not rows:
         return None
@@ -73,15 +74,16 @@ def progress(name: str, shown: Shown, before: Iterable[Manifest]) -> Verdict | N
         moved = max(asked.moved, nodes.get(row.node, {}).get("moved", 0))
         counts = {"clients": row.clients or 0, "moved": moved, "left": row.left}
         nodes[row.node] = {"name": row.node, **counts, "state": asked.state}
-    gave_up = [row.node for row, asked in rows if asked.state == "gave_up"]
+    gave_up = [row.node for row, asked in rows if asked.state == "gave_up" and row.planned != 0]
     stopped = [row.node for row, asked in rows if asked.state == "stopped" and row.state != "draining"]
     moved, left = (sum(node[field] for node in nodes.values()) for field in ("moved", "left"))
     listed = [nodes[name] for name in sorted(nodes)][:NODES_MAX]
     if any(asked.state == "running" for _, asked in rows):
         return Verdict("Running", "Moving", f"{moved} clients were moved, {left} are to go", listed)
     if gave_up:
-        sentence = f"{moved} clients were moved, but to {said(gave_up)} they always came back"
-        return Verdict("Failed", "GaveUp", f"{sentence}: see how they get there (session affinity, an address)", listed)
+        sentence = f"{moved} clients were moved, but too many of them came back to {said(gave_up)}"
+        advice = "see whether the Service leads to every node that takes clients, without session affinity"
+        return Verdict("Failed", "GaveUp", f"{sentence}: {advice}", listed)
     if stopped:
         return Verdict("Failed", "Stopped", f"somebody stopped it at {said(stopped)}; {moved} were moved", listed)
     return Verdict("Succeeded", "Balanced", f"{moved} clients were moved; each node has its share", listed)

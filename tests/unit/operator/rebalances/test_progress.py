@@ -18,6 +18,14 @@ def test_it_runs_while_any_node_runs_it() -> None:
     assert [node["name"] for node in found.nodes] == ["a", "b", "c"]
 
 
+def test_a_node_that_gave_up_and_has_its_share_nevertheless_has_not_failed() -> None:
+    for planned, reason in ((0, "Balanced"), (7, "GaveUp"), (None, "GaveUp")):
+        asked = Asked(NAME, "gave_up", 30)
+        found = progress(NAME, Shown((Row("a", "idle", 10, planned, 0, asked), row("b", "balanced"))), ())
+        assert found is not None
+        assert found.reason == reason
+
+
 def test_a_node_that_ends_has_not_stopped_it() -> None:
     shown = Shown((row("a", "stopped", 3, node_state="draining"), row("b", "balanced", 1)))
     found = progress(NAME, shown, ())
