@@ -29,6 +29,7 @@ CHAPTERS = [
         "backup",
         "autoscaling",
         "rebalance",
+        "kubectl_plugin",
         "report",
     ),
     "uninstall",

@@ -43,6 +43,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [apps] # which settings their pods name
   resources: [replicasets]
   verbs: [list]
+- apiGroups: [apps] # specs to go back to
+  resources: [controllerrevisions]
+  verbs: [list, create, patch, delete]
 - apiGroups: [batch]
   resources: [cronjobs, jobs]
   verbs: [get, list, watch, create, patch, delete]

@@ -12,6 +12,7 @@ Read it in the order in which a change of the object travels:
     drift      pure: does a live object still hold what a manifest says?
     apply      server-side apply of what the plan says
     status/    pure: what exists → conditions, one a file
+    revisions  the specs under which a cluster was whole, kept to go back to
     users/     MqttUsers: the users that a MqttCluster's log holds for them
     rebalances/ MqttRebalances: nodes send clients beyond their share to others, once
     kubectl/   `kubectl flockmq`, which runs at whoever is on call: it shares no process with the above

@@ -66,6 +66,7 @@ RESOURCES: dict[str, Resource] = {
     "StatefulSet": Resource("apps", "v1", "statefulsets"),
     "Deployment": Resource("apps", "v1", "deployments"),
     "ReplicaSet": Resource("apps", "v1", "replicasets"),
+    "ControllerRevision": Resource("apps", "v1", "controllerrevisions"),
     "HorizontalPodAutoscaler": Resource("autoscaling", "v2", "horizontalpodautoscalers"),
     "CronJob": Resource("batch", "v1", "cronjobs"),
     "Job": Resource("batch", "v1", "jobs"),
@@ -177,6 +178,12 @@ class Kube:
             content_type="application/merge-patch+json",
             body=manifest,
         )
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """All of an object that was read: Refused with 409 if anybody has changed it since."""
+        metadata = manifest["metadata"]
+        path = _path(manifest["kind"], metadata["namespace"], metadata["name"])
+        return await self.request("PUT", path, query={"fieldManager": self._field_manager}, body=manifest)
 
     async def create(self, manifest: Manifest) -> Manifest:
         path = _path(manifest["kind"], manifest["metadata"]["namespace"])

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from flockmq_operator import floor
+from flockmq_operator import floor, revisions
 from flockmq_operator.apply import carry_out, refusal_problems
 from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
 from flockmq_operator.kube import Kube
@@ -43,6 +43,8 @@ class Reconciler:
         self._settings = settings
         self._count_connections = count_connections
         self._floors: dict[Key, floor.History] = {}
+        self._kept: dict[Key, str] = {}
+        """Which spec was kept last (`revisions`)."""
         self._passes = Passes(KIND, self._pass, self._forget, metrics, GATHER_MAX_S)
 
     def wake(self, namespace: str, name: str) -> None:
@@ -58,6 +60,7 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._floors.pop(key, None)
+        self._kept.pop(key, None)
         self._metrics.conditions.pop(key, None)
         self._metrics.missed_backups.pop(key, None)
 
@@ -101,7 +104,9 @@ class Reconciler:
             waiting_for=plan.waiting_for,
             update_pending=plan.update_pending,
         )
-        await self._report(body, situation, events)
+        status = await self._report(body, situation, events)
+        if revisions.is_whole(status) and not context.spec.pause:
+            await self._keep_spec(key, body)
         look_again_s = AUTOSCALING_RESYNC_S if context.spec.autoscaling else RESYNC_S
         return Done(changed=changed, look_again_s=look_again_s)
 
@@ -121,8 +126,15 @@ class Reconciler:
         self._floors[key] = history
         return msgspec.structs.replace(context, floor=floor.stabilised(autoscaling, history))
 
-    async def _report(self, body: Manifest, situation: Situation, events: list[Event]) -> None:
-        """Write the status if it changed, and tell events of what changed."""
+    async def _keep_spec(self, key: Key, body: Manifest) -> None:
+        """It is one that somebody can go back to."""
+        digest = revisions.digest_of(decode(body).spec)
+        if self._kept.get(key) != digest:
+            await revisions.keep(self._kube, body)
+            self._kept[key] = digest
+
+    async def _report(self, body: Manifest, situation: Situation, events: list[Event]) -> Manifest:
+        """Write the status if it changed, and tell events of what changed. Returns the status."""
         previous = body.get("status") or {}
         status = make_status(situation, previous, datetime.now(UTC))
         self._metrics.conditions[key_of(body)] = status["conditions"]
@@ -131,6 +143,7 @@ class Reconciler:
             self._metrics.missed_backups[key_of(body)] = status["backup"]["missed"]
         told = (*events, *transitions(previous, status))
         await report(self._kube, body, status, told, self._settings.pod_name)
+        return status
 
 
 def key_of(body: Manifest) -> Key:

@@ -146,6 +146,11 @@ class World(Kube):
             del self.objects[ref(manifest)]
         return copy.deepcopy(live)
 
+    async def replace(self, manifest: Manifest) -> Manifest:
+        self.writes.append(f"replace {ref(manifest)}")
+        self.put(copy.deepcopy(manifest))
+        return manifest
+
     async def create(self, manifest: Manifest) -> Manifest:
         if manifest["kind"] == "Event":
             self.told.append(manifest)

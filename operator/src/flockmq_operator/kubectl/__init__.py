@@ -13,5 +13,5 @@ It has the rights of whoever runs it, and needs no more than to read MqttCluster
     advice     pure: what is wrong, and what to do about it
     clusters   pure: all clusters, a line each
     text       pure: tables, ages
-    restart, drain    a command each
+    restart, drain, rollback    a command each
 """

@@ -1,7 +1,7 @@
 """`flockmq ctl` in a pod: what the broker itself knows of the cluster.
 
-Any node answers for the whole cluster. Cores know most, so they are asked first, one after the other, until one
-answers; then one replicant, which tells what it knows itself if it reaches no core.
+Any node answers for the whole cluster; a replicant asks a core, and tells what it knows itself if it reaches none. The
+ready cores are asked first, one after the other, until one answers; then a ready replicant, then the other cores.
 """
 
 import json
@@ -20,8 +20,8 @@ CONTAINER = "flockmq"
 API_KEY = f"{SECRETS_DIR}/api-key"
 """The file with an admin's key in each node's pod, so that whoever may run commands there needs no other."""
 CERTIFICATE = f"{SECRETS_DIR}/management/tls.crt"
-ASKED_MAX = 6
-"""Pods that are asked, one after the other, until one answers."""
+ASKED_MAX = 4
+"""Pods that are asked, one after the other, until one answers; each may take COMMAND_S."""
 
 Row = dict[str, Any]
 Execute = Callable[[str, str, Sequence[str]], Awaitable[Ended]]
@@ -115,10 +115,11 @@ def has_tls(pod: Manifest) -> bool:
 def asked_pods(pods: Iterable[Manifest]) -> list[Manifest]:
     """Those in which a node may answer, the best first."""
     running = [pod for pod in pods if is_running(pod)]
-    cores = [pod for pod in running if component_of(pod) == "core"]
+    cores = sorted((pod for pod in running if component_of(pod) == "core"), key=ordinal)
+    ready = [pod for pod in cores if pod_there(pod)]
     replicants = [pod for pod in running if component_of(pod) == "replicant" and pod_there(pod)]
-    cores.sort(key=lambda pod: (not pod_there(pod), ordinal(pod)))
-    return [*cores[: ASKED_MAX - 1], *sorted(replicants, key=name_of)[:1]]
+    unready = [pod for pod in cores if not pod_there(pod)]
+    return [*ready[: ASKED_MAX - 1], *sorted(replicants, key=name_of)[:1], *unready][:ASKED_MAX]
 
 
 def is_running(pod: Manifest) -> bool:

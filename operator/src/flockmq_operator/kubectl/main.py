@@ -13,7 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from flockmq_operator.kube import Kube, Refused, Unreachable
-from flockmq_operator.kubectl import drain, restart, status
+from flockmq_operator.kubectl import drain, restart, rollback, status
 from flockmq_operator.kubectl.access import Access, open_access
 from flockmq_operator.kubectl.ctl import Execute
 from flockmq_operator.kubectl.execute import Ended, execute
@@ -78,6 +78,9 @@ def parser() -> argparse.ArgumentParser:
     ways.add_argument("--wait", action="store_true", help="until it is empty, showing how many are left")
     longest = f"how long --wait waits, such as 90s, 10m (default: {drain.WAIT_S:.0f}s)"
     drains.add_argument("--timeout", type=seconds, default=drain.WAIT_S, metavar="TIME", help=longest)
+    backs = add_command(commands, "rollback", "back to the last spec under which all was well", do_rollback)
+    backs.add_argument("name", metavar="NAME", help="of a MqttCluster")
+    backs.add_argument("-y", "--yes", action="store_true", help="show what changes, and don't ask")
     return found
 
 
@@ -138,3 +141,8 @@ async def do_drain(access: Access, options: argparse.Namespace) -> None:
         await drain.undo(kube, execute_in, namespace, options.pod, say)
     else:
         await drain.drain(kube, execute_in, namespace, options.pod, say, options.timeout if options.wait else None)
+
+
+async def do_rollback(access: Access, options: argparse.Namespace) -> None:
+    agree = (lambda: True) if options.yes else rollback.agree_at_terminal
+    await rollback.rollback(access.kube, access.namespace, options.name, functools.partial(print, flush=True), agree)

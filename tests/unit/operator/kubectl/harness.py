@@ -168,6 +168,8 @@ class Town:
         try:
             if request.method == "PATCH":
                 return web.json_response(await self.world.patch(await request.json()))
+            if request.method == "PUT":
+                return web.json_response(await self.world.replace(await request.json()))
             found = await self.world.get(kind, NAMESPACE, name)
         except Refused as refused:
             return web.json_response({"message": str(refused)}, status=refused.status)

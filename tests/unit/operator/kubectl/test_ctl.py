@@ -16,13 +16,13 @@ def asked(pods: list[Manifest]) -> list[str]:
     return [pod["metadata"]["name"] for pod in ctl.asked_pods(pods)]
 
 
-def test_ready_cores_are_asked_first_then_running_ones_then_one_replicant() -> None:
+def test_ready_cores_are_asked_first_then_one_replicant_then_running_cores() -> None:
     starting = part("demo-core-0", "core")
     starting["status"]["conditions"] = []
     others = [part("demo-core-10", "core"), part("demo-core-2", "core")]
     replicants = [part(f"demo-replicant-{name}", "replicant") for name in "ba"]
     pods = [starting, waiting(part("demo-core-1", "core")), *others, *replicants, part("demo-redis-0", "redis")]
-    assert asked(pods) == ["demo-core-2", "demo-core-10", "demo-core-0", "demo-replicant-a"]
+    assert asked(pods) == ["demo-core-2", "demo-core-10", "demo-replicant-a", "demo-core-0"]
 
 
 def test_a_bounded_number_of_pods_is_asked() -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from flockmq_operator.kubectl.failed import Failed
-from flockmq_operator.kubectl.restart import RESTARTED_AT, notes
+from flockmq_operator.kubectl.restart import notes
 from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.revisions import RESTARTED_AT
 from flockmq_operator.spec import decode, pods_digest
 from unit.operator.kubectl.harness import Town, conditions
 from unit.operator.world import mqtt_cluster
