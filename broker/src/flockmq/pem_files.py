@@ -6,7 +6,9 @@ stays. Symbolic links are followed, because Kubernetes replaces links to update 
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import os
 import re
 import ssl
@@ -36,10 +38,10 @@ class PemFiles(Generic[T]):
         self._stamps = self._look()
         self.made = self._made()
 
-    def refresh(self) -> None:
-        """Reload the files if one has changed."""
+    def refresh(self, *, is_due: bool = False) -> None:
+        """Reload the files if one has changed, or if `is_due`."""
         stamps = self._look()
-        if stamps == self._stamps:
+        if stamps == self._stamps and not is_due:
             return
         self._stamps = stamps
         try:
@@ -93,7 +95,23 @@ def load_trust(context: ssl.SSLContext, key: str, file: Path) -> None:
         raise ConfigError(f"{key}: {str(file)!r} can't be used: {reason(error)}") from None
 
 
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+
+
+def first_end_s(*files: Path, after_s: float) -> float:
+    """When the first of the certificates and revocation lists in these files ends that is valid until after `after_s`
+    (seconds since the epoch); infinity: none does. What only OpenSSL can read isn't looked at."""
+    ends = []
+    for file in files:
+        pem = file.read_bytes()
+        for one in _LIST.findall(pem):
+            with contextlib.suppress(ValueError):
+                ends.append(x509.load_pem_x509_crl(one).next_update_utc)
+        for one in _CERTIFICATE.findall(pem):
+            with contextlib.suppress(ValueError):
+                ends.append(x509.load_pem_x509_certificate(one).not_valid_after_utc)
+    return min((end.timestamp() for end in ends if end is not None and end.timestamp() > after_s), default=math.inf)
 
 
 def check_lists(key: str, cacertfile: Path, crlfile: Path) -> None:

@@ -164,14 +164,15 @@ class HttpService:
             raise Unanswered from None
 
     def _why(self, error: Exception) -> str:
-        """Describe the error for the log, without parts of the request, which aiohttp's messages may contain."""
+        """Describe the error for the log, without parts of the request, which aiohttp's messages may contain, and
+        without the answer, which may repeat the request."""
         match error:
             case aiohttp.ConnectionTimeoutError():
                 return f"no connection within connect_timeout, {self.settings.connect_timeout:g} s"
             case TimeoutError():
                 return f"no answer within request_timeout, {self.settings.request_timeout:g} s"
             case aiohttp.ClientResponseError():
-                return f"what it says is no HTTP: {error.message}"
+                return "what it says is no HTTP"
             case aiohttp.InvalidURL():
                 return "url can't be used with what the client says"
         return str(error) or type(error).__name__

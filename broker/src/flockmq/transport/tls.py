@@ -23,7 +23,7 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.client import ClientCertificate
 from flockmq.transport.layer import Layer
-from flockmq.transport.tls_certificates import TlsCertificates, client_certificate
+from flockmq.transport.tls_certificates import TlsCertificates, certificate_ended, client_certificate
 
 _HANDSHAKE_RECORD: Final = 0x16
 _RECORD_HEAD_BYTES: Final = 5
@@ -71,6 +71,9 @@ class Tls(Layer):
         try:
             if not self.is_open:
                 tls.do_handshake()
+                if certificate_ended(tls, self._certificates.now_s()):
+                    self.fault = PacketError(Reason.NOT_AUTHORIZED, "TLS", "certificate has expired")
+                    return b""
                 self.is_open = True
             while True:
                 piece = tls.read(READ_MAX_BYTES)

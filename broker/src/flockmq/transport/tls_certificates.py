@@ -1,18 +1,22 @@
 """A listener's certificates as an OpenSSL context, which is renewed when a file changes.
 
-Existing connections keep their context.
+Existing connections keep their context. A client that resumes a TLS session isn't verified again by OpenSSL. So
+sessions end with their context, which is also renewed when an authority's certificate or a revocation list has ended;
+and whoever resumes one after the client's own certificate ended is refused (`certificate_ended`).
 """
 
 from __future__ import annotations
 
+import math
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
 from flockmq.config.schema import SslListenerSettings
 from flockmq.errors import ConfigError
-from flockmq.pem_files import PemFiles, check_lists, load_chain, load_trust
+from flockmq.pem_files import PemFiles, check_lists, first_end_s, load_chain, load_trust
 from flockmq.protocol.client import ClientCertificate
 
 _VERSIONS: Final = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion.TLSv1_3}
@@ -21,10 +25,12 @@ _VERSIONS: Final = {"tlsv1.2": ssl.TLSVersion.TLSv1_2, "tlsv1.3": ssl.TLSVersion
 class TlsCertificates:
     """`key`: the listener's configuration key, as in `listeners.ssl.default`."""
 
-    def __init__(self, key: str, settings: SslListenerSettings) -> None:
+    def __init__(self, key: str, settings: SslListenerSettings, now_s: Callable[[], float] = time.time) -> None:
         """Raises ConfigError."""
         self.key = key
         self.settings = settings
+        self.now_s = now_s
+        self._sessions_end_s = math.inf
         self._pem = PemFiles(key, self._files(), self._made)
 
     @property
@@ -32,8 +38,8 @@ class TlsCertificates:
         return self._pem.made
 
     def refresh(self) -> None:
-        """Read the files again if one changed."""
-        self._pem.refresh()
+        """Read the files again if one changed, or an authority or a revocation list in them has ended."""
+        self._pem.refresh(is_due=self.now_s() >= self._sessions_end_s)
 
     def _files(self) -> list[tuple[str, Path]]:
         settings = self.settings
@@ -55,6 +61,9 @@ class TlsCertificates:
                 for at, name in enumerate(settings.sni)
             }
             context.sni_callback = _ByName(others).choose
+        if settings.cacertfile is not None and settings.verify == "peer":
+            verifying = [file for file in (settings.cacertfile, settings.crlfile) if file is not None]
+            self._sessions_end_s = first_end_s(*verifying, after_s=self.now_s())
         return context
 
     def _context(self, prefix: str, certfile: Path, keyfile: Path) -> ssl.SSLContext:
@@ -130,6 +139,12 @@ def client_certificate(tls: ssl.SSLObject) -> ClientCertificate | None:
             values.append(f"{_SHORT.get(name, name)}={_escaped(value)}")
         parts.append("+".join(values))
     return ClientCertificate(common_name, ",".join(reversed(parts)))
+
+
+def certificate_ended(tls: ssl.SSLObject, now_s: float) -> bool:
+    """Whether a TLS session was resumed after the client's certificate had ended, which OpenSSL doesn't check."""
+    shown = tls.getpeercert() if tls.session_reused else None
+    return shown is not None and "notAfter" in shown and ssl.cert_time_to_seconds(str(shown["notAfter"])) < now_s
 
 
 def _escaped(value: str) -> str:

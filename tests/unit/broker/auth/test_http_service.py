@@ -211,16 +211,19 @@ async def test_who_finds_no_connection_in_time_isnt_answered_and_what_he_says_is
     assert "secret" not in caplog.text
 
 
-async def test_what_is_no_http_is_said_without_what_was_asked(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: ", b"HTTP/1.1 200 OK\r\n"])
+async def test_what_is_no_http_is_said_without_what_was_asked(before: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """The request is repeated in it, as by an echo server."""
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"nonsense\r\n\r\n")
+        writer.write(before + await reader.readline() + b"\r\n")
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as odd:
         url = f"http://127.0.0.1:{odd.sockets[0].getsockname()[1]}"
         with pytest.raises(Unanswered):
             await ask(HttpSettings(method="get", url=url, body={"name": "${username}"}))
-    assert "doesn't answer: what it says is no HTTP: " in caplog.text
+    assert "doesn't answer: what it says is no HTTP" in caplog.text
     assert "jo" not in caplog.text
 
 

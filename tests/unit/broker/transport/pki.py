@@ -78,9 +78,11 @@ class Pki:
 class Client:
     """The client's side of a handshake, without a socket."""
 
-    def __init__(self, context: ssl.SSLContext, host: str = "broker.example.com") -> None:
+    def __init__(
+        self, context: ssl.SSLContext, host: str = "broker.example.com", session: ssl.SSLSession | None = None
+    ) -> None:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = context.wrap_bio(self._in, self._out, server_hostname=host)
+        self.tls = context.wrap_bio(self._in, self._out, server_hostname=host, session=session)
         self.is_open = False
 
     def say(self, data: bytes = b"") -> bytes:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from flockmq.errors import ConfigError
 from flockmq.transport.tls import Tls
@@ -119,6 +122,51 @@ def test_each_authority_that_is_trusted_needs_a_list(pki: Pki) -> None:
     ):
         certificates(pki, verify="peer", cacertfile=both, crlfile=signer.revoking())
     certificates(pki, verify="peer", cacertfile=both, crlfile=lists(pki.folder, signer.revoking(), pki.revoking()))
+
+
+@pytest.mark.parametrize("version", ["tlsv1.2", "tlsv1.3"])
+def test_a_session_is_resumed_while_the_certificate_is_valid_and_no_longer(pki: Pki, version: str) -> None:
+    context, now_s = pki.client("device"), time.time()
+    made = verifying(pki, lambda: now_s, version)
+    client = Client(context)
+    shaken(Tls(made), client)
+    back = Client(context, session=client.tls.session)
+    server = Tls(made)
+    shaken(server, back)
+    assert server.is_open
+    assert back.tls.session_reused
+    device = x509.load_pem_x509_certificate((pki.folder / "client-device.pem").read_bytes())
+    now_s = device.not_valid_after_utc.timestamp() + 1
+    server = Tls(made)
+    shaken(server, Client(context, session=back.tls.session))
+    assert not server.is_open
+    assert "certificate has expired" in str(server.fault)
+
+
+@pytest.mark.parametrize("version", ["tlsv1.2", "tlsv1.3"])
+def test_sessions_end_when_a_list_has_ended(pki: Pki, version: str) -> None:
+    """OpenSSL checks lists in a whole handshake only."""
+    context, now_s = pki.client("device"), time.time()
+    made = verifying(pki, lambda: now_s, version)
+    client = Client(context)
+    shaken(Tls(made), client)
+    for days, is_resumed in ((0.9, True), (1.1, False)):
+        now_s = time.time() + days * 86_400
+        made.refresh()
+        back = Client(context, session=client.tls.session)
+        shaken(Tls(made), back)
+        assert back.tls.session_reused is is_resumed
+    before = made.context
+    made.refresh()
+    assert made.context is before
+
+
+def verifying(pki: Pki, now_s: Callable[[], float], version: str) -> TlsCertificates:
+    settings = pki.settings(
+        verify="peer", cacertfile=pki.folder / "ca.pem", crlfile=pki.revoking(), versions=(version,),
+        fail_if_no_peer_cert=True,
+    )  # fmt: skip
+    return TlsCertificates("listeners.ssl.a", settings, now_s)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
