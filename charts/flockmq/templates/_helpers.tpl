@@ -45,7 +45,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [list]
 - apiGroups: [apps] # specs to go back to
   resources: [controllerrevisions]
-  verbs: [list, create, patch, delete]
+  verbs: [list, create, delete]
 - apiGroups: [batch]
   resources: [cronjobs, jobs]
   verbs: [get, list, watch, create, patch, delete]

@@ -38,6 +38,10 @@ class Unreachable(Exception):
     pass
 
 
+class NotServed(Unreachable):
+    """The API server knows no objects of that kind: their definition isn't installed."""
+
+
 class Resource(NamedTuple):
     group: str
     version: str
@@ -229,6 +233,8 @@ class Kube:
         try:
             answer: Manifest = json.loads(text)
         except ValueError:
+            if response.status == 404:
+                raise NotServed(f"{method} {path}: HTTP 404: nothing is served there") from None
             raise Unreachable(f"{method} {path}: HTTP {response.status} without JSON: is it an API server?") from None
         if response.status >= 400:
             raise Refused(response.status, str(answer.get("message") or response.reason))

@@ -41,10 +41,11 @@ Part = TypeVar("Part", Cores, Replicants, Redis)
 
 
 class Steps(NamedTuple):
-    create: Manifest | None
-    promote: Manifest | None
-    """What is merged into one that becomes the newest again."""
+    """The deletions come first: one that becomes the newest again is made anew, since a patch of its number is refused
+    where the API server writes its data in other bytes."""
+
     delete: list[Manifest]
+    create: Manifest | None
 
 
 def is_whole(status: Manifest) -> bool:
@@ -57,12 +58,10 @@ async def keep(kube: Kube, body: Manifest) -> None:
     metadata = body["metadata"]
     try:
         steps = next_steps(body, await revisions_of(kube, body))
-        if steps.create:
-            await kube.create(steps.create)
-        if steps.promote:
-            await kube.patch(steps.promote)
         for revision in steps.delete:
             await kube.delete(revision)
+        if steps.create:
+            await kube.create(steps.create)
     except Refused as refused:
         where = f"{metadata['namespace']}/{metadata['name']}"
         log.warning("%s: its spec isn't kept to go back to: %s; upgrade the operator's chart", where, refused)
@@ -72,9 +71,7 @@ async def revisions_of(kube: Kube, body: Manifest) -> list[Manifest]:
     """The newest first. Raises Refused and Unreachable."""
     metadata = body["metadata"]
     found = await kube.list(KIND, metadata["namespace"], {INSTANCE: metadata["name"], MANAGED_BY: MANAGER})
-    own = [
-        item for item in found if owner_of(item) == metadata["uid"]
-    ]  # those of its StatefulSets have its labels, too
+    own = [item for item in found if owner_of(item) == metadata["uid"]]  # those of StatefulSets have its labels
     return sorted(own, key=lambda revision: -int(revision["revision"]))
 
 
@@ -89,14 +86,11 @@ def next_steps(body: Manifest, kept: list[Manifest]) -> Steps:
     metadata = body["metadata"]
     name = f"{metadata['name']}-{digest_of(decode(body).spec)}"
     others = [revision for revision in kept if revision["metadata"]["name"] != name]
-    former = next((revision for revision in kept if revision not in others), None)
-    delete = others[REVISIONS_MAX - 1 :]
-    if former is None:
-        return Steps(revision_of(body, name), None, delete)
-    if former is kept[0]:
-        return Steps(None, None, delete)
-    same = {"metadata": {key: former["metadata"][key] for key in ("name", "namespace", "uid")}}
-    return Steps(None, {"apiVersion": "apps/v1", "kind": KIND, **same, "revision": metadata["generation"]}, delete)
+    too_many = others[REVISIONS_MAX - 1 :]
+    if kept and kept[0]["metadata"]["name"] == name:
+        return Steps(too_many, None)
+    former = [revision for revision in kept if revision not in others]
+    return Steps([*former, *too_many], revision_of(body, name))
 
 
 def revision_of(body: Manifest, name: str) -> Manifest:

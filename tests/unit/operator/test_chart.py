@@ -59,7 +59,7 @@ def test_the_operator_has_the_rights_it_uses_and_no_others() -> None:
         "Secret": {"get", "list", "watch", "create", "patch"},
         "Pod": {"list", "delete"},
         "ReplicaSet": {"list"},
-        "ControllerRevision": {"list", "create", "patch", "delete"},
+        "ControllerRevision": {"list", "create", "delete"},
         "Event": {"create"},
         KIND: {"get", "list"},
         USER_KIND: {"list", "patch"},

@@ -9,7 +9,7 @@ from aiohttp import web
 from kubernetes.aio import client
 
 from flockmq_operator import kube as kube_module
-from flockmq_operator.kube import Kube, Refused, Unreachable
+from flockmq_operator.kube import Kube, NotServed, Refused, Unreachable
 
 SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "demo", "namespace": "ns", "uid": "u"}}
 
@@ -147,6 +147,12 @@ async def test_no_proper_answer_is_unreachable(kube: Kube, server: Server, statu
     server.status, server.body = status, body
     with pytest.raises(Unreachable, match=f"HTTP {status}"):
         await kube.get("Service", "ns", "demo")
+
+
+async def test_a_kind_that_is_not_served_is_told_from_a_server_that_is_away(kube: Kube, server: Server) -> None:
+    server.status, server.body = 404, "404 page not found\n"
+    with pytest.raises(NotServed):
+        await kube.list("MqttCluster", "ns", {})
 
 
 async def test_no_answer_in_time_is_unreachable(kube: Kube, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,10 @@ async def test_a_spec_that_comes_again_is_the_newest() -> None:
     await keep(world, {"config": "b = 1"}, 2)
     await keep(world, {"config": "b = 1"}, 2)
     assert kept(world) == [{"config": "b = 1"}, {"config": "a = 1"}]
-    await keep(world, {"config": "a = 1"}, 3)
-    assert kept(world) == [{"config": "a = 1"}, {"config": "b = 1"}]
+    world.writes.clear()
+    await keep(world, {"config": "a = 1", "replicants": {"replicas": 4}}, 3)
+    assert kept(world) == [{"config": "a = 1", "replicants": {"replicas": 4}}, {"config": "b = 1"}]
+    assert [write.split()[0] for write in world.writes] == ["delete", "create"], "a patch would be refused"
 
 
 async def test_the_newest_are_kept() -> None:

@@ -12,12 +12,12 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 
-from flockmq_operator.kube import Kube, Refused, Unreachable
+from flockmq_operator.kube import Kube, NotServed, Refused, Unreachable
 from flockmq_operator.kubectl import drain, restart, rollback, status
 from flockmq_operator.kubectl.access import Access, open_access
 from flockmq_operator.kubectl.ctl import Execute
 from flockmq_operator.kubectl.execute import Ended, execute
-from flockmq_operator.kubectl.failed import NO_API_SERVER, WRONG_ARGUMENTS, Failed
+from flockmq_operator.kubectl.failed import NO_API_SERVER, NOT_DONE, WRONG_ARGUMENTS, Failed
 
 INTERRUPTED = 130
 EXIT_CODES = (
@@ -35,7 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Failed as failed:
         sys.exit(complain(str(failed), failed.code))
     except Refused as refused:
-        sys.exit(complain(f"the API server refuses it: {refused}", 1))
+        sys.exit(complain(f"the API server refuses it: {refused}", NOT_DONE))
+    except NotServed:
+        where = "name another cluster with --context, or install the operator's chart"
+        sys.exit(complain(f"there are no MqttClusters: the API server doesn't know the kind; {where}", NOT_DONE))
     except Unreachable as error:
         sys.exit(complain(f"the API server can't be reached, or doesn't answer: {error}", NO_API_SERVER))
     except KeyboardInterrupt:
