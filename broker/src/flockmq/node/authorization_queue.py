@@ -3,7 +3,7 @@ with the rest of its SUBSCRIBE or with its next packets.
 
 Invariants:
 - A client that waits is paused, so its packets keep their order.
-- If rules change while a SUBSCRIBE waits, its subscriptions are authorized again as soon as they exist.
+- If rules change while a SUBSCRIBE waits, here or for a service, its subscriptions are authorized again.
 - If a client disconnects, the rest of its SUBSCRIBE isn't authorized, but the packets after it are still handled.
 """
 
@@ -29,8 +29,6 @@ class AuthorizationQueue(AuthorizationPort):
         self._turns = turns
         self._reauthorization = reauthorization
         self._reactor = reactor
-        self._begun_under: dict[Channel, int] = {}
-        """Clients whose SUBSCRIBE waits, and the count of rule changes when it began to wait."""
 
     def authorize(
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
@@ -53,7 +51,6 @@ class AuthorizationQueue(AuthorizationPort):
     def must_wait(self, subscribing: PendingSubscribe) -> bool:
         if not self._turns.is_enough():
             return False
-        self._begun_under.setdefault(subscribing.channel, self._reauthorization.changes)
         self._turns.wait(subscribing.channel, partial(self._authorize, subscribing), _user(subscribing.channel))
         return True
 
@@ -68,8 +65,12 @@ class AuthorizationQueue(AuthorizationPort):
                 self._reactor.soon()
         except Exception:
             self._reactor.failed(channel)
-        if not self._turns.is_waiting(channel) and self._begun_under.pop(channel) != self._reauthorization.changes:
-            self._reauthorization.check_now(channel)
+
+    def rule_changes(self) -> int:
+        return self._reauthorization.changes
+
+    def authorize_again(self, channel: Channel) -> None:
+        self._reauthorization.check_now(channel)
 
 
 def _user(channel: Channel) -> bytes:

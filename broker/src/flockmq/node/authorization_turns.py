@@ -66,9 +66,6 @@ class AuthorizationTurns:
         self._all.add(who)
         self._begin()
 
-    def is_waiting(self, who: Hashable) -> bool:
-        return who in self._all
-
     async def rest(self, user: bytes = b"") -> None:
         """Wait for the user's turn if the share is used up."""
         if self.is_enough():

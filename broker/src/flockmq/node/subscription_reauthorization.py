@@ -127,7 +127,7 @@ class SubscriptionReauthorization:
             log.exception("the subscriptions of %r could not be authorized", channel.client_id())
             self._look_again(channel, looks)
             return
-        if channel.paused:  # a SUBSCRIBE is in progress, and may grant what was authorized under the old rules
+        if channel.paused or channel.subscribes_waiting:  # what was authorized under the old rules may yet be granted
             self._look_again(channel, looks)
         if ended:
             text = "client %r lost %d subscriptions that rules no longer allow, %r among them"

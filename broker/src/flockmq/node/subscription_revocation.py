@@ -50,12 +50,14 @@ class SubscriptionRevocation:
         self._unsubscribe = unsubscribe
 
     def must_check(self, channel: Channel) -> bool:
-        """Whether the client may have subscriptions and is subject to rules."""
+        """Whether the client may have subscriptions, or is about to, and is subject to rules."""
         session = channel.session
         if session is None:
             return False
         may_have_some = (
-            len(session.subscriptions) > 0 if isinstance(session, LocalSession) else self._owners_can_check()
+            len(session.subscriptions) > 0 or channel.subscribes_waiting > 0
+            if isinstance(session, LocalSession)
+            else self._owners_can_check()
         )
         return may_have_some and self._access.must_authorize(channel.principal)
 

@@ -42,9 +42,11 @@ class PendingPublish:
         self.reason: int = Reason.SUCCESS
 
     def decided(self, verdict: int) -> None:
-        """The result of the authorization: ALLOWED, DENIED or unknown. It also counts if the client has
-        disconnected.
+        """The result of the authorization: ALLOWED, DENIED or unknown. It also counts if the client has disconnected,
+        but not if it was disconnected meanwhile because it lost its rights (a ban, a user that was deleted).
         """
+        if verdict == ALLOWED and self.channel.close_reason == Reason.NOT_AUTHORIZED:
+            verdict = DENIED
         if verdict == ALLOWED:
             self.state = PERMITTED
         else:

@@ -79,6 +79,14 @@ class AuthorizationPort:
         """True if the time slice of this turn is used up; then `subscribing.authorize` is called in a later turn."""
         raise NotImplementedError
 
+    def rule_changes(self) -> int:
+        """How often rules have changed."""
+        raise NotImplementedError
+
+    def authorize_again(self, channel: Channel) -> None:
+        """Authorize the client's subscriptions again: rules changed while it subscribed."""
+        raise NotImplementedError
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HookPort:

@@ -48,6 +48,7 @@ class SubscribeRequest(PendingSubscribe):
         self._reasons: list[int] = []
         self._filters: list[bytes] = []
         self._asked: int = 0
+        self._begun_under: int = port.authorization.rule_changes() if channel.must_authorize else 0
         self._pauses: bool = False
 
     def authorize(self) -> None:
@@ -122,6 +123,8 @@ class SubscribeRequest(PendingSubscribe):
         channel.subscribe_waits()
         if _UNDECIDED in self._reasons:
             self.session.subscribe(self)
+            if channel.must_authorize and self._port.authorization.rule_changes() != self._begun_under:
+                self._port.authorization.authorize_again(channel)
         else:
             self._answer()
 

@@ -27,6 +27,7 @@ class Connection:
         self.principal = SimpleNamespace(username=b"user of " + name)
         self.filters = list(filters)
         self.paused = 0
+        self.subscribes_waiting = 0
         self.judged = 0
         self.closed = 0
 
@@ -155,11 +156,12 @@ async def test_who_went_before_its_turn_is_not_judged() -> None:
     assert connection.judged == 0
 
 
-async def test_who_has_a_subscribe_under_way_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("waits", ["paused", "subscribes_waiting"])
+async def test_who_has_a_subscribe_under_way_is_judged_again(monkeypatch: pytest.MonkeyPatch, waits: str) -> None:
     monkeypatch.setattr("flockmq.node.subscription_reauthorization.STANDING_AGAIN_S", 0.001)
     connection = Connection(b"c", b"yes")
     node = Node(connection)
-    connection.paused = 1
+    setattr(connection, waits, 1)
     node.on_judge = lambda: connection.filters.append(b"no") if connection.judged == 2 else None
     await node.changed()
     assert connection.filters == [b"yes"]

@@ -29,6 +29,28 @@ class Everything:
         return list(held)
 
 
+def test_a_client_whose_first_subscribe_waits_for_its_route_is_checked() -> None:
+    node = Node()
+    client = node.client("c")
+    access = SimpleNamespace(must_authorize=lambda principal: True)
+    revoking = SubscriptionRevocation(
+        client.router,
+        cast(Any, access),
+        cast(Any, SimpleNamespace(authorize=None, rest=None)),
+        list,
+        lambda client_id: None,
+        cast(Any, None),
+        cast(Any, None),
+        lambda: True,
+        lambda channel, filter: False,
+        ignore,
+    )
+    assert not revoking.must_check(client)
+    node.port.hold = True
+    node.subscribe(client, ("a", 0))
+    assert revoking.must_check(client)
+
+
 async def test_a_filter_that_nobody_can_have_asked_for_stays() -> None:
     client = Node().client("c")
     remote(client)

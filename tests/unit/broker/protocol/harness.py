@@ -70,6 +70,12 @@ class _Judge(AuthorizationPort):
     def must_wait(self, subscribing: PendingSubscribe) -> bool:
         return self.port.must_wait(subscribing)
 
+    def rule_changes(self) -> int:
+        return self.port.rule_changes
+
+    def authorize_again(self, channel: Channel) -> None:
+        self.port.authorized_again.append(channel)
+
 
 class _Hooks(HookPort):
     def __init__(self, port: Port) -> None:
@@ -121,6 +127,8 @@ class Port(NodePort):
         self.asked: list[tuple[int, bytes, Callable[[int], None]]] = []
         self.verdicts: dict[bytes, int] = {}
         self.judged_a_turn = 1_000_000
+        self.rule_changes = 0
+        self.authorized_again: list[Channel] = []
         self.resting: list[PendingSubscribe] = []
         self.disconnects_the_denied = False
         self.replaces: Callable[[Publish], Publish | int] = lambda message: message

@@ -168,6 +168,17 @@ def test_qos_2_of_a_session_at_an_owner_that_is_allowed_when_the_client_is_gone_
     assert subscriber.packets() == []
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_is_allowed_when_its_client_was_disconnected_for_its_rights_is_dropped(node: Node, qos: int) -> None:
+    subscriber, publisher = node.client("s", 5), checked(node)
+    node.subscribe(subscriber, ("ask", 2))
+    node.feed(publisher, publish(5, "ask", "1", qos=qos, packet_id=7 if qos else 0))
+    publisher.close(Reason.NOT_AUTHORIZED)
+    node.port.asked[-1][2](ALLOWED)
+    node.turn()
+    assert subscriber.packets() == []
+
+
 def test_a_subscription_that_is_denied_is_refused_in_its_place(node: Node) -> None:
     client = checked(node)
     answer = node.subscribe(client, ("yes", 1), ("no", 1), ("yes", 0))
@@ -182,6 +193,21 @@ def test_nothing_behind_a_subscribe_is_read_while_it_is_asked_about(node: Node) 
     node.port.asked[0][2](ALLOWED)
     node.turn()
     assert [packet[0] for packet in client.packets()] == [0x90, 0xB0]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_rules_that_change_while_a_subscribe_is_asked_about_are_asked_when_it_has_gone_on(
+    node: Node, again: bool
+) -> None:
+    client = checked(node)
+    node.subscribe(client, ("ask", 1))
+    node.port.rule_changes += again
+    assert node.port.authorized_again == []
+    node.port.asked[0][2](ALLOWED)
+    node.turn()
+    assert node.port.authorized_again == [client] * again
+    node.subscribe(client, ("yes", 1))
+    assert node.port.authorized_again == [client] * again
 
 
 def test_a_subscribe_is_judged_in_as_many_turns_as_it_takes(node: Node) -> None:
