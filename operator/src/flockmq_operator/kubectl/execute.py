@@ -47,7 +47,12 @@ async def _run(kube: Kube, path: str, where: str) -> Ended:
     rest.pool_manager = rest.pool_manager or rest._create_pool_manager()
     texts: dict[int, bytearray] = {STDOUT: bytearray(), STDERR: bytearray(), STATUS: bytearray()}
     async with rest.pool_manager.ws_connect(
-        "ws" + url.removeprefix("http"), headers=headers, protocols=(PROTOCOL,), proxy=rest.proxy
+        "ws" + url.removeprefix("http"),
+        headers=headers,
+        protocols=(PROTOCOL,),
+        proxy=rest.proxy,
+        proxy_headers=rest.proxy_headers,
+        server_hostname=kube.api.configuration.tls_server_name,
     ) as messages:
         async for message in messages:
             if message.type is aiohttp.WSMsgType.BINARY and message.data and message.data[0] in texts:

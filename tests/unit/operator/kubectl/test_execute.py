@@ -1,9 +1,13 @@
 """A command in a container: what is asked of an API server, and how each way to fail is told."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import trustme
 from aiohttp import web
 from kubernetes.aio import client
 
@@ -40,16 +44,24 @@ async def server() -> Server:
     return Server()
 
 
-@pytest.fixture
-async def kube(server: Server) -> AsyncIterator[Kube]:
+@asynccontextmanager
+async def listening(server: Server, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     app = web.Application()
     app.router.add_get("/{path:.*}", server.answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    async with Kube(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{runner.addresses[0][1]}"))) as kube:
-        yield kube
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    yield runner.addresses[0][1]
     await runner.cleanup()
+
+
+@pytest.fixture
+async def kube(server: Server) -> AsyncIterator[Kube]:
+    async with (
+        listening(server) as port,
+        Kube(client.ApiClient(client.Configuration(host=f"http://127.0.0.1:{port}"))) as kube,
+    ):
+        yield kube
 
 
 async def run(kube: Kube) -> Ended:
@@ -107,6 +119,20 @@ async def test_neither_time_nor_output_is_without_bounds(
     server.delay_s = 0.5
     with pytest.raises(Unreachable, match="didn't end within 0 s"):
         await run(kube)
+
+
+async def test_an_api_server_shows_the_certificate_that_the_kubeconfig_asks_for(server: Server, tmp_path: Path) -> None:
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("api.internal").configure_cert(tls)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.crt"))
+    async with listening(server, tls) as port:
+        asked = client.Configuration(host=f"https://127.0.0.1:{port}", ssl_ca_cert=str(tmp_path / "ca.crt"))
+        async with Kube(client.ApiClient(asked)) as kube:
+            with pytest.raises(Unreachable, match=r"no command can be run in it: .*certificate"):
+                await run(kube)
+        asked.tls_server_name = "api.internal"
+        async with Kube(client.ApiClient(asked)) as kube:
+            assert (await run(kube)).code == 0
 
 
 async def test_no_server_is_unreachable() -> None:

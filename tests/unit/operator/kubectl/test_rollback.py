@@ -1,6 +1,10 @@
 """`kubectl flockmq rollback`: what it goes back to, what it shows, and whom it asks."""
 
 import copy
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 
@@ -95,6 +99,23 @@ async def go_back(town: Town, answer: bool, meanwhile: Manifest | None = None) -
         return answer
 
     await rollback.rollback(town.world, NAMESPACE, "demo", print, agree)
+
+
+@pytest.mark.parametrize(
+    ("typed", "agrees"), [(b"y\n", "True"), (b"\n", "False"), (b"no\n", "False"), (b"\x04", "False")]
+)
+def test_whoever_is_at_the_terminal_is_asked(typed: bytes, agrees: str) -> None:
+    """The last one types Ctrl-D."""
+    ours, theirs = pty.openpty()
+    program = "from flockmq_operator.kubectl.rollback import agree_at_terminal; print(agree_at_terminal())"
+    try:
+        os.write(ours, typed)
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.stdout.split("] ")[-1].strip() == agrees
 
 
 async def test_a_no_leaves_it_as_it_is(town: Town) -> None:
