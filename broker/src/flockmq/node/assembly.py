@@ -38,6 +38,7 @@ from flockmq.node.eviction_pace import Draining
 from flockmq.node.node import Node
 from flockmq.node.node_details import NodeDetails
 from flockmq.node.plugin_hooks import PluginHooks
+from flockmq.node.rebalancing import Rebalances
 from flockmq.node.rejoin import come_back, come_in
 from flockmq.plugins.loading import Plugins
 from flockmq.redis.connection import RedisConfig
@@ -220,8 +221,9 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         clock,
         entropy,
         Draining(config.node.drain_timeout, config.cluster.eviction_rate),
-        _thresholds(config.cluster.rebalance),
-        rebalances=config.cluster.rebalance.enabled,
+        Rebalances(
+            _thresholds(config.cluster.rebalance), config.cluster.eviction_rate, config.cluster.rebalance.enabled
+        ),
         takes_clients=any(named_listeners(config)),
     )
     node.overview.own_details = partial(_details, config, node)

@@ -30,7 +30,6 @@ from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms, ClockAlarm
 from flockmq.node.authorization import NodeAuthorization
 from flockmq.node.client_admin import ClientAdmin
-from flockmq.node.client_balance import Balancing
 from flockmq.node.cluster_overview import ClusterOverview
 from flockmq.node.connection_services import CleanSessionEndHandler, ConnectionServices, ConnectionWatcher
 from flockmq.node.connections import Connections
@@ -42,7 +41,7 @@ from flockmq.node.inbound_messages import InboundMessages
 from flockmq.node.management_view import ManagementView
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rebalance_admin import RebalanceAdmin
-from flockmq.node.rebalancing import Rebalancing
+from flockmq.node.rebalancing import Rebalances, Rebalancing
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.saved_tables import SavedTables
 from flockmq.node.sys_topics import About, SysTopics
@@ -88,13 +87,12 @@ class Node:
         clock: Clock = SYSTEM_CLOCK,
         entropy: Entropy = SYSTEM_ENTROPY,
         draining: Draining = Draining(),  # noqa: B008 - it never changes
-        balancing: Balancing = Balancing(),  # noqa: B008 - it never changes
+        rebalances: Rebalances = Rebalances(),  # noqa: B008 - it never changes
         *,
-        rebalances: bool = False,
         takes_clients: bool = True,
     ) -> None:
         """`store`: the store of a core's durable sessions; None on a replicant. `reactor`: runs the connections.
-        `rebalances`: whether it does so unasked. `takes_clients`: whether this node has listeners for clients."""
+        `takes_clients`: whether this node has listeners for clients."""
         self.state = "starting"
         self._takes_clients = takes_clients
         self.router = router
@@ -118,12 +116,9 @@ class Node:
         self._take_clients()
         self._serve_clients()
         self._own_slots(zones, store)
-        members = self.overview.members
-        self.evacuation = Evacuation(self.clients, self.access, reactor, cluster, members, draining)
+        self.evacuation = Evacuation(self.clients, self.access, reactor, cluster, self.overview.members, draining)
         self.core_admin = CoreAdmin(cluster, self.overview, self.evacuation, clock)
-        self.rebalancing = Rebalancing(
-            self.evacuation, cluster, members, balancing, draining.rate, is_automatic=rebalances
-        )
+        self.rebalancing = Rebalancing(self.evacuation, cluster, self.overview.members, rebalances)
         self.rebalance_admin = RebalanceAdmin(cluster, self.overview, self.rebalancing)
         self._listen()
 

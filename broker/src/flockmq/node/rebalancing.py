@@ -16,7 +16,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from flockmq.bounds import EVICTION_TICK_S, REBALANCE_LOOK_S
 from flockmq.management.rebalance_rows import AskedProgress, AskedRebalance
@@ -30,6 +30,16 @@ from flockmq.telemetry.sample import Sample
 log: Final = logging.getLogger(__name__)
 
 
+class Rebalances(NamedTuple):
+    """The configuration of rebalancing."""
+
+    thresholds: Balancing = Balancing()
+    rate: float = 500.0
+    """Clients per second, for all nodes together."""
+    is_automatic: bool = False
+    """Whether a node begins by itself."""
+
+
 class Rebalancing:
     """One per node. `tell` returns the state of the cluster."""
 
@@ -38,19 +48,14 @@ class Rebalancing:
         evacuation: Evacuation,
         cluster: Cluster,
         tell: Callable[[], Awaitable[ClusterState]],
-        settings: Balancing,
-        rate: float,
-        *,
-        is_automatic: bool,
+        settings: Rebalances,
     ) -> None:
-        """`rate` is in clients per second, for all nodes together."""
         self._evacuation = evacuation
         self._cluster = cluster
         self._tell = tell
         self._settings = settings
-        self._automatic = ClientBalance(settings) if is_automatic else None
-        self._rate = rate
-        self._pace = self._paced(rate)
+        self._automatic = ClientBalance(settings.thresholds) if settings.is_automatic else None
+        self._pace = self._paced(settings.rate)
         """That of the one which runs."""
         self._asked: AskedBalance | None = None
         """The last one that an operator asked for."""
@@ -83,8 +88,8 @@ class Rebalancing:
         if self._evacuation.is_emptied:
             return
         now = asyncio.get_running_loop().time()
-        self._asked = AskedBalance(asked.name, self._settings.asked(asked), now)
-        self._begin_anew(asked.rate or self._rate)
+        self._asked = AskedBalance(asked.name, self._settings.thresholds.asked(asked), now)
+        self._begin_anew(asked.rate or self._settings.rate)
         self._is_asked.set()
         log.info("an operator asks for a rebalance%s", f": {asked.name}" if asked.name else "")
 
@@ -97,7 +102,7 @@ class Rebalancing:
 
     def _ended(self, asked: AskedBalance) -> None:
         log.info("the rebalance that was asked for is over here: %s", asked.progress().state.replace("_", " "))
-        self._begin_anew(self._rate)
+        self._begin_anew(self._settings.rate)
 
     def _begin_anew(self, rate: float) -> None:
         """Forget what was to go; the automatic rebalancing waits from now on."""
