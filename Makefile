@@ -38,6 +38,7 @@ e2e: $(VENV)/.dev ## the whole on a real Kubernetes: kind, or the cluster of KUB
 	tests/e2e/run
 
 MINUTES ?= 10
+# CHAOS_ARGS: --operations for what operators do to a cluster, instead of pods killed at random; --rate, --components.
 chaos: $(VENV)/.dev ## pods killed at random under load for MINUTES=10, on the same Kubernetes, every message accounted for
 	tests/e2e/run chaos --minutes $(MINUTES) --seed $(or $(SEED),1) $(CHAOS_ARGS)
 

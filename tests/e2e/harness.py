@@ -89,7 +89,7 @@ class Namespace:
 
     def apply(self, manifest: str | Json) -> None:
         text = manifest if isinstance(manifest, str) else json.dumps(manifest)
-        self.kubectl("apply", "--server-side", "--field-manager=e2e", "-f", "-", stdin=text)
+        self.kubectl("apply", "--server-side", "--force-conflicts", "--field-manager=e2e", "-f", "-", stdin=text)
 
     def wait(self, target: str, condition: str, timeout_s: float) -> None:
         """Until `target` (kind/name) has `condition` (as `kubectl wait --for` takes it)."""

@@ -7,6 +7,9 @@ is
 
     faults=… acked=… lost=… duplicated=… reordered=…
 
+With --operations nothing is killed at random: what operators do to a cluster is done under the same load, one operation
+after the other (operations.py).
+
 and it ends with 1 unless the last three are 0 and nothing else was found. The history is left in --out.
 """
 
@@ -23,6 +26,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
+import operations
 import uvloop
 from conftest import SYSTEM, install
 from harness import ROOT, SERVICE_HOST, SERVICE_PORT, MqttCluster, Namespace, helm, is_ready, kubectl
@@ -131,6 +135,32 @@ async def campaign(options: argparse.Namespace, cluster: MqttCluster) -> int:
     return int(tally.found.total() > 0)
 
 
+async def operate(options: argparse.Namespace, cluster: MqttCluster) -> int:
+    events: list[AnyEvent] = []
+    stage = Stage(events.append, lambda: SERVICE, random.Random(options.seed))
+    tally, wrong = Tally(), 0
+    for number, name in enumerate(options.operations or operations.OPERATIONS, 1):
+        events.clear()
+        load = Load(stage, number, "base", options.rate, churners=CHURNERS)
+        await load.start()
+        say(f"{stage.now():9.1f} s  {name}")
+        stage.record(FaultBegan(stage.now(), name, EVERYBODY))
+        found = await operations.done(name, cluster, events)
+        stage.record(FaultEnded(stage.now(), name, EVERYBODY))
+        await load.settle(SETTLE_MAX_S)
+        verdict = await judged(events)
+        tally.add(events, verdict)
+        say(f"{name}: {verdict.acknowledged} acked, {dict(verdict.by_kind()) or 'nothing found'}")
+        say(*(f"  {text}" for text in [*found, *map(str, verdict.findings[:20])]))
+        wrong += len(found)
+        if verdict.findings:
+            history.save(events, options.out / f"{name}.jsonl")
+            (options.out / f"{name}.logs").write_text(logs(cluster))
+        await load.leave(SETTLE_MAX_S)
+    say(*tally.table(), tally.last_line())
+    return int(wrong + tally.found.total() > 0)
+
+
 async def judged(events: Sequence[AnyEvent]) -> checker.Verdict:
     """What is late isn't lost."""
     rules = Rules(takeover_max_s=10.0)
@@ -171,12 +201,13 @@ def main() -> int:
     parser.add_argument("--sessions", choices=("clean", "durable", "both"), default="both")
     parser.add_argument("--rate", type=float, default=100.0, help="messages published a second (default: 100)")
     parser.add_argument("--components", nargs="*", default=["core", "replicant", "redis"])
+    parser.add_argument("--operations", nargs="*", choices=operations.OPERATIONS, help="these, or all (default: none)")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/chaos")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     cluster = installed(options)
     try:
-        return uvloop.run(campaign(options, cluster))
+        return uvloop.run((campaign if options.operations is None else operate)(options, cluster))
     finally:
         if not os.environ.get("E2E_KEEP"):
             cluster.namespace.delete()
