@@ -76,8 +76,12 @@ class KeySet:
     async def _fetch(self) -> None:
         try:
             timeout = aiohttp.ClientTimeout(total=FETCH_MAX_S)
-            async with aiohttp.ClientSession(timeout=timeout) as session, session.get(self._url) as response:
-                response.raise_for_status()
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(self._url, allow_redirects=False) as response,  # it might lead to a host without TLS
+            ):
+                if response.status != 200:
+                    raise ValueError(f"it answers with status {response.status}, not 200")
                 body = b""
                 async for chunk in response.content.iter_chunked(16_384):
                     body += chunk

@@ -33,6 +33,7 @@ async def test_keys_stay_until_others_were_fetched(server: Server, caplog: pytes
     answers = [
         web.json_response(published("a", "b")),
         web.Response(status=500),
+        web.Response(status=302, headers={"Location": "/others"}),
         web.Response(text="{}"),
         web.Response(text=" " * (JWKS_MAX_BYTES + 1)),
         web.Response(text='{"keys": ' + "[" * 10_000 + "]" * 10_000 + "}"),
@@ -48,7 +49,7 @@ async def test_keys_stay_until_others_were_fetched(server: Server, caplog: pytes
     assert "a" in keys
     assert "symmetric" not in keys, "a secret isn't a public key"
     assert keys.get(None) is None, "which of the two?"
-    for why in ("500", 'no list "keys"', "more than", "recursion"):
+    for why in ("status 500", "status 302", 'no list "keys"', "more than", "recursion"):
         await keys.refresh()
         assert len(keys) == 2
         assert why in caplog.text
