@@ -530,7 +530,8 @@ UNAUTHENTICATED_READ_BYTES: Final = 64
 UNAUTHENTICATED_READ_MAX_BYTES: Final = 8 * 1024
 """Size of one read of an unauthenticated client."""
 CONNECTION_BYTES: Final = 8 * 1024
-"""Memory of a connection, including the kernel's. A node has at most as many as fit, one address half of them."""
+"""Memory of a connection, including the kernel's; TLS_SESSION_BYTES more with TLS. A node has at most as many as fit,
+one address half of those that fit without TLS."""
 DESCRIPTORS_RESERVED_MAX: Final = 1024
 """File descriptors that clients can't take: for links, Redis, the management port, files. At most half of all."""
 TLS_GREETINGS_PER_TURN_MAX: Final = 8

@@ -93,7 +93,7 @@ class Listeners:
         reactor.limit(_rates(node), node.max_conn_rate)
         memory = memory_bytes()
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        reactor.share_resources(*shares(node, memory, descriptors))
+        reactor.share_resources(*shares(node, memory, descriptors), memory)
         reactor.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
         for named, bound in self._sockets:
             try:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq.auth import addresses
-from flockmq.bounds import ACCEPTS_PER_TURN_MAX, LISTEN_BACKLOG_MAX
+from flockmq.bounds import ACCEPTS_PER_TURN_MAX, CONNECTION_BYTES, LISTEN_BACKLOG_MAX, TLS_SESSION_BYTES
 from flockmq.routing.router import Router
 from flockmq.transport import peer_address
 from flockmq.transport.listener import Listener
@@ -51,7 +51,8 @@ class Acceptor:
     """One per reactor. Calls `adopt(fd, listener, network)` for each accepted client.
 
     `listeners`: by file descriptor. `just_accepted`: addresses of the clients that were accepted since the last tick,
-    because admission needs them. `networks`: number of connections from each network.
+    because admission needs them. `networks`: number of connections from each network. `memory_bytes`: what connections
+    may take; None: any.
     """
 
     def __init__(self, epoll: select.epoll, router: Router, adopt: Callable[[int, OpenListener, str], object]) -> None:
@@ -60,6 +61,7 @@ class Acceptor:
         self.networks: dict[str, int] = {}
         self.max_connections: int = _ANY
         self.max_connections_per_address: int = _ANY
+        self.memory_bytes: int | None = None
         self.conn_rate: Bucket | None = None
         self._epoll = epoll
         self._router = router
@@ -132,12 +134,20 @@ class Acceptor:
         settings = listener.settings
         if self._router.counters.connections >= self.max_connections:
             return f"the node has its maximum of {self.max_connections} connections"
+        if self.memory_bytes is not None and self._bytes_with(listener) > self.memory_bytes:
+            return f"the memory, {self.memory_bytes} bytes, has no room for more connections"
         if listener.connections >= settings.max_connections:
             return f"{settings.name}: max_connections of {settings.max_connections} reached"
         why = settings.why_refused(host)
         if not why and settings.proxy is None and self.is_full(network):
             return self.full_network_error(host)
         return why
+
+    def _bytes_with(self, listener: OpenListener) -> int:
+        """The memory of all connections and of one more at this listener. TLS takes more than the connection itself."""
+        by_tls = sum(each.connections for each in self.listeners.values() if each.settings.certificates is not None)
+        by_tls += listener.settings.certificates is not None
+        return (self._router.counters.connections + 1) * CONNECTION_BYTES + by_tls * TLS_SESSION_BYTES
 
     def is_full(self, network: str) -> bool:
         """True if the network has its maximum of connections. Unix sockets have no limit."""

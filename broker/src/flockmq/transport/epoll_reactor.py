@@ -86,12 +86,18 @@ class EpollReactor(Reactor):
         self.table.acceptor.conn_rate = Bucket(max_conn_rate, 0.0, self.router.now_s) if max_conn_rate > 0.0 else None
 
     def share_resources(
-        self, max_unauthenticated_bytes: int, max_connections: int, max_connections_per_address: int
+        self,
+        max_unauthenticated_bytes: int,
+        max_connections: int,
+        max_connections_per_address: int,
+        memory_bytes: int | None = None,
     ) -> None:
-        """Set how much memory unauthenticated clients may use, how many connections there are, and from one network."""
+        """Set how much memory unauthenticated clients may use, how many connections there are, and from one network,
+        and the memory that must have room for all of them."""
         self.table.unauthenticated.max_bytes = max_unauthenticated_bytes
         self.table.acceptor.max_connections = max_connections
         self.table.acceptor.max_connections_per_address = max_connections_per_address
+        self.table.acceptor.memory_bytes = memory_bytes
 
     def max_connections(self) -> int:
         return self.table.acceptor.max_connections

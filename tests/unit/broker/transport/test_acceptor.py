@@ -9,14 +9,16 @@ import socket
 
 import pytest
 
-from flockmq.bounds import TLS_HANDSHAKE_BYTES
+from flockmq.bounds import CONNECTION_BYTES, TLS_HANDSHAKE_BYTES, TLS_SESSION_BYTES
 from flockmq.clock import Clock
 from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.transport.listener import AddressFilter, Listener, Proxy
+from flockmq.transport.tls_certificates import TlsCertificates
 from flockmq.transport.token_bucket import Rates
 from unit.broker.transport.harness import PATIENCE_S, Served
+from unit.broker.transport.pki import Pki
 
 CONNECT = encode.connect(Connect(4, b"c"))
 CONNACK = encode.connack(4, 0)
@@ -63,6 +65,26 @@ def test_more_than_max_connections_are_turned_away() -> None:
             one.sendall(encode.connect(Connect(4, b"c")))
             served.reactor.turn()
             assert one.recv(100) == encode.connack(4, 0)
+
+
+def test_a_connection_by_tls_needs_more_room_in_the_memory(pki: Pki) -> None:
+    room = 2 * CONNECTION_BYTES + TLS_SESSION_BYTES
+    with Served() as served:
+        served.reactor.share_resources(TLS_HANDSHAKE_BYTES, 1000, 1000, room)
+        certificates = TlsCertificates("listeners.ssl.a", pki.settings())
+        plain, by_tls = bound("127.0.0.1", 0, "plain"), bound("127.0.0.1", 0, "tls")
+        at_plain, at_tls = plain.getsockname(), by_tls.getsockname()
+        served.reactor.listen(served.listener, plain)
+        served.reactor.listen(served.reactor.open(Listener("ssl:a", served.limits, certificates=certificates)), by_tls)
+        accepted = []
+        clients = []
+        for address in (at_tls, at_tls, at_plain, at_plain):
+            clients.append(socket.create_connection(address, PATIENCE_S))
+            served.reactor.turn()
+            accepted.append(served.router.counters.connections)
+        assert accepted == [1, 1, 2, 2]
+        for client in clients:
+            client.close()
 
 
 def test_who_comes_too_fast_waits_in_the_backlog() -> None:
