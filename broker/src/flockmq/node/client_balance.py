@@ -8,6 +8,8 @@ nodes took clients, and goes on until it has no more than the mean. A node that 
 again. Clients may always come back to the same node: it sends away at most REBALANCE_TRIES times its excess, and if it
 soon has too many again it waits twice as long, up to REBALANCE_WAIT_MAX_S.
 
+While a node sends clients away it forgets none: those that are on their way to another node are seen nowhere.
+
 One that an operator asked for (AskedBalance) has no wait, and an end: when no node has sent clients away for
 REBALANCE_SETTLED_S, or when this one has sent away REBALANCE_TRIES times its excess and still has too many.
 """
@@ -64,6 +66,8 @@ class ClientBalance:
         self._even_at_s = -math.inf
         """When this node last had no more than it may have, or the nodes that take clients changed."""
         self._wait_s = settings.wait_s
+        self._total = 0
+        """The clients of all nodes that take clients; while this one sends some away, the most so far."""
         self._may_send = 0
         """How many more it may send away before it waits again."""
         self._ended_s = -math.inf
@@ -78,14 +82,16 @@ class ClientBalance:
             self.pause(now_s)
             self._wait_s, self._ended_s = self._settings.wait_s, -math.inf
         counts = [member.connections for member in others]
-        is_over = clients > _limit(self._settings, clients, counts, is_shedding=self.is_shedding)
+        self._total = max(sum(counts, clients), self._total if self.is_shedding else 0)
+        mean = self._total / (1 + len(counts))
+        is_over = clients > _limit(self._settings, mean, is_shedding=self.is_shedding)
         if not takers or not is_over or (self.is_shedding and not self._may_send):
             self.pause(now_s)
         elif not self.is_shedding and now_s - self._even_at_s >= self._wait_s:
-            self._begin(now_s, _excess(clients, counts).clients)
+            self._begin(now_s, _excess(clients, counts, mean).clients)
         if not self.is_shedding:
             return NONE
-        return _excess(clients, counts, self._may_send)
+        return _excess(clients, counts, mean, self._may_send)
 
     def sent(self, number: int) -> None:
         """So many of the `Excess` have been sent away."""
@@ -114,6 +120,8 @@ class AskedBalance:
         self._state: AskedState = "running"
         self._moved = 0
         self._settings = settings
+        self._total = 0
+        """The clients of all nodes that take clients; while this one sends some away, the most so far."""
         self._most = 0
         """The largest excess that it had."""
         self._busy_at_s = now_s
@@ -131,14 +139,15 @@ class AskedBalance:
         if self.is_over:
             return NONE
         counts = [member.connections for member in takers_beside(me, members)]
-        limit = _limit(self._settings, clients, counts, is_shedding=self.is_shedding)
-        self.is_shedding = bool(counts) and clients > limit
+        self._total = max(sum(counts, clients), self._total if self.is_shedding else 0)
+        mean = self._total / (1 + len(counts))
+        self.is_shedding = bool(counts) and clients > _limit(self._settings, mean, is_shedding=self.is_shedding)
         if self.is_shedding:
             self._busy_at_s = now_s
-            self._most = max(self._most, _excess(clients, counts).clients)
+            self._most = max(self._most, _excess(clients, counts, mean).clients)
             if may_send := REBALANCE_TRIES * self._most - self._moved:
-                return _excess(clients, counts, may_send)
-            if clients > _limit(self._settings, clients, counts, is_shedding=False):
+                return _excess(clients, counts, mean, may_send)
+            if clients > _limit(self._settings, mean, is_shedding=False):
                 self.end("gave_up")
             self.is_shedding = False
         elif any(member.rebalancing for member in members if member.incarnation != me and member.heard):
@@ -162,15 +171,14 @@ class AskedBalance:
             self._state = state
 
 
-def _limit(settings: Balancing, clients: int, others: Sequence[int], *, is_shedding: bool) -> float:
+def _limit(settings: Balancing, mean: float, *, is_shedding: bool) -> float:
     """How many clients a node may have: a node that sends clients away goes on to the mean."""
-    mean = mean_of(clients, others)
     return math.ceil(mean) if is_shedding else settings.begins_above(mean)
 
 
-def _excess(clients: int, others: Sequence[int], at_most: float = math.inf) -> Excess:
+def _excess(clients: int, others: Sequence[int], mean: float, at_most: float = math.inf) -> Excess:
     """What a node sends away to get down to the mean, and its part of the rate among the nodes above it."""
-    fair = math.ceil(mean_of(clients, others))
+    fair = math.ceil(mean)
     return Excess(int(min(clients - fair, at_most)), 1 / (1 + sum(count > fair for count in others)))
 
 

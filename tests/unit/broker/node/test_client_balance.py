@@ -66,6 +66,15 @@ def test_it_goes_on_to_the_mean_and_begins_no_sooner_than_before() -> None:
     assert looks(balance, 300, 0, since_s=202.0, until_s=228.0) == NONE
 
 
+@pytest.mark.parametrize("balance", [ClientBalance(SETTINGS), AskedBalance("ops", SETTINGS, 0.0)])
+def test_who_is_on_its_way_to_another_node_still_counts(balance: ClientBalance | AskedBalance) -> None:
+    assert looks(balance, 300, 0).clients == 150
+    balance.sent(100)
+    assert looks(balance, 200, 40, since_s=62.0, until_s=62.0).clients == 50, "60 are on their way"
+    balance.sent(50)
+    assert looks(balance, 150, 60, since_s=64.0, until_s=64.0) == NONE
+
+
 @pytest.mark.parametrize(
     ("clients", "others"), [(109, (101,)), (1090, (1010,)), (10, (0,)), (100, (100, 100)), (0, (50,))]
 )
