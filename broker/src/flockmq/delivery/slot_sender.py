@@ -98,14 +98,14 @@ class SlotSender(SlotDispatcher):
         if self.is_short and not self.back_pressure.may_put(slots.numbers, message.topic, can_be_refused):
             self.refused += 1
             return False
-        return self._have_room(slots, message)
+        return self.has_queue_room(slots, message)
 
-    def _have_room(self, slots: SlotSet, message: Publish) -> bool:
+    def has_queue_room(self, slots: SlotSet, message: Publish) -> bool:
         size = MESSAGE_BYTES + len(message.publisher) + len(message.packet)
         return all(queue.takes(size) for queue in self._queues_of(slots))
 
     def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
-        if not self._have_room(slots, message):
+        if not self.has_queue_room(slots, message):
             return -1
         if message.origin:
             source, number = source_of(message.origin), number_of(message.origin)

@@ -246,7 +246,7 @@ class PublishQueue(HoldableQueue):
             _refuse(pending)
             return
         if router.may_refuse(message):
-            fan = router.fanout_with_room(message, self.channel)
+            fan = router.fanout_with_room(message, self.channel, is_in_log=message.must_be_logged())
         else:
             fan = router.route(message.topic).fanout
         if fan is None:

@@ -307,8 +307,8 @@ class Router(SinkHost):
             asked = self.shared.dispatch(group, message, publisher, on_accepted)
             if asked >= 0:
                 waits += asked
-            # Forwarding it filled this group. The others already have the message, so it is retried for the group.
-            elif message.origin:
+            # Forwarding it filled this group. The others, or the log, have the message, so it is retried for the group.
+            elif message.origin or message.must_be_logged():
                 self.shared.on_refused(group, message, on_accepted)
                 waits += 1
             else:
@@ -321,22 +321,28 @@ class Router(SinkHost):
         they would get it twice. It is also so while Redis is short of memory, because a refused message must have no
         effect.
         """
-        return message.origin != b"" or (self.dispatcher is not None and self.dispatcher.is_short and message.qos > 0)
+        return message.origin != b"" or (message.qos > 0 and self._is_short())
 
-    def fanout_with_room(self, message: Publish, publisher: PausablePublisher) -> Fanout | None:
+    def _is_short(self) -> bool:
+        return self.dispatcher is not None and self.dispatcher.is_short
+
+    def fanout_with_room(
+        self, message: Publish, publisher: PausablePublisher, *, is_in_log: bool = False
+    ) -> Fanout | None:
         """The fan-out of such a message; None: some link, queue or group has no room, and nobody may get it. If a group
-        has no room, its local members with full queues are disconnected, as a delivery would do.
+        has no room, its local members with full queues are disconnected, as a delivery would do. A message that
+        `is_in_log` isn't refused because Redis has become short of memory since.
         """
         fan = self.route(message.topic).fanout
-        if fan.groups:
+        if fan.groups and not (is_in_log and self._is_short()):
             if not self.shared.make_room(fan.groups, message):
                 return None
             fan = self.route(message.topic).fanout  # The disconnected members are gone.
         _name_publisher(message, publisher)
         can_be_refused = publisher.protocol_version == 5
-        return fan if self.has_room(fan, message, can_be_refused=can_be_refused) else None
+        return fan if self.has_room(fan, message, can_be_refused=can_be_refused, is_in_log=is_in_log) else None
 
-    def has_room(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
+    def has_room(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True, is_in_log: bool = False) -> bool:
         """True if all links and queues of the fan-out would accept this message now. `can_be_refused` as in
         `SlotDispatcher.takes`.
         """
@@ -348,6 +354,8 @@ class Router(SinkHost):
         if fan.slots is None:
             return True
         dispatcher = self._dispatcher_for(fan.slots, None)
+        if is_in_log:
+            return dispatcher.has_queue_room(fan.slots, message)
         return dispatcher.takes(fan.slots, message, can_be_refused=can_be_refused)
 
     def forward_to_all(

@@ -91,8 +91,12 @@ class SlotDispatcher:
         """Send a run of complete QoS 0 PUBLISH packets to the owners of these slots. Never waits."""
         raise NotImplementedError(type(self).__name__)
 
+    def has_queue_room(self, slots: SlotSet, message: Publish) -> bool:
+        """True if `put_acknowledged` would accept the message now."""
+        raise NotImplementedError(type(self).__name__)
+
     def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
-        """True if `put_acknowledged` would accept the message now, and Redis has memory for it. Not `can_be_refused`:
+        """True if there is room (`has_queue_room`), and Redis has memory for the message. Not `can_be_refused`:
         the client can't be told of a refusal; then, while Redis is short of memory, owners drop the message for
         offline sessions.
         """

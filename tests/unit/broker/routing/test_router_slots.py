@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flockmq.bounds import ORIGINS_WINDOW
 from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.packets import Connect
+from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
 from flockmq.routing import forwarded
 from flockmq.routing.message_id import (
@@ -43,6 +44,12 @@ class Post(SlotDispatcher):
         self.waiting: list[Callable[[], None]] = []
         self.has_room = True
         self.slow: list[Sink] = []
+
+    def has_queue_room(self, slots: SlotSet, message: Publish) -> bool:
+        return self.has_room
+
+    def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
+        return self.has_room and not self.is_short
 
     def put_run(self, slots: SlotSet, version: int, chunk: bytes, publisher: bytes) -> None:
         self.runs.append((slots.numbers, version, chunk, publisher))
@@ -119,6 +126,27 @@ def test_a_queue_without_room_refuses_to_a_5_0_client_and_ends_a_3_1_1_client(no
     assert node.feed(old, publish(4, "a", "x", qos=1, packet_id=1)) == []
     assert old.state == CLOSED
     assert node.router.counters.dropped_no_room == 2
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_was_retained_before_redis_was_short_of_memory_is_not_refused(node: Node, qos: int) -> None:
+    publisher = node.client("n", 5)
+    node.port.hold = True
+    node.feed(publisher, publish(5, "a", "x", qos=qos, packet_id=1, retain=True))
+    (pending,) = node.port.inbound
+    post(node).is_short = True
+    pending.logged(Reason.SUCCESS)
+    assert len(post(node).messages) == 1
+    post(node).waiting[0]()
+    node.turn()
+    assert [packet[2:4] for packet in publisher.packets()] == [b"\x00\x01"], "no reason code: success"
+
+
+def test_what_would_be_retained_while_redis_is_short_of_memory_is_refused_and_not_logged(node: Node) -> None:
+    publisher = node.client("n", 5)
+    node.port.hold = post(node).is_short = True
+    assert node.feed(publisher, publish(5, "a", "x", qos=1, packet_id=1, retain=True)) == [b"\x40\x03\x00\x01\x97"]
+    assert node.port.inbound == []
 
 
 def test_who_publishes_to_a_slow_queue_pauses_until_it_drained(node: Node) -> None:
