@@ -143,7 +143,7 @@ def dark(demo: MqttCluster) -> Iterator[MqttCluster]:
     namespace = Namespace("flockmq-dark")
     namespace.create()
     image = demo.pods("core")[0]["spec"]["containers"][0]["image"].rpartition(":")[0] + ":no-such-release"
-    little = {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}}}
+    little = {"resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}}}
     parts = {"cores": {"replicas": 1, **little}, "replicants": {"replicas": 1, **little}, "redis": little}
     spec = {"image": image, **parts, "report": {"enabled": False}}
     manifest = {"apiVersion": "flockmq.io/v1alpha1", "kind": "MqttCluster", "metadata": {"name": "dark"}, "spec": spec}
