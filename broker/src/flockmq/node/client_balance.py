@@ -8,8 +8,6 @@ nodes took clients, and goes on until it has no more than the mean. A node that 
 again. Clients may always come back to the same node: it sends away at most REBALANCE_TRIES times its excess, and if it
 soon has too many again it waits twice as long, up to REBALANCE_WAIT_MAX_S.
 
-While a node sends clients away it forgets none: those that are on their way to another node are seen nowhere.
-
 One that an operator asked for (AskedBalance) has no wait, and an end: when no node has sent clients away for
 REBALANCE_SETTLED_S, or when this one has sent away REBALANCE_TRIES times its excess and still has too many.
 """
@@ -56,6 +54,18 @@ class Excess(NamedTuple):
 NONE: Final = Excess(0, 1.0)
 
 
+class KnownClients:
+    """The clients of all nodes that take clients. While this node sends some away none is forgotten: those that are on
+    their way to another node are seen nowhere."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def mean(self, clients: int, others: Sequence[int], *, is_shedding: bool) -> float:
+        self._total = max(sum(others, clients), self._total if is_shedding else 0)
+        return self._total / (1 + len(others))
+
+
 class ClientBalance:
     """Decides for this node how many clients it sends away."""
 
@@ -66,8 +76,7 @@ class ClientBalance:
         self._even_at_s = -math.inf
         """When this node last had no more than it may have, or the nodes that take clients changed."""
         self._wait_s = settings.wait_s
-        self._total = 0
-        """The clients of all nodes that take clients; while this one sends some away, the most so far."""
+        self._known = KnownClients()
         self._may_send = 0
         """How many more it may send away before it waits again."""
         self._ended_s = -math.inf
@@ -82,8 +91,7 @@ class ClientBalance:
             self.pause(now_s)
             self._wait_s, self._ended_s = self._settings.wait_s, -math.inf
         counts = [member.connections for member in others]
-        self._total = max(sum(counts, clients), self._total if self.is_shedding else 0)
-        mean = self._total / (1 + len(counts))
+        mean = self._known.mean(clients, counts, is_shedding=self.is_shedding)
         is_over = clients > _limit(self._settings, mean, is_shedding=self.is_shedding)
         if not takers or not is_over or (self.is_shedding and not self._may_send):
             self.pause(now_s)
@@ -120,8 +128,7 @@ class AskedBalance:
         self._state: AskedState = "running"
         self._moved = 0
         self._settings = settings
-        self._total = 0
-        """The clients of all nodes that take clients; while this one sends some away, the most so far."""
+        self._known = KnownClients()
         self._most = 0
         """The largest excess that it had."""
         self._busy_at_s = now_s
@@ -139,8 +146,7 @@ class AskedBalance:
         if self.is_over:
             return NONE
         counts = [member.connections for member in takers_beside(me, members)]
-        self._total = max(sum(counts, clients), self._total if self.is_shedding else 0)
-        mean = self._total / (1 + len(counts))
+        mean = self._known.mean(clients, counts, is_shedding=self.is_shedding)
         self.is_shedding = bool(counts) and clients > _limit(self._settings, mean, is_shedding=self.is_shedding)
         if self.is_shedding:
             self._busy_at_s = now_s

@@ -13,6 +13,7 @@ class ConnectWaits:
 
     def __init__(self) -> None:
         self._since_s: dict[Channel, float] = {}
+        """Those that have waited longest come first. Who was answered is forgotten at the next look."""
 
     def note(self, channel: Channel, now_s: float) -> None:
         """This node is busy with the client's CONNECT, from now on."""
@@ -21,4 +22,4 @@ class ConnectWaits:
     def longest_s(self, now_s: float) -> float:
         """For how long the client has waited that has waited longest; 0.0 if none does."""
         self._since_s = {channel: since for channel, since in self._since_s.items() if channel.state == ADMITTING}
-        return max((now_s - since for since in self._since_s.values()), default=0.0)
+        return now_s - next(iter(self._since_s.values()), now_s)

@@ -26,7 +26,7 @@ ORDER = (
 """What matters first, first."""
 GOES_ON = "wait: it goes on by itself; after ten minutes without progress look at the pods below"
 LOOK = "look at the pods below that aren't ready"
-TODO = {
+WHAT_TO_DO = {
     "NoReplicantReady": "look at the pods below: one is ready when it reaches a core and Redis",
     "NoQuorum": "have the cores below running again; don't delete their volumes, which hold what the log has no more",
     "RedisAway": "have Redis below running again; don't delete its volume, which holds sessions and their messages",
@@ -123,4 +123,4 @@ def finding(condition: Manifest, body: Manifest, now: datetime) -> Finding:
     lasts = age_of(condition.get("lastTransitionTime", ""), now)
     text = f"{condition['type']} is {condition['status']} for {lasts} ({condition['reason']}): {condition['message']}"
     names = {key: body["metadata"][key] for key in ("name", "namespace")}
-    return Finding(shown(text), TODO.get(condition["reason"], "").format(**names))
+    return Finding(shown(text), WHAT_TO_DO.get(condition["reason"], "").format(**names))
