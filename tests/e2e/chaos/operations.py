@@ -54,7 +54,7 @@ def _scale_replicants(cluster: MqttCluster) -> None:
 
 def _change_everything(cluster: MqttCluster) -> None:
     """New pods of every kind, and new settings of nodes and of Redis."""
-    now = {"metadata": {"annotations": {"flockmq.io/e2e": str(time.time())}}}
+    now = {"metadata": {"annotations": {"e2e.example/changed": str(time.time())}}}
     cluster.patch(
         {
             "cores": {"podTemplate": now},
@@ -167,17 +167,14 @@ class _Watch:
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
         self._reader.join()
+        assert self._is_whole, "the pods weren't seen: what wasn't ready isn't known"
 
     def _read(self) -> None:
-        """An object a change; the first ones are of the pods that there are."""
+        """A line a change; the first ones are of the pods that there are."""
         assert self._process.stdout is not None
-        decoder, text = json.JSONDecoder(), ""
         for line in self._process.stdout:
-            text += line
-            if line == "}\n":
-                change, _ = decoder.raw_decode(text)
-                text = ""
-                self._changed(change["type"], change["object"])
+            change = json.loads(line)
+            self._changed(change["type"], change["object"])
 
     def _changed(self, change: str, pod: Json) -> None:
         name = pod["metadata"]["name"]
