@@ -23,7 +23,7 @@ import pytest
 
 from conformance import wire
 from load.history import Unwell
-from load.link import Link, acknowledgement
+from load.link import SILENT_MAX_S, Link, acknowledgement
 from simulation.case import Defects
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.forks import Failed, forked
@@ -124,8 +124,9 @@ class Client:
         clean: bool = False,
         receive_maximum: int = 100,
         will: wire.Will | None = None,
+        patience_s: float = SILENT_MAX_S,
     ) -> Client:
-        """Again and again until it is answered. Raises Refused."""
+        """Again and again until it is answered, each time within `patience_s`. Raises Refused."""
         properties: list[tuple[int, wire.Value]] = []
         if version == wire.V5:
             properties = [(wire.RECEIVE_MAXIMUM, receive_maximum), (wire.SESSION_EXPIRY, int(expiry_s))]
@@ -133,7 +134,8 @@ class Client:
         async with asyncio.timeout(CONNECT_MAX_S):
             while True:
                 client = cls(cluster, name, at, version)
-                if (connack := await client.link.open((cluster.nodes[at].address, MQTT), connect)) is not None:
+                connack = await client.link.open((cluster.nodes[at].address, MQTT), connect, patience_s)
+                if connack is not None:
                     break
                 await asyncio.sleep(RETRY_S)
         if connack.reason:

@@ -9,7 +9,6 @@ from typing import Final
 
 import pytest
 
-from load import link
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.scenario import ANSWER_MAX_S, Client, is_answered, scenario
 
@@ -62,15 +61,15 @@ async def until_there_are(cluster: SimulatedCluster, *names: bytes) -> None:
 @pytest.mark.parametrize("patience_s", [3.0, 8.0])
 @scenario()
 async def test_a_session_that_began_for_a_client_that_heard_0x88_or_went_ends_and_one_that_was_there_stays(
-    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, patience_s: float
+    cluster: SimulatedCluster, patience_s: float
 ) -> None:
-    monkeypatch.setattr(link, "SILENT_MAX_S", patience_s)
     known = await Client.connect(cluster, "known", at="replicant-1", expiry_s=600)
     assert await known.subscribe("t", 1) == 1
     known.drop()
     cluster.redis[0].pause()
     for name in ("known", "new"):
-        assert not await is_answered(Client.connect(cluster, name, at="replicant-2", expiry_s=600), within_s=8.0)
+        connecting = Client.connect(cluster, name, at="replicant-2", expiry_s=600, patience_s=patience_s)
+        assert not await is_answered(connecting, within_s=8.0)
     assert sessions(cluster) == {b"known", b"new"}
     cluster.redis[0].resume()
     await until_there_are(cluster, b"known")

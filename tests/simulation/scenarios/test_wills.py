@@ -8,7 +8,6 @@ from typing import Final
 import pytest
 
 from conformance import wire
-from load import link
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.node import MQTT
 from simulation.profiles import BY_RULES
@@ -174,9 +173,7 @@ async def test_a_will_comes_to_a_node_that_was_cut_off_though_the_owner_that_pub
     assert watcher.payloads() == [WILL.payload]
 
 
-async def _back_while_redis_stands_still(
-    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, patience_s: float
-) -> Client:
+async def _back_while_redis_stands_still(cluster: SimulatedCluster, patience_s: float) -> Client:
     """A client with a delayed will is lost, and then refused, or leaves before CONNACK. Returns who has the will."""
     watcher = await _watching(cluster)
     client = await Client.connect(cluster, "c", at="replicant-1", expiry_s=60, will=LATE_WILL)
@@ -186,9 +183,7 @@ async def _back_while_redis_stands_still(
     again = Client(cluster, "c", "replicant-1", wire.V5)
     properties: list[tuple[int, wire.Value]] = [(wire.SESSION_EXPIRY, 60)]
     connect = wire.connect(wire.V5, "c", clean=False, keep_alive_s=60, properties=properties, will=LATE_WILL)
-    with monkeypatch.context() as patience:
-        patience.setattr(link, "SILENT_MAX_S", patience_s)
-        connack = await again.link.open((cluster.nodes["replicant-1"].address, MQTT), connect)
+    connack = await again.link.open((cluster.nodes["replicant-1"].address, MQTT), connect, patience_s)
     assert (connack is None) == (patience_s < REFUSED_AFTER_S)
     assert connack is None or connack.reason >= 0x80
     cluster.redis[0].resume()
@@ -197,19 +192,15 @@ async def _back_while_redis_stands_still(
 
 @pytest.mark.parametrize("patience_s", [1.0, 2 * REFUSED_AFTER_S])
 @scenario()
-async def test_who_was_not_let_in_is_not_back_and_has_a_will(
-    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, patience_s: float
-) -> None:
-    watcher = await _back_while_redis_stands_still(cluster, monkeypatch, patience_s)
+async def test_who_was_not_let_in_is_not_back_and_has_a_will(cluster: SimulatedCluster, patience_s: float) -> None:
+    watcher = await _back_while_redis_stands_still(cluster, patience_s)
     assert await watcher.receives(LATE_WILL.payload, DELAY_S + TOLD_S)
 
 
 @pytest.mark.parametrize("patience_s", [1.0, 2 * REFUSED_AFTER_S])
 @scenario()
-async def test_who_was_not_let_in_and_is_back_in_time_has_none(
-    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch, patience_s: float
-) -> None:
-    watcher = await _back_while_redis_stands_still(cluster, monkeypatch, patience_s)
+async def test_who_was_not_let_in_and_is_back_in_time_has_none(cluster: SimulatedCluster, patience_s: float) -> None:
+    watcher = await _back_while_redis_stands_still(cluster, patience_s)
     await Client.connect(cluster, "c", at="replicant-2", expiry_s=60)
     await asyncio.sleep(2 * DELAY_S)
     assert watcher.payloads() == []
