@@ -124,13 +124,16 @@ class Client:
         clean: bool = False,
         receive_maximum: int = 100,
         will: wire.Will | None = None,
+        user: bytes | None = None,
         patience_s: float = SILENT_MAX_S,
     ) -> Client:
         """Again and again until it is answered, each time within `patience_s`. Raises Refused."""
         properties: list[tuple[int, wire.Value]] = []
         if version == wire.V5:
             properties = [(wire.RECEIVE_MAXIMUM, receive_maximum), (wire.SESSION_EXPIRY, int(expiry_s))]
-        connect = wire.connect(version, name, clean=clean, keep_alive_s=60, properties=properties, will=will)
+        connect = wire.connect(
+            version, name, clean=clean, keep_alive_s=60, properties=properties, will=will, user_name=user
+        )
         async with asyncio.timeout(CONNECT_MAX_S):
             while True:
                 client = cls(cluster, name, at, version)

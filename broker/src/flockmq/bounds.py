@@ -634,6 +634,8 @@ QUOTA_SUBSCRIPTIONS: Final = MAX_ROUTES // 4
 QUOTA_SUBSCRIPTION_BYTES: Final = 256 * 1024 * 1024
 QUOTA_RETAINED_BYTES: Final = MAX_RETAINED_BYTES // 4
 """The default quotas of a user."""
+OWN_QUOTAS_MAX_USERS: Final = 100_000
+"""Users that have quotas of their own in the log."""
 QUOTA_AWAY_PERCENT: Final = 75
 """The part of the quota of queued bytes that offline clients' sessions may use. The rest is for connected clients."""
 QUEUED_MESSAGE_BYTES: Final = 128

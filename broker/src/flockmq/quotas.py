@@ -1,7 +1,8 @@
 """Quotas: each user's usage in the cluster, and its limits. No I/O.
 
     sessions and subscriptions here ─▶ Usage, one per user ─────────┐
-    reports of other nodes (node/user_quotas.py) ─▶ `elsewhere` ────┴─▶ is one more allowed?
+    reports of other nodes (node/user_quotas.py) ─▶ `elsewhere` ────┼─▶ is one more allowed?
+    settings, and the user's own quotas (table `quotas`) ─▶ Quota ──┘
 
 Invariants:
 - The cost of a change doesn't depend on the usage.
@@ -19,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import nlargest
 from typing import Final, NamedTuple
-from weakref import ReferenceType, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from flockmq import bounds
 from flockmq.default_callbacks import ignore
@@ -50,24 +51,14 @@ class Held(NamedTuple):
         return Held(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
 
 
+Own = Sequence[int | None]
+"""The limits that one user has in place of the settings', in the order of KINDS. None: the settings' limit."""
+
 KINDS: Final = Held._fields
 _RETAINED: Final = KINDS.index("retained_bytes")
 NOTHING: Final = Held()
 ONE_SESSION: Final = Held(sessions=1)
 UNLIMITED: Final = Held(*[INFINITE] * len(KINDS))
-
-
-def default_limits(redis_bytes: int) -> Held:
-    """The default limits. `redis_bytes` is `maxmemory` of the smallest Redis server, or 0 if it has none. One user may
-    use at most half of the memory that all clients may use (REDIS_SHORT_PART)."""
-    of_redis = redis_bytes or INFINITE
-    return Held(
-        min(bounds.QUOTA_SESSIONS, of_redis // 16 // bounds.SESSION_STORED_BYTES),
-        min(bounds.QUOTA_QUEUED_BYTES, of_redis // 8),
-        bounds.QUOTA_SUBSCRIPTIONS,
-        min(bounds.QUOTA_SUBSCRIPTION_BYTES, of_redis // 32),
-        min(bounds.QUOTA_RETAINED_BYTES, of_redis // 8),
-    )
 
 
 def may_grant(unreported: int, more: int, limit: int) -> bool:
@@ -76,28 +67,19 @@ def may_grant(unreported: int, more: int, limit: int) -> bool:
     return more <= 0 or unreported <= 0 or unreported + more <= limit // bounds.QUOTA_SHARES
 
 
-class MaxMemory:
-    """`maxmemory` of the smallest Redis server, as one core sees it. `size_bytes` is INFINITE if there is no limit, and
-    0 at first.
+class Quota:
+    """The limits of one user, and what follows from them."""
 
-    A higher value counts at once. A lower value, and the first one, count after QUOTA_SHRINKS_AFTER_S, because queues
-    are cut to a smaller quota, and an operator may set a lower value only for a moment."""
+    __slots__ = ("growth", "large", "limits", "shown_bytes")
 
-    def __init__(self) -> None:
-        self.size_bytes = 0
-        self._smaller_since: float | None = None
-
-    def look(self, size_bytes: int, now_s: float) -> None:
-        """Record the current value; 0 if it is unknown."""
-        if size_bytes == 0:
-            return
-        if not (size_bytes >= self.size_bytes > 0 or size_bytes == INFINITE):
-            if self._smaller_since is None:
-                self._smaller_since = now_s
-            if now_s - self._smaller_since < bounds.QUOTA_SHRINKS_AFTER_S:
-                return
-        self._smaller_since = None
-        self.size_bytes = size_bytes
+    def __init__(self, limits: Held) -> None:
+        self.limits = limits
+        self.large = Held(*(max(1, limit // bounds.QUOTA_TOLD_PARTS) for limit in limits))
+        """From this usage on, the node reports the user to other nodes."""
+        self.growth = Held(*(max(1, limit // (2 * bounds.QUOTA_SHARES)) for limit in limits))
+        """When the usage has grown by this, the node reports it soon."""
+        self.shown_bytes = min(bounds.QUOTA_RETAINED_SHOWN_BYTES, self.large.retained_bytes)
+        """A user that has stored as much is among the large ones."""
 
 
 class Usage:
@@ -142,23 +124,27 @@ class Usage:
     def queued(self, change_bytes: int) -> None:
         """The queued bytes of one of its sessions changed."""
         self.queued_bytes += change_bytes
-        if change_bytes > 0 and self.queued_bytes >= self._quotas.large_queued_bytes:
-            self.note()
+        if change_bytes > 0:
+            quotas = self._quotas
+            quota = quotas.of_user(self.user) if quotas.own else quotas.of_settings
+            if self.queued_bytes >= quota.large.queued_bytes:
+                self.note()
 
     def may_begin(self) -> bool:
         """Whether the user may have one more durable session. Counts a refusal."""
-        return self._allows(self.sessions + self._elsewhere().sessions + 1, 0, self._quotas.limits.sessions)
+        return self._allows(self.sessions + self._elsewhere().sessions + 1, 0, self._limits().sessions)
 
     def may_queue(self, size_bytes: int, *, is_away: bool) -> bool:
         """Whether these bytes may be queued. The last part of the quota is for connected clients, so that they can go
         on when offline clients have used up theirs."""
-        limit = self._quotas.limits.queued_bytes
+        quotas = self._quotas
+        limit = (quotas.of_user(self.user) if quotas.own else quotas.of_settings).limits.queued_bytes
         if is_away and limit < INFINITE:
             limit = limit * bounds.QUOTA_AWAY_PERCENT // 100
         return self._allows(self.queued_bytes + self._elsewhere().queued_bytes + size_bytes, 1, limit)
 
     def may_subscribe(self, filter: bytes) -> bool:
-        elsewhere, limits = self._elsewhere(), self._quotas.limits
+        elsewhere, limits = self._elsewhere(), self._limits()
         number = self.subscriptions + elsewhere.subscriptions + 1
         size_bytes = self.subscription_bytes + elsewhere.subscription_bytes + len(filter)
         return self._allows(number, 2, limits.subscriptions) and self._allows(size_bytes, 3, limits.subscription_bytes)
@@ -168,7 +154,7 @@ class Usage:
         doesn't wait."""
         if not self._quotas.must_report():
             return False
-        here, limits = self.here(), self._quotas.limits
+        here, limits = self.here(), self._limits()
         total = here.plus(self._elsewhere()).plus(more)
         if any(asked and amount > limit for asked, amount, limit in zip(more, total, limits, strict=True)):
             return False
@@ -194,6 +180,9 @@ class Usage:
 
     def _allows(self, amount: int, kind: int, limit: int) -> bool:
         return amount <= limit or self._quotas.refuse(kind)
+
+    def _limits(self) -> Held:
+        return self._quotas.of_user(self.user).limits
 
     def _elsewhere(self) -> Held:
         return self._quotas.elsewhere.get(self.user, NOTHING)
@@ -234,13 +223,13 @@ class FilterRoom:
 
 
 class StoredBytes:
-    """Bytes of each user in one table of the log."""
+    """Bytes of each user in one table of the log. `quotas`: whose limits say who is large; None: nobody is."""
 
-    def __init__(self) -> None:
+    def __init__(self, quotas: Quotas | None = None) -> None:
         self.by_user: dict[bytes, int] = {}
         self.large: set[bytes] = set()
-        """Users with at least `shown_bytes`."""
-        self.shown_bytes = bounds.QUOTA_RETAINED_SHOWN_BYTES
+        """Users with at least `Quota.shown_bytes`."""
+        self._quotas = quotas
 
     def change(self, user: bytes, change_bytes: int) -> None:
         size = self.by_user.get(user, 0) + change_bytes
@@ -248,10 +237,13 @@ class StoredBytes:
             self.by_user[user] = size
         else:
             self.by_user.pop(user, None)
-        if size >= self.shown_bytes:
+        if self._quotas is not None and size >= self._quotas.of_user(user).shown_bytes:
             self.large.add(user)
         else:
             self.large.discard(user)
+
+    def fresh(self) -> StoredBytes:
+        return StoredBytes(self._quotas)
 
     def swap(self, fresh: StoredBytes) -> None:
         self.by_user, self.large = fresh.by_user, fresh.large
@@ -261,11 +253,15 @@ class Quotas:
     """One per node, for its clients and the sessions that it owns. `large_users` are those that are reported to
     other nodes; `largest` removes those that aren't large any more."""
 
-    def __init__(self, limits: Held = UNLIMITED) -> None:
+    def __init__(self, limits: Held | None = UNLIMITED) -> None:
         self.elsewhere: dict[bytes, Held] = {}
         self.large_users: dict[bytes, Usage] = {}
-        self.retained = StoredBytes()
-        self.delayed = StoredBytes()
+        self.own: dict[bytes, Own] = {}
+        """The users with limits of their own. Changed by `set_own` and `swap_own`."""
+        self.must_recheck = False
+        """Limits of many users changed: `recheck` must be called for `known_users`."""
+        self.retained = StoredBytes(self)
+        self.delayed = StoredBytes(self)
         self.waiting: dict[bytes, Usage] = {}
         """Users with requests that wait for the next report."""
         self.must_report: Callable[[], bool] = _no_other_nodes
@@ -275,15 +271,65 @@ class Quotas:
         self.on_growth: Callable[[], None] = ignore
         """Called when the next report should be sent soon, because a user's usage has grown much."""
         self._of: WeakValueDictionary[bytes, Usage] = WeakValueDictionary()
+        self._have_users = True
+        self.of_settings = Quota(UNLIMITED)
+        """Of all users without their own."""
+        self._of_own: dict[bytes, Quota] = {}
+        """Made when first needed."""
         self.limit(limits)
 
-    def limit(self, limits: Held) -> None:
-        self.limits = limits
-        shown_bytes = max(1, min(bounds.QUOTA_RETAINED_SHOWN_BYTES, limits.retained_bytes // bounds.QUOTA_TOLD_PARTS))
-        self.retained.shown_bytes = self.delayed.shown_bytes = shown_bytes
-        self._large = Held(*(max(1, limit // bounds.QUOTA_TOLD_PARTS) for limit in limits))
-        self.large_queued_bytes = self._large.queued_bytes
-        self._growth = Held(*(max(1, limit // (2 * bounds.QUOTA_SHARES)) for limit in limits))
+    def limit(self, limits: Held | None) -> None:
+        """Set the limits of all users without their own. None: clients have no users, so nobody has limits."""
+        have_users, limits = limits is not None, UNLIMITED if limits is None else limits
+        if (have_users, limits) != (self._have_users, self.limits):
+            self._have_users, self.of_settings = have_users, Quota(limits)
+            self._of_own = {}
+            self.must_recheck = True
+
+    @property
+    def limits(self) -> Held:
+        return self.of_settings.limits
+
+    def of_user(self, user: bytes) -> Quota:
+        """The quota that holds for this user."""
+        if user not in self.own or not self._have_users:
+            return self.of_settings
+        quota = self._of_own.get(user)
+        if quota is None:
+            limits = zip(self.own[user], self.limits, strict=True)
+            quota = Quota(Held(*(common if own is None else own for own, common in limits)))
+            self._of_own[user] = quota
+        return quota
+
+    def limits_of(self, user: bytes) -> Held:
+        return self.of_user(user).limits
+
+    def set_own(self, user: bytes, own: Own | None) -> None:
+        """The user's own limits changed. None: it has none any more."""
+        if own is None:
+            self.own.pop(user, None)
+        else:
+            self.own[user] = own
+        self._of_own.pop(user, None)
+        self.recheck(user)
+        if user in self.large_users:
+            self.on_growth()
+
+    def swap_own(self, own: dict[bytes, Own]) -> None:
+        self.own, self._of_own = own, {}
+        self.must_recheck = True
+
+    def known_users(self) -> list[bytes]:
+        """The users that use something here, or have limits of their own."""
+        return list(dict.fromkeys((*self._of.keys(), *self.own)))
+
+    def recheck(self, user: bytes) -> None:
+        """Find out again whether the user is large, after its limits changed."""
+        self.retained.change(user, 0)
+        self.delayed.change(user, 0)
+        usage = self._of.get(user)
+        if usage is not None:
+            usage.note()
 
     def of(self, user: bytes) -> Usage:
         usage = self._of.get(user)
@@ -293,13 +339,10 @@ class Quotas:
 
     def may_store(self, user: bytes, more_bytes: int) -> bool:
         """Whether the user may store these bytes of retained or delayed messages. Counts a refusal."""
-        return self.stored_bytes(user) + more_bytes <= self.limits.retained_bytes or self.refuse(_RETAINED)
+        return self.stored_bytes(user) + more_bytes <= self.limits_of(user).retained_bytes or self.refuse(_RETAINED)
 
     def stored_bytes(self, user: bytes) -> int:
         return self.retained.by_user.get(user, 0) + self.delayed.by_user.get(user, 0)
-
-    def usages(self) -> Sequence[ReferenceType[Usage]]:
-        return self._of.valuerefs()
 
     def refuse(self, kind: int) -> bool:
         """Count a refusal. Returns False."""
@@ -307,7 +350,7 @@ class Quotas:
         return False
 
     def is_large(self, usage: Usage) -> bool:
-        large = self._large
+        large = self.of_user(usage.user).large
         return (
             usage.sessions >= large.sessions
             or usage.queued_bytes >= large.queued_bytes
@@ -316,7 +359,7 @@ class Quotas:
         )
 
     def has_grown(self, usage: Usage) -> bool:
-        reported, growth = usage.reported, self._growth
+        reported, growth = usage.reported, self.of_user(usage.user).growth
         return (
             usage.sessions >= reported.sessions + growth.sessions
             or usage.queued_bytes >= reported.queued_bytes + growth.queued_bytes
@@ -331,7 +374,7 @@ class Quotas:
             if not self.is_large(usage):
                 usage.is_listed = False
                 del self.large_users[user]
-        return most({user: usage.here() for user, usage in self.large_users.items()}, self.limits)
+        return self.most({user: usage.here() for user, usage in self.large_users.items()})
 
     def report_sent(self) -> None:
         """A report was sent: continue the requests that waited for it."""
@@ -344,21 +387,19 @@ class Quotas:
         held = self.elsewhere.get(user, NOTHING)._replace(retained_bytes=self.stored_bytes(user))
         return held if usage is None else held.plus(usage.here())
 
+    def most(self, users: dict[bytes, Held]) -> dict[bytes, Held]:
+        """The QUOTA_USERS_TOLD_MAX users that use the largest part of a quota."""
+        if len(users) <= bounds.QUOTA_USERS_TOLD_MAX:
+            return users
+        return dict(nlargest(bounds.QUOTA_USERS_TOLD_MAX, users.items(), lambda row: self.share(*row)))
+
+    def share(self, user: bytes, held: Held) -> float:
+        """The used part of the user's quota that is used most."""
+        return max(amount / max(1, limit) for amount, limit in zip(held, self.limits_of(user), strict=True))
+
 
 def _no_other_nodes() -> bool:
     return False
-
-
-def share(held: Held, limits: Held) -> float:
-    """The used part of the quota that is used most."""
-    return max(amount / max(1, limit) for amount, limit in zip(held, limits, strict=True))
-
-
-def most(users: dict[bytes, Held], limits: Held) -> dict[bytes, Held]:
-    """The QUOTA_USERS_TOLD_MAX users that use the largest part of a quota."""
-    if len(users) <= bounds.QUOTA_USERS_TOLD_MAX:
-        return users
-    return dict(nlargest(bounds.QUOTA_USERS_TOLD_MAX, users.items(), lambda row: share(row[1], limits)))
 
 
 def over(held: Held, limits: Held, slack_percent: int = 0) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from flockmq.config.schema import QuotasSettings
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_service import SessionService
 from flockmq.quotas import NOTHING, Held
@@ -103,6 +104,44 @@ async def test_where_client_ids_are_bound_clients_are_who_they_say_they_are(clus
     await until_all_know(cluster, 1)
     with pytest.raises(Refused, match="0x97"):
         await Client.connect(cluster, "second", at="replicant-2", expiry_s=600)
+
+
+@scenario(Shape(settings=(("MQTT__CLIENT_ID_BINDING", "user"), ("QUOTAS__MAX_SESSIONS", "2"))))
+async def test_one_users_own_quota_holds_on_every_node_whoever_dies(cluster: SimulatedCluster) -> None:
+    """Nobody made these users: quotas belong to a name, whoever lets it in."""
+
+    async def begins(client: str, user: bytes, at: str) -> bool:
+        try:
+            await Client.connect(cluster, client, at=at, expiry_s=600, user=user)
+        except Refused:
+            return False
+        await asyncio.sleep(1.5)  # owners tell one another, of a user's first session each second
+        return True
+
+    admin = cluster.cores[0].running.node.quotas.admin
+    await admin.put("large", QuotasSettings(max_sessions=4))
+    await admin.put("small", QuotasSettings(max_sessions=1))
+    await asyncio.sleep(1.0)  # all nodes have read it
+    for user, most in ((b"large", 4), (b"small", 1), (b"other", 2)):
+        began = [await begins(f"{user.decode()}-{number}", user, "replicant-1") for number in range(5)]
+        assert began == [True] * most + [False] * (5 - most), user
+
+    (moved,) = cluster.clients_of("core-1", 1)
+    await cluster.hosts["core-1"].kill()
+    await cluster.until_moved(moved, "core-1")
+    await cluster.hosts["core-1"].start()
+    await cluster.until_ready()
+    await asyncio.sleep(2.0)  # owners tell one another
+    for user, most in ((b"large", 4), (b"small", 1), (b"other", 2)):
+        assert await begins(f"{user.decode()}-0", user, "replicant-2"), "one that is there goes on"
+        assert not await begins(f"{user.decode()}-{most}", user, "replicant-2")
+
+    admin = cluster.nodes["core-1"].running.node.quotas.admin
+    await admin.remove("small")
+    await admin.put("large", QuotasSettings(max_sessions=5))
+    await asyncio.sleep(1.0)
+    assert [await begins(f"small-{number}", b"small", "replicant-1") for number in (1, 2)] == [True, False]
+    assert [await begins(f"large-{number}", b"large", "replicant-1") for number in (4, 5)] == [True, False]
 
 
 SUBSCRIPTIONS: Final = 320

@@ -8,10 +8,9 @@ from functools import partial
 import pytest
 
 from flockmq import bounds
-from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, Held, Quotas, default_limits, may_grant, most, over
+from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, Held, Quotas, may_grant, over
 
 LIMITS = Held(sessions=4, queued_bytes=1000, subscriptions=4, subscription_bytes=100, retained_bytes=1000)
-MIB = 1024 * 1024
 
 
 def test_what_a_user_has_here_and_elsewhere_counts() -> None:
@@ -115,28 +114,9 @@ def test_others_hear_of_those_alone_who_have_a_part_of_a_quota() -> None:
 
 def test_so_many_users_are_told_of_at_most() -> None:
     users = {b"%d" % number: Held(sessions=number) for number in range(10 * bounds.QUOTA_USERS_TOLD_MAX)}
-    told = most(users, LIMITS)
+    told = Quotas(LIMITS).most(users)
     assert len(told) == bounds.QUOTA_USERS_TOLD_MAX
     assert min(held.sessions for held in told.values()) == 9 * bounds.QUOTA_USERS_TOLD_MAX
-
-
-@pytest.mark.parametrize("redis_bytes", [64 * MIB, 1024 * MIB, 64 * 1024 * MIB])
-def test_by_default_no_user_makes_redis_short_of_memory(redis_bytes: int) -> None:
-    limits = default_limits(redis_bytes)
-    written_takes = 2
-    takes = limits.sessions * bounds.SESSION_STORED_BYTES
-    takes += (limits.queued_bytes + limits.subscription_bytes) * written_takes
-    assert takes <= redis_bytes * bounds.REDIS_SHORT_PART / 2
-
-
-def test_without_a_maxmemory_bounds_hold() -> None:
-    assert default_limits(0) == Held(
-        bounds.QUOTA_SESSIONS,
-        bounds.QUOTA_QUEUED_BYTES,
-        bounds.QUOTA_SUBSCRIPTIONS,
-        bounds.QUOTA_SUBSCRIPTION_BYTES,
-        bounds.QUOTA_RETAINED_BYTES,
-    )
 
 
 def test_who_is_refused_is_over() -> None:
@@ -144,3 +124,97 @@ def test_who_is_refused_is_over() -> None:
     assert over(Held(sessions=3), LIMITS) == []
     assert over(Held(queued_bytes=700), LIMITS) == ["queued_bytes"], "who is away gets no more"
     assert over(Held(INFINITE, INFINITE), UNLIMITED) == []
+
+
+# Users with quotas of their own.
+
+
+def test_a_users_own_quota_comes_before_the_settings_and_only_for_it() -> None:
+    quotas = Quotas(LIMITS)
+    quotas.set_own(b"small", (1, None, None, None, None))
+    quotas.set_own(b"large", (INFINITE, 5000, None, None, None))
+    assert quotas.limits_of(b"small") == LIMITS._replace(sessions=1)
+    assert quotas.limits_of(b"large") == LIMITS._replace(sessions=INFINITE, queued_bytes=5000)
+    assert quotas.limits_of(b"eve") == LIMITS
+    small, large, eve = (quotas.of(user) for user in (b"small", b"large", b"eve"))
+    small.began()
+    assert not small.may_begin()
+    for usage in (large, eve):
+        for _ in range(4):
+            usage.began()
+    assert (large.may_begin(), eve.may_begin()) == (True, False)
+    assert (large.may_queue(5000, is_away=False), eve.may_queue(1001, is_away=False)) == (True, False)
+
+
+def test_what_a_users_own_quota_does_not_say_follows_the_settings() -> None:
+    quotas = Quotas(LIMITS)
+    quotas.set_own(b"eve", (None, None, None, None, 7))
+    assert quotas.limits_of(b"eve") == LIMITS._replace(retained_bytes=7)
+    quotas.limit(LIMITS._replace(sessions=9))
+    assert quotas.limits_of(b"eve") == LIMITS._replace(sessions=9, retained_bytes=7)
+    assert quotas.may_store(b"eve", 7)
+    assert not quotas.may_store(b"eve", 8)
+
+
+def test_a_quota_that_changes_counts_from_the_next_request_on() -> None:
+    quotas = Quotas(LIMITS)
+    eve = quotas.of(b"eve")
+    for _ in range(3):
+        eve.subscribed(b"x")
+    quotas.set_own(b"eve", (None, None, 2, None, None))
+    assert not eve.may_subscribe(b"x")
+    assert eve.subscriptions == 3, "what it has stays"
+    quotas.set_own(b"eve", None)
+    assert eve.may_subscribe(b"x")
+
+
+def test_where_clients_have_no_users_nobody_has_limits() -> None:
+    quotas = Quotas(None)
+    quotas.set_own(b"eve", (1, 1, 1, 1, 1))
+    assert quotas.limits_of(b"eve") == UNLIMITED
+    quotas.limit(UNLIMITED)
+    assert quotas.limits_of(b"eve") == Held(1, 1, 1, 1, 1), "settings of infinity are another thing"
+
+
+def test_others_hear_of_who_has_a_part_of_its_own_quota() -> None:
+    quotas = Quotas(UNLIMITED._replace(sessions=100_000))
+    told: list[bool] = []
+    quotas.on_growth = lambda: told.append(True)
+    eve = quotas.of(b"eve")
+    eve.began()
+    assert (quotas.largest(), told) == ({}, [])
+    quotas.set_own(b"eve", (10, None, None, None, None))
+    assert quotas.largest() == {b"eve": Held(sessions=1)}
+    assert told, "soon"
+    quotas.set_own(b"eve", None)
+    assert quotas.largest() == {}
+
+
+def test_who_stored_a_part_of_its_own_quota_is_large() -> None:
+    quotas = Quotas(UNLIMITED)
+    quotas.retained.change(b"eve", 20)
+    assert quotas.retained.large == set()
+    quotas.set_own(b"eve", (None, None, None, None, 1000))
+    assert quotas.retained.large == {b"eve"}
+    quotas.set_own(b"eve", None)
+    assert quotas.retained.large == set()
+
+
+def test_those_with_the_largest_part_of_what_each_may_have_come_first() -> None:
+    users = {b"%d" % number: Held(sessions=2) for number in range(bounds.QUOTA_USERS_TOLD_MAX)}
+    quotas = Quotas(LIMITS)
+    quotas.set_own(b"small", (1, None, None, None, None))
+    assert b"small" in quotas.most({b"small": Held(sessions=1)} | users)
+    assert b"small" in quotas.most(users | {b"small": Held(sessions=1)})
+
+
+def test_a_bootstrap_replaces_all_own_quotas_and_users_are_looked_at_again() -> None:
+    quotas = Quotas(LIMITS)
+    quotas.must_recheck = False
+    quotas.set_own(b"jo", (1, None, None, None, None))
+    eve = quotas.of(b"eve")
+    quotas.swap_own({b"eve": (2, None, None, None, None)})
+    assert (quotas.limits_of(b"jo"), quotas.limits_of(b"eve").sessions) == (LIMITS, 2)
+    assert quotas.must_recheck
+    assert quotas.known_users() == [b"eve"]
+    assert eve.may_begin()

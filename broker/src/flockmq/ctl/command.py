@@ -38,7 +38,7 @@ NOUNS: Final[tuple[tuple[str, str, Callable[[Verbs], None]], ...]] = (
     ("bans", "who may not connect", bans.add),
     ("clients", "who is connected", clients.add),
     ("sessions", "what is kept for clients", sessions.add),
-    ("quotas", "what users have of theirs", quotas.add),
+    ("quotas", "what users may have, and have of it", quotas.add),
     ("keys", "who may use the REST API", keys.add),
     ("audit", "who changed what by the REST API", audit.add),
     ("alarms", "what somebody should look at", alarms.add),

@@ -25,9 +25,9 @@ def add_verb(verbs: Verbs, name: str, what: str, do: Do, **more: object) -> argp
     return parser
 
 
-def add_list(verbs: Verbs, what: str, do: Do) -> argparse.ArgumentParser:
-    """Add the verb `list` with the option --limit."""
-    parser = add_verb(verbs, "list", what, do)
+def add_list(verbs: Verbs, what: str, do: Do, name: str = "list") -> argparse.ArgumentParser:
+    """Add the verb `list`, or another one that lists, with the option --limit."""
+    parser = add_verb(verbs, name, what, do)
     parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N (default: all)")
     return parser
 

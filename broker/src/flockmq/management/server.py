@@ -9,7 +9,8 @@
 | /api/v1/nodes | JSON: the nodes of the cluster |
 | /api/v1/status | JSON: this node |
 | /api/v5/rlog | JSON: by shard, the position of this node's tables in the log, their lag, and their digests |
-| /api/v1/plugins…, /api/v1/quotas | see `status` |
+| /api/v1/plugins… | see `status` |
+| /api/v1/quotas… | see `quotas` |
 | /api/v5/cluster, /api/v5/rlog/nodes, /api/v5/alarms… | see `status` |
 | /api/v1/clients…, /api/v1/sessions… | see `clients` |
 | /api/v1/evacuation | see `evacuation` |
@@ -47,7 +48,7 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.logs import Sparing
-from flockmq.management import clients, cores, evacuation, rebalance, tables, users_and_rules
+from flockmq.management import clients, cores, evacuation, quotas, rebalance, tables, users_and_rules
 from flockmq.management import keys as key_paths
 from flockmq.management import status as status_paths
 from flockmq.management.answers import VIEWS, answer
@@ -55,6 +56,7 @@ from flockmq.management.api_keys import ApiKeys
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.connections import ManagementConnections
 from flockmq.management.guard import Guard
+from flockmq.management.quota_admin import QuotaAdmin
 from flockmq.management.scrapes import Scrapes, samples_of
 from flockmq.management.view import Views
 from flockmq.telemetry import metrics
@@ -147,12 +149,18 @@ _HTTP: Final[dict[str, Any]] = {
 
 @contextlib.asynccontextmanager
 async def serve(
-    views: Views, listen: Address, admin: Admin, keys: ApiKeys, audit: AuditLog, tls: ssl.SSLContext | None = None
+    views: Views,
+    listen: Address,
+    admin: Admin,
+    quota_admin: QuotaAdmin,
+    keys: ApiKeys,
+    audit: AuditLog,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Serve inside the block; yields the port. Raises AddressInUse if `listen` can't be bound."""
     listening = listening_sockets.bound(listen.host, listen.port, "management.listen")
     with contextlib.closing(listening), contextlib.closing(ManagementConnections(listening, tls)) as connections:
-        app = _application(views, admin, keys, audit, connections)
+        app = _application(views, admin, quota_admin, keys, audit, connections)
         runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=0.5)
         await runner.setup()
         assert runner.server is not None
@@ -165,12 +173,18 @@ async def serve(
 
 
 def _application(
-    views: Views, admin: Admin, keys: ApiKeys, audit: AuditLog, connections: ManagementConnections
+    views: Views,
+    admin: Admin,
+    quota_admin: QuotaAdmin,
+    keys: ApiKeys,
+    audit: AuditLog,
+    connections: ManagementConnections,
 ) -> web.Application:
     middlewares = [connections.noting, *Guard(keys, audit).middlewares()]
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)
     app[VIEWS] = views
     app[users_and_rules.ADMIN] = admin
+    app[quotas.ADMIN] = quota_admin
     app[key_paths.KEYS] = keys
     app[key_paths.AUDIT] = audit
     registry = metrics.registry(partial(samples_of, views.node, views.samples))
@@ -183,6 +197,7 @@ def _application(
         cores.routes,
         clients.routes,
         users_and_rules.routes,
+        quotas.routes,
         key_paths.routes,
         tables.routes,
     ):

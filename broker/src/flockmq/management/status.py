@@ -11,7 +11,6 @@
 | POST /api/v1/plugins/NAME/enable | enables a fenced plugin again |
 | GET /api/v5/alarms | all alarms, the oldest first |
 | DELETE /api/v5/alarms/NAME | ends an alarm |
-| GET /api/v1/quotas | the limits per user, and the users with the highest usage, in the whole cluster; needs a key |
 
 Any node can answer for the whole cluster; it asks the others over links.
 """
@@ -75,8 +74,3 @@ async def end_alarm(request: web.Request) -> web.Response:
     if not await request.app[VIEWS].alarms.end(name):
         return answer(404, {"error": f"there is no alarm {name!r}; GET /api/v5/alarms lists them"})
     return web.Response(status=204)
-
-
-@routes.get("/api/v1/quotas")
-async def quotas(request: web.Request) -> web.Response:
-    return answer(200, request.app[VIEWS].quotas.shown())

@@ -145,7 +145,8 @@ class AlarmsView(Protocol):
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One user's usage in the cluster. `over` names the quotas that it has used up."""
+    """One user's usage in the cluster. `over` names the quotas that it has used up. `limits`: as in QuotasShown, if
+    the user has quotas of its own."""
 
     name: str
     sessions: int
@@ -154,14 +155,30 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True):
     subscription_bytes: int
     retained_bytes: int
     over: Sequence[str] = ()
+    limits: Mapping[str, int | None] | msgspec.UnsetType = msgspec.UNSET
 
 
 class QuotasShown(msgspec.Struct, frozen=True, kw_only=True):
-    """`limits` per user, None for no limit. `users` are those with at least a hundredth of a limit on some node, the
-    largest first."""
+    """`limits` of each user without quotas of its own, None for no limit. `users` are those with at least a hundredth
+    of a limit on some node, the largest first."""
 
     limits: Mapping[str, int | None]
     users: Sequence[QuotaRow]
+
+
+Limit = int | Literal["infinity"] | msgspec.UnsetType
+
+
+class OwnQuotasShown(msgspec.Struct, frozen=True, kw_only=True):
+    """The quotas that one user has in place of the settings', as in the section `[quotas]` of the settings. What isn't
+    there is as in the settings."""
+
+    name: str
+    max_sessions: Limit = msgspec.UNSET
+    max_queued_bytes: Limit = msgspec.UNSET
+    max_subscriptions: Limit = msgspec.UNSET
+    max_subscription_bytes: Limit = msgspec.UNSET
+    max_retained_bytes: Limit = msgspec.UNSET
 
 
 class QuotasView(Protocol):

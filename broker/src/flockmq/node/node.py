@@ -46,7 +46,7 @@ from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.saved_tables import SavedTables
 from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
-from flockmq.node.user_quotas import DelayedBytes, UserQuotas
+from flockmq.node.user_quotas import UserQuotas
 from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
@@ -311,7 +311,6 @@ class Node:
         rlog.on_change(SHARES.name, self.remote_shares)
         rlog.on_change(CLAIMS.name, self.filters.exclusive.claims)
         rlog.on_change(DELAYED.name, delayed.schedule)
-        rlog.on_change(DELAYED.name, DelayedBytes(self.quotas.quotas.delayed))
         self.remote.go_live()
         self.remote_shares.go_live()
         inbound = InboundMessages(self.router, self.reactor.soon, self._spawned.spawn, lambda: self.state == "ready")

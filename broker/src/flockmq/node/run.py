@@ -90,7 +90,8 @@ def _management(
 ) -> AbstractAsyncContextManager[int]:
     node, cluster = assembly.node, assembly.cluster
     audit = AuditLog(config.node.name, assembly.rlog, cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes)
-    return server.serve(node.views(), config.management.listen, node.access.auth.admin, keys, audit, tls)
+    admins = node.access.auth.admin, node.quotas.admin
+    return server.serve(node.views(), config.management.listen, *admins, keys, audit, tls)
 
 
 def _raise_descriptor_limit() -> None:

@@ -15,34 +15,23 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
 from flockmq import bounds
 from flockmq.config.schema import QuotasSettings as Settings
+from flockmq.default_quotas import MaxMemory, default_limits
 from flockmq.durable.session_store import SessionStore
+from flockmq.management.quota_admin import QuotaAdmin
 from flockmq.management.view import QuotaRow, QuotasShown
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.reachability import CORE_ROLES
+from flockmq.node.quota_tables import DelayedBytes, OwnLimits
 from flockmq.publishing.storage_quota import StorageQuota
-from flockmq.quotas import (
-    INFINITE,
-    KINDS,
-    NOTHING,
-    UNLIMITED,
-    Held,
-    MaxMemory,
-    Quotas,
-    StoredBytes,
-    Usage,
-    default_limits,
-    most,
-    over,
-    share,
-)
+from flockmq.quotas import INFINITE, KINDS, NOTHING, Held, Quotas, Usage, over
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import DelayedMessage
+from flockmq.rlog.schema import DELAYED, QUOTAS
 from flockmq.telemetry.sample import Sample
 
 log: Final = logging.getLogger(__name__)
@@ -110,6 +99,9 @@ class UserQuotas:
         self.quotas.on_growth = self._grew
         self.quotas.must_report = self._must_report
         self._on_its_way = StorageQuota(self.quotas)
+        rlog.on_change(DELAYED.name, DelayedBytes(self.quotas.delayed))
+        rlog.on_change(QUOTAS.name, OwnLimits(self.quotas))
+        self.admin = QuotaAdmin(rlog, cluster.version.gate(2), have_users)
         cluster.on_link_lost.append(self._link_lost)
         for method in (HELD, ELSEWHERE):
             cluster.on_note(method, partial(self._received, method))
@@ -125,18 +117,17 @@ class UserQuotas:
         """Call `look` regularly. Runs until cancelled."""
         while True:
             await asyncio.sleep(bounds.QUOTA_TOLD_EVERY_S)
-            before = self.quotas.limits
             self.look()
-            if self.quotas.limits != before:
-                await self._list_large_users()
+            if self.quotas.must_recheck:
+                self.quotas.must_recheck = False
+                await self._recheck()
 
-    async def _list_large_users(self) -> None:
+    async def _recheck(self) -> None:
         """After a change of limits, find the large users again."""
-        usages = self.quotas.usages()
-        for first in range(0, len(usages), bounds.QUOTA_SLICE_USERS):
-            for reference in usages[first : first + bounds.QUOTA_SLICE_USERS]:
-                if (usage := reference()) is not None:
-                    usage.note()
+        users = self.quotas.known_users()
+        for first in range(0, len(users), bounds.QUOTA_SLICE_USERS):
+            for user in users[first : first + bounds.QUOTA_SLICE_USERS]:
+                self.quotas.recheck(user)
             await asyncio.sleep(0)
 
     def look(self) -> None:
@@ -162,23 +153,29 @@ class UserQuotas:
     def users(self) -> dict[bytes, Held]:
         """The largest users of the whole cluster."""
         known = dict.fromkeys((*self.quotas.elsewhere, *self.quotas.large_users, *self._storing()))
-        return most({user: self.quotas.total(user) for user in known}, self.quotas.limits)
+        return self.quotas.most({user: self.quotas.total(user) for user in known})
 
     def shown(self) -> QuotasShown:
         """The largest users first."""
-        limits = self.quotas.limits
-        users = sorted(self.users().items(), key=lambda row: share(row[1], limits), reverse=True)
+        quotas = self.quotas
+        users = sorted(self.users().items(), key=lambda row: quotas.share(*row), reverse=True)
         return QuotasShown(
-            limits={
-                f"max_{kind}": limit if limit < INFINITE else None for kind, limit in zip(KINDS, limits, strict=True)
-            },
-            users=[QuotaRow(name=name_of(user), **held._asdict(), over=over(held, limits)) for user, held in users],
+            limits=_shown(quotas.limits),
+            users=[
+                QuotaRow(
+                    name=name_of(user),
+                    **held._asdict(),
+                    over=over(held, quotas.limits_of(user)),
+                    limits=_shown(quotas.limits_of(user)) if user in quotas.own else msgspec.UNSET,
+                )
+                for user, held in users
+            ],
         )
 
     def samples(self) -> Iterator[Sample]:
         for kind, times in self.quotas.refused.items():
             yield Sample("flockmq_quota_refused", times, (kind,))
-        crossed = sum(bool(over(held, self.quotas.limits)) for held in self.users().values())
+        crossed = sum(bool(over(held, self.quotas.limits_of(user))) for user, held in self.users().items())
         yield Sample("flockmq_users_over_quota", crossed)
 
     def _storing(self) -> list[bytes]:
@@ -234,7 +231,7 @@ class UserQuotas:
         total = {user: had.plus(here.get(user, NOTHING)) for user, had in self.quotas.elsewhere.items()} | {
             user: had for user, had in here.items() if user not in self.quotas.elsewhere
         }
-        largest = most(total, self.quotas.limits)
+        largest = self.quotas.most(total)
         for link in self._cluster.mesh.one_of_each():
             if link.peer.role in CORE_ROLES:
                 link.note(HELD, held)
@@ -253,9 +250,9 @@ class UserQuotas:
         seen = [room.memory for room in rooms.values() if room.memory.used]
         return min((memory.limit or INFINITE for memory in seen), default=0)
 
-    def _limits(self) -> Held:
+    def _limits(self) -> Held | None:
         if not self._have_users():
-            return UNLIMITED
+            return None
         defaults = default_limits(self._redis_bytes())
         settings = [getattr(self._settings, f"max_{kind}") for kind in KINDS]
         return Held(*(default if limit is None else limit for limit, default in zip(settings, defaults, strict=True)))
@@ -263,11 +260,11 @@ class UserQuotas:
     # --- alarms -------------------------------------------------------------------------------------------------------
 
     def _look_at_alarms(self) -> None:
-        users, limits = self.users(), self.quotas.limits
+        users = self.users()
         existing = [name for name, _ in self._rlog.tables.alarms.items() if name.startswith(PREFIX)]
         still: set[str] = set()
         for user, held in users.items():
-            name = PREFIX + name_of(user)
+            name, limits = PREFIX + name_of(user), self.quotas.limits_of(user)
             if name in existing and over(held, limits, slack_percent=10):
                 still.add(name)
             elif name not in existing and len(existing) < bounds.QUOTA_ALARMS_MAX and over(held, limits):
@@ -282,35 +279,6 @@ class UserQuotas:
                 self._rlog.clear_alarm(name)
 
 
-class DelayedBytes:
-    """A listener of the table `delayed`: counts the bytes of each user."""
-
-    def __init__(self, stored: StoredBytes) -> None:
-        self._stored = stored
-
-    def put(self, key: bytes, value: DelayedMessage, old: DelayedMessage | None) -> None:
-        if old is not None:
-            self.delete(key, old)
-        if value.client_id or value.user:
-            self._stored.change(value.user, delayed_bytes(value))
-
-    def delete(self, key: bytes, old: DelayedMessage) -> None:
-        if old.client_id or old.user:
-            self._stored.change(old.user, -delayed_bytes(old))
-
-    def fresh(self) -> Self:
-        fresh = StoredBytes()
-        fresh.shown_bytes = self._stored.shown_bytes
-        return type(self)(fresh)
-
-    def swap(self, fresh: Self) -> None:
-        self._stored.swap(fresh._stored)
-
-
-def delayed_bytes(row: DelayedMessage) -> int:
-    return bounds.RETAINED_MESSAGE_BYTES + len(row.topic) + len(row.payload) + len(row.properties)
-
-
 _SILENT: Final = QuotaReport(0, [])
 
 
@@ -318,6 +286,11 @@ def name_of(user: bytes) -> str:
     """The user's name in logs and alarms."""
     name = user.decode(errors="backslashreplace")
     return name[: bounds.LOGGED_MAX_CHARACTERS] if name else _ANONYMOUS
+
+
+def _shown(limits: Held) -> dict[str, int | None]:
+    """By key of the settings. None: no limit."""
+    return {f"max_{kind}": limit if limit < INFINITE else None for kind, limit in zip(KINDS, limits, strict=True)}
 
 
 def _used_up(held: Held, limits: Held) -> str:

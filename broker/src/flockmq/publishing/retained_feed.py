@@ -105,9 +105,7 @@ class RetainedFeed:
         return pending.saw_all and self._changed.get(topic, 0) > pending.since
 
     def fresh(self) -> Self:
-        fresh = type(self)()
-        fresh.stored.shown_bytes = self.stored.shown_bytes
-        return fresh
+        return type(self)(self.stored.fresh())
 
     def swap(self, fresh: Self) -> None:
         self.index, self.expiring = fresh.index, fresh.expiring

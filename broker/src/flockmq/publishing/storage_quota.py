@@ -57,14 +57,14 @@ class StorageQuota:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOG_WRITE_DEADLINE_S), own.line:
                 while more_bytes <= 0 or self._quotas.may_store(user, own.size_bytes + more_bytes):
-                    if not self._must_wait(own, more_bytes):
+                    if not self._must_wait(user, own, more_bytes):
                         own.size_bytes += max(0, more_bytes)
                         return True
                     own.finished.clear()
                     await own.finished.wait()
         return False
 
-    def _must_wait(self, own: _Unconfirmed, more_bytes: int) -> bool:
+    def _must_wait(self, user: bytes, own: _Unconfirmed, more_bytes: int) -> bool:
         return self._quotas.must_report() and not may_grant(
-            own.size_bytes, more_bytes, self._quotas.limits.retained_bytes
+            own.size_bytes, more_bytes, self._quotas.limits_of(user).retained_bytes
         )

@@ -94,6 +94,17 @@ class User(msgspec.Struct, frozen=True, array_like=True):
     is_superuser: bool = False
 
 
+class OwnQuotas(msgspec.Struct, frozen=True, array_like=True):
+    """The quotas of one user in place of the settings' (`config.schema.QuotasSettings`), in the order of
+    `quotas.KINDS`. None: the settings' quota. INFINITE: none."""
+
+    max_sessions: int | None = None
+    max_queued_bytes: int | None = None
+    max_subscriptions: int | None = None
+    max_subscription_bytes: int | None = None
+    max_retained_bytes: int | None = None
+
+
 class Ban(msgspec.Struct, frozen=True, array_like=True):
     """Times are the cluster's, in seconds since the epoch. `until_s` 0: forever."""
 
@@ -327,3 +338,11 @@ SECRETS: Final[TableSpec[str, bytes]] = TableSpec(
     max_rows=bounds.SECRETS_MAX,
 )  # fmt: skip
 """Purpose (`auth.unknown_user_secret`) → random bytes that never change. Since cluster version 2."""
+
+QUOTAS: Final[TableSpec[str, OwnQuotas]] = TableSpec(
+    73, "quotas", AUTH,
+    split=split_text, join=join_text,
+    encode=_pack, decode=msgspec.msgpack.Decoder(OwnQuotas).decode, fields=_fields(OwnQuotas),
+    max_rows=bounds.OWN_QUOTAS_MAX_USERS,
+)  # fmt: skip
+"""user name → OwnQuotas. Since cluster version 2."""

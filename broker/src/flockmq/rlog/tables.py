@@ -25,6 +25,7 @@ from flockmq.rlog.schema import (
     IMPORTS,
     MESSAGES,
     NODES,
+    QUOTAS,
     RETAINED,
     ROUTE,
     ROUTES,
@@ -42,6 +43,7 @@ from flockmq.rlog.schema import (
     DelayedMessage,
     ImportedFile,
     NodeInfo,
+    OwnQuotas,
     RaisedVersion,
     RetainedMessage,
     SharedMembers,
@@ -253,6 +255,10 @@ class Tables:
     def secrets(self) -> RowTable[str, bytes]:
         return cast(RowTable[str, bytes], self.shards[AUTH].tables[SECRETS.number])
 
+    @property
+    def quotas(self) -> RowTable[str, OwnQuotas]:
+        return cast(RowTable[str, OwnQuotas], self.shards[AUTH].tables[QUOTAS.number])
+
 
 def _new_shard(name: str) -> Shard:
     tables: dict[str, Callable[[], list[object]]] = {
@@ -261,7 +267,7 @@ def _new_shard(name: str) -> Shard:
         RETAINED: lambda: [RowTable(MESSAGES), RowTable(DELAYED)],
         AUTH: lambda: [
             *(RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)),
-            *(RowTable(API_KEYS), RowTable(AUDIT), RowTable(SECRETS)),
+            *(RowTable(API_KEYS), RowTable(AUDIT), RowTable(SECRETS), RowTable(QUOTAS)),
         ],
     }
     return Shard(name, cast(list[Table[object, object]], tables[name]()))

@@ -19,6 +19,7 @@ from flockmq.management import guard
 from flockmq.management.answers import VIEWS
 from flockmq.management.api_keys import ApiKeys
 from flockmq.management.audit_log import AuditLog
+from flockmq.management.quota_admin import QuotaAdmin
 from flockmq.management.server import serve
 from flockmq.management.view import Views
 from flockmq.rlog.schema import BANS
@@ -38,11 +39,11 @@ def managed(
     """A management server of a node over a log; gives its port."""
     pool, bans = HashPool(), Bans()
     log.on_change(BANS.name, bans)
+    quotas = QuotaAdmin(log.as_rlog(), log.may_write, lambda: users_matter)
     admin = Admin(log.as_rlog(), bans, pool, Pbkdf2Settings(iterations=4096), None, SYSTEM, users_matter=users_matter)
     keys = ApiKeys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
-    return serve(
-        _views(node), listen, admin, keys, AuditLog("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes)
-    )
+    audit = AuditLog("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes)
+    return serve(_views(node), listen, admin, quotas, keys, audit)
 
 
 def _views(node: object) -> Views:

@@ -15,12 +15,14 @@ from flockmq import bounds
 from flockmq.bounds import QUOTA_RETAINED_SHOWN_BYTES, RETAINED_MESSAGE_BYTES
 from flockmq.config.conversion import read
 from flockmq.config.schema import QuotasSettings as Settings
+from flockmq.default_quotas import default_limits
 from flockmq.errors import ConfigError
 from flockmq.node.user_quotas import PREFIX, UserQuotas, _used_up, name_of
 from flockmq.publishing.retained_feed import RetainedFeed
-from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, FilterRoom, Held, Quotas, Usage, default_limits
+from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, FilterRoom, Held, Quotas, Usage
 from flockmq.redis.memory import RedisMemory
-from flockmq.rlog.schema import MESSAGES, RetainedMessage
+from flockmq.rlog.schema import MESSAGES, QUOTAS, OwnQuotas, RetainedMessage
+from unit.broker.auth.harness import FakeLog
 
 MIB = 1024 * 1024
 STANDS = int(bounds.QUOTA_SHRINKS_AFTER_S / bounds.QUOTA_TOLD_EVERY_S) + 3
@@ -64,12 +66,16 @@ class NodeOf:
         self.is_leader = name == "core-0"
         self.identifies = True
         self.alarms: dict[str, str] = {}
-        self.version = SimpleNamespace(at_least=lambda version: version <= 2)
+        self.version = SimpleNamespace(at_least=lambda version: version <= 2, gate=lambda version: lambda: True)
         self.on_link_lost: list[Any] = []
         self._network = network
         network.nodes[name] = self
+        self.log = FakeLog()
         rlog: Any = SimpleNamespace(
-            tables=SimpleNamespace(alarms=self.alarms), raise_alarm=self.alarms.__setitem__, clear_alarm=self.alarms.pop
+            tables=SimpleNamespace(alarms=self.alarms, quotas=self.log.tables.quotas),
+            raise_alarm=self.alarms.__setitem__,
+            clear_alarm=self.alarms.pop,
+            on_change=self.log.on_change,
         )
         self.room = SimpleNamespace(memory=RedisMemory(1, redis_bytes))
         store: Any = SimpleNamespace(rooms=lambda: {"redis:6379": self.room}) if self.is_core else None
@@ -231,6 +237,43 @@ async def test_where_nobody_is_identified_there_are_no_quotas() -> None:
     nodes[0].identifies = True
     assert nodes[0].part.usage(None) is None, "client ids aren't bound to users"
     assert nodes[0].part.usage(b"") is not None, "clients without a name are one user"
+
+
+async def test_a_users_own_quota_holds_on_every_node_as_soon_as_its_tables_have_it() -> None:
+    network, nodes = cluster(Settings(max_sessions=100_000))
+    kept = [node.begin(b"eve", 2) for node in nodes]
+    look(network, nodes)
+    assert [node.total(b"eve").sessions for node in nodes] == [2] * 4, "too little to tell of"
+    for node in nodes:
+        node.log.put([QUOTAS.put("eve", OwnQuotas(max_sessions=9))])
+    await asyncio.sleep(3 * bounds.QUOTA_TOLD_SOON_S)
+    assert [node.total(b"eve").sessions for node in nodes] == [8] * 4, "known without a look of theirs"
+    assert all(usage.may_begin() for (usage,) in kept)
+    for node in nodes:
+        node.log.put([QUOTAS.put("eve", OwnQuotas(max_sessions=8))])
+    assert not any(usage.may_begin() for (usage,) in kept)
+    look(network, nodes)
+    assert "'eve' has used up its sessions (8 of 8)" in nodes[0].alarms[PREFIX + "eve"]
+    (row,) = nodes[3].part.shown().users
+    assert (row.over, row.limits) == (["sessions"], {**nodes[3].part.shown().limits, "max_sessions": 8})
+    for node in nodes:
+        node.log.put([QUOTAS.delete("eve")])
+    look(network, nodes)
+    assert nodes[0].alarms == {}
+    assert all(usage.may_begin() for (usage,) in kept)
+
+
+async def test_a_share_of_a_users_own_quota_is_granted_before_others_know() -> None:
+    network, nodes = cluster(Settings(max_retained_bytes=100))
+    look(network, nodes)
+    nodes[0].log.put([QUOTAS.put("eve", OwnQuotas(max_retained_bytes=64 * 100))])
+    part = nodes[0].part
+    async with (
+        part.storing(b"eve", 60) as first,
+        part.storing(b"eve", 40) as second,
+        part.storing(b"jo", 101) as others,
+    ):
+        assert (first, second, others) == (True, True, False)
 
 
 def test_people_see_names_that_fit_into_a_line() -> None:
