@@ -12,7 +12,8 @@ import yaml
 
 from flockmq.config import auth_settings as auth
 from flockmq.config import schema as broker
-from flockmq.config.conversion import field_types
+from flockmq.config.conversion import field_types, read
+from flockmq.config.values import QuotaBytes
 from flockmq.ctl.api import PATH_MAX_BYTES
 from flockmq.management.rebalance_rows import AskedRebalance
 from flockmq_operator.manifest import Manifest
@@ -36,6 +37,7 @@ from flockmq_operator.spec import (
     Users,
     decode,
 )
+from flockmq_operator.users.quotas import UserQuotas
 from flockmq_operator.users.spec import UserRule, UserSpec, decode_user
 from unit.operator.schema import CRD, REBALANCE_SCHEMA, ROOT, SCHEMA, USER_SCHEMA, violations, with_defaults
 from unit.operator.world import mqtt_cluster
@@ -159,8 +161,30 @@ def test_a_users_rules_are_bounded_as_the_clusters() -> None:
     assert USER_SPEC["properties"]["rules"]["maxItems"] == rules["maxItems"]
 
 
+def test_a_user_may_have_the_quotas_that_the_broker_knows() -> None:
+    schema = USER_SPEC["properties"]["quotas"]
+    assert list(parity(UserQuotas, schema, "user quotas")) == []
+    assert UserQuotas.__struct_fields__ == broker.QuotasSettings.__struct_fields__
+    kinds = field_types(broker.QuotasSettings)
+    for field in msgspec.structs.fields(UserQuotas):
+        below = schema["properties"][field.encode_name]
+        is_size = kinds[field.name] == QuotaBytes | None
+        for amount in (
+            below["minimum"],
+            below["maximum"],
+            "infinity",
+            *(("1.5KB", "64MB", "7", "9b") if is_size else ()),
+        ):
+            assert list(violations(amount, below)) == []
+            told = msgspec.convert({field.encode_name: amount}, UserQuotas).told()[field.name]
+            assert told == (amount if amount == "infinity" else read(amount, kinds[field.name], "quotas"))
+        for amount in ("none", "-1", "1TB" if is_size else "1MB"):
+            assert list(violations(amount, below)), amount
+
+
 def test_a_user_name_fits_into_a_path_of_the_brokers_api() -> None:
     longest = quote("\U0001f600", safe="") * USER_SPEC["properties"]["username"]["maxLength"]
+    assert len(f"/api/v1/quotas/{longest}") <= PATH_MAX_BYTES
     assert len(f"/api/v1/rules/username/{longest}") <= PATH_MAX_BYTES
 
 
@@ -203,6 +227,8 @@ def test_a_sample_is_admitted_and_decoded(sample: Any) -> None:
         {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "username": "a\0b"},
         {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "username": "x" * 129},
         {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "rules": [{"topics": ["#"]}]},
+        {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "quotas": {"maxSession": 1}},
+        {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "quotas": {"maxQueuedBytes": "1 MB"}},
         {"cluster": "demo", "passwordSecretRef": {"name": "s"}, "rules": [{"permit": "allow", "username": "eve"}]},
     ],
 )

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import msgspec
 
 from flockmq_operator.management_api import ManagementApi, NodeRefuses, decoded, path_to, unless_missing
-from flockmq_operator.spec import Rule, said
+from flockmq_operator.spec import Amount, Rule, said
 from flockmq_operator.users.password import Password
+from flockmq_operator.users.quotas import Quotas, UserQuotas
 from flockmq_operator.users.spec import UserRule
 
 
@@ -25,6 +26,10 @@ class _User(msgspec.Struct, frozen=True):
 
 class _Rules(msgspec.Struct, frozen=True):
     rules: tuple[Rule, ...]
+
+
+UNKNOWN = (404, 405)
+"""What a node answers to a path that its release doesn't have."""
 
 
 class UserApi(ManagementApi):
@@ -50,7 +55,7 @@ class UserApi(ManagementApi):
         return await self._user("PUT", path_to("users", name), body)
 
     async def delete(self, name: str) -> None:
-        """One that isn't there is fine; so it is with rules."""
+        """One that isn't there is fine; so it is with rules and quotas."""
         await self.delete_path(path_to("users", name))
 
     async def rules(self, name: str) -> tuple[Rule, ...]:
@@ -66,6 +71,28 @@ class UserApi(ManagementApi):
 
     async def delete_rules(self, name: str) -> None:
         await self.delete_path(path_to("rules", "username", name))
+
+    async def quotas(self, name: str) -> Quotas:
+        """Empty: the user has none of its own."""
+        try:
+            answer, _ = await self.ask("GET", path_to("quotas", name))
+        except NodeRefuses as refusal:
+            unless_missing(refusal)
+            return {}
+        told = decoded(answer, dict[str, Amount])
+        return {key: told[key] for key in UserQuotas.__struct_fields__ if key in told}
+
+    async def put_quotas(self, name: str, quotas: Quotas) -> None:
+        try:
+            await self.ask("PUT", path_to("quotas", name), quotas)
+        except NodeRefuses as refusal:
+            if refusal.status not in UNKNOWN:
+                raise
+            sentence = "quotas: its nodes are of a release that has none of single users: set a newer spec.image there"
+            raise NodeRefuses(refusal.status, sentence) from None
+
+    async def delete_quotas(self, name: str) -> None:
+        await self.delete_path(path_to("quotas", name))
 
     async def _user(self, method: str, path: str, body: object = None) -> SeenUser:
         answer, version = await self.ask(method, path, body)

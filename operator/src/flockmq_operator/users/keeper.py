@@ -21,7 +21,7 @@ from flockmq_operator.users.steps import Seen, Step, steps
 
 log = logging.getLogger(__name__)
 
-TOLD: dict[Step, str] = {"create": "the user", "change": "password and rights", "rules": "rules"}
+TOLD: dict[Step, str] = {"create": "the user", "change": "password and rights", "rules": "rules", "quotas": "quotas"}
 
 
 class Keeper:
@@ -50,6 +50,7 @@ class Keeper:
             return
         await self._api.delete(user.username)
         await self._api.delete_rules(user.username)
+        await self._api.delete_quotas(user.username)
         await without_finalizer(self._kube, user.body, FINALIZER)
         log.info("%s/%s: removed user %s of %s", self._namespace, user.name, user.username, self._cluster)
 
@@ -61,7 +62,8 @@ class Keeper:
         reference = user.spec.password_secret_ref
         secret = await self._kube.get("Secret", self._namespace, reference.name)
         password = read_password(secret, reference, self._namespace)
-        seen = Seen(await self._api.user(user.username), await self._api.rules(user.username))
+        name = user.username
+        seen = Seen(await self._api.user(name), await self._api.rules(name), await self._api.quotas(name))
         if user.is_owner:
             return await self._carry_out(user, password, seen, begins=False)
         if seen.user is not None and not user.spec.adopt:
@@ -102,6 +104,12 @@ class Keeper:
                 await self._api.put_rules(name, spec.rules)
             else:
                 await self._api.delete_rules(name)
+            return None
+        if step == "quotas":
+            if quotas := spec.quotas.told():
+                await self._api.put_quotas(name, quotas)
+            else:
+                await self._api.delete_quotas(name)
             return None
         if step == "change":
             return await self._api.change(name, password, superuser=spec.superuser, disabled=not spec.enabled)

@@ -9,6 +9,7 @@ from typing import Literal
 from flockmq_operator.custom_object import CustomObject, decode_spec
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.spec import GROUP, Part, SecretKey
+from flockmq_operator.users.quotas import UserQuotas
 
 USER_KIND = "MqttUser"
 USER_PLURAL = "mqttusers"
@@ -33,6 +34,7 @@ class UserSpec(Part, frozen=True):
     superuser: bool = False
     enabled: bool = True
     rules: tuple[UserRule, ...] = ()
+    quotas: UserQuotas = UserQuotas()
     adopt: bool = False
 
 

@@ -4,9 +4,10 @@ from typing import Literal, NamedTuple
 
 from flockmq_operator.spec import Rule, said
 from flockmq_operator.users.api import SeenUser
+from flockmq_operator.users.quotas import Quotas
 from flockmq_operator.users.spec import UserSpec
 
-Step = Literal["create", "change", "rules"]
+Step = Literal["create", "change", "rules", "quotas"]
 """`change` sets the rights, and the password where there is one: so that it is known afterwards."""
 
 
@@ -15,13 +16,14 @@ class Seen(NamedTuple):
 
     user: SeenUser | None
     rules: tuple[Rule, ...]
+    quotas: Quotas
 
 
 def steps(spec: UserSpec, seen: Seen, *, has_password: bool, is_password_set: bool) -> list[Step]:
     """`has_password`: the Secret holds one; `is_password_set`: the user has it.
 
     Who gains rights gets its rules before, who loses them loses them first: at no time it may do more than before or
-    after. Without its rules no user is made.
+    after. Without its rules and quotas no user is made.
     """
     if seen.user is None and not has_password:
         return []
@@ -32,6 +34,10 @@ def steps(spec: UserSpec, seen: Seen, *, has_password: bool, is_password_set: bo
         is_right = (seen.user.is_superuser, seen.user.is_disabled) == (spec.superuser, not spec.enabled)
         if not is_right or (has_password and not is_password_set):
             account = ["change"]
-    rules: list[Step] = ["rules"] if [said(rule) for rule in seen.rules] != [said(rule) for rule in spec.rules] else []
+    limits: list[Step] = []
+    if [said(rule) for rule in seen.rules] != [said(rule) for rule in spec.rules]:
+        limits.append("rules")
+    if seen.quotas != spec.quotas.told():
+        limits.append("quotas")
     is_let_in = seen.user is None or (seen.user.is_disabled and spec.enabled)
-    return [*rules, *account] if is_let_in else [*account, *rules]
+    return [*limits, *account] if is_let_in else [*account, *limits]

@@ -7,7 +7,8 @@ import pytest
 
 from flockmq.auth.rule_sources import decoded
 from flockmq.auth.user_revocation import is_disabled
-from flockmq.rlog.schema import AUDIT, RULES, USERS, User
+from flockmq.quotas import INFINITE
+from flockmq.rlog.schema import AUDIT, QUOTAS, RULES, USERS, OwnQuotas, User
 from flockmq_operator.manifest import Ref
 from flockmq_operator.users.api import SeenUser, UserApi
 from unit.operator.users.harness import CORE, DEMO, JO, Town, core, living, mqtt_user
@@ -125,6 +126,38 @@ async def test_rights_and_rules_follow_the_spec(town: Town) -> None:
     assert town.lets_in("jo", "secret-1")
 
 
+async def test_quotas_follow_the_spec(town: Town) -> None:
+    await made(town, quotas={"maxSessions": 5, "maxQueuedBytes": "1MB"})
+    assert town.log.tables.quotas.get("jo") == OwnQuotas(max_sessions=5, max_queued_bytes=1024 * 1024)
+    for _ in range(2):
+        assert not (await town.look()).changed
+    town.edit(quotas={"maxRetainedBytes": "infinity"})
+    await town.look()
+    assert town.log.tables.quotas.get("jo") == OwnQuotas(max_retained_bytes=INFINITE)
+    assert town.told() == ["Updated"]
+    town.log.put([QUOTAS.put("jo", OwnQuotas(max_sessions=1))])
+    await town.look()
+    assert town.log.tables.quotas.get("jo") == OwnQuotas(max_retained_bytes=INFINITE)
+    assert town.told() == ["Mended"]
+    town.edit(quotas={})
+    await town.look()
+    assert town.log.tables.quotas.get("jo") is None
+    town.written()
+    await town.look()
+    assert town.written() == []
+
+
+async def test_quotas_that_cant_be_set_yet_are_told_and_no_user_is_made_before(town: Town) -> None:
+    town.log.version = 1
+    await made(town, quotas={"maxSessions": 5})
+    assert town.reason() == "ClusterNotReady"
+    assert "some nodes know of no quotas of single users yet" in town.ready()["message"]
+    assert len(town.log.tables.users) == 0
+    town.log.version = 2
+    await town.look()
+    assert town.reason() == "Applied"
+
+
 async def test_a_user_is_disabled_though_its_secret_is_gone(town: Town) -> None:
     await made(town)
     del town.world.objects[Ref("Secret", "jo-password")]
@@ -221,18 +254,21 @@ async def test_a_cluster_that_asks_nobody_in_the_log_refuses_users_with_the_way_
 
 async def test_a_user_that_is_there_is_left_alone_unless_it_is_to_be_adopted(town: Town) -> None:
     town.log.put([USERS.put("jo", OTHER), RULES.put(("username", "jo"), b'[{"permit":"deny"}]')])
+    town.log.put([QUOTAS.put("jo", OwnQuotas(max_sessions=1))])
     await made(town)
     assert town.reason() == "UserExists"
     assert town.log.tables.users.get("jo") == OTHER
     town.delete()
     await town.look()
     assert town.log.tables.users.get("jo") == OTHER
+    assert town.log.tables.quotas.get("jo") == OwnQuotas(max_sessions=1)
     town.world.put(mqtt_user(adopt=True))
     await town.look()
     assert town.reason() == "Applied"
     assert town.told() == ["Adopted", "Ready"]
     assert town.lets_in("jo", "secret-1")
     assert town.log.tables.rules.get(("username", "jo")) is None
+    assert town.log.tables.quotas.get("jo") is None
 
 
 async def test_a_user_that_somebody_else_makes_at_the_same_time_stays_theirs(
@@ -296,12 +332,13 @@ async def test_a_user_of_no_object_is_never_touched(town: Town) -> None:
 
 
 async def test_a_deleted_object_removes_its_user_and_goes(town: Town) -> None:
-    await made(town, rules=[{"permit": "deny"}])
+    await made(town, rules=[{"permit": "deny"}], quotas={"maxSessions": 5})
     town.delete()
     await town.look()
     assert JO not in town.world.objects
     assert town.log.tables.users.get("jo") is None
     assert town.log.tables.rules.get(("username", "jo")) is None
+    assert town.log.tables.quotas.get("jo") is None
     assert (await town.look()).gone
 
 

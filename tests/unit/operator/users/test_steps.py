@@ -6,6 +6,7 @@ import pytest
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.spec import Rule
 from flockmq_operator.users.api import SeenUser
+from flockmq_operator.users.quotas import Quotas
 from flockmq_operator.users.spec import UserSpec
 from flockmq_operator.users.steps import Seen, Step, steps
 
@@ -42,4 +43,25 @@ def spec(**said: object) -> UserSpec:
 def test_what_is_done(
     said: Manifest, user: SeenUser | None, rules: tuple[Rule, ...], has_password: bool, is_set: bool, todo: list[Step]
 ) -> None:
-    assert steps(spec(**said), Seen(user, rules), has_password=has_password, is_password_set=is_set) == todo
+    assert steps(spec(**said), Seen(user, rules, {}), has_password=has_password, is_password_set=is_set) == todo
+
+
+SMALL = {"maxSessions": 1, "maxQueuedBytes": "64KB"}
+HAS_SMALL: Quotas = {"max_sessions": 1, "max_queued_bytes": 64 * 1024}
+
+
+@pytest.mark.parametrize(
+    ("said", "user", "quotas", "todo"),
+    [
+        ({"quotas": SMALL}, PLAIN, HAS_SMALL, []),
+        ({"quotas": SMALL}, PLAIN, {}, ["quotas"]),
+        ({"quotas": SMALL}, PLAIN, HAS_SMALL | {"max_sessions": "infinity"}, ["quotas"]),
+        ({}, PLAIN, HAS_SMALL, ["quotas"]),
+        ({"quotas": {}}, PLAIN, {}, []),
+        ({"quotas": SMALL, "rules": DENY}, None, {}, ["rules", "quotas", "create"]),
+        ({"quotas": SMALL}, DISABLED, {}, ["quotas", "change"]),
+        ({"quotas": SMALL, "enabled": False}, PLAIN, {}, ["change", "quotas"]),
+    ],
+)
+def test_what_is_done_about_quotas(said: Manifest, user: SeenUser | None, quotas: Quotas, todo: list[Step]) -> None:
+    assert steps(spec(**said), Seen(user, (), quotas), has_password=True, is_password_set=user is not None) == todo
