@@ -43,6 +43,16 @@ AUDIT_MAX: Final = 10_000
 AUDIT_ABOUT_MAX_CHARS: Final = 256
 AUDIT_DROPPED_TOGETHER_MAX: Final = 100
 """A new change deletes at most this many old ones."""
+SETTINGS_REVISIONS_MAX: Final = 20
+"""Revisions of the settings that are changed while nodes run. Beyond it, the oldest are deleted."""
+SETTINGS_MAX_BYTES: Final = 16 * 1024
+"""Their JSON document."""
+SETTINGS_DEPTH_MAX: Final = 8
+"""How deep its objects are nested."""
+SETTINGS_RACES_MAX: Final = 5
+"""How often a change is tried again because another node's came first."""
+SETTINGS_ALARM_LOOK_S: Final = 5.0
+"""How often a node checks its alarm that it couldn't apply them."""
 API_FAILURES_MAX_ADDRESSES: Final = 10_000
 """Addresses whose wrong keys are counted. Beyond it, the longest quiet one is forgotten."""
 API_FAILURES_FORGOTTEN_S: Final = 60.0

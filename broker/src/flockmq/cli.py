@@ -25,8 +25,7 @@ import uvloop
 
 from flockmq import __version__, compiled_modules, logs, tasks
 from flockmq.bench import options as bench_options
-from flockmq.config.load import DEFAULT_LISTENER, load
-from flockmq.config.schema import Config
+from flockmq.config.load import DEFAULT_LISTENER, Loaded, load_all
 from flockmq.config.sources import Setting
 from flockmq.ctl import command as ctl
 from flockmq.errors import UserError
@@ -170,10 +169,10 @@ def _dispatch(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    settings = load(file=options.config, command_line=_command_line(options))
-    logs.configure(settings.log.format, settings.log.level)
+    loaded = load_all(file=options.config, command_line=_command_line(options))
+    logs.configure(loaded.config.log.format, loaded.config.log.level)
     hurry = asyncio.Event()
-    return _until_signalled(lambda: _node(settings, options.ready_fd, hurry), hurry.set)
+    return _until_signalled(lambda: _node(loaded, options.ready_fd, hurry), hurry.set)
 
 
 def _command_line(options: argparse.Namespace) -> list[Setting]:
@@ -181,7 +180,7 @@ def _command_line(options: argparse.Namespace) -> list[Setting]:
     return [Setting(RUN_OPTIONS[option][0], value, f"--{option}") for option, value in given if value is not None]
 
 
-async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) -> int:
+async def _node(loaded: Loaded, ready_fd: int | None, hurry: asyncio.Event) -> int:
     from flockmq.management.view import NodePorts
     from flockmq.node import left_cluster
     from flockmq.node.redis_startup import wait_for_redis
@@ -198,6 +197,7 @@ async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) ->
             except OSError as error:  # the reader is gone, but the node serves its clients
                 log.warning("--ready-fd: %d can't be written: %s", ready_fd, error.strerror)
 
+    settings = loaded.config
     if settings.role == "core" and settings.node.data_dir is not None:
         left_cluster.check(settings.node.data_dir)
     async with contextlib.AsyncExitStack() as stack:
@@ -209,7 +209,7 @@ async def _node(settings: Config, ready_fd: int | None, hurry: asyncio.Event) ->
             await wait_for_redis(settings.redis, settings.cluster.name if settings.role != "replicant" else "")
         log.info("%s, role %s, node %s", version_line(), settings.role, settings.node.name)
         end = partial(signal.raise_signal, signal.SIGTERM)
-        await run_node(settings, ready=tell_ready, own_redis=own, hurry=hurry, end=end)
+        await run_node(settings, zone_keys=loaded.zone_keys, ready=tell_ready, own_redis=own, hurry=hurry, end=end)
     return 0
 
 

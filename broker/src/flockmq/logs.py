@@ -155,6 +155,10 @@ def configure(line_format: str, level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
+def set_level(level: str) -> None:
+    logging.getLogger().setLevel(level.upper())
+
+
 class Sparing:
     """A logger for lines that clients can cause any number of times. It logs `lines_per_s` of each kind per second, and
     then how many more there were."""

@@ -55,8 +55,8 @@ class Authorizer:
         self.results: Counter[str] = Counter()
         self.looked_at: int = 0
         """How many rules were checked since the start."""
-        self.disconnects: Final = settings.deny_action == "disconnect"
-        self.revoking_disconnects: Final = settings.revoked_subscriptions == "disconnect"
+        self.disconnects = settings.deny_action == "disconnect"
+        self.revoking_disconnects = settings.revoked_subscriptions == "disconnect"
         self._sources = sources
         self._asks = [source for source in sources if isinstance(source, HttpRules)]
         self._from_asked = list(dropwhile(lambda source: not isinstance(source, HttpRules), sources))
@@ -88,6 +88,14 @@ class Authorizer:
         await tasks.end(self._fresher)
         await self._requests.stop()
         await asyncio.gather(*(source.stop() for source in self._asks))
+
+    def configure(self, settings: AuthorizationSettings) -> None:
+        """Other settings, except for the sources and the cache."""
+        self.disconnects = settings.deny_action == "disconnect"
+        self.revoking_disconnects = settings.revoked_subscriptions == "disconnect"
+        if settings.no_match != self._no_match:
+            self._no_match = settings.no_match
+            self._changed(None)
 
     def must_check(self, principal: Principal) -> bool:
         """False if this client may do everything, even after a change of rules."""

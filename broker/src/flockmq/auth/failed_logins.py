@@ -56,6 +56,12 @@ class FailedLogins:
         one guess."""
         self._known: OrderedDict[int, None] = OrderedDict()
 
+    def configure(self, settings: Settings) -> None:
+        """Other settings. What was counted stays, unless nothing is to be counted any more."""
+        self._settings = settings
+        if not settings.enable:
+            self._failures.clear()
+
     def __len__(self) -> int:
         return len(self._failures)
 

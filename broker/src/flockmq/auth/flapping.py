@@ -21,6 +21,11 @@ class FlappingDetector:
         self._room = room
         self._ended: OrderedDict[Client, deque[float]] = OrderedDict()
 
+    def configure(self, settings: FlappingSettings) -> None:
+        """Other settings; counting begins anew."""
+        self._settings = settings
+        self._ended.clear()
+
     def __len__(self) -> int:
         return len(self._ended)
 

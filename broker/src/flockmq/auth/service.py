@@ -116,7 +116,7 @@ class AuthService:
             users_matter=authentication.asks_the_log,
             rules_matter=authorization.asks_the_log,
         )
-        self.minds_flapping: Final = flapping.enable
+        self.minds_flapping = flapping.enable
         self._flapping = FlappingDetector(flapping)
         self._ban_s = flapping.ban_time
         self._flapping_bans = 0
@@ -151,6 +151,11 @@ class AuthService:
         self.pool.close()
         await self.chain.stop()
         await self.authorizer.stop()
+
+    def configure_flapping(self, flapping: FlappingSettings) -> None:
+        """Other settings, for clients that connect from now on."""
+        self.minds_flapping, self._ban_s = flapping.enable, flapping.ban_time
+        self._flapping.configure(flapping)
 
     def is_gone(self, username: bytes) -> bool:
         """Whether nobody can log in as this user any more. True only if all users are in the log, and this one is

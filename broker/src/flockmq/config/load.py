@@ -11,9 +11,9 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -25,9 +25,22 @@ from flockmq.errors import ConfigError
 DEFAULT_LISTENER: Final = "listeners.tcp.default.bind"
 
 
+class Loaded(NamedTuple):
+    config: Config
+    zone_keys: frozenset[str]
+    """The keys of zones that somebody set, such as `zones.inside.max_inflight`. Zones have all others from `[mqtt]`."""
+
+
 def load(
     *, file: Path | None = None, environment: Mapping[str, str] | None = None, command_line: Iterable[Setting] = ()
 ) -> Config:
+    """As `load_all`, without what only later changes need. Raises ConfigError."""
+    return load_all(file=file, environment=environment, command_line=command_line).config
+
+
+def load_all(
+    *, file: Path | None = None, environment: Mapping[str, str] | None = None, command_line: Iterable[Setting] = ()
+) -> Loaded:
     """Load and check the configuration. Raises ConfigError: one line with the key, the value and what to change."""
     layers = (
         *(read_file(file) if file else ()),
@@ -44,19 +57,41 @@ def load(
         sources[setting.path] = setting.source
     if settings.get("role") == "core":
         settings.setdefault(DEFAULT_LISTENER, None)
-    _inherit(settings)
+    zone_keys = frozenset(path for path in settings if path.startswith("zones."))
+    _inherit(settings, {path.split(".")[1] for path in zone_keys}, zone_keys)
     config = _fill_defaults(_section(Config, "", settings, sources, Config()))
     _check_whole(config, sources)
-    return config
+    return Loaded(config, zone_keys)
 
 
-def _inherit(settings: dict[str, object]) -> None:
+def changed(loaded: Loaded, changes: Mapping[str, object]) -> Config:
+    """The configuration with other values: path → value of the path's type. Zones have those of `[mqtt]` as in a file.
+    A zone or listener that the configuration doesn't have isn't made. Raises ConfigError."""
+    config, settings = loaded.config, dict(changes)
+    _inherit(settings, config.zones, loaded.zone_keys)
+    known = {path: value for path, value in settings.items() if has_place(config, path)}
+    result: Config = _section(Config, "", known, {}, config)
+    return result
+
+
+def has_place(config: Config, path: str) -> bool:
+    """Whether the zone or the listener of this path exists; true for all other paths."""
+    match path.split("."):
+        case ["zones", name, *_]:
+            return name in config.zones
+        case ["listeners", type, name, *_]:
+            return name in getattr(config.listeners, type)
+    return True
+
+
+def _inherit(settings: dict[str, object], zones: Collection[str], zone_keys: Collection[str]) -> None:
     """Keys that a zone doesn't set are those of `[mqtt]`."""
-    zones = {path.split(".")[1] for path in settings if path.startswith("zones.")}
     for path, value in list(settings.items()):
         if path.startswith("mqtt."):
             for zone in zones:
-                settings.setdefault(f"zones.{zone}.{path.removeprefix('mqtt.')}", value)
+                inherited = f"zones.{zone}.{path.removeprefix('mqtt.')}"
+                if inherited not in zone_keys:
+                    settings.setdefault(inherited, value)
 
 
 def _section(struct: Any, path: str, settings: Mapping[str, object], sources: Mapping[str, str], base: Any) -> Any:

@@ -82,7 +82,7 @@ def every_key(kind: Any = Config, prefix: str = "") -> Iterator[str]:
         yield prefix
 
 
-def _unknown(path: str, source: str, shown: Callable[[str], str]) -> ConfigError:
+def unknown(path: str, source: str, shown: Callable[[str], str] = str) -> ConfigError:
     """The error for an unknown path. It suggests the most similar known name at the first unknown part."""
     names = path.split(".")
     kind: Any = Config
@@ -130,7 +130,7 @@ def _flatten(table: Mapping[str, object], prefix: str, file: str) -> Iterable[Se
         source = f"{file}: {path}"
         kind = None if "." in key else kind_of(path)
         if kind is None:
-            raise _unknown(path, source, str)
+            raise unknown(path, source)
         if not is_section(kind):
             yield Setting(path, value, source, is_text=False)
         elif isinstance(value, dict):
@@ -193,7 +193,7 @@ def read_environment(environment: Mapping[str, str]) -> list[Setting]:
             path = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
             kind = kind_of(path)
             if kind is None or is_section(kind):
-                raise _unknown(path, name, environment_name)
+                raise unknown(path, name, environment_name)
             settings.append(Setting(path, environment[name], name))
     return settings
 

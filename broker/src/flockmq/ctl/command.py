@@ -25,6 +25,7 @@ from flockmq.ctl import (
     rlog,
     rules,
     sessions,
+    settings,
     tables,
     users,
 )
@@ -39,6 +40,7 @@ NOUNS: Final[tuple[tuple[str, str, Callable[[Verbs], None]], ...]] = (
     ("clients", "who is connected", clients.add),
     ("sessions", "what is kept for clients", sessions.add),
     ("quotas", "what users may have, and have of it", quotas.add),
+    ("settings", "settings that are changed while nodes run", settings.add),
     ("keys", "who may use the REST API", keys.add),
     ("audit", "who changed what by the REST API", audit.add),
     ("alarms", "what somebody should look at", alarms.add),

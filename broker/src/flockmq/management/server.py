@@ -17,6 +17,7 @@
 | /api/v1/rebalance | see `rebalance` |
 | /api/v1/leave, /api/v1/cores/NAME | see `cores` |
 | /api/v1/keys…, /api/v1/audit | see `keys` |
+| /api/v1/settings… | see `settings` |
 | /api/v1/tables/SHARD | see `tables` |
 | /api/v1/users…, /api/v1/rules…, /api/v1/bans… | see `users_and_rules` |
 """
@@ -48,7 +49,7 @@ from flockmq.bounds import (
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Address
 from flockmq.logs import Sparing
-from flockmq.management import clients, cores, evacuation, quotas, rebalance, tables, users_and_rules
+from flockmq.management import clients, cores, evacuation, quotas, rebalance, settings, tables, users_and_rules
 from flockmq.management import keys as key_paths
 from flockmq.management import status as status_paths
 from flockmq.management.answers import VIEWS, answer
@@ -199,6 +200,7 @@ def _application(
         users_and_rules.routes,
         quotas.routes,
         key_paths.routes,
+        settings.routes,
         tables.routes,
     ):
         app.add_routes(part)

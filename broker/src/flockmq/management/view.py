@@ -12,6 +12,7 @@ import msgspec
 
 from flockmq.management.client_rows import ClientsWanted, SessionsWanted
 from flockmq.management.rebalance_rows import RebalanceView
+from flockmq.management.settings_rows import SettingsView
 from flockmq.telemetry.sample import Samples
 
 
@@ -378,3 +379,4 @@ class Views(NamedTuple):
     rebalance: RebalanceView
     tables: TablesView
     cores: CoresView
+    settings: SettingsView

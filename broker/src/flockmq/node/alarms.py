@@ -122,17 +122,18 @@ class ClockAlarm:
         elif exists and not self._was_off:
             self._end(alarm)
         if self._cluster.is_leader:
-            self._end_of_former_members()
-
-    def _end_of_former_members(self) -> None:
-        """End the alarms of nodes that aren't members any more."""
-        members = {info.name for info in self._cluster.nodes_table.values()}
-        for alarm, _ in list(self._rlog.tables.alarms.items()):
-            if alarm.startswith(_PREFIX) and alarm.removeprefix(_PREFIX) not in members:
-                self._end(alarm)
+            end_alarms_of_former_members(_PREFIX, self._cluster, self._rlog)
 
     def _end(self, alarm: str) -> None:
         self._rlog.end_alarm(alarm).add_done_callback(_look_again)
+
+
+def end_alarms_of_former_members(prefix: str, cluster: Cluster, rlog: Rlog) -> None:
+    """End the alarms `prefix` NAME of nodes that aren't members any more. Only the leader calls this."""
+    members = {info.name for info in cluster.nodes_table.values()}
+    for alarm, _ in list(rlog.tables.alarms.items()):
+        if alarm.startswith(prefix) and alarm.removeprefix(prefix) not in members:
+            rlog.end_alarm(alarm).add_done_callback(_look_again)
 
 
 def _look_again(written: asyncio.Future[StreamId]) -> None:

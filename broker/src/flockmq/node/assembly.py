@@ -19,6 +19,7 @@ from flockmq.auth.service import AuthService
 from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
+from flockmq.config.load import Loaded
 from flockmq.config.schema import Config, MqttSettings, RatesSettings, RebalanceSettings, named_listeners
 from flockmq.config.values import Address
 from flockmq.delivery.delivery import Delivery
@@ -35,6 +36,7 @@ from flockmq.membership.link_listener import Bind
 from flockmq.membership.readiness import OwnRedis
 from flockmq.node.client_balance import Balancing
 from flockmq.node.eviction_pace import Draining
+from flockmq.node.hot_settings import HotSettings
 from flockmq.node.node import Node
 from flockmq.node.node_details import NodeDetails
 from flockmq.node.plugin_hooks import PluginHooks
@@ -85,6 +87,7 @@ class Assembly:
     cluster: Cluster
     rlog: Rlog
     purged: asyncio.Event
+    settings: HotSettings
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -112,6 +115,7 @@ class Assembly:
             except LogRefused as error:
                 log.warning("%s: this node was purged before it was a member", error)
                 is_refused = True
+            self.settings.look()
             # This comes before the node gets slots. Otherwise it would accept messages for them and lose these.
             if node.durable_host is not None:
                 await node.durable_host.start()
@@ -134,6 +138,7 @@ class Assembly:
                 ("access", node.access.watch),
                 ("sessions", node.watch_sessions),
                 ("rebalancing", node.rebalancing.run),
+                ("settings", partial(self.settings.watch, cluster)),
             ):
                 stack.callback(tasks.restartable(work, f"node-{name}").cancel)
             stack.push_async_callback(node.close_clients)
@@ -166,8 +171,11 @@ class Assembly:
                     return
 
 
-def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
-    """`mqtt_port` is the port that other nodes show for this node. Needs a running event loop. Raises ConfigError."""
+def assemble(
+    config: Config, machine: Machine, mqtt_port: int = 0, *, zone_keys: frozenset[str] = frozenset()
+) -> Assembly:
+    """`mqtt_port` is the port that other nodes show for this node, `zone_keys` as in `Loaded`. Needs a running event
+    loop. Raises ConfigError."""
     clock, entropy = machine.clock, machine.entropy
     zones = {"default": config.mqtt, **config.zones}
     limits = {name: _limits(name, zone) for name, zone in zones.items()}
@@ -220,19 +228,35 @@ def assemble(config: Config, machine: Machine, mqtt_port: int = 0) -> Assembly:
         config.quotas,
         clock,
         entropy,
-        Draining(config.node.drain_timeout, config.cluster.eviction_rate),
-        Rebalances(
-            _thresholds(config.cluster.rebalance), config.cluster.eviction_rate, config.cluster.rebalance.enabled
-        ),
+        _draining(config),
+        _rebalances(config),
         takes_clients=any(named_listeners(config)),
     )
-    node.overview.own_details = partial(_details, config, node)
+    hot = _hot_settings(Loaded(config, zone_keys), node, auth, rlog, limits)
+    node.overview.own_details = partial(_details, hot, node)
     node.core_admin.disk = machine.disk
-    return Assembly(config, limits, node, cluster, rlog, purged)
+    return Assembly(config, limits, node, cluster, rlog, purged, hot)
 
 
-def _details(config: Config, node: Node) -> NodeDetails:
-    evacuated, (left, rate) = node.evacuation.status(), node.rebalancing.left()
+def _hot_settings(loaded: Loaded, node: Node, auth: AuthService, rlog: Rlog, limits: dict[str, Limits]) -> HotSettings:
+    """Which part takes which settings when they change. Listeners and the log's level: run.py."""
+
+    def change_limits(config: tuple[MqttSettings, dict[str, MqttSettings]]) -> None:
+        limits.update({name: _limits(name, zone) for name, zone in {"default": config[0], **config[1]}.items()})
+
+    settings = HotSettings(loaded, rlog)
+    settings.on_change(lambda config: config.quotas, node.quotas.configure)
+    settings.on_change(lambda config: config.authentication.failed_logins, auth.chain.failed_logins.configure)
+    settings.on_change(lambda config: config.authorization, auth.authorizer.configure)
+    settings.on_change(lambda config: config.flapping, auth.configure_flapping)
+    settings.on_change(_draining, node.evacuation.configure)
+    settings.on_change(_rebalances, node.rebalancing.configure)
+    settings.on_change(lambda config: (config.mqtt, config.zones), change_limits)
+    return settings
+
+
+def _details(settings: HotSettings, node: Node) -> NodeDetails:
+    config, evacuated, (left, rate) = settings.current, node.evacuation.status(), node.rebalancing.left()
     return NodeDetails(
         cores=node.cluster.settings.cores,
         eviction_rate=config.cluster.eviction_rate,
@@ -243,6 +267,15 @@ def _details(config: Config, node: Node) -> NodeDetails:
         evicted=evacuated.evicted,
         asked=node.rebalancing.asked(),
     )
+
+
+def _draining(config: Config) -> Draining:
+    return Draining(config.node.drain_timeout, config.cluster.eviction_rate)
+
+
+def _rebalances(config: Config) -> Rebalances:
+    settings = config.cluster.rebalance
+    return Rebalances(_thresholds(settings), config.cluster.eviction_rate, settings.enabled)
 
 
 def _thresholds(settings: RebalanceSettings) -> Balancing:

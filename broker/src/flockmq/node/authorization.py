@@ -19,7 +19,7 @@ from flockmq.node.offline_exclusive_subscriptions import OfflineExclusiveSubscri
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.subscription_revocation import SubscriptionRevocation
-from flockmq.protocol.channel import CONNECTED, Channel
+from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.protocol.client import Principal
 from flockmq.routing.router import Router
@@ -59,7 +59,7 @@ class NodeAuthorization:
             reactor.soon,
         )
         self._subscription_reauthorization = SubscriptionReauthorization(
-            revoking, authorizer.revoking_disconnects, clock
+            revoking, lambda: authorizer.revoking_disconnects, clock
         )
         turns = AuthorizationTurns(access)
         self.queue = AuthorizationQueue(turns, self._subscription_reauthorization, reactor)
@@ -114,7 +114,7 @@ class PublishReauthorization:
                 connections = self._connections()
                 for first in range(0, len(connections), AUTHORIZATION_SLICE_CLIENTS):
                     for connection in connections[first : first + AUTHORIZATION_SLICE_CLIENTS]:
-                        if connection is not None and connection.state == CONNECTED:
+                        if connection is not None and connection.state in (ADMITTING, CONNECTED):
                             connection.set_must_authorize(self._must_authorize(connection.principal))
                     await asyncio.sleep(0)
         finally:

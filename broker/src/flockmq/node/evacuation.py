@@ -60,6 +60,10 @@ class Evacuation(EvacuationView):
         self._wanted: asyncio.Task[None] | None = None
         """The evacuation that an operator started; the node keeps running."""
 
+    def configure(self, settings: Draining) -> None:
+        """Other settings, for the next evacuation."""
+        self._settings = settings
+
     # A node that stops.
 
     async def run(self) -> None:

@@ -60,6 +60,8 @@ class Listeners:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._sockets: list[tuple[NamedListenerSettings, socket.socket]] = []
+        self._open: list[tuple[NamedListenerSettings, Listener]] = []
+        self._limits: Mapping[str, Limits] = {}
         self._certificates: dict[str, TlsCertificates] = {}
         self._others: tuple[Refreshed, ...] = ()
 
@@ -87,19 +89,22 @@ class Listeners:
                 named.settings.bind.unlink(missing_ok=True)
 
     def open(self, reactor: EpollReactor, limits: Mapping[str, Limits]) -> None:
-        """Accept clients. `limits` are by zone name. Raises AddressInUse if another process has bound an address
-        too."""
+        """Accept clients. `limits` are by zone name, and may change later. Raises AddressInUse if another process has
+        bound an address, too."""
         node = self._config.node
         reactor.limit(_rates(node), node.max_conn_rate)
         memory = memory_bytes()
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         reactor.share_resources(*shares(node, memory, descriptors), memory)
         reactor.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
+        self._limits = limits
         for named, bound in self._sockets:
+            listener = self._listener(named, limits[named.settings.zone])
             try:
-                reactor.listen(reactor.open(self._listener(named, limits[named.settings.zone])), bound)
+                reactor.listen(reactor.open(listener), bound)
             except OSError as error:
                 raise _in_use(named, error) from None
+            self._open.append((named, listener))
 
     def _listener(self, named: NamedListenerSettings, limits: Limits) -> Listener:
         settings = named.settings
@@ -120,6 +125,11 @@ class Listeners:
             path="" if web is None else web.path,
             allowed_origins=() if web is None else web.allowed_origins,
         )
+
+    def take_limits(self) -> None:
+        """The limits of zones have changed: they hold for the clients that connect from now on."""
+        for named, listener in self._open:
+            listener.limits = self._limits[named.settings.zone]
 
     def refresh(self) -> None:
         """Reload certificates whose files have changed."""

@@ -21,6 +21,7 @@ from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
+from flockmq.management.settings_rows import SettingsView
 from flockmq.management.view import Views
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.cluster_settings import LocalStatus
@@ -97,15 +98,12 @@ class Node:
         self._takes_clients = takes_clients
         self.router = router
         self.cluster = cluster
-        self.delivery = delivery
-        self.rlog = rlog
-        self.plugin_hooks = plugin_hooks
-        self.reactor = reactor
+        self.delivery, self.rlog = delivery, rlog
+        self.plugin_hooks, self.reactor = plugin_hooks, reactor
         self.loop_watch = LoopWatch()
         self.refusals = Reasons("connects_refused", "before_connect")
         self.ends = Reasons("disconnects", "before_connack")
-        self._auth = auth
-        self._clock = clock
+        self._auth, self._clock = auth, clock
         self._token_bytes = entropy.token_bytes
         self._reason_of = WriteReasons(clock).of
         self._spawned = Spawned()
@@ -338,7 +336,7 @@ class Node:
             self.alarms.samples,
         )
 
-    def views(self) -> Views:
+    def views(self, settings: SettingsView) -> Views:
         """The interfaces that the management server uses."""
         return Views(
             self.view,
@@ -353,6 +351,7 @@ class Node:
             rebalance=self.rebalance_admin,
             tables=SavedTables(self.rlog),
             cores=self.core_admin,
+            settings=settings,
         )
 
     # --- called by the parts ----------------------------------------------------------------------------------------

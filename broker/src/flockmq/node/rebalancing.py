@@ -77,6 +77,16 @@ class Rebalancing:
         left, share = self._excess
         return left, self._pace.rate * share if left else 0.0
 
+    def configure(self, settings: Rebalances) -> None:
+        """Other settings. The automatic one begins anew; one that an operator asked for goes on as it began."""
+        if settings == self._settings:
+            return
+        self._settings = settings
+        self._automatic = ClientBalance(settings.thresholds) if settings.is_automatic else None
+        if self._asked is None or self._asked.is_over:
+            self._begin_anew(settings.rate)
+        self._is_asked.set()
+
     # One that an operator asks for.
 
     def asked(self) -> AskedProgress | None:

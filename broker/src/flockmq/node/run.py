@@ -14,6 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
+from flockmq import logs
 from flockmq.config.schema import Config, ManagementSettings
 from flockmq.entropy import SYSTEM
 from flockmq.management import server
@@ -25,6 +26,7 @@ from flockmq.membership.readiness import OwnRedis
 from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.node.listeners import Listeners
 from flockmq.node.redis_startup import redis_config
+from flockmq.node.settings_admin import SettingsAdmin
 from flockmq.rlog.disk import Disk
 from flockmq.transport.epoll_reactor import EpollReactor
 
@@ -34,6 +36,7 @@ DEFAULT_LISTENER_NAME: Final = "tcp:default"
 async def run_node(
     config: Config,
     *,
+    zone_keys: frozenset[str] = frozenset(),
     ready: Callable[[NodePorts], None] | None = None,
     own_redis: OwnRedis | None = None,
     hurry: asyncio.Event | None = None,
@@ -41,7 +44,7 @@ async def run_node(
 ) -> None:
     """Run until cancelled. Then send the clients to other nodes, or disconnect them at once if `hurry` is set. Calls
     `ready` once, when the node accepts clients, and `end` when an operator has this core leave: it cancels this call.
-    Raises UserError."""
+    `zone_keys`: as in `Loaded`. Raises UserError."""
     _raise_descriptor_limit()
     is_core = config.role != "replicant"
     disk = Disk(config.node.data_dir) if is_core and config.node.data_dir is not None else None
@@ -51,7 +54,8 @@ async def run_node(
         listeners.bind()
         mqtt_port = listeners.ports.get(DEFAULT_LISTENER_NAME)
         machine = Machine(EpollReactor, redis_config(config.redis), disk, own_redis=own_redis)
-        assembly = assemble(config, machine, mqtt_port or 0)
+        assembly = assemble(config, machine, mqtt_port or 0, zone_keys=zone_keys)
+        assembly.settings.on_change(lambda config: config.log.level, logs.set_level)
         node, reactor = assembly.node, assembly.node.reactor
         node.evacuation.hurry = hurry or node.evacuation.hurry
         node.core_admin.end = end or node.core_admin.end
@@ -62,6 +66,7 @@ async def run_node(
         management_port = await stack.enter_async_context(_management(config, assembly, keys, tls))
         await stack.enter_async_context(assembly.running())
         listeners.open(reactor, assembly.limits)
+        assembly.settings.on_change(lambda config: (config.mqtt, config.zones), lambda _: listeners.take_limits())
         stack.enter_context(listeners.refreshing(keys, *([] if certificates is None else [certificates])))
         node.state = "ready"
         gc.collect()
@@ -89,9 +94,11 @@ def _management(
     config: Config, assembly: Assembly, keys: ApiKeys, tls: ssl.SSLContext | None
 ) -> AbstractAsyncContextManager[int]:
     node, cluster = assembly.node, assembly.cluster
-    audit = AuditLog(config.node.name, assembly.rlog, cluster.version.gate(2), cluster.time.clock, SYSTEM.token_bytes)
+    knows_tables, clock = cluster.version.gate(2), cluster.time.clock
+    audit = AuditLog(config.node.name, assembly.rlog, knows_tables, clock, SYSTEM.token_bytes)
+    views = node.views(SettingsAdmin(assembly.settings, assembly.rlog, knows_tables, clock))
     admins = node.access.auth.admin, node.quotas.admin
-    return server.serve(node.views(), config.management.listen, *admins, keys, audit, tls)
+    return server.serve(views, config.management.listen, *admins, keys, audit, tls)
 
 
 def _raise_descriptor_limit() -> None:

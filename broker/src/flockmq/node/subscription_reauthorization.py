@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -39,9 +39,10 @@ Key = tuple[str, str]
 
 
 class SubscriptionReauthorization:
-    """One per node. `disconnects`: a client that lost a subscription is also disconnected, so that it notices."""
+    """One per node. `disconnects` tells whether a client that lost a subscription is also disconnected, so that it
+    notices."""
 
-    def __init__(self, revocation: SubscriptionRevocation, disconnects: bool, clock: Clock) -> None:
+    def __init__(self, revocation: SubscriptionRevocation, disconnects: Callable[[], bool], clock: Clock) -> None:
         self._revocation = revocation
         self._disconnects = disconnects
         self._revocations_log = Sparing(log, STANDING_LOGGED_PER_S, clock.monotonic)
@@ -132,7 +133,7 @@ class SubscriptionReauthorization:
         if ended:
             text = "client %r lost %d subscriptions that rules no longer allow, %r among them"
             self._revocations_log.info(text, channel.client_id().decode(), len(ended), ended[0].decode())
-            if self._disconnects:
+            if self._disconnects():
                 channel.close(Reason.NOT_AUTHORIZED)
             self._revocation.flush_soon()
 

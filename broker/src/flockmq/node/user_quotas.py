@@ -113,6 +113,11 @@ class UserQuotas:
     def usage(self, user: bytes | None) -> Usage | None:
         return None if user is None or not self._have_users() else self.quotas.of(user)
 
+    def configure(self, settings: Settings) -> None:
+        """Other quotas, at once. What exists continues."""
+        self._settings = settings
+        self.quotas.limit(self._limits())
+
     async def watch(self) -> None:
         """Call `look` regularly. Runs until cancelled."""
         while True:

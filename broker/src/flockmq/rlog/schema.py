@@ -146,6 +146,17 @@ class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
     status: int
 
 
+class SettingsRevision(msgspec.Struct, frozen=True, array_like=True):
+    """A revision of the settings that are changed while nodes run (config/hot.py). `by`: the name of the API key."""
+
+    document: bytes
+    """JSON: all changes to the nodes' own configurations."""
+    patch: bytes
+    """JSON: what this revision changed in the one before, as a merge patch (RFC 7396)."""
+    by: str
+    at_s: float
+
+
 class SharedMembers(msgspec.Struct, frozen=True, array_like=True):
     """How many members of a shared subscription one node, or one slot, has: connected, and with an offline client."""
 
@@ -201,6 +212,10 @@ def _pack_retained(message: RetainedMessage) -> bytes:
     if message.user is not None:
         return _pack(message)
     return _pack((*first, message.author) if message.author else first)
+
+
+def _keeps_first(old: SettingsRevision, new: SettingsRevision) -> bool:
+    return True
 
 
 def _keeps_retained(old: RetainedMessage, new: RetainedMessage) -> bool:
@@ -346,3 +361,13 @@ QUOTAS: Final[TableSpec[str, OwnQuotas]] = TableSpec(
     max_rows=bounds.OWN_QUOTAS_MAX_USERS,
 )  # fmt: skip
 """user name → OwnQuotas. Since cluster version 2."""
+
+SETTINGS: Final[TableSpec[int, SettingsRevision]] = TableSpec(
+    74, "settings", AUTH,
+    split=lambda key, _: ("", key.to_bytes(8, "big")),
+    join=lambda _, raw: _int_key(raw),
+    encode=_pack, decode=msgspec.msgpack.Decoder(SettingsRevision).decode, fields=_fields(SettingsRevision),
+    max_rows=2 * bounds.SETTINGS_REVISIONS_MAX, keeps=_keeps_first,
+)  # fmt: skip
+"""Number of the revision → SettingsRevision; the highest is the one in force. If two nodes write the same number, the
+first in the log counts. Since cluster version 2."""

@@ -31,6 +31,7 @@ from flockmq.rlog.schema import (
     ROUTES,
     RULES,
     SECRETS,
+    SETTINGS,
     SHARDS,
     SHARES,
     SLOTS,
@@ -46,6 +47,7 @@ from flockmq.rlog.schema import (
     OwnQuotas,
     RaisedVersion,
     RetainedMessage,
+    SettingsRevision,
     SharedMembers,
     User,
 )
@@ -259,6 +261,10 @@ class Tables:
     def quotas(self) -> RowTable[str, OwnQuotas]:
         return cast(RowTable[str, OwnQuotas], self.shards[AUTH].tables[QUOTAS.number])
 
+    @property
+    def settings(self) -> RowTable[int, SettingsRevision]:
+        return cast(RowTable[int, SettingsRevision], self.shards[AUTH].tables[SETTINGS.number])
+
 
 def _new_shard(name: str) -> Shard:
     tables: dict[str, Callable[[], list[object]]] = {
@@ -268,6 +274,7 @@ def _new_shard(name: str) -> Shard:
         AUTH: lambda: [
             *(RowTable(USERS), RowTable(RULES), RowTable(BANS), RowTable(IMPORTS)),
             *(RowTable(API_KEYS), RowTable(AUDIT), RowTable(SECRETS), RowTable(QUOTAS)),
+            RowTable(SETTINGS),
         ],
     }
     return Shard(name, cast(list[Table[object, object]], tables[name]()))

@@ -6,13 +6,14 @@ import asyncio
 import base64
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from flockmq.auth.authenticator import Attempt
 from flockmq.protocol.client import ClientCertificate, PeerInfo
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.schema import ALARMS, CLUSTER, Alarm
 from flockmq.rlog.table import TableListener
 from flockmq.rlog.tables import Tables
 
@@ -22,15 +23,33 @@ class FakeLog:
         self.tables = Tables()
         self.written: list[Op] = []
         self.version = 2
+        self.on_entries: list[Callable[[StreamId], None]] = []
 
     def on_change(self, table: str, listener: object) -> None:
         self.tables.named(table).listeners.append(cast(TableListener[object, object], listener))
+
+    def on_entry(self, shard: str, callback: Callable[[StreamId], None]) -> None:
+        self.on_entries.append(callback)
+
+    async def catch_up(self, shard: str) -> None:
+        """A write reaches the tables at once."""
+
+    def raise_alarm(self, name: str, text: str) -> None:
+        self.put([ALARMS.put(name, Alarm(0.0, text))])
+
+    def end_alarm(self, name: str) -> asyncio.Future[StreamId]:
+        return self.submit(CLUSTER, [ALARMS.delete(name)])
+
+    def clear_alarm(self, name: str) -> None:
+        self.end_alarm(name)
 
     def put(self, ops: Sequence[Op]) -> None:
         for number, kind, owner, key, value in ops:
             self.written.append((number, kind, owner, key, value))
             values = [value] if kind == 0 else []
             self.tables.numbered(number).apply(kind, owner, [key], values)
+        for callback in self.on_entries:
+            callback(StreamId(1, len(self.written)))
 
     async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
         self.put(ops)

@@ -356,3 +356,22 @@ def test_a_rule_may_say_who_else_hears_of_clients() -> None:
     authorizer = Authorizer(AuthorizationSettings(no_match="allow"), [Source()])
     assert may(authorizer, "$SYS/brokers/+/clients/#", action=SUBSCRIBE) == ALLOWED
     assert may(authorizer, "$SYS/brokers/+/clients/#", Principal(b"ann"), action=SUBSCRIBE) == DENIED
+
+
+def test_other_settings_make_earlier_decisions_void() -> None:
+    changes: list[tuple[str, str] | None] = []
+    authorizer = Authorizer(AuthorizationSettings(no_match="allow"), [Counted(None)])
+    authorizer.on_rules = changes.append
+    assert may(authorizer, "a") == ALLOWED
+    authorizer.configure(AuthorizationSettings(no_match="deny", deny_action="disconnect"))
+    assert (may(authorizer, "a"), authorizer.disconnects, authorizer.revoking_disconnects) == (DENIED, True, False)
+    authorizer.configure(AuthorizationSettings(no_match="deny", revoked_subscriptions="disconnect"))
+    assert (authorizer.disconnects, authorizer.revoking_disconnects) == (False, True)
+    assert changes == [None], "only another no_match decides otherwise"
+
+
+def test_who_needed_no_check_may_need_one_under_other_settings() -> None:
+    authorizer = Authorizer(AuthorizationSettings(), [])
+    assert not authorizer.must_check(ANONYMOUS)
+    authorizer.configure(AuthorizationSettings(no_match="deny"))
+    assert authorizer.must_check(ANONYMOUS)

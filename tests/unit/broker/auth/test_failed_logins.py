@@ -129,3 +129,13 @@ def test_the_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         gate.gets_in(login(f"u{number}", f"d{number}", f"10.0.1.{number}"))
     assert len(gate.failed_logins) == 10
     assert len(gate.failed_logins._known) == 10
+
+
+def test_other_settings_hold_for_what_was_counted() -> None:
+    gate = Gate()
+    assert [gate.fails(login()) for _ in range(2)] == [True, True]
+    gate.failed_logins.configure(Settings(max_count=5, max_wait=8.0))
+    assert [gate.fails(login()) for _ in range(4)] == [True, True, True, False]
+    gate.failed_logins.configure(Settings(enable=False))
+    assert [gate.fails(login()) for _ in range(9)] == [True] * 9
+    assert len(gate.failed_logins) == 0

@@ -32,3 +32,10 @@ def test_the_quiet_are_forgotten_and_there_are_never_more_than_room() -> None:
     assert len(detector) == 10
     detector.disconnected(C, 61.0)
     assert len(detector) == 1
+
+
+def test_other_settings_count_anew() -> None:
+    detector = FlappingDetector(SETTINGS)
+    detector.disconnected(C, 0.0)
+    detector.configure(FlappingSettings(enable=True, max_count=2, window_time=10.0))
+    assert [detector.disconnected(C, at_s) for at_s in (1.0, 2.0)] == [False, True]

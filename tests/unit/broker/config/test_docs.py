@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from flockmq.config.hot import HOT
 from flockmq.config.load import load
 from flockmq.config.schema import Config, QuotasSettings, RedisSettings, named_listeners
 
@@ -38,3 +39,10 @@ def test_the_example_of_quotas_says_every_key(tmp_path: Path) -> None:
     assert [key for key in QuotasSettings.__struct_fields__ if getattr(quotas, key) is None] == []
     text = (DOCS / "quotas.md").read_text()
     assert [key for key in QuotasSettings.__struct_fields__ if f"| `{key}` |" not in text] == []
+
+
+def test_all_settings_that_change_while_nodes_run_are_named() -> None:
+    text = (DOCS / "management.md").read_text()
+    sections = [section for section in HOT if f"[{section.rpartition('.')[0]}]" in text]
+    missing = [key for key in HOT if f"`{key}`" not in text and f"`{key.rpartition('.')[2]}`" not in text]
+    assert [key for key in missing if key not in sections] == []

@@ -76,6 +76,8 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
     node.cluster = cluster = part("cluster.start", "cluster.join", "cluster.stop")
     rlog: Any = part("rlog.start", "rlog.stop")
     config: Any = SimpleNamespace(node=SimpleNamespace(name="core"), plugins=SimpleNamespace(settings={}))
-    async with Assembly(config, {}, node, cluster, rlog, asyncio.Event()).running():
+    settings: Any = SimpleNamespace(look=lambda: done.append("settings.look"), watch=lambda _: works())
+    async with Assembly(config, {}, node, cluster, rlog, asyncio.Event(), settings).running():
+        assert done.index("rlog.start") < done.index("settings.look") < done.index("cluster.join")
         assert done.index("durable_host.start") < done.index("session_rpc.start") < done.index("cluster.join")
         assert done.index("cluster.join") < done.index("reactor.start")

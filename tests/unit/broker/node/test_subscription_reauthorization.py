@@ -51,7 +51,7 @@ class Node:
         self.asked: list[Callable[[int], None]] = []
         self.on_judge: Callable[[], None] = lambda: None
         self.rests = 0
-        self.standing = SubscriptionReauthorization(self, disconnects, SYSTEM)
+        self.standing = SubscriptionReauthorization(self, lambda: disconnects, SYSTEM)
 
     def connections(self) -> Any:
         return self.channels

@@ -433,3 +433,13 @@ def test_the_row_of_a_retained_message_says_whose_it_is(user: bytes | None, auth
     assert MESSAGES.decode(raw) == row
     fields = len(msgspec.msgpack.decode(raw))
     assert fields == (7 if user is not None else 6 if author else 5), "an older release reads what it knows"
+
+
+async def test_other_quotas_hold_at_once_and_what_exists_continues() -> None:
+    _, (node, *_) = cluster(Settings(max_sessions=10))
+    held = node.begin(b"eve", 5)
+    node.part.configure(Settings(max_sessions=5))
+    assert not held[0].may_begin()
+    assert held[0].sessions == 5
+    node.part.configure(Settings(max_sessions=6))
+    assert held[0].may_begin()
