@@ -1,5 +1,5 @@
 """A replicant that joins gets its share of the connections that are there, by itself or by a MqttRebalance, and no will
-is published for that."""
+is published for that. The Service doesn't lead to who sends clients away meanwhile."""
 
 import contextlib
 import json
@@ -67,6 +67,24 @@ def told(demo: MqttCluster, path: str) -> Any:
 def connections(demo: MqttCluster) -> list[int]:
     """Of each replicant."""
     return [node["connections"] for node in told(demo, "nodes") if node["role"] == "replicant"]
+
+
+def most_crowded(demo: MqttCluster) -> str:
+    """The pod of the replicant with the most connections."""
+    replicants = [node for node in told(demo, "nodes") if node["role"] == "replicant"]
+    name: str = max(replicants, key=lambda node: int(node["connections"]))["name"]
+    return name
+
+
+def served_by(demo: MqttCluster) -> set[str]:
+    """The pods that the Service leads to."""
+    slices = demo.namespace.list("endpointslices", f"kubernetes.io/service-name={demo.name}")
+    endpoints = [endpoint for found in slices for endpoint in found.get("endpoints") or ()]
+    return {endpoint["targetRef"]["name"] for endpoint in endpoints if endpoint["conditions"].get("ready", True)}
+
+
+def wait_served_by(demo: MqttCluster, pods: set[str], what: str) -> None:
+    until(lambda: served_by(demo) == pods, what, 30, lambda: served_by(demo))
 
 
 def is_even(counts: list[int]) -> bool:
@@ -138,7 +156,10 @@ def test_a_mqtt_rebalance_says_what_it_would_do_does_it_once_and_can_be_stopped(
         assert status(demo, "planned")["left"] == CLIENTS // 2
         assert fleet.sent_away == []
 
+        replicants, donor = set(demo.ready_pods("replicant")), most_crowded(demo)
+        wait_served_by(demo, replicants, "the Service leads to both replicants")
         create(demo, "first", rate=1)
+        wait_served_by(demo, replicants - {donor}, "the replicant that sends clients away has left the Service")
         create(demo, "second")
         wait_how(demo, "second", "Failed", "AnotherRuns")
         until(lambda: status(demo, "first").get("moved"), "clients are moved", 60, lambda: status(demo, "first"))
@@ -146,11 +167,13 @@ def test_a_mqtt_rebalance_says_what_it_would_do_does_it_once_and_can_be_stopped(
         rows = told(demo, "rebalance")["nodes"]
         assert {row["state"] for row in rows} == {"idle"}
         assert "stopped" in {row["asked"]["state"] for row in rows if row["asked"]}
+        wait_served_by(demo, replicants, "it is in the Service again")
         delete(demo, "second")
 
         create(demo, "whole", rate=5)
         wait_how(demo, "whole", "Succeeded", "Balanced", 120)
         assert max(connections(demo)) <= CLIENTS // 2 + ABOVE
+        wait_served_by(demo, replicants, "both are in the Service again")
         whole = status(demo, "whole")
         assert whole["startTime"] < whole["endTime"]
         assert "whole" in demo.namespace.kubectl("get", "mqr", "--output=wide")

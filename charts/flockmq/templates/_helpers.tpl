@@ -34,9 +34,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - apiGroups: [""] # made and grown; Kubernetes deletes them by their owner
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, create, patch]
-- apiGroups: [""] # a core is restarted by deleting its pod
+- apiGroups: [""] # a core is restarted by deleting its pod; a label says whether the Service leads to one
   resources: [pods]
-  verbs: [list, watch, delete]
+  verbs: [list, watch, patch, delete]
 - apiGroups: [apps]
   resources: [statefulsets, deployments]
   verbs: [get, list, watch, create, patch, delete]

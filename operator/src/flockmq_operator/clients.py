@@ -1,17 +1,22 @@
 """Where clients go: to replicants; or to cores, where the spec asks for no replicants. Pure.
 
 They are moved when those that take them next are ready: the Service leads to who it led to until then, and these stay.
+
+The Service selects by TAKES_CLIENTS only while all pods that it leads to have that label, and all that will come: pods
+that an earlier operator made have none, and none of them may leave the Service for that.
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.order import state_of
 from flockmq_operator.resources.context import Context
-from flockmq_operator.resources.labels import COMPONENT, PODS_DIGEST
+from flockmq_operator.resources.labels import COMPONENT, PODS_DIGEST, SELECTS, TAKES_CLIENTS, Component
 from flockmq_operator.spec import pods_digest
 from flockmq_operator.status.workload import rolled_out
+from flockmq_operator.workloads import template_of, workload
 
 
 def next_are_ready(context: Context, observed: Observed, now: datetime) -> bool:
@@ -32,3 +37,33 @@ def keep_clients(context: Context, observed: Observed, desired: list[Manifest]) 
             manifest["spec"]["selector"][COMPONENT] = context.served_by
         elif live and ref(manifest) == ref(live) and context.served_by == "replicant":
             manifest["spec"]["replicas"] = live["spec"]["replicas"]
+
+
+def select_by_label(context: Context, observed: Observed, desired: list[Manifest]) -> None:
+    """Have the Service of `desired`, whose templates are those that are applied, select by TAKES_CLIENTS if it can."""
+    for manifest in desired:
+        if ref(manifest) == Ref("Service", context.name):
+            labelled = all(map(has_label, makers(context, observed, desired, manifest["spec"]["selector"][COMPONENT])))
+            if labelled and not observed.left_out:
+                manifest["spec"]["selector"][TAKES_CLIENTS] = "true"
+                annotations = manifest["metadata"].get("annotations", {})
+                manifest["metadata"]["annotations"] = {**annotations, SELECTS: TAKES_CLIENTS}
+
+
+def makers(context: Context, observed: Observed, desired: list[Manifest], component: Component) -> Iterator[Manifest]:
+    """Pods of a part, and the templates by which there are, and will be, others."""
+    name = workload(context, component)
+    workloads = [manifest for manifest in (*desired, observed.objects.get(name)) if manifest and ref(manifest) == name]
+    sets = [item for item in observed.replica_sets if has_pods(item)] if component == "replicant" else []
+    yield from (template for manifest in (*workloads, *sets) if (template := template_of(manifest)))
+    yield from observed.core_pods if component == "core" else ()
+
+
+def has_pods(replica_set: Manifest) -> bool:
+    spec, status = replica_set.get("spec", {}), replica_set.get("status", {})
+    return bool(spec.get("replicas") or status.get("replicas"))
+
+
+def has_label(pod: Manifest) -> bool:
+    """A pod, or a template of it."""
+    return TAKES_CLIENTS in (pod["metadata"].get("labels") or {})

@@ -15,12 +15,12 @@ import aiohttp
 import kopf
 from kubernetes.aio.config import ConfigException
 
-from flockmq_operator.connections import count_connections
 from flockmq_operator.handlers import registry
 from flockmq_operator.health import serve_health
 from flockmq_operator.kube import Kube, Refused, Unreachable
 from flockmq_operator.leader import Candidate, LeaseLost
 from flockmq_operator.metrics import Metrics
+from flockmq_operator.nodes import ask_nodes
 from flockmq_operator.rebalances.reconcile import RebalanceReconciler
 from flockmq_operator.rebalances.spec import REBALANCE_PLURAL
 from flockmq_operator.reconcile import Reconciler
@@ -77,9 +77,9 @@ async def operate(settings: Settings) -> None:
         async with await open_kube() as kube, aiohttp.ClientSession() as session:
             await check_cluster(kube)
             ready.set()
-            reconciler = Reconciler(kube, settings, functools.partial(count_connections, session), metrics)
+            reconciler = Reconciler(kube, settings, functools.partial(ask_nodes, session), metrics)
             users = UserReconciler(kube, settings, metrics)
-            rebalances = RebalanceReconciler(kube, settings, metrics)
+            rebalances = RebalanceReconciler(kube, settings, metrics, reconciler.donors.wake)
             lead = functools.partial(run_kopf, kube, settings, reconciler, users, rebalances, metrics)
             candidate = Candidate(kube, settings.pod_namespace, settings.pod_name)
             leading = asyncio.create_task(candidate.while_leading(lead))

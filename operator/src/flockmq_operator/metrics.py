@@ -31,7 +31,7 @@ FAMILIES = {
     USERS: ("gauge", "MqttUsers of a MqttCluster, by the reason of their condition Ready: Applied, or what is wrong."),
     PASSES: (
         "counter",
-        "Passes over a MqttCluster, its MqttUsers or MqttRebalances, by their results: changed, unchanged or failed.",
+        "Passes over a MqttCluster, its MqttUsers, MqttRebalances or donors: changed, unchanged or failed.",
     ),
     TOOK: ("histogram", "How long passes took, without their wait."),
     WAITING: ("gauge", "Passes that wait, for no more than a few are made at a time."),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from flockmq_operator.kube import Kube
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.resources.context import Context
-from flockmq_operator.resources.labels import INSTANCE, MANAGED_BY, MANAGER, selector
+from flockmq_operator.resources.labels import INSTANCE, MANAGED_BY, MANAGER, TAKES_CLIENTS, selector
 from flockmq_operator.resources.secret_files import named
 from flockmq_operator.spec import KIND
 
@@ -45,6 +45,8 @@ class Observed(NamedTuple):
     redis_pods: list[Manifest]
     replicant_pods: list[Manifest]
     """Up to UNAVAILABLE_MAX, while some aren't available; else empty, for there may be many."""
+    left_out: frozenset[Ref]
+    """Pods whose label says that they take no clients, while the Service doesn't select by it."""
     orphans: frozenset[Ref]
     """Of `objects`, Secrets that were restored from a backup, without the MqttCluster for their owner."""
     foreign: frozenset[Ref]
@@ -94,6 +96,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     others = {name: item for name, item in strangers.items() if name not in ours}
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
     replicants = await _replicant_pods(kube, context, objects.get(Ref("Deployment", context.replicant)))
+    left_out = await _left_out(kube, context, objects.get(Ref("Service", context.name)), [*sets, *cores])
     foreign = frozenset(others) - leftover
     links, key, certificates = (_files(secret, context) for secret in files)
     return Observed(
@@ -103,6 +106,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
         cores,
         redis,
         replicants,
+        left_out,
         orphans,
         foreign,
         leftover,
@@ -143,6 +147,15 @@ async def _replicant_pods(kube: Kube, context: Context, live: Manifest | None) -
         return []
     labels = {**selector(context, "replicant"), MANAGED_BY: MANAGER}
     return await kube.list("Pod", context.namespace, labels, limit=UNAVAILABLE_MAX)
+
+
+async def _left_out(kube: Kube, context: Context, service: Manifest | None, makers: list[Manifest]) -> frozenset[Ref]:
+    """Nothing is asked where pods have no such label: those of `makers` are also theirs."""
+    selects = TAKES_CLIENTS in (service or {}).get("spec", {}).get("selector", {})
+    if selects or not any(TAKES_CLIENTS in (item["metadata"].get("labels") or {}) for item in makers):
+        return frozenset()
+    labels = {**selector(context), MANAGED_BY: MANAGER, TAKES_CLIENTS: "false"}
+    return frozenset(map(ref, await kube.list("Pod", context.namespace, labels, metadata_only=True)))
 
 
 async def _named_secrets(kube: Kube, context: Context) -> dict[str, frozenset[str]]:

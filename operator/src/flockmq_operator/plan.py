@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from flockmq_operator.clients import keep_clients, next_are_ready
+from flockmq_operator.clients import keep_clients, next_are_ready, select_by_label
 from flockmq_operator.drift import drift
 from flockmq_operator.events import SIZES, Event, created, describe_change
 from flockmq_operator.fewer_cores import (
@@ -109,6 +109,7 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
         if context.clients == "replicant" and not state_of(context, observed, "core", now).broken:
             kept_parts |= {"core"}
     held = hold_templates(context, observed, desired, kept_parts, now)
+    select_by_label(context, observed, desired)
     keep_claim_templates(observed, desired)
     kept = held.unknown.union(restoring.kept, *(problem.keeps for problem in problems))
     jobs: tuple[Component, ...] = ("report", "backup", "restore")

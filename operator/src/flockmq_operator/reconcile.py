@@ -2,17 +2,19 @@
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import msgspec
 
 from flockmq_operator import floor, revisions
 from flockmq_operator.apply import carry_out, refusal_problems
+from flockmq_operator.donors.choice import kept_of
+from flockmq_operator.donors.reconcile import DonorReconciler
 from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
 from flockmq_operator.kube import Kube
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.metrics import Metrics
+from flockmq_operator.nodes import AskNodes, Node
 from flockmq_operator.observe import observe
 from flockmq_operator.passes import RESYNC_S, Done, Key, Passes
 from flockmq_operator.plan import make_plan
@@ -33,15 +35,14 @@ AUTOSCALING_RESYNC_S = 10.0
 GATHER_MAX_S = 30.0
 """The longest that reasons for a pass are gathered."""
 
-CountConnections = Callable[[Context], Awaitable[int | None]]
-
 
 class Reconciler:
-    def __init__(self, kube: Kube, settings: Settings, count_connections: CountConnections, metrics: Metrics) -> None:
+    def __init__(self, kube: Kube, settings: Settings, ask_nodes: AskNodes, metrics: Metrics) -> None:
+        self.donors = DonorReconciler(kube, ask_nodes, metrics)
         self._kube = kube
         self._metrics = metrics
         self._settings = settings
-        self._count_connections = count_connections
+        self._ask_nodes = ask_nodes
         self._floors: dict[Key, floor.History] = {}
         self._kept: dict[Key, str] = {}
         """Which spec was kept last (`revisions`)."""
@@ -57,10 +58,12 @@ class Reconciler:
 
     async def stop(self) -> None:
         await self._passes.stop()
+        await self.donors.stop()
 
     def _forget(self, key: Key) -> None:
         self._floors.pop(key, None)
         self._kept.pop(key, None)
+        self.donors.forget(key)
         self._metrics.conditions.pop(key, None)
         self._metrics.missed_backups.pop(key, None)
 
@@ -80,7 +83,8 @@ class Reconciler:
             await self._report(body, situation, [])
             return Done()
         observed = await observe(self._kube, context, wanted, body.get("status") or {})
-        context = await self._with_floor(key, context, observed.objects)
+        nodes = await self._ask_nodes(context) if context.spec.autoscaling else None
+        context = self._with_floor(key, context, observed.objects, nodes)
         plan = make_plan(context, observed, datetime.now(UTC), wrong)
         refusals = await carry_out(self._kube, plan)
         events = without_refused(plan.events, {refusal.what for refusal in refusals})
@@ -91,6 +95,7 @@ class Reconciler:
             refusals = await carry_out(self._kube, plan)
             events += without_refused(plan.events, {refusal.what for refusal in refusals})
             refused = refusal_problems(refusals, observed, context.namespace)
+        self.donors.keep(key, kept_of(context, observed, nodes))
         situation = Situation(
             generation=context.cluster.generation,
             context=context,
@@ -110,7 +115,7 @@ class Reconciler:
         look_again_s = AUTOSCALING_RESYNC_S if context.spec.autoscaling else RESYNC_S
         return Done(changed=changed, look_again_s=look_again_s)
 
-    async def _with_floor(self, key: Key, context: Context, live: dict[Ref, Manifest]) -> Context:
+    def _with_floor(self, key: Key, context: Context, live: dict[Ref, Manifest], nodes: list[Node] | None) -> Context:
         """The context to plan with: the floor follows the connections, and stays where nobody answers."""
         autoscaling = context.spec.autoscaling
         if autoscaling is None:
@@ -120,8 +125,8 @@ class Reconciler:
         autoscaler = live.get(Ref("HorizontalPodAutoscaler", context.name))
         if not history and autoscaler:  # this operator has just started: what the last one found still counts
             history = floor.remember(history, now_s, autoscaler["spec"].get("minReplicas", 1))
-        connections = await self._count_connections(context)
-        if connections is not None:
+        if nodes is not None:
+            connections = sum(node.connections for node in nodes)
             history = floor.remember(history, now_s, floor.wanted(autoscaling, connections))
         self._floors[key] = history
         return msgspec.structs.replace(context, floor=floor.stabilised(autoscaling, history))

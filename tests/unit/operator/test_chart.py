@@ -57,7 +57,7 @@ def test_the_operator_has_the_rights_it_uses_and_no_others() -> None:
             needed[kind].add("delete")
     needed |= {
         "Secret": {"get", "list", "watch", "create", "patch"},
-        "Pod": {"list", "delete"},
+        "Pod": {"list", "patch", "delete"},
         "ReplicaSet": {"list"},
         "ControllerRevision": {"list", "create", "delete"},
         "Event": {"create"},

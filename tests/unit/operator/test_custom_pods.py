@@ -257,7 +257,12 @@ def test_the_volume_of_a_claim_cannot_be_taken_either() -> None:
 
 
 @pytest.mark.parametrize(
-    "metadata", [{"labels": {"app.kubernetes.io/name": "x"}}, {"annotations": {"flockmq.io/config": "x"}}]
+    "metadata",
+    [
+        {"labels": {"app.kubernetes.io/name": "x"}},
+        {"labels": {"flockmq.io/takes-clients": "false"}},
+        {"annotations": {"flockmq.io/config": "x"}},
+    ],
 )
 def test_the_operators_own_labels_and_annotations_cannot_be_changed(metadata: dict[str, object]) -> None:
     with pytest.raises(SpecError, match="is the operator's: remove it"):

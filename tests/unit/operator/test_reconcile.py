@@ -1,7 +1,7 @@
 """The loop: from one object to a running cluster, and what it tells on the way."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,17 +10,19 @@ from flockmq_operator import passes, reconcile
 from flockmq_operator.kube import Unreachable
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.metrics import Metrics
+from flockmq_operator.nodes import AskNodes, Node
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.resources.context import Context
-from unit.operator.world import NAMESPACE, SETTINGS, World, mqtt_cluster
+from flockmq_operator.resources.labels import TAKES_CLIENTS
+from unit.operator.world import NAMESPACE, SETTINGS, World, mqtt_cluster, pod
 
 DEMO = Ref("MqttCluster", "demo")
 KEY = (NAMESPACE, "demo")
 
 
-def connections(count: int | None) -> Callable[[Context], Awaitable[int | None]]:
-    async def answer(_: Context) -> int | None:
-        return count
+def connections(count: int | None) -> AskNodes:
+    async def answer(_: Context) -> list[Node] | None:
+        return None if count is None else [Node("a", "replicant", count - 1), Node("b", "replicant", 1)]
 
     return answer
 
@@ -235,3 +237,27 @@ async def test_the_floor_follows_the_connections_and_stays_where_nobody_answers(
         world.objects[DEMO].pop("status")
         await until(lambda: "status" in world.objects[DEMO])
         assert world.objects[DEMO]["status"]["autoscalingFloor"] == 5
+
+
+async def test_a_donor_is_out_of_the_service_until_the_cluster_is_paused() -> None:
+    async def answer(_: Context) -> list[Node]:
+        return [Node("a", "replicant", 9, heard=True, rebalancing=Ref("Pod", "a") in world.objects)]
+
+    def label() -> str:
+        found: str = world.objects[Ref("Pod", "a")]["metadata"]["labels"][TAKES_CLIENTS]
+        return found
+
+    world = World(mqtt_cluster())
+    reconciler = Reconciler(world, SETTINGS, answer, Metrics())
+    try:
+        reconciler.wake(*KEY)
+        await until(lambda: settled(world, reconciler) and condition(world, "Ready")["status"] == "True")
+        labels = world.objects[Ref("Deployment", "demo-replicant")]["spec"]["template"]["metadata"]["labels"]
+        for name in ("a", "b"):
+            world.put(pod(name, labels, "1"))
+        await until(lambda: settled(world, reconciler) and label() == "false")
+        assert condition(world, "Ready")["status"] == "True"
+        world.put(mqtt_cluster({"pause": True}, 2, world.objects[DEMO]["status"]))
+        await until(lambda: settled(world, reconciler) and label() == "true")
+    finally:
+        await reconciler.stop()

@@ -67,3 +67,10 @@ def test_probes_speak_tls_where_management_does() -> None:
                 container[f"{name}Probe"]["httpGet"].get("scheme") for name in ("startup", "liveness", "readiness")
             ]
             assert probes == [scheme] * 3
+
+
+@pytest.mark.parametrize(("replicas", "labelled"), [(2, ["replicant"]), (0, ["core", "replicant"])])
+def test_pods_with_listeners_say_that_they_take_clients(replicas: int, labelled: list[str]) -> None:
+    found = templates({"replicants": {"replicas": replicas}})
+    labels = {name: found[name]["metadata"]["labels"].get("flockmq.io/takes-clients") for name in COMPONENTS}
+    assert {name: label for name, label in labels.items() if label} == dict.fromkeys(labelled, "true")

@@ -184,11 +184,15 @@ class World(Kube):
                 self._settle_replica_set(item, revision)
 
     def _settle_replica_set(self, owner: Manifest, revision: str) -> None:
-        """Those of former templates stay."""
+        """Those of former templates stay, without pods."""
+        for item in self.objects.values():
+            if item["kind"] == "ReplicaSet":
+                item["status"] = {"replicas": 0}
         template = copy.deepcopy(owner["spec"]["template"])
         labels = {**template["metadata"]["labels"], "pod-template-hash": revision}
         metadata = {"name": f"{owner['metadata']['name']}-{revision}", "namespace": NAMESPACE, "labels": labels}
-        self.put({"kind": "ReplicaSet", "metadata": metadata, "spec": {"template": template}})
+        status = {"replicas": owner["spec"]["replicas"]}
+        self.put({"kind": "ReplicaSet", "metadata": metadata, "spec": {"template": template}, "status": status})
 
     def _settle_pods(self, owner: Manifest, revision: str) -> None:
         for number in range(owner["spec"]["replicas"]):

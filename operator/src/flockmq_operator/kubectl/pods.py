@@ -7,6 +7,7 @@ from flockmq_operator.kubectl.advice import Finding
 from flockmq_operator.kubectl.ctl import Row, Silent, Told, component_of, name_of
 from flockmq_operator.kubectl.text import age_of, shown, table
 from flockmq_operator.manifest import Manifest
+from flockmq_operator.resources.labels import TAKES_CLIENTS
 from flockmq_operator.status.workload import ordinal, pod_there, pod_trouble
 
 COMPONENTS = ("core", "replicant", "redis")
@@ -66,6 +67,8 @@ def states(pod: Manifest, node: Row) -> Iterator[str]:
         yield reasons[0] if reasons else status.get("reason") or status.get("phase", "Unknown")
     if node.get("state", "ready") != "ready":
         yield node["state"]
+    if pod["metadata"]["labels"].get(TAKES_CLIENTS) == "false":
+        yield "out of the Service"
     if node.get("leads"):
         yield "leads"
 

@@ -3,6 +3,7 @@
 One at a time, those that run first: while one runs, another one is refused.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from flockmq_operator.kube import Kube
@@ -27,9 +28,11 @@ GATHER_MAX_S = PROGRESS_S
 
 
 class RebalanceReconciler:
-    def __init__(self, kube: Kube, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, kube: Kube, settings: Settings, metrics: Metrics, runs: Callable[[str, str], None]) -> None:
+        """`runs` is told the namespace and the name of a MqttCluster in which one runs."""
         self._kube = kube
         self._settings = settings
+        self._runs = runs
         self._passes = Passes("the MqttRebalances of", self._pass, lambda _: None, metrics, GATHER_MAX_S)
 
     def wake(self, namespace: str, cluster: str) -> None:
@@ -49,6 +52,8 @@ class RebalanceReconciler:
         bodies = [body for body in listed if (body.get("spec") or {}).get("cluster") == cluster]
         rebalances = await self._decoded(bodies)
         verdicts = await self._look_after(key, rebalances) if rebalances else []
+        if any(verdict.phase == "Running" for verdict in verdicts):
+            self._runs(namespace, cluster)
         is_busy = any(verdict.phase not in OVER for verdict in verdicts)
         return Done(gone=not rebalances, changed=bool(verdicts), look_again_s=PROGRESS_S if is_busy else RESYNC_S)
 

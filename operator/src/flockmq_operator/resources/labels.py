@@ -29,6 +29,11 @@ RESTORED_FOR = f"{GROUP}/restored-for"
 """On a volume claim that a backup is restored into: the uid of the MqttCluster whose it is."""
 RESTORES = f"{GROUP}/restores"
 """On the job that restores: which backup of which claim."""
+TAKES_CLIENTS = f"{GROUP}/takes-clients"
+"""A label of pods with listeners: whether the clients' Service leads to them. No other selector has it."""
+SELECTS = f"{GROUP}/selects"
+"""On the clients' Service that selects by TAKES_CLIENTS. Drift doesn't see that a selector, which is owned as a whole,
+has a key too many; it sees this. So an operator of before, which doesn't know the label, puts its own selector back."""
 REDIS_TLS = f"{GROUP}/redis-tls"
 """On the Secret with Redis' passwords: that this Redis was made to speak TLS."""
 

@@ -14,7 +14,15 @@ from flockmq_operator.resources.context import (
     SECRETS_DIR,
     Context,
 )
-from flockmq_operator.resources.labels import CONFIG_DIGEST, MANAGED_BY, MANAGER, SAFE_TO_EVICT, Component, selector
+from flockmq_operator.resources.labels import (
+    CONFIG_DIGEST,
+    MANAGED_BY,
+    MANAGER,
+    SAFE_TO_EVICT,
+    TAKES_CLIENTS,
+    Component,
+    selector,
+)
 from flockmq_operator.resources.node_config import Role
 from flockmq_operator.resources.secret_files import SecretFile, node_files, takes_clients
 
@@ -103,6 +111,8 @@ def node_template(context: Context, role: Role, resources: Manifest, volumes: It
         "volumes": [config_volume(context, role, "flockmq.toml"), secrets, TMP, *volumes],
     }
     template = pod_template(context, role, pod, config.digest(role, config.files(context)))
+    if takes_clients(context, role):
+        template["metadata"]["labels"][TAKES_CLIENTS] = "true"
     if any(listener.port < 1024 for listener in listeners):
         template["spec"]["securityContext"]["sysctls"] = [UNPRIVILEGED_PORTS]
     return template

@@ -79,3 +79,12 @@ def test_what_the_cluster_does_not_hear_of_has_no_connections() -> None:
     line = list(pod_lines([part("demo-core-1", "core")], told, NOW))[1]
     assert "Running, unheard" in line
     assert line.split()[-3:] == ["-", "-", "worker-1"]
+
+
+def test_a_pod_that_has_left_the_service_says_so() -> None:
+    donor, other = (part(f"demo-replicant-{name}", "replicant") for name in "ab")
+    donor["metadata"]["labels"] |= {"flockmq.io/takes-clients": "false"}
+    other["metadata"]["labels"] |= {"flockmq.io/takes-clients": "true"}
+    lines = list(pod_lines([donor, other], SILENT, NOW))
+    assert ["out of the Service" in line for line in lines] == [False, True, False]
+    assert "Running, out of the Service" in lines[1]

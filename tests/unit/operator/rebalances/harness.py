@@ -92,10 +92,12 @@ class Town:
     def __init__(self, key: str = KEY) -> None:
         self.world = World(mqtt_cluster(), core(), secret("demo-api-key", {"key": key.encode()}))
         self.nodes = Nodes()
+        self.running: list[tuple[str, str]] = []
+        """The MqttClusters that were told to have one that runs."""
         self.reconciler = self.another_operator()
 
     def another_operator(self) -> RebalanceReconciler:
-        return RebalanceReconciler(self.world, SETTINGS, Metrics())
+        return RebalanceReconciler(self.world, SETTINGS, Metrics(), lambda *key: self.running.append(key))
 
     async def look(self) -> Done:
         return await self.reconciler._pass((NAMESPACE, "demo"))

@@ -48,3 +48,16 @@ async def test_those_of_another_cluster_are_left_alone(town: Town) -> None:
     town.world.put(mqtt_rebalance(cluster="other"))
     assert (await town.look()).gone
     assert "status" not in town.world.objects[MOVE]
+
+
+async def test_it_is_told_in_which_cluster_one_runs(town: Town) -> None:
+    town.world.put(mqtt_rebalance(dryRun=True))
+    await town.look()
+    assert town.running == []
+    town.world.put(mqtt_rebalance())
+    await town.look()
+    assert town.running == [(NAMESPACE, "demo")]
+    for node in town.nodes.rows:
+        town.nodes.tell(node, "balanced")
+    await town.look()
+    assert town.running == [(NAMESPACE, "demo")]

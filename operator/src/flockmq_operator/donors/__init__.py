@@ -1,0 +1,6 @@
+"""Donors: nodes that send clients away to balance them. Their pods leave the clients' Service meanwhile, so that who is
+sent away comes to another node.
+
+choice     pure: what nodes tell → which pods leave, and come back
+reconcile  looks at the nodes of a MqttCluster, and labels their pods
+"""

@@ -1,0 +1,163 @@
+"""By what the clients' Service selects: whatever is upgraded, rolled back or rolled out, it leads to all pods that
+take clients. (Cores or replicants: test_custom_pods.py.)"""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from flockmq_operator import plan as planning
+from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.resources import build
+from flockmq_operator.resources.context import Context
+from flockmq_operator.resources.labels import SELECTS, TAKES_CLIENTS
+from flockmq_operator.workloads import WORKLOADS
+from unit.operator.test_plan import reasons, running, step
+from unit.operator.world import World, context, pod
+
+SERVICE = Ref("Service", "demo")
+REPLICANTS = Ref("Deployment", "demo-replicant")
+CORES_ALONE: Manifest = {"replicants": {"replicas": 0}}
+
+
+def selects(world: World) -> bool:
+    """Whether the Service selects by the label."""
+    return TAKES_CLIENTS in world.objects[SERVICE]["spec"]["selector"]
+
+
+def leads_to_all(world: World) -> bool:
+    """Of those that it led to without the label."""
+    selector = world.objects[SERVICE]["spec"]["selector"]
+    bare = {key: value for key, value in selector.items() if key != TAKES_CLIENTS}
+    sets = [item for item in world.objects.values() if item["kind"] == "ReplicaSet" and item["status"]["replicas"]]
+    pods = [item for item in world.objects.values() if item["kind"] == "Pod"]
+    labels = [item["metadata"]["labels"].items() for item in (*sets, *pods)]
+    return all(selector.items() <= found for found in labels if bare.items() <= found)
+
+
+Steps = Callable[[Manifest], Awaitable[int]]
+
+
+def steps_of(world: World) -> Steps:
+    """A function that has the operator do all that a spec asks for, step by step. It returns how many steps."""
+
+    async def steps(spec: Manifest) -> int:
+        for number in range(20):
+            changed = (await step(world, context(spec))).changes
+            assert leads_to_all(world)
+            if not changed:
+                return number
+            world.settle()
+            assert leads_to_all(world)
+        raise AssertionError("it doesn't settle")
+
+    return steps
+
+
+def unlabelled(at: Context) -> list[Manifest]:
+    """What an operator that doesn't know the label makes."""
+    found = build(at)
+    for manifest in found:
+        if manifest["kind"] in WORKLOADS:
+            manifest["spec"]["template"]["metadata"]["labels"].pop(TAKES_CLIENTS, None)
+    return found
+
+
+@pytest.fixture
+def earlier(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], Steps]:
+    """`steps_of` an operator that doesn't know the label."""
+
+    def steps_of_earlier(world: World) -> Steps:
+        async def steps(spec: Manifest) -> int:
+            with monkeypatch.context() as patch:
+                patch.setattr(planning, "build", unlabelled)
+                patch.setattr(planning, "select_by_label", lambda *_: None)
+                return await steps_of(world)(spec)
+
+        return steps
+
+    return steps_of_earlier
+
+
+@pytest.mark.parametrize("spec", [{}, CORES_ALONE])
+async def test_the_service_of_a_new_cluster_selects_by_the_label_and_nothing_else_does(spec: Manifest) -> None:
+    world = World()
+    await step(world, context(spec))
+    assert selects(world)
+    world = await running(spec)
+    assert selects(world)
+    assert world.objects[SERVICE]["metadata"]["annotations"] == {SELECTS: TAKES_CLIENTS}
+    others = [item["spec"] for name, item in world.objects.items() if name != SERVICE and "spec" in item]
+    selectors = [spec[key] for spec in others for key in ("selector", "podSelector") if key in spec]
+    assert selectors
+    assert TAKES_CLIENTS not in str(selectors)
+
+
+async def test_annotations_of_the_spec_stay_beside_the_operators() -> None:
+    world = await running({"service": {"annotations": {"cloud.example/id": "7"}}})
+    assert world.objects[SERVICE]["metadata"]["annotations"] == {SELECTS: TAKES_CLIENTS, "cloud.example/id": "7"}
+
+
+@pytest.mark.parametrize("part", [{}, CORES_ALONE])
+async def test_no_pod_is_left_out_by_an_upgrade_or_a_rollback_of_the_operator(
+    part: Manifest, earlier: Callable[[World], Steps]
+) -> None:
+    world = World()
+    before, now = earlier(world), steps_of(world)
+    await before(part)
+    assert await now(part) == 0, "the upgrade changes nothing"
+    assert not selects(world)
+    edited = {**part, "mqtt": {"maxInflight": 7}}
+    await now(edited)
+    assert selects(world), "all pods are new"
+    await before(edited)
+    assert not selects(world), "the former selector is put back"
+    await now(edited)
+    assert selects(world)
+    again = {**part, "mqtt": {"maxInflight": 8}}
+    await before(again)
+    assert not selects(world)
+    await now(again)
+    assert not selects(world), "pods of the earlier operator have no label"
+
+
+async def test_while_pods_of_before_are_replaced_the_service_leads_to_them_too(
+    earlier: Callable[[World], Steps],
+) -> None:
+    world = World()
+    await earlier(world)({})
+    edited = context({"replicants": {"podTemplate": {"metadata": {"labels": {"a": "b"}}}}})
+    await step(world, edited)
+    assert TAKES_CLIENTS in world.objects[REPLICANTS]["spec"]["template"]["metadata"]["labels"]
+    assert not (await step(world, edited)).changes
+    assert not selects(world)
+    world.settle()
+    world.put({"kind": "MqttCluster", "metadata": {"name": "demo"}, "status": {"observedGeneration": 1}})
+    plan = await step(world, edited)
+    assert selects(world)
+    assert reasons(plan) == ["Updated"], "nobody has meddled"
+
+
+async def test_a_pod_that_was_left_out_keeps_the_service_from_selecting_by_the_label(
+    earlier: Callable[[World], Steps],
+) -> None:
+    world = World()
+    await steps_of(world)({})
+    labels = world.objects[REPLICANTS]["spec"]["template"]["metadata"]["labels"]
+    donor = pod("demo-replicant-a", {**labels, TAKES_CLIENTS: "false"}, "1")
+    world.put(donor)
+    assert not (await world.plan(context())).changes
+    await earlier(world)({})
+    await steps_of(world)({})
+    assert not selects(world)
+    donor["metadata"]["labels"][TAKES_CLIENTS] = "true"
+    await steps_of(world)({})
+    assert selects(world)
+
+
+async def test_a_template_without_the_label_that_has_pods_again_is_seen() -> None:
+    world = await running()
+    (replica_set,) = [item for item in world.objects.values() if item["kind"] == "ReplicaSet"]
+    del replica_set["spec"]["template"]["metadata"]["labels"][TAKES_CLIENTS]
+    await step(world, context())
+    assert not selects(world)
+    assert SELECTS not in world.objects[SERVICE]["metadata"].get("annotations", {})
