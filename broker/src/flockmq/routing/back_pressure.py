@@ -12,7 +12,7 @@ A send queue to another node has a high and a low watermark instead (`is_congest
 
 from __future__ import annotations
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i32, mypyc_attr
 
 from flockmq.bounds import (
     LAGGING_MAX_S,
@@ -80,9 +80,9 @@ class PausablePublisher(Sink):
     def __init__(self, pauses: PublisherPauses, protocol_version: int) -> None:
         super().__init__(pauses.host.turn, protocol_version)
         self.reading_stopped: bool = False
+        self.paused: i32 = 0
         self.pauses = pauses
         self.allowed: set[bytes] | None = None
-        self.paused: int = 0
         self.last_seen_s: float = pauses.host.now_s
         self.stall: StallClock | None = None
 

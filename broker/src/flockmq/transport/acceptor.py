@@ -12,6 +12,7 @@ import logging
 import os
 import select
 import socket
+import sys
 from collections.abc import Callable
 from typing import Final
 
@@ -158,7 +159,10 @@ class Acceptor:
         return f"{host} has max_connections_per_address of {self.max_connections_per_address}"
 
     def count_in(self, network: str) -> str:
-        """Count one more connection from the network, and return the network."""
+        """Count one more connection from the network. Returns its name: one object for all of its connections, because
+        each keeps it.
+        """
+        network = sys.intern(network)
         self.networks[network] = self.networks.get(network, 0) + 1
         return network
 

@@ -12,7 +12,7 @@ import os
 import select
 from typing import Final
 
-from mypy_extensions import i32, mypyc_attr
+from mypy_extensions import i32, mypyc_attr, u8
 
 from flockmq.bounds import (
     SINK_CONGESTED_BYTES,
@@ -41,7 +41,7 @@ EPOLLIN: Final = 1
 EPOLLOUT: Final = 4
 EPOLLERR: Final = 8
 EPOLLHUP: Final = 16
-UNWATCHED: Final = -1
+UNWATCHED: Final = 255
 
 
 class ConnectionReactor:
@@ -99,17 +99,17 @@ class Connection(Conversation):
     ) -> None:
         settings = listener.settings
         super().__init__(router, port, settings.limits)
-        self.network: str = ""
         self.blocked: bool = False
         self.has_more: bool = False
+        self.interest: u8 = EPOLLIN
+        self.fd: i32 = fd
+        self.read_bytes: i32 = UNAUTHENTICATED_READ_MAX_BYTES
+        self.cost: i32 = 0
+        self.network: str = ""
         self.reactor = reactor
         self.listener = listener
         self.layers: LayerStack | None = None
         self.meter: ClientMeter | None = None
-        self.fd: i32 = fd
-        self.interest: i32 = EPOLLIN
-        self.read_bytes: i32 = UNAUTHENTICATED_READ_MAX_BYTES
-        self.cost: i32 = 0
         if settings.has_layers:
             self.layers = LayerStack(settings)
             if settings.proxy is not None:
