@@ -3,6 +3,8 @@
 The rules are client-go's leader election's. Others' clocks are never compared with ours: a Lease has run out when it
 stood still for its whole duration by our own monotonic clock. Who can't renew for RENEW_S stops acting, some seconds
 before anybody else may begin. Every write carries the resourceVersion that was read, so of two only one succeeds.
+Beyond these rules, nobody waits for a holder whose pod doesn't exist any more: whoever deleted it by force has told the
+API server that its process has ended. Should it act all the same, it stops when it next renews, within RETRY_S.
 (The `kubernetes` package's own LeaseLock can't create a Lease: version 37.0.2 fails in its argument check.)
 """
 
@@ -11,6 +13,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from enum import Enum
 from typing import NamedTuple
 
 from flockmq_operator.kube import Kube, Refused, Unreachable
@@ -57,18 +60,26 @@ def held(lease: Manifest, identity: str, now: datetime) -> Manifest:
     return {**lease, "spec": spec}
 
 
+class Try(Enum):
+    HELD = 1
+    OTHERS = 2
+    UNKNOWN = 3
+    """The Lease couldn't be read or written."""
+
+
 class Candidate:
-    """This process' part in the election; `identity` is unique among operators."""
+    """This process' part in the election. `identity`: the name of its pod in `namespace`."""
 
     def __init__(self, kube: Kube, namespace: str, identity: str) -> None:
         self._kube = kube
         self._identity = identity
         self._base = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
         self._sighting: Sighting | None = None
 
     async def while_leading(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the Lease, run `lead`, give the Lease back when it ends. Raises LeaseLost, after ending `lead`."""
-        while not await self._try_to_hold():  # noqa: ASYNC110 (what is awaited is another process)
+        while await self._try_to_hold() != Try.HELD:  # noqa: ASYNC110 (what is awaited is another process)
             await asyncio.sleep(RETRY_S)
         leading = asyncio.ensure_future(lead())
         try:
@@ -83,12 +94,15 @@ class Candidate:
         renewed_s = time.monotonic()
         while not (await asyncio.wait((leading,), timeout=RETRY_S))[0]:
             started_s = time.monotonic()
-            if await self._try_to_hold():
+            tried = await self._try_to_hold()
+            if tried == Try.HELD:
                 renewed_s = started_s
-            elif time.monotonic() - renewed_s > RENEW_S - REQUEST_S:  # the next try could end too late
+            elif (
+                tried == Try.OTHERS or time.monotonic() - renewed_s > RENEW_S - REQUEST_S
+            ):  # the next could be too late
                 raise LeaseLost(f"Lease {LEASE} couldn't be renewed: another operator may act now")
 
-    async def _try_to_hold(self) -> bool:
+    async def _try_to_hold(self) -> Try:
         try:
             async with asyncio.timeout(REQUEST_S):
                 lease = await self._read()
@@ -96,17 +110,27 @@ class Candidate:
                 if lease is None:
                     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}}
                     await self._kube.request("POST", self._base, body=held(lease, self._identity, now))
-                    return True
-                if not is_free(lease, self._identity, self._sighting, time.monotonic()):
+                    return Try.HELD
+                may_take = is_free(lease, self._identity, self._sighting, time.monotonic())
+                if not may_take and not await self._is_gone(lease["spec"]["holderIdentity"]):
                     self._note(lease)
-                    return False
+                    return Try.OTHERS
                 await self._kube.request("PUT", f"{self._base}/{LEASE}", body=held(lease, self._identity, now))
-                return True
+                return Try.HELD
         except Refused as refused:
             if refused.status != 409:  # 409: another was faster
                 log.error("the Lease %s: %s", LEASE, refused)
         except (Unreachable, TimeoutError) as error:
             log.warning("the Lease %s can't be asked for: %s", LEASE, str(error) or "no answer in time")
+        return Try.UNKNOWN
+
+    async def _is_gone(self, holder: str) -> bool:
+        try:
+            await self._kube.request("GET", f"{self._pods}/{holder}")
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            return True
         return False
 
     async def _read(self) -> Manifest | None:

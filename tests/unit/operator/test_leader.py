@@ -45,16 +45,21 @@ def test_taking_a_lease_counts_and_renewing_does_not() -> None:
 
 
 class LeaseServer(Kube):
-    """The API server's Leases: one, with optimistic concurrency."""
+    """The API server's Leases: one, with optimistic concurrency. Every pod exists that isn't in `gone`."""
 
     def __init__(self) -> None:
         self.lease: Manifest | None = None
         self.version = 0
         self.down = False
+        self.gone = set[str]()
 
     async def request(self, method: str, path: str, *, body: Manifest | None = None, **_: object) -> Manifest:
         if self.down:
             raise Unreachable(path)
+        if "/pods/" in path:
+            if path.rpartition("/")[2] in self.gone:
+                raise Refused(404, "not found")
+            return {}
         if method == "GET":
             if self.lease is None:
                 raise Refused(404, "not found")
@@ -103,6 +108,32 @@ async def test_the_second_acts_when_the_first_has_ended() -> None:
         end["b"].set()
         await second
     assert server.holder is None, "it was given back"
+
+
+async def test_nobody_waits_for_a_holder_whose_pod_is_gone_and_that_stops_should_it_act_all_the_same() -> None:
+    server, acting = LeaseServer(), list[str]()
+
+    async def lead(name: str) -> None:
+        acting.append(name)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            acting.remove(name)
+
+    def start(name: str) -> asyncio.Task[None]:
+        return asyncio.create_task(Candidate(server, "ns", name).while_leading(lambda: lead(name)))
+
+    async with asyncio.timeout(10):
+        first = start("a")
+        while not acting:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        server.gone.add("a")
+        second = start("b")
+        with pytest.raises(LeaseLost):
+            await first
+        assert acting == ["b"]
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
 
 
 async def test_who_cannot_renew_stops_acting(monkeypatch: pytest.MonkeyPatch) -> None:
