@@ -33,7 +33,7 @@ def settings(node: Node) -> dict[str, Any]:
     return shown
 
 
-def change(node: Node, **patch: object) -> None:
+def change(node: Node, /, **patch: object) -> None:
     status, answer = api(node, "PATCH", "/settings", patch)
     assert status == 200, answer
 
@@ -113,6 +113,21 @@ async def test_what_is_for_a_zone_of_other_nodes_changes_nothing_and_is_shown(fl
     assert settings(replicant)["unused"] == ["zones.other.max_inflight"]
     assert settings(core)["settings"]["zones"]["other"]["max_inflight"] == 9
     assert await connects(replicant, "c") == 0
+
+
+def test_nodes_begin_to_rebalance_and_stop_without_a_restart(fleet: Configured) -> None:
+    core, replicant = fleet.core("core-0"), fleet.replicant("replicant-0")
+    until_it_knows(core)
+
+    def is_enabled() -> list[bool]:
+        return [row["is_enabled"] for row in core.get("/api/v1/rebalance")["nodes"]]
+
+    eventually(lambda: is_enabled() == [False, False], "both are heard")
+    change(core, cluster={"rebalance": {"enabled": True, "wait": 0}}, node={"bytes_rate": "1MB/s"})
+    eventually(lambda: is_enabled() == [True, True], "both rebalance")
+    assert settings(replicant)["settings"]["node"]["bytes_rate"] == 1024**2
+    change(replicant, cluster=None)
+    eventually(lambda: is_enabled() == [False, False], "both have stopped")
 
 
 def test_settings_are_changed_and_looked_at_by_ctl(fleet: Configured) -> None:

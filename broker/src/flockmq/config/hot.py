@@ -13,13 +13,13 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from flockmq.bounds import SETTINGS_DEPTH_MAX
 from flockmq.config.conversion import describe, read
 from flockmq.config.load import has_place
-from flockmq.config.schema import Config, QuotasSettings
+from flockmq.config.schema import Config, ListenersSettings, QuotasSettings, RatesSettings
 from flockmq.config.sources import is_section, kind_of, unknown
 from flockmq.errors import ConfigError
 from flockmq.quotas import INFINITE
@@ -38,25 +38,42 @@ _OF_CONNECTIONS: Final = (
     *("response_information", "server_reference", "strict_mode"),
 )
 """Keys of `[mqtt]` and of zones. CONNACK told them to a client, so they hold until its connection ends."""
+_RATES: Final = RatesSettings.__struct_fields__
+_OF_NODE: Final = (
+    *("drain_timeout", "max_connections", "max_conn_rate", "max_connections_per_address", "max_unauthenticated_bytes"),
+    *_RATES,
+)
+_OF_LISTENERS: Final = ("max_connections", "max_conn_rate", *_RATES)
+"""A rate of a node or listener that had none holds for clients that connect from then on."""
 HOT: Final[Mapping[str, Since]] = {
     "log.level": AT_ONCE,
     **{f"quotas.{key}": AT_ONCE for key in QuotasSettings.__struct_fields__},
     **{f"authentication.failed_logins.{key}": AT_ONCE for key in ("enable", "max_count", "max_wait")},
     **{f"authorization.{key}": AT_ONCE for key in ("no_match", "deny_action", "revoked_subscriptions")},
     **{f"flapping.{key}": AT_ONCE for key in ("enable", "max_count", "window_time", "ban_time")},
-    "node.drain_timeout": AT_ONCE,
+    **{f"node.{key}": AT_ONCE for key in _OF_NODE},
+    **{
+        f"listeners.{type}.NAME.{key}": AT_ONCE for type in ListenersSettings.__struct_fields__ for key in _OF_LISTENERS
+    },
     "cluster.eviction_rate": AT_ONCE,
     **{f"cluster.rebalance.{key}": AT_ONCE for key in ("enabled", "relative_threshold", "absolute_threshold", "wait")},
-    **{f"{of}.{key}": AT_CONNECT for of in ("mqtt", "zones.NAME") for key in _OF_CONNECTIONS},
+    **{f"{of}.{key}": AT_CONNECT for of in ("mqtt", "zones.NAME") for key in (*_OF_CONNECTIONS, *_RATES)},
 }
-"""Key → when a new value holds. NAME stands for the name of a zone."""
+"""Key → when a new value holds. NAME stands for the name of a zone or a listener."""
 
 
 def is_hot(path: str) -> bool:
-    parts = path.split(".")
-    if parts[0] == "zones" and len(parts) > 1:
-        parts[1] = "NAME"
-    return ".".join(parts) in HOT
+    return _with_name(path) in HOT
+
+
+def _with_name(path: str) -> str:
+    """The path with NAME in the place of a name."""
+    match path.split("."):
+        case ["zones", _, *rest]:
+            return ".".join(["zones", "NAME", *rest])
+        case ["listeners", type, _, *rest]:
+            return ".".join(["listeners", type, "NAME", *rest])
+    return path
 
 
 # --- the document ---------------------------------------------------------------------------------------------------
@@ -70,7 +87,7 @@ def check_patch(patch: object) -> None:
         if value is not None:
             value_at(path, value)
         elif is_section(kind_of(path)):
-            if not any(key.startswith(f"{path}.") for key in HOT) and not path.startswith("zones"):
+            if not any(key.startswith(f"{_with_name(path)}.") for key in HOT):
                 raise _cold(path)
         else:
             _check_path(path)
@@ -147,8 +164,9 @@ def shown(config: Config) -> Document:
     """The values of all keys of HOT, as JSON has them."""
     result: Document = {}
     for key in HOT:
-        paths = [key.replace("NAME", name) for name in config.zones] if ".NAME." in key else [key]
-        for path in paths:
+        before, has_name, _ = key.partition(".NAME.")
+        names: Iterable[str] = _found(config, before) if has_name else ("",)
+        for path in (key.replace("NAME", name) for name in names):
             value = _found(config, path)
             *sections, last = path.split(".")
             below = result
@@ -158,7 +176,7 @@ def shown(config: Config) -> Document:
     return result
 
 
-def _found(config: Config, path: str) -> object:
+def _found(config: Config, path: str) -> Any:
     found: Any = config
     for name in path.split("."):
         found = found[name] if isinstance(found, dict) else getattr(found, name)

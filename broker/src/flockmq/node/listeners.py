@@ -14,7 +14,7 @@ import signal
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from flockmq import listening_sockets
 from flockmq.bounds import (
@@ -27,8 +27,10 @@ from flockmq.bounds import (
     UNAUTHENTICATED_MEMORY_SHARE,
 )
 from flockmq.config.schema import (
+    AnyListener,
     Config,
     InetSettings,
+    MqttSettings,
     NamedListenerSettings,
     NodeSettings,
     RatesSettings,
@@ -43,6 +45,7 @@ from flockmq.errors import AddressInUse, cannot_bind
 from flockmq.memory_limit import memory_bytes
 from flockmq.session.limits import Limits
 from flockmq.transport import token_bucket
+from flockmq.transport.acceptor import OpenListener
 from flockmq.transport.epoll_reactor import EpollReactor
 from flockmq.transport.listener import AddressFilter, Listener, Proxy
 from flockmq.transport.tls_certificates import TlsCertificates
@@ -54,13 +57,27 @@ class Refreshed(Protocol):
     def refresh(self) -> None: ...
 
 
+class ListeningSettings(NamedTuple):
+    """What listeners take of a configuration. `zones` are by name, `listeners` by type and name."""
+
+    node: NodeSettings
+    zones: dict[str, MqttSettings]
+    listeners: dict[str, AnyListener]
+
+
+def listening_settings(config: Config) -> ListeningSettings:
+    listeners = {str(named): named.settings for named in named_listeners(config)}
+    return ListeningSettings(config.node, {"default": config.mqtt, **config.zones}, listeners)
+
+
 class Listeners:
     """The listeners of one node. `ports` maps their names to ports; the port of a Unix socket is 0."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self._sockets: list[tuple[NamedListenerSettings, socket.socket]] = []
-        self._open: list[tuple[NamedListenerSettings, Listener]] = []
+        self._reactor: EpollReactor
+        self._open: list[tuple[NamedListenerSettings, OpenListener]] = []
         self._limits: Mapping[str, Limits] = {}
         self._certificates: dict[str, TlsCertificates] = {}
         self._others: tuple[Refreshed, ...] = ()
@@ -91,20 +108,33 @@ class Listeners:
     def open(self, reactor: EpollReactor, limits: Mapping[str, Limits]) -> None:
         """Accept clients. `limits` are by zone name, and may change later. Raises AddressInUse if another process has
         bound an address, too."""
-        node = self._config.node
-        reactor.limit(_rates(node), node.max_conn_rate)
-        memory = memory_bytes()
-        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        reactor.share_resources(*shares(node, memory, descriptors), memory)
-        reactor.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
-        self._limits = limits
+        self._reactor, self._limits = reactor, limits
+        self._limit_node(self._config.node)
         for named, bound in self._sockets:
-            listener = self._listener(named, limits[named.settings.zone])
+            listener = reactor.open(self._listener(named, limits[named.settings.zone]))
             try:
-                reactor.listen(reactor.open(listener), bound)
+                reactor.listen(listener, bound)
             except OSError as error:
                 raise _in_use(named, error) from None
             self._open.append((named, listener))
+
+    def configure(self, settings: ListeningSettings) -> None:
+        """Other limits and rates. Those of a zone hold for the clients that connect from now on."""
+        self._limit_node(settings.node)
+        for named, listener in self._open:
+            of_listener = settings.listeners[str(named)]
+            changed = listener.settings
+            changed.limits = self._limits[of_listener.zone]
+            changed.client_rates, changed.rates = _rates(settings.zones[of_listener.zone]), _rates(of_listener)
+            changed.max_connections, changed.max_conn_rate = of_listener.max_connections, of_listener.max_conn_rate
+            self._reactor.configure(listener)
+
+    def _limit_node(self, node: NodeSettings) -> None:
+        reactor, memory = self._reactor, memory_bytes()
+        reactor.limit(_rates(node), node.max_conn_rate)
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        reactor.share_resources(*shares(node, memory, descriptors), memory)
+        reactor.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
 
     def _listener(self, named: NamedListenerSettings, limits: Limits) -> Listener:
         settings = named.settings
@@ -125,11 +155,6 @@ class Listeners:
             path="" if web is None else web.path,
             allowed_origins=() if web is None else web.allowed_origins,
         )
-
-    def take_limits(self) -> None:
-        """The limits of zones have changed: they hold for the clients that connect from now on."""
-        for named, listener in self._open:
-            listener.limits = self._limits[named.settings.zone]
 
     def refresh(self) -> None:
         """Reload certificates whose files have changed."""

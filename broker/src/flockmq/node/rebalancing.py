@@ -79,8 +79,6 @@ class Rebalancing:
 
     def configure(self, settings: Rebalances) -> None:
         """Other settings. The automatic one begins anew; one that an operator asked for goes on as it began."""
-        if settings == self._settings:
-            return
         self._settings = settings
         self._automatic = ClientBalance(settings.thresholds) if settings.is_automatic else None
         if self._asked is None or self._asked.is_over:

@@ -24,7 +24,7 @@ from flockmq.management.tls import ManagementTls
 from flockmq.management.view import NodePorts
 from flockmq.membership.readiness import OwnRedis
 from flockmq.node.assembly import Assembly, Machine, assemble
-from flockmq.node.listeners import Listeners
+from flockmq.node.listeners import Listeners, listening_settings
 from flockmq.node.redis_startup import redis_config
 from flockmq.node.settings_admin import SettingsAdmin
 from flockmq.rlog.disk import Disk
@@ -66,7 +66,8 @@ async def run_node(
         management_port = await stack.enter_async_context(_management(config, assembly, keys, tls))
         await stack.enter_async_context(assembly.running())
         listeners.open(reactor, assembly.limits)
-        assembly.settings.on_change(lambda config: (config.mqtt, config.zones), lambda _: listeners.take_limits())
+        listeners.configure(listening_settings(assembly.settings.current))
+        assembly.settings.on_change(listening_settings, listeners.configure)
         stack.enter_context(listeners.refreshing(keys, *([] if certificates is None else [certificates])))
         node.state = "ready"
         gc.collect()

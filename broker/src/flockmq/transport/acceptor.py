@@ -32,20 +32,28 @@ _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN,
 
 
 class OpenListener:
-    """An open listener. `meters`: shared by all its clients. `connections`: their number. `is_metered`: each client has
-    a meter. `socket`: None if descriptors come from elsewhere. `is_suspended`: it accepts no clients at the moment.
+    """An open listener. `meters`: shared by all its clients; `meter`: that of this listener alone. `connections`: their
+    number. `is_metered`: each new client has a meter. `socket`: None if descriptors come from elsewhere.
+    `is_suspended`: it accepts no clients at the moment.
     """
 
     def __init__(self, settings: Listener, meters: list[SharedMeter], now_s: float) -> None:
         self.settings = settings
         self.meters = meters
-        self.is_metered: bool = bool(meters) or not settings.client_rates.are_off()
-        rate = settings.max_conn_rate
-        self.conn_rate: Bucket | None = Bucket(rate, 0.0, now_s) if rate > 0.0 else None
+        self.meter: SharedMeter | None = None
+        self.is_metered: bool = False
+        self.conn_rate: Bucket | None = None
+        self.configure(now_s)
         self.connections: int = 0
         self.is_suspended: bool = False
         self.socket: socket.socket | None = None
         self.family: int = socket.AF_INET
+
+    def configure(self, now_s: float) -> None:
+        """The settings, or the meters, are others."""
+        self.is_metered = bool(self.meters) or not self.settings.client_rates.are_off()
+        rate = self.settings.max_conn_rate
+        self.conn_rate = Bucket(rate, 0.0, now_s) if rate > 0.0 else None
 
 
 class Acceptor:

@@ -81,9 +81,14 @@ class EpollReactor(Reactor):
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
     def limit(self, rates: Rates, max_conn_rate: float) -> None:
-        """Set the rates that all clients of this node share. Call it before listeners are opened."""
-        self._all = None if rates.are_off() else self.table.rate_limit.share(rates)
-        self.table.acceptor.conn_rate = Bucket(max_conn_rate, 0.0, self.router.now_s) if max_conn_rate > 0.0 else None
+        """Set the rates that all clients of this node share. A client that was connected without any keeps none."""
+        now_s = self.router.now_s
+        self._all = self._configured(self._all, rates)
+        self.table.acceptor.conn_rate = Bucket(max_conn_rate, 0.0, now_s) if max_conn_rate > 0.0 else None
+        for listener in self.table.acceptor.listeners.values():
+            if self._all is not None and self._all not in listener.meters:
+                listener.meters.append(self._all)
+                listener.configure(now_s)
 
     def share_resources(
         self,
@@ -104,10 +109,24 @@ class EpollReactor(Reactor):
 
     def open(self, listener: Listener) -> OpenListener:
         """Create what the clients of a listener share: its rates, and this node's."""
-        meters = [] if listener.rates.are_off() else [self.table.rate_limit.share(listener.rates)]
-        if self._all is not None:
-            meters.append(self._all)
-        return OpenListener(listener, meters, self.router.now_s)
+        opened = OpenListener(listener, [] if self._all is None else [self._all], self.router.now_s)
+        self.configure(opened)
+        return opened
+
+    def configure(self, listener: OpenListener) -> None:
+        """The listener's settings are others. A client that was connected without any rate keeps none."""
+        had_none = listener.meter is None
+        listener.meter = self._configured(listener.meter, listener.settings.rates)
+        if had_none and listener.meter is not None:
+            listener.meters.insert(0, listener.meter)
+        listener.configure(self.router.now_s)
+
+    def _configured(self, meter: SharedMeter | None, rates: Rates) -> SharedMeter | None:
+        """The meter with these rates; a new one if there was none and there must be one."""
+        if meter is None:
+            return None if rates.are_off() else self.table.rate_limit.share(rates)
+        meter.configure(rates, self.router.now_s)
+        return meter
 
     def listen(self, listener: OpenListener, bound: socket.socket) -> None:
         """Accept clients on a bound, non-blocking socket, which the reactor owns from now on."""

@@ -69,6 +69,11 @@ class Meter:
     def __init__(self, rates: Rates, now_s: float) -> None:
         self.messages: Bucket | None = None
         self.bytes: Bucket | None = None
+        self.configure(rates, now_s)
+
+    def configure(self, rates: Rates, now_s: float) -> None:
+        """Other rates. The buckets are full, so a debt is forgiven."""
+        self.messages = self.bytes = None
         if rates.messages_rate > 0.0:
             self.messages = Bucket(rates.messages_rate, rates.messages_burst, now_s)
         if rates.bytes_rate > 0.0:

@@ -61,6 +61,17 @@ def test_a_zone_that_a_node_doesnt_have_and_a_key_of_a_later_release_are_left_ou
     assert list(changed(own, changes).zones) == ["a"]
 
 
+def test_rates_of_listeners_are_changed_where_there_are_such(tmp_path: Path) -> None:
+    own = loaded(tmp_path, '[listeners.tcp.default]\nbind = "127.0.0.1:1883"\nmax_connections = 7\n')
+    document = {"listeners": {"tcp": {"default": {"bytes_rate": "1MB/s"}}, "ssl": {"default": {"max_connections": 5}}}}
+    check_patch(document)
+    check_patch({"listeners": {"tcp": {"default": None}, "ssl": None}})
+    changes, unused = split(own.config, document)
+    listeners = changed(own, changes).listeners
+    assert (listeners.tcp["default"].bytes_rate, listeners.tcp["default"].max_connections) == (1024.0**2, 7)
+    assert (listeners.ssl, unused) == ({}, ["listeners.ssl.default.max_connections"])
+
+
 @pytest.mark.parametrize(
     ("patch", "why"),
     [
@@ -79,6 +90,8 @@ def test_a_zone_that_a_node_doesnt_have_and_a_key_of_a_later_release_are_left_ou
         ({"redis": None}, "redis: can't be changed while nodes run"),
         ({"mqtt": {"max_packet_size": 1}}, "mqtt.max_packet_size: can't be changed while nodes run"),
         ({"log": {"level": {"a": 1}}}, "log.level.a: unknown key; log.level is a value, not a section"),
+        ({"listeners": {"tcp": {"default": {"bind": ":1"}}}}, "listeners.tcp.default.bind: can't be changed while"),
+        ({"listeners": {"udp": {"default": None}}}, "listeners.udp.default: unknown key"),
         ({"zones": {"A b": {"max_inflight": 1}}}, "'A b' can't be a name"),
         ({"mqtt": {"max_inflight": 70_000}}, "mqtt.max_inflight: 70000 must be a whole number from 1 to 65535"),
     ],
@@ -126,6 +139,7 @@ def test_a_difference_is_the_patch_from_one_to_the_other(old: Any, new: Any, pat
 def test_all_hot_keys_are_shown_with_what_holds(tmp_path: Path) -> None:
     own = loaded(tmp_path, '[quotas]\nmax_sessions = "infinity"\n[zones.a]\nmax_inflight = 8\n')
     values = dict(leaves(shown(own.config)))
-    assert set(values) == {key.replace("NAME", "a") for key in HOT}
+    listeners = {key.replace("NAME", "default") for key in HOT if key.startswith("listeners.tcp.")}
+    assert set(values) == listeners | {key.replace("NAME", "a") for key in HOT if not key.startswith("listeners.")}
     assert (values["quotas.max_sessions"], values["quotas.max_subscriptions"]) == ("infinity", None)
     assert (values["zones.a.max_inflight"], values["mqtt.max_inflight"]) == (8, 32)

@@ -7,12 +7,14 @@ import socket
 from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
-from flockmq.config.schema import Config, ListenersSettings, NodeSettings, TcpListenerSettings
+from flockmq.config.schema import Config, ListenersSettings, MqttSettings, NodeSettings, TcpListenerSettings
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
-from flockmq.node.listeners import Listeners, shares
+from flockmq.node.listeners import Listeners, listening_settings, shares
 from flockmq.session.limits import Limits
+from unit.broker.transport.harness import Served
 
 MIB = 1024 * 1024
 
@@ -70,3 +72,29 @@ def test_an_address_that_another_process_has_by_now_is_said(monkeypatch: pytest.
             bound.open(reactor, {"default": Limits()})
     finally:
         bound.close()
+
+
+def test_other_settings_hold_for_listeners_that_are_open() -> None:
+    limits = {"default": Limits(), "slow": Limits("slow")}
+    tcp = TcpListenerSettings(bind=Address("127.0.0.1", 0), zone="slow")
+    config = Config(zones={"slow": MqttSettings()}, listeners=ListenersSettings(tcp={"default": tcp}))
+    listeners = Listeners(config)
+    listeners.bind()
+    with Served() as served:
+        listeners.open(served.reactor, limits)
+        (opened,) = served.reactor.table.acceptor.listeners.values()
+        limits["slow"] = Limits("slow", max_inflight=3)
+        changed = Config(
+            node=NodeSettings(max_connections=100, max_conn_rate=5.0),
+            zones={"slow": MqttSettings(messages_rate=2.0)},
+            listeners=ListenersSettings(tcp={"default": replace(tcp, max_connections=7, bytes_rate=9.0)}),
+        )
+        listeners.configure(listening_settings(changed))
+        assert (opened.settings.limits, opened.settings.client_rates.messages_rate) == (limits["slow"], 2.0)
+        assert opened.meter is not None
+        assert (opened.settings.max_connections, opened.settings.rates.bytes_rate) == (7, 9.0)
+        assert served.reactor.max_connections() == 100
+        connection, _ = served.opened(opened)
+        assert connection.limits.max_inflight == 3
+        listeners.configure(listening_settings(config))
+        assert (opened.settings.max_connections, served.reactor.table.acceptor.conn_rate) == (1_000_000, None)

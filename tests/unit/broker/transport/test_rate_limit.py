@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from flockmq.bounds import THROTTLE_TICK_S
+from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.transport.acceptor import OpenListener
@@ -152,3 +153,41 @@ async def test_in_a_running_loop_a_held_client_goes_on_by_itself() -> None:
             client.sendall(encode.PINGREQ)
             assert await loop.sock_recv(client, 100) == encode.PINGRESP
         assert not served.reactor.table.rate_limit.is_busy()
+
+
+def test_another_rate_of_a_listener_holds_at_once_for_those_who_wait_too() -> None:
+    with Served() as served:
+        listener = served.reactor.open(Listener("tcp:a", served.limits, rates=Rates(messages_rate=10)))
+        paced = Paced(served, listener, 5)
+        paced.run(20.0, 4)
+        assert served.reactor.table.rate_limit.is_busy()
+        listener.settings.rates = Rates(messages_rate=1000)
+        served.reactor.configure(listener)
+        paced.run(5.0, 4)
+        assert abs(paced.run(20.0, 4) - 20_000) <= 400
+        listener.settings.rates = Rates()
+        served.reactor.configure(listener)
+        paced.run(1.0, 4)
+        assert not served.reactor.table.rate_limit.is_busy()
+
+
+def test_a_first_rate_holds_for_those_who_come_from_then_on() -> None:
+    with Served() as served:
+        listener = served.reactor.open(Listener("tcp:a", served.limits))
+        served.reactor.listen(listener, bound("127.0.0.1", 0, "here"))
+        before, _ = served.opened(listener)
+        served.reactor.limit(Rates(messages_rate=500), 0.0)
+        listener.settings.rates = Rates(messages_rate=1000)
+        served.reactor.configure(listener)
+        assert before.meter is None
+        paced = Paced(served, listener, 5)
+        meter = paced.clients[0][0].meter
+        assert meter is not None
+        assert meter.shared == [listener.meter, served.reactor._all]
+        paced.run(5.0, 4)
+        assert abs(paced.run(20.0, 4) - 10_000) <= 200
+        served.reactor.limit(Rates(messages_rate=5000), 0.0)
+        served.reactor.limit(Rates(messages_rate=2000), 0.0)
+        assert len(listener.meters) == 2
+        paced.run(5.0, 4)
+        assert abs(paced.run(20.0, 4) - 20_000) <= 400, "the listener's rate is the lower one now"
