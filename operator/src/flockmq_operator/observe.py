@@ -44,7 +44,7 @@ class Observed(NamedTuple):
     core_pods: list[Manifest]
     redis_pods: list[Manifest]
     replicant_pods: list[Manifest]
-    """Up to UNAVAILABLE_MAX, while some aren't available; else empty, for there may be many."""
+    """Up to UNAVAILABLE_MAX, while some aren't available, or all have to end; else empty, for there may be many."""
     left_out: frozenset[Ref]
     """Pods whose label says that they take no clients, while the Service doesn't select by it."""
     orphans: frozenset[Ref]
@@ -143,7 +143,7 @@ def _of_namesake(item: Manifest, context: Context) -> bool:
 
 
 async def _replicant_pods(kube: Kube, context: Context, live: Manifest | None) -> list[Manifest]:
-    if live is None or not live.get("status", {}).get("unavailableReplicas"):
+    if live is None or not (context.spec.hibernate or live.get("status", {}).get("unavailableReplicas")):
         return []
     labels = {**selector(context, "replicant"), MANAGED_BY: MANAGER}
     return await kube.list("Pod", context.namespace, labels, limit=UNAVAILABLE_MAX)

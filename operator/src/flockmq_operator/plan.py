@@ -20,6 +20,7 @@ from flockmq_operator.fewer_cores import (
     keep_cores,
     with_all_cores,
 )
+from flockmq_operator.hibernation import put_to_sleep, wake_redis_first
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.order import state_of
@@ -108,6 +109,10 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
         waiting_for = waiting_for or f"{context.clients}s to be ready for clients"
         if context.clients == "replicant" and not state_of(context, observed, "core", now).broken:
             kept_parts |= {"core"}
+    if context.spec.hibernate:
+        waiting_for = put_to_sleep(context, observed, desired) or waiting_for
+    else:
+        waiting_for = wake_redis_first(context, observed, desired) or waiting_for
     held = hold_templates(context, observed, desired, kept_parts, now)
     select_by_label(context, observed, desired)
     keep_claim_templates(observed, desired)

@@ -31,6 +31,7 @@ RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 """The annotation of a pod template that restarts its pods, as `kubectl rollout restart` sets it."""
 DONE_ONCE = (
     ("pause",),
+    ("hibernate",),
     ("clusterKeyRotation",),
     *((part, "podTemplate", "metadata", "annotations", RESTARTED_AT) for part in ("cores", "replicants", "redis")),
 )
@@ -115,6 +116,7 @@ def digest_of(spec: Spec) -> str:
     once = replace(
         spec,
         pause=False,
+        hibernate=False,
         cluster_key_rotation="",
         cores=not_restarted(spec.cores),
         replicants=replace(not_restarted(spec.replicants), replicas=min(spec.replicants.replicas, 1)),

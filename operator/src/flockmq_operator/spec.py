@@ -337,6 +337,7 @@ class Spec(Part, frozen=True):
     update: Literal["Automatic", "OnSpecChange"] = "OnSpecChange"
     cluster_key_rotation: str = ""
     pause: bool = False
+    hibernate: bool = False
 
 
 class MqttCluster(msgspec.Struct, frozen=True):

@@ -205,6 +205,11 @@ class World(Kube):
             claim["metadata"] |= {"name": f"data-{name}", "namespace": NAMESPACE}
             self.objects.setdefault(ref(claim), claim)
 
+    def end(self, component: str) -> None:
+        """Its pods, whose number has become 0."""
+        for item in list(self.pods(component)):
+            del self.objects[ref(item)]
+
     def pods(self, component: str) -> Iterator[Manifest]:
         for name, item in self.objects.items():
             if name.kind == "Pod" and item["metadata"]["labels"]["app.kubernetes.io/component"] == component:

@@ -11,6 +11,7 @@ from flockmq_operator.status import (
     available,
     backup_succeeded,
     cores_ready,
+    hibernated,
     ready,
     reconciling,
     redis_ready,
@@ -36,6 +37,9 @@ WHAT_TO_DO = {
     "NotAllReady": LOOK,
     "NotReady": LOOK,
     BLOCKED: "do what Stalled says",
+    hibernated.REASON: (
+        'kubectl patch mqc {name} --namespace {namespace} --type=merge --patch \'{{"spec":{{"hibernate":false}}}}\''
+    ),
     "Paused": 'kubectl patch mqc {name} --namespace {namespace} --type=merge --patch \'{{"spec":{{"pause":false}}}}\'',
 }
 """By a condition's reason; where the condition's own sentence says what to do there is nothing to add."""

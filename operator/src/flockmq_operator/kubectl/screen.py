@@ -70,8 +70,12 @@ def part_lines(body: Manifest, pods: Sequence[Manifest], told: Told | Silent) ->
 def wanted(spec: Manifest, component: Component) -> int | None:
     """How many pods the spec asks for; None: somebody else runs it."""
     part = spec.get({"core": "cores", "replicant": "replicants"}.get(component, component)) or {}
+    if component == "redis" and part.get("external"):
+        return None
+    if spec.get("hibernate"):
+        return 0
     if component == "redis":
-        return None if part.get("external") else part.get("replicas", Redis().replicas)
+        return int(part.get("replicas", Redis().replicas))
     if component == "core":
         return int(part.get("replicas", Cores().replicas))
     count = int(part.get("replicas", Replicants().replicas))

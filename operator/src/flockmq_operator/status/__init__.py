@@ -14,6 +14,7 @@ from flockmq_operator.status import (
     available,
     backup_succeeded,
     cores_ready,
+    hibernated,
     ready,
     reconciling,
     redis_ready,
@@ -38,7 +39,7 @@ PARTS: tuple[tuple[Component, Judge], ...] = (
 
 
 def conditions(situation: Situation) -> list[Condition]:
-    parts = [with_block(judge(situation), situation, component) for component, judge in PARTS]
+    parts = [with_block(part(situation, component, judge), situation, component) for component, judge in PARTS]
     return [
         ready.judge(situation, parts),
         available.judge(situation),
@@ -48,6 +49,11 @@ def conditions(situation: Situation) -> list[Condition]:
         with_block(report_succeeded.judge(situation), situation, "report"),
         with_block(backup_succeeded.judge(situation), situation, "backup"),
     ]
+
+
+def part(situation: Situation, component: Component, judge: Judge) -> Condition:
+    judged = judge(situation)
+    return hibernated.judge(situation, component, judged.type) or judged
 
 
 def with_block(condition: Condition, situation: Situation, component: Component) -> Condition:

@@ -1,6 +1,7 @@
 """Available: clients are served. A replicant takes them, a majority of the cores keeps the state, Redis what waits."""
 
 from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.status import hibernated
 from flockmq_operator.status.condition import Condition, Situation
 from flockmq_operator.workloads import served_by
 
@@ -11,6 +12,8 @@ def judge(situation: Situation) -> Condition:
     context, observed = situation.context, situation.observed
     if context is None or observed is None:
         return Condition(TYPE, None, "NotObserved", "the spec has to be mended first")
+    if context.spec.hibernate:
+        return Condition(TYPE, False, hibernated.REASON, "spec.hibernate: no clients are served until it is false")
     cores = observed.objects.get(Ref("StatefulSet", context.core))
     replicants = observed.objects.get(Ref("Deployment", context.replicant))
     redis = observed.objects.get(Ref("StatefulSet", context.redis))
