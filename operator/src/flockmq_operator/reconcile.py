@@ -11,6 +11,8 @@ from flockmq_operator.apply import carry_out, refusal_problems
 from flockmq_operator.donors.choice import kept_of
 from flockmq_operator.donors.reconcile import DonorReconciler
 from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
+from flockmq_operator.hot.bring_about import HotSettings, Outcome
+from flockmq_operator.hot.edit import recorded
 from flockmq_operator.kube import Kube
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.metrics import Metrics
@@ -18,7 +20,7 @@ from flockmq_operator.nodes import AskNodes, Node
 from flockmq_operator.observe import observe
 from flockmq_operator.passes import RESYNC_S, Done, Key, Passes
 from flockmq_operator.plan import make_plan
-from flockmq_operator.problems import Problem
+from flockmq_operator.problems import NODES, Problem
 from flockmq_operator.report import report
 from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
@@ -43,6 +45,7 @@ class Reconciler:
         self._metrics = metrics
         self._settings = settings
         self._ask_nodes = ask_nodes
+        self._hot = HotSettings(kube, settings)
         self._floors: dict[Key, floor.History] = {}
         self._kept: dict[Key, str] = {}
         """Which spec was kept last (`revisions`)."""
@@ -85,9 +88,13 @@ class Reconciler:
         observed = await observe(self._kube, context, wanted, body.get("status") or {})
         nodes = await self._ask_nodes(context) if context.spec.autoscaling else None
         context = self._with_floor(key, context, observed.objects, nodes)
+        told = Outcome(context, recorded(observed.status))
+        if not any(problem.blocks >= NODES for problem in wrong):  # pods stay, and what they are to be told isn't known
+            told = await self._hot.bring_about(context, observed)
+            context = told.context
         plan = make_plan(context, observed, datetime.now(UTC), wrong)
         refusals = await carry_out(self._kube, plan)
-        events = without_refused(plan.events, {refusal.what for refusal in refusals})
+        events = [*told.events, *without_refused(plan.events, {refusal.what for refusal in refusals})]
         changed, refused = plan.changes, refusal_problems(refusals, observed, context.namespace)
         if any(plan.rolls & problem.blocks for problem in refused):  # others needn't wait for what isn't rolled out
             observed = await observe(self._kube, context, wanted, body.get("status") or {})
@@ -106,8 +113,9 @@ class Reconciler:
             rolls=plan.rolls,
             paused=plan.paused,
             behind=plan.behind,
-            waiting_for=plan.waiting_for,
+            waiting_for=plan.waiting_for or told.waiting_for,
             update_pending=plan.update_pending,
+            settings=told.record.as_status(),
         )
         status = await self._report(body, situation, events)
         if revisions.is_whole(status) and not context.spec.pause:

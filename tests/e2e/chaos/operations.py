@@ -60,7 +60,7 @@ def _change_everything(cluster: MqttCluster) -> None:
             "cores": {"podTemplate": now},
             "replicants": {"podTemplate": now},
             "redis": {"podTemplate": now},
-            "config": "[mqtt]\nmax_inflight = 31\n",
+            "config": "[sys_topics]\nsys_msg_interval = 59\n",  # which nodes read when they start
         }
     )
     _become_ready(cluster)

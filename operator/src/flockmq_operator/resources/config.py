@@ -2,14 +2,16 @@
 names its own, so a change rolls pods, and those of before can start again with what they were started with."""
 
 import hashlib
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from flockmq_operator.hot.keys import other_hot_keys
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.quantity import quantity
 from flockmq_operator.resources.context import REDIS_DATA_DIR, REDIS_PORT, SECRETS_DIR, TLS_DIR, Context
 from flockmq_operator.resources.labels import Component, metadata
-from flockmq_operator.resources.node_config import node_config
+from flockmq_operator.resources.node_config import hot_config, node_config
 
 FILES: dict[Component, tuple[str, ...]] = {
     "core": ("core.toml",),
@@ -52,6 +54,16 @@ def config_name(context: Context, component: Component, files: Mapping[str, str]
 
 def files(context: Context) -> dict[str, str]:
     """File name → content."""
+    found = made_files(context)
+    hot = frozenset(hot_config(context.spec.config))
+    for name, text in context.kept_files.items():
+        if name in found and other_hot_keys(tomllib.loads(text), tomllib.loads(found[name]), hot):
+            found[name] = text
+    return found
+
+
+def made_files(context: Context) -> dict[str, str]:
+    """As the spec alone asks for them."""
     found = {"core.toml": node_config(context, "core"), "replicant.toml": node_config(context, "replicant")}
     if context.spec.redis.external is None:
         found["valkey.conf"] = valkey_conf(context)

@@ -34,6 +34,8 @@ class Context(msgspec.Struct, frozen=True):
 
     served_by: str = ""
     """To whose pods the clients' Service leads now."""
+    kept_files: dict[str, str] = {}
+    """Files that pods have now, by name: each stays if what it says otherwise nodes change while they run (`hot`)."""
 
     @property
     def clients(self) -> Literal["core", "replicant"]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 import tomli_w
 
+from flockmq_operator.hot.keys import is_hot
 from flockmq_operator.resources import secret_files
 from flockmq_operator.resources.context import DATA_DIR, LINK_PORT, MANAGEMENT_PORT, SECRETS_DIR, Context
 from flockmq_operator.resources.secret_files import SecretFile, refuse_secret, refuse_url_with_password, resolved
@@ -213,6 +214,11 @@ def free_config(text: str) -> Document:
         refuse_secret(key, value, f"spec.config: {path}")
         refuse_url_with_password(value, f"spec.config: {path}")
     return document
+
+
+def hot_config(text: str) -> Document:
+    """What `spec.config` says that nodes change while they run: dotted path → value. Raises SpecError."""
+    return {path: value for path, _, value in leaves(free_config(text)) if is_hot(path)}
 
 
 def leaves(value: object, path: str = "", key: str = "") -> Iterator[tuple[str, str, object]]:

@@ -94,6 +94,8 @@ def make_status(situation: Situation, previous: Manifest, now: datetime) -> Mani
     if context.spec.backup:
         cron = live.get(Ref("CronJob", context.backup))
         status["backup"] = backup_succeeded.count(cron, previous.get("backup", {}))
+    if situation.settings:
+        status["settings"] = situation.settings
     if context.spec.autoscaling:
         status["autoscalingFloor"] = context.floor or context.spec.autoscaling.min_replicas
     return status

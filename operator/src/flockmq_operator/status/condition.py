@@ -40,6 +40,8 @@ class Situation(NamedTuple):
     """Whether anything waits for the pause to end."""
     waiting_for: str = ""
     update_pending: bool = False
+    settings: Mapping[str, object] = {}
+    """What is remembered of settings that nodes were told while they run (`hot.edit.Recorded`)."""
     before: Mapping[str, Manifest] = {}
     """The conditions that were reported last, by type."""
     counted: Mapping[str, int] = {}
