@@ -30,6 +30,7 @@ CHAPTERS = [
         "autoscaling",
         "rebalance",
         "kubectl_plugin",
+        "hibernation",
         "report",
     ),
     "uninstall",
