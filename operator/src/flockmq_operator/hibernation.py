@@ -7,25 +7,13 @@ as a new one does.
 
 from flockmq_operator.manifest import Manifest, ref
 from flockmq_operator.observe import Observed
-from flockmq_operator.order import CALLED
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import Component
 from flockmq_operator.status.workload import rolled_out
-from flockmq_operator.workloads import workload
+from flockmq_operator.workloads import CALLED, pods_of, workload
 
 ORDER: tuple[Component, ...] = ("replicant", "core", "redis")
 RETENTION = "persistentVolumeClaimRetentionPolicy"
-
-
-def pods_of(context: Context, observed: Observed, component: Component) -> int:
-    """How many pods there are, those that are ending too."""
-    live = observed.objects.get(workload(context, component), {})
-    count: int = live.get("status", {}).get("replicas", 0)
-    return max(count, *(len(pods) for part, pods in listed(observed) if part == component), 0)
-
-
-def listed(observed: Observed) -> tuple[tuple[Component, list[Manifest]], ...]:
-    return ("core", observed.core_pods), ("redis", observed.redis_pods), ("replicant", observed.replicant_pods)
 
 
 def put_to_sleep(context: Context, observed: Observed, desired: list[Manifest]) -> str:

@@ -25,17 +25,9 @@ from flockmq_operator.status.workload import (
     pod_there,
     template_seen,
 )
-from flockmq_operator.workloads import workload
+from flockmq_operator.workloads import CALLED, workload
 
 ORDER: tuple[Component, ...] = ("core", "replicant", "redis")
-CALLED: dict[Component, str] = {
-    "core": "cores",
-    "replicant": "replicants",
-    "redis": "Redis",
-    "report": "the report",
-    "backup": "the backup",
-    "restore": "the restore",
-}
 BROKEN = timedelta(minutes=1)
 """How long a pod that isn't ready may just be starting."""
 PATIENCE = timedelta(minutes=10)

@@ -8,6 +8,14 @@ from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, Component
 
 WORKLOADS = ("StatefulSet", "Deployment")
+CALLED: dict[Component, str] = {
+    "core": "cores",
+    "replicant": "replicants",
+    "redis": "Redis",
+    "report": "the report",
+    "backup": "the backup",
+    "restore": "the restore",
+}
 
 
 def workload(context: Context, component: Component) -> Ref:
@@ -20,6 +28,17 @@ def workload(context: Context, component: Component) -> Ref:
         "restore": Ref("Job", context.restore),
     }
     return names[component]
+
+
+def pods_of(context: Context, observed: Observed, component: Component) -> int:
+    """How many pods there are, those that are ending too."""
+    live = observed.objects.get(workload(context, component), {})
+    count: int = live.get("status", {}).get("replicas", 0)
+    return max(count, *(len(pods) for part, pods in listed(observed) if part == component), 0)
+
+
+def listed(observed: Observed) -> tuple[tuple[Component, list[Manifest]], ...]:
+    return ("core", observed.core_pods), ("redis", observed.redis_pods), ("replicant", observed.replicant_pods)
 
 
 def template_of(manifest: Manifest) -> Manifest | None:

@@ -10,10 +10,10 @@ from flockmq_operator.kubectl.failed import Failed
 from flockmq_operator.kubectl.screen import wanted
 from flockmq_operator.kubectl.status import cluster
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.order import CALLED
 from flockmq_operator.resources.labels import Component
 from flockmq_operator.revisions import RESTARTED_AT
 from flockmq_operator.status import stalled
+from flockmq_operator.workloads import CALLED
 
 PARTS: dict[str, Component] = {"cores": "core", "replicants": "replicant", "redis": "redis"}
 """Field of the spec → component; in the order in which the operator restarts them."""

@@ -8,10 +8,10 @@ from flockmq_operator.kubectl.ctl import Silent, Told, component_of
 from flockmq_operator.kubectl.pods import node_of, pod_findings, pod_lines
 from flockmq_operator.kubectl.text import age, counted, shown, table
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.order import CALLED
 from flockmq_operator.resources.labels import Component
 from flockmq_operator.spec import Autoscaling, Cores, Redis, Replicants
 from flockmq_operator.status.workload import pod_there
+from flockmq_operator.workloads import CALLED
 
 PARTS: tuple[tuple[Component, str], ...] = (("core", "flockmq"), ("replicant", "flockmq"), ("redis", "redis"))
 """(part, its container whose image is shown)."""

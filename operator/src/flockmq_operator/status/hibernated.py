@@ -1,8 +1,8 @@
 """The conditions of a part whose cluster hibernates: as it should be once it has no pod."""
 
-from flockmq_operator.hibernation import pods_of
 from flockmq_operator.resources.labels import Component
 from flockmq_operator.status.condition import Condition, Situation
+from flockmq_operator.workloads import pods_of
 
 REASON = "Hibernated"
 SENTENCE = "spec.hibernate: it has no pods; volumes and Secrets stay"
