@@ -41,6 +41,8 @@ SECRETS_MAX: Final = 16
 AUDIT_MAX: Final = 10_000
 """Changes in the audit log. Beyond it, the oldest are deleted."""
 AUDIT_ABOUT_MAX_CHARS: Final = 256
+AUDIT_PATH_MAX_CHARS: Final = 1200
+"""A path with a client id of `mqtt.max_clientid_len` bytes fits."""
 AUDIT_DROPPED_TOGETHER_MAX: Final = 100
 """A new change deletes at most this many old ones."""
 SETTINGS_REVISIONS_MAX: Final = 20
@@ -570,6 +572,8 @@ RULES_MAX_BYTES: Final = 64 * 1024
 BANS_MAX: Final = 1_000_000
 BAN_PATTERNS_MAX: Final = 1000
 """Bans by pattern. Every CONNECT is checked against each of them."""
+NAME_PATTERN_MAX_CHARS: Final = 256
+"""Characters of a pattern of client ids, user names or listeners: in a ban, a rule, or a filter of a list."""
 HASH_THREADS_MAX: Final = 2
 HASHES_WAITING_MAX: Final = 256
 """Passwords waiting to be hashed. Beyond it, a client of the address with most of them gets 0x89."""

@@ -53,6 +53,16 @@ Origin = Annotated[
         description="a page's origin, scheme, host and port alone, for example https://app.example.com; or * for all",
     ),
 ]
+TextToClients = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z",
+        max_length=1024,
+        description="a text without control characters, of at most 1024 characters",
+    ),
+]
+"""Clients close the connection when a packet has a NUL in a text [MQTT-1.5.4-2], and may for other control
+characters."""
 Mode = Annotated[str, Meta(pattern=r"^0?[0-7]{3}$", description='a mode as chmod takes it, for example "0660"')]
 ClientIdBinding = Literal["auto", "user", "none"]
 Some = Annotated[float, Meta(ge=0.1, le=3600.0), Kind.DURATION]
@@ -127,8 +137,8 @@ class MqttSettings(RatesSettings, frozen=True, kw_only=True):
     max_subscriptions: Count = 100_000
     max_wildcard_shapes: Annotated[int, Meta(ge=1, le=256)] = 16
     """Number of shapes, that is positions of wildcards, among one client's filters."""
-    response_information: Annotated[str, Meta(max_length=1024)] = ""
-    server_reference: Annotated[str, Meta(max_length=1024)] = ""
+    response_information: TextToClients = ""
+    server_reference: TextToClients = ""
     """The Server Reference that a 5.0 client gets when this node sends it away: `host:port`, or several, separated by
     spaces."""
     client_id_binding: ClientIdBinding = "auto"

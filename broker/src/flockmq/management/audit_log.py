@@ -4,6 +4,7 @@ AUDIT_MAX changes.
 Invariants:
 - Before a change is done, the node writes a line to its own log file.
 - Before a change is answered, its row is written, or a warning tells why it isn't.
+- A row has a bounded size, whatever names are in the path.
 - A refused request has no row, so unauthenticated clients can't push out other rows.
 """
 
@@ -16,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from flockmq.bounds import AUDIT_ABOUT_MAX_CHARS, AUDIT_DROPPED_TOGETHER_MAX, AUDIT_MAX
+from flockmq.bounds import AUDIT_ABOUT_MAX_CHARS, AUDIT_DROPPED_TOGETHER_MAX, AUDIT_MAX, AUDIT_PATH_MAX_CHARS
 from flockmq.clock import Clock
 from flockmq.management.api_keys import Holder
 from flockmq.redis.errors import StorageError
@@ -66,7 +67,7 @@ class AuditLog:
         """Write a row for a change that was done. Returns when the log has it, or when that failed."""
         if not self._may_write():
             return
-        now_s, about = self._clock.wall(), about[:AUDIT_ABOUT_MAX_CHARS]
+        now_s, about, path = self._clock.wall(), about[:AUDIT_ABOUT_MAX_CHARS], path[:AUDIT_PATH_MAX_CHARS]
         change = AuditEntry(now_s, holder.name, holder.role, peer, self._node, method, path, about, status)
         key = f"{round(now_s * 1e6):018d}{self._token_bytes(8).hex()}"
         over = min(len(self._keys) + 1 - AUDIT_MAX, AUDIT_DROPPED_TOGETHER_MAX)

@@ -93,6 +93,8 @@ def test_rates_of_listeners_are_changed_where_there_are_such(tmp_path: Path) -> 
         ({"listeners": {"tcp": {"default": {"bind": ":1"}}}}, "listeners.tcp.default.bind: can't be changed while"),
         ({"listeners": {"udp": {"default": None}}}, "listeners.udp.default: unknown key"),
         ({"zones": {"A b": {"max_inflight": 1}}}, "'A b' can't be a name"),
+        ({"mqtt": {"server_reference": "a\0"}}, "'a\\x00' must be a text without control characters"),
+        ({"zones": {"z": {"response_information": "a\n"}}}, "must be a text without control characters"),
         ({"mqtt": {"max_inflight": 70_000}}, "mqtt.max_inflight: 70000 must be a whole number from 1 to 65535"),
     ],
 )

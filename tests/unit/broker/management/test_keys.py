@@ -15,6 +15,7 @@ import pytest
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
+from flockmq.bounds import AUDIT_PATH_MAX_CHARS
 from flockmq.management import api_keys, audit_log, guard
 from flockmq.management.api_keys import CONFIGURED, ApiKeys
 from flockmq.management.guard import WrongKeyDelay
@@ -265,6 +266,14 @@ async def test_the_oldest_changes_go(site: Site, monkeypatch: pytest.MonkeyPatch
         await site.ask("POST", "/bans", {"as": "clientid", "who": f"c{number}"})
     assert [about for *_, about in await audited(site)] == ["clientid c4", "clientid c3", "clientid c2"]
     assert AUDIT.max_rows > audit_log.AUDIT_MAX
+
+
+async def test_a_row_is_bounded_whatever_name_is_in_the_path(site: Site) -> None:
+    name = "c" * 6000
+    await site.ask("POST", "/bans", {"as": "clientid", "who": name})
+    assert (await site.ask("DELETE", f"/bans/clientid/{name}"))[0] == 204
+    (_, _, path, _), *_ = await audited(site)
+    assert path == f"/api/v1/bans/clientid/{name}"[:AUDIT_PATH_MAX_CHARS]
 
 
 async def test_a_change_that_the_log_cant_note_is_done_all_the_same(
