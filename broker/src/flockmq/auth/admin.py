@@ -15,7 +15,8 @@ from msgspec import Meta
 
 from flockmq.auth import bans, hashing, rule_sources, scram
 from flockmq.auth.hash_pool import HashPool
-from flockmq.auth.rules import compile_rules, glob
+from flockmq.auth.name_patterns import check_length
+from flockmq.auth.rules import compile_rules
 from flockmq.auth.user_revocation import disabled, enabled, is_disabled
 from flockmq.bounds import AUTH_PAGE_MAX, BAN_PATTERNS_MAX, PASSWORD_MAX_BYTES, RULES_MAX_BYTES
 from flockmq.clock import Clock
@@ -300,7 +301,8 @@ class Admin:
         """Set the ban, in place of an existing one with the same key. Raises Invalid, StorageError."""
         try:
             who = bans.normal(new.of, new.who)
-            glob(who)
+            if new.of in bans.PATTERNS:
+                check_length(who)
         except ValueError as error:
             raise Invalid("who", str(error)) from None
         now_s = self._clock.wall()

@@ -16,7 +16,7 @@ from typing import Final, Self
 import msgspec
 
 from flockmq.auth.addresses import network, plain_address
-from flockmq.auth.rules import glob
+from flockmq.auth.name_patterns import glob
 from flockmq.bounds import BAN_PATTERNS_MAX
 from flockmq.clock import SYSTEM
 from flockmq.default_callbacks import ignore

@@ -16,16 +16,16 @@ another `$` topic.
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import ipaddress
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from flockmq.auth.name_patterns import check_length, glob, is_pattern
 from flockmq.auth.rule_index import HASH, PLUS, Levels, RuleIndex, Who
 from flockmq.auth.template import Template
 from flockmq.bounds import RULES_OF_ONE_MAX
@@ -115,6 +115,11 @@ def compile_rules(rules: Sequence[RuleSettings]) -> Rules:
             prefix, mend = _prefixed(topic)
             if prefix:
                 raise ValueError(f"rule {place}: topic {topic!r} fits nothing: {prefix} isn't looked at; write {mend}")
+        try:
+            check_length(rule.clientid or "")
+            check_length(rule.username or "")
+        except ValueError as error:
+            raise ValueError(f"rule {place}: clientid or username {error}") from None
     return Rules(rules)
 
 
@@ -133,7 +138,7 @@ def _asks_where(rule: RuleSettings) -> bool:
 def _who(rule: RuleSettings) -> Who | None:
     """The single client id or user name that a rule is about, if there is one."""
     for name, wanted in (("clientid", rule.clientid), ("username", rule.username)):
-        if wanted and not _is_glob(wanted):
+        if wanted and not is_pattern(wanted):
             return name, wanted
     return None
 
@@ -325,18 +330,6 @@ _CLIENTS: Final[Levels] = (b"$SYS", b"brokers", b"+", b"clients", b"#")
 # --- who ------------------------------------------------------------------------------------------------------------
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def glob(wanted: str) -> Callable[[str], bool]:
-    """A matcher of texts: `*` matches any text and `?` one character."""
-    if not _is_glob(wanted):
-        return wanted.__eq__
-    match = re.compile(fnmatch.translate(wanted.replace("[", "[[]"))).fullmatch
-    return lambda text: match(text) is not None
-
-
-def _is_glob(wanted: str) -> bool:
-    return any(letter in wanted for letter in "*?")
 
 
 def _network(text: str) -> Network:

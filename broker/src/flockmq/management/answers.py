@@ -12,6 +12,8 @@ from flockmq.bounds import AUTH_PAGE_MAX, AUTH_REQUEST_MAX_BYTES, MANAGEMENT_REQ
 from flockmq.management.view import Views
 
 PAGE_DEFAULT: Final = 100
+ANY_TEXT: Final = "(?s:.+)"
+"""The last part of a path, with slashes and line breaks: clients choose their ids, and users may have any name."""
 T = TypeVar("T")
 
 

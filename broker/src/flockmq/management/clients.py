@@ -20,8 +20,10 @@ from typing import Final
 
 from aiohttp import web
 
+from flockmq.auth.name_patterns import check_length
 from flockmq.bounds import LOGGED_MAX_CHARACTERS
 from flockmq.management.answers import (
+    ANY_TEXT,
     VIEWS,
     RequestRefused,
     check_place,
@@ -33,6 +35,7 @@ from flockmq.management.answers import (
 from flockmq.management.client_rows import ClientsWanted, SessionsWanted
 
 FILTERS: Final = ("clientid", "username", "node", "listener", "peerhost")
+PATTERNS: Final = ("clientid", "username", "listener")
 _ANSWERS: Final = {None: None, "yes": True, "no": False}
 _SUBSCRIPTIONS_MAX_DIGITS: Final = 9
 
@@ -44,6 +47,8 @@ async def clients(request: web.Request) -> web.Response:
     check_query(request, "limit", "after", *FILTERS)
     asked = {name: request.query.get(name) for name in ("after", *FILTERS)}
     check_place(asked["after"])
+    for name in PATTERNS:
+        _check_pattern(name, asked[name])
     try:
         listing = await request.app[VIEWS].clients.clients(ClientsWanted(limit=limit_of(request), **asked))
     except ValueError as error:
@@ -51,7 +56,7 @@ async def clients(request: web.Request) -> web.Response:
     return shown(listing)
 
 
-@routes.get("/api/v1/clients/{client_id:.+}")
+@routes.get(f"/api/v1/clients/{{client_id:{ANY_TEXT}}}")
 async def client(request: web.Request) -> web.Response:
     client_id = request.match_info["client_id"]
     row = await request.app[VIEWS].clients.client(client_id)
@@ -59,7 +64,7 @@ async def client(request: web.Request) -> web.Response:
     return shown(row)
 
 
-@routes.delete("/api/v1/clients/{client_id:.+}")
+@routes.delete(f"/api/v1/clients/{{client_id:{ANY_TEXT}}}")
 @routes.post("/api/v1/clients/kick")
 async def kick(request: web.Request) -> web.Response:
     client_id = await _client_id(request)
@@ -75,13 +80,14 @@ async def sessions(request: web.Request) -> web.Response:
     if connected not in _ANSWERS:
         raise RequestRefused(400, f"connected: {connected!r} must be yes or no")
     check_place(query.get("after"))
+    _check_pattern("clientid", query.get("clientid"))
     wanted = SessionsWanted(
         limit=limit_of(request), after=query.get("after"), clientid=query.get("clientid"), connected=_ANSWERS[connected]
     )
     return shown(await request.app[VIEWS].sessions.sessions(wanted))
 
 
-@routes.get("/api/v1/sessions/{client_id:.+}")
+@routes.get(f"/api/v1/sessions/{{client_id:{ANY_TEXT}}}")
 async def session(request: web.Request) -> web.Response:
     check_query(request, "limit", "after")
     after = request.query.get("after", "0")
@@ -93,13 +99,21 @@ async def session(request: web.Request) -> web.Response:
     return shown(found)
 
 
-@routes.delete("/api/v1/sessions/{client_id:.+}")
+@routes.delete(f"/api/v1/sessions/{{client_id:{ANY_TEXT}}}")
 @routes.post("/api/v1/sessions/end")
 async def end_session(request: web.Request) -> web.Response:
     client_id = await _client_id(request)
     has_ended = await request.app[VIEWS].sessions.end_session(client_id)
     _check_found(has_ended, client_id, "there is no session of {}")
     return web.Response(status=204)
+
+
+def _check_pattern(name: str, pattern: str | None) -> None:
+    """Raises RequestRefused."""
+    try:
+        check_length(pattern or "")
+    except ValueError as error:
+        raise RequestRefused(400, f"{name}: {error}") from None
 
 
 async def _client_id(request: web.Request) -> str:

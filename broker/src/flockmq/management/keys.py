@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import web
 
-from flockmq.management.answers import about, answer, body_of, check_query, limit_of
+from flockmq.management.answers import ANY_TEXT, about, answer, body_of, check_query, limit_of
 from flockmq.management.api_keys import ApiKeys, NewKey
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.guard import holder_of
@@ -36,7 +36,7 @@ async def make(request: web.Request) -> web.Response:
     return answer(201, await request.app[KEYS].make(new, holder_of(request).name))
 
 
-@routes.delete("/api/v1/keys/{name:.+}")
+@routes.delete(f"/api/v1/keys/{{name:{ANY_TEXT}}}")
 async def remove(request: web.Request) -> web.Response:
     await request.app[KEYS].remove(request.match_info["name"])
     return web.Response(status=204)

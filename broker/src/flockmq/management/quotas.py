@@ -19,7 +19,7 @@ from aiohttp import web
 from flockmq.config.conversion import read
 from flockmq.config.schema import QuotasSettings
 from flockmq.errors import ConfigError
-from flockmq.management.answers import VIEWS, RequestRefused, about, answer, body_of, limit_of
+from flockmq.management.answers import ANY_TEXT, VIEWS, RequestRefused, about, answer, body_of, limit_of
 from flockmq.management.quota_admin import QuotaAdmin
 
 ADMIN: Final = web.AppKey("quota_admin", QuotaAdmin)
@@ -34,12 +34,12 @@ async def quotas(request: web.Request) -> web.Response:
     return answer(200, msgspec.structs.asdict(shown) | msgspec.structs.asdict(page))
 
 
-@routes.get("/api/v1/quotas/{name:.+}")
+@routes.get(f"/api/v1/quotas/{{name:{ANY_TEXT}}}")
 async def own_quotas(request: web.Request) -> web.Response:
     return answer(200, request.app[ADMIN].of(request.match_info["name"]))
 
 
-@routes.put("/api/v1/quotas/{name:.+}")
+@routes.put(f"/api/v1/quotas/{{name:{ANY_TEXT}}}")
 async def put_quotas(request: web.Request) -> web.Response:
     given = await body_of(request, dict[str, object])
     try:
@@ -50,7 +50,7 @@ async def put_quotas(request: web.Request) -> web.Response:
     return answer(200, await request.app[ADMIN].put(request.match_info["name"], settings))
 
 
-@routes.delete("/api/v1/quotas/{name:.+}")
+@routes.delete(f"/api/v1/quotas/{{name:{ANY_TEXT}}}")
 async def delete_quotas(request: web.Request) -> web.Response:
     await request.app[ADMIN].remove(request.match_info["name"])
     return web.Response(status=204)

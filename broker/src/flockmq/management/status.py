@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from flockmq.management.answers import VIEWS, answer
+from flockmq.management.answers import ANY_TEXT, VIEWS, answer
 
 routes = web.RouteTableDef()
 
@@ -68,7 +68,7 @@ async def alarms(request: web.Request) -> web.Response:
     return answer(200, request.app[VIEWS].alarms.rows())
 
 
-@routes.delete("/api/v5/alarms/{name:.+}")
+@routes.delete(f"/api/v5/alarms/{{name:{ANY_TEXT}}}")
 async def end_alarm(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     if not await request.app[VIEWS].alarms.end(name):

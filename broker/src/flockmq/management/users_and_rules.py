@@ -25,7 +25,7 @@ from aiohttp import web
 
 from flockmq.auth.admin import Admin, AnsweredUser, NewBan, NewUser, OfKind, UserChange
 from flockmq.config.auth_settings import RuleSettings
-from flockmq.management.answers import about, answer, body_of, limit_of
+from flockmq.management.answers import ANY_TEXT, about, answer, body_of, limit_of
 from flockmq.management.guard import holder_of
 
 ADMIN: Final = web.AppKey("admin", Admin)
@@ -56,19 +56,19 @@ async def create_user(request: web.Request) -> web.Response:
     return _user(request, 201, await request.app[ADMIN].create_user(new))
 
 
-@routes.get("/api/v1/users/{user_id:.+}")
+@routes.get(f"/api/v1/users/{{user_id:{ANY_TEXT}}}")
 async def user(request: web.Request) -> web.Response:
     return _user(request, 200, request.app[ADMIN].user(request.match_info["user_id"]))
 
 
-@routes.put("/api/v1/users/{user_id:.+}")
+@routes.put(f"/api/v1/users/{{user_id:{ANY_TEXT}}}")
 async def change_user(request: web.Request) -> web.Response:
     change = await body_of(request, UserChange)
     about(request, ", ".join(_changed(change)))
     return _user(request, 200, await request.app[ADMIN].update_user(request.match_info["user_id"], change))
 
 
-@routes.delete("/api/v1/users/{user_id:.+}")
+@routes.delete(f"/api/v1/users/{{user_id:{ANY_TEXT}}}")
 async def delete_user(request: web.Request) -> web.Response:
     await request.app[ADMIN].delete_user(request.match_info["user_id"])
     return web.Response(status=204)
@@ -90,13 +90,13 @@ async def ruled(request: web.Request) -> web.Response:
 
 
 @routes.get("/api/v1/rules/{of:all}")
-@routes.get(f"/api/v1/rules/{OF}/{{who:.+}}")
+@routes.get(f"/api/v1/rules/{OF}/{{who:{ANY_TEXT}}}")
 async def rules(request: web.Request) -> web.Response:
     return answer(200, request.app[ADMIN].rules(*_whose(request)))
 
 
 @routes.put("/api/v1/rules/{of:all}")
-@routes.put(f"/api/v1/rules/{OF}/{{who:.+}}")
+@routes.put(f"/api/v1/rules/{OF}/{{who:{ANY_TEXT}}}")
 async def put_rules(request: web.Request) -> web.Response:
     body = await body_of(request, _Rules)
     about(request, f"{len(body.rules)} rules")
@@ -104,7 +104,7 @@ async def put_rules(request: web.Request) -> web.Response:
 
 
 @routes.delete("/api/v1/rules/{of:all}")
-@routes.delete(f"/api/v1/rules/{OF}/{{who:.+}}")
+@routes.delete(f"/api/v1/rules/{OF}/{{who:{ANY_TEXT}}}")
 async def delete_rules(request: web.Request) -> web.Response:
     await request.app[ADMIN].delete_rules(*_whose(request))
     return web.Response(status=204)
@@ -125,7 +125,7 @@ async def put_ban(request: web.Request) -> web.Response:
     return answer(201, await request.app[ADMIN].put_ban(new))
 
 
-@routes.delete("/api/v1/bans/{of}/{who:.+}")
+@routes.delete(f"/api/v1/bans/{{of}}/{{who:{ANY_TEXT}}}")
 async def delete_ban(request: web.Request) -> web.Response:
     await request.app[ADMIN].delete_ban(request.match_info["of"], request.match_info["who"])
     return web.Response(status=204)

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from flockmq.auth.rules import glob
+from flockmq.auth.name_patterns import glob
 from flockmq.bounds import DIRECTORY_SLICE_ROWS, OVERVIEW_WAIT_S, SLOTS
 from flockmq.clock import Clock
 from flockmq.durable.due_wills import HASH as WILLS

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from flockmq.auth.rules import glob
+from flockmq.auth.name_patterns import glob
 from flockmq.bounds import DIRECTORY_NAME_MAX_CHARS, DIRECTORY_PAGE_MAX_BYTES
 from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session import DurableSession

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
+from flockmq.bounds import NAME_PATTERN_MAX_CHARS
 from flockmq.management import clients, guard
 from flockmq.management.view import Unavailable
 from unit.broker.management.harness import serving
@@ -54,6 +55,13 @@ async def test_it_is_said_why_it_cannot_be_ended_now(http: aiohttp.ClientSession
     async with http.delete("/api/v1/sessions/a") as answer:
         assert answer.status == 503
         assert await answer.json() == {"error": "no owner of 'a' answered; try again later"}
+
+
+async def test_a_filter_that_is_too_long_is_refused(http: aiohttp.ClientSession) -> None:
+    for path in ("/api/v1/clients?username=", "/api/v1/clients?listener=", "/api/v1/sessions?clientid="):
+        async with http.get(path + "a" * NAME_PATTERN_MAX_CHARS + "*") as answer:
+            assert answer.status == 400
+            assert "has 257 characters; a pattern may have 256" in (await answer.json())["error"]
 
 
 def test_only_who_has_the_key_ends_a_session() -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from flockmq.bounds import AUDIT_PATH_MAX_CHARS
 from flockmq.clock import SYSTEM
 from flockmq.config.values import Secret
 from flockmq.errors import ConfigError
-from flockmq.bounds import AUDIT_PATH_MAX_CHARS
 from flockmq.management import api_keys, audit_log, guard
 from flockmq.management.api_keys import CONFIGURED, ApiKeys
 from flockmq.management.guard import WrongKeyDelay

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from flockmq.auth.hashing import is_right
-from flockmq.bounds import AUTH_REQUEST_MAX_BYTES
+from flockmq.bounds import AUTH_REQUEST_MAX_BYTES, NAME_PATTERN_MAX_CHARS
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.errors import LogFull
 from unit.broker.auth.harness import FakeLog
@@ -313,3 +313,25 @@ async def test_what_the_log_cant_take_is_said(
 async def test_paths_and_methods_that_there_arent(site: Site) -> None:
     assert (await site.ask("GET", "/rules/group/x"))[0] == 404
     assert (await site.ask("PATCH", "/users", {}))[0] == 405
+
+
+@pytest.mark.parametrize("name", ["line\nbreak", "a/b", "\r\n", " "])
+async def test_a_name_of_any_text_can_be_in_a_path(site: Site, name: str) -> None:
+    await site.ask("POST", "/users", {"user_id": name, "password": "sesame"})
+    await site.ask("POST", "/bans", {"as": "clientid", "who": name})
+    path = quote(name, safe="")
+    assert (await site.ask("GET", f"/users/{path}"))[1]["user_id"] == name
+    assert (await site.ask("DELETE", f"/users/{path}"))[0] == 204
+    assert (await site.ask("DELETE", f"/bans/clientid/{path}"))[0] == 204
+
+
+async def test_a_ban_by_a_pattern_that_is_too_long_is_refused(site: Site) -> None:
+    pattern = "a" * NAME_PATTERN_MAX_CHARS + "*"
+    status, answer = await site.ask("POST", "/bans", {"as": "clientid_pattern", "who": pattern})
+    assert (status, answer["error"]) == (
+        400,
+        "who: has 257 characters; a pattern may have 256: say its beginning and '*'",
+    )
+    status, answer = await site.ask("PUT", "/rules/all", {"rules": [{"permit": "allow", "username": pattern}]})
+    assert status == 400
+    assert "clientid or username has 257 characters" in answer["error"]
