@@ -67,7 +67,7 @@ class BuiltInAuthenticator:
             return WRONG
         user = self._user(user_id.decode())
         if user is not None and self._passwords.knows(attempt.password, user.password_hash):
-            return _granted(attempt, user_id, user)
+            return _granted(user_id, user)
         return self._checked(attempt, attempt.password, user_id, user)
 
     async def _checked(self, attempt: Attempt, password: bytes, user_id: bytes, user: User | None) -> Verdict:
@@ -78,18 +78,19 @@ class BuiltInAuthenticator:
             return Pass.BUSY
         if user is None:
             return Pass.UNKNOWN
-        return _still_granted(attempt, user_id, user, self._user) if right else WRONG
+        return _still_granted(user_id, user, self._user) if right else WRONG
 
 
-def _still_granted(attempt: Attempt, user_id: bytes, then: User, lookup: Lookup) -> Granted | LoginRefused:
+def _still_granted(user_id: bytes, then: User, lookup: Lookup) -> Granted | LoginRefused:
     """Check the user again: the proof was right for the row `then`, but the row may have changed while it was
     checked."""
     now = lookup(user_id.decode())
-    return WRONG if now is None or loses(then, now) else _granted(attempt, user_id, now)
+    return WRONG if now is None or loses(then, now) else _granted(user_id, now)
 
 
-def _granted(attempt: Attempt, user_id: bytes, user: User) -> Granted:
-    return Granted(attempt.username or b"", is_superuser=user.is_superuser, user_id=user_id, user=user)
+def _granted(user_id: bytes, user: User) -> Granted:
+    """The user name is what was authenticated. Nobody checked the one that a client sends beside its client id."""
+    return Granted(user_id, is_superuser=user.is_superuser, user_id=user_id, user=user)
 
 
 def _verifier(user: User) -> scram.Verifier | None:
@@ -137,7 +138,7 @@ class ScramExchange:
             return LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, f"SCRAM: {error}"), b""
         if self._user is None:
             return WRONG, b""
-        granted: Verdict = _still_granted(self.attempt, self.attempt.username or b"", self._user, self._lookup)
+        granted: Verdict = _still_granted(self.attempt.username or b"", self._user, self._lookup)
         if self._client_ids is not None:
             granted = self._client_ids.checked(self.attempt, granted)
         return granted, proof

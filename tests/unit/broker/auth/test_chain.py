@@ -212,6 +212,15 @@ async def test_a_user_is_let_in_with_its_password_only(pool: HashPool) -> None:
     assert (await decided(users.by_id, attempt(client_id="x", username="jo", password="pw"))).reason >= 0x80
 
 
+async def test_who_is_known_by_its_client_id_has_it_as_its_user_name_whatever_name_it_sends(pool: HashPool) -> None:
+    by_id = Users(pool).by_id
+    for username in ("boss", "jo", None):
+        for _ in ("with a hash", "recognized again"):
+            outcome = await decided(by_id, attempt(client_id="jo", username=username, password="pw"))
+            assert outcome.principal is not None
+            assert (outcome.principal.username, outcome.principal.user_id) == (b"jo", b"jo")
+
+
 async def test_an_unknown_user_costs_as_many_hashes_as_a_known_one(pool: HashPool) -> None:
     users = Users(pool)
     await decided(users.by_name, attempt(username="jo", password="wrong"))
