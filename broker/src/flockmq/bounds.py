@@ -28,6 +28,10 @@ MANAGEMENT_UNWANTED_MAX_S: Final = 1.0
 MANAGEMENT_ACCEPT_AGAIN_S: Final = 0.1
 """Pause of accepting after the process ran out of file descriptors."""
 MANAGEMENT_KEEP_ALIVE_MAX_SECONDS: Final = 60
+MANAGEMENT_BEGUN_TOGETHER_MAX: Final = 2
+"""Requests that begin in one event-loop iteration."""
+MANAGEMENT_PACED_MAX: Final = 512
+"""Requests that wait to begin. Beyond it, one begins at once, so that no probe is refused."""
 METRICS_MADE_EVERY_S: Final = 0.1
 """The text of /metrics is made at most this often, for all requests that wait meanwhile."""
 LINK_KEY_MIN_BYTES: Final = 16
@@ -218,6 +222,10 @@ DIRECTORY_SLICE_IDS: Final = 2000
 """Client ids of one slot that are sorted per event-loop iteration."""
 DIRECTORY_LOOKED_AT_MAX: Final = 5000
 """Clients or sessions that one owner checks for a page. So a page with filters may have fewer rows than requested."""
+DIRECTORY_PAGES_TOGETHER_MAX: Final = 2
+"""Pages of clients or sessions that one node asks for at once. Others wait."""
+DIRECTORY_PAGES_WAITING_MAX: Final = 256
+DIRECTORY_PAGE_WAIT_MAX_S: Final = 30.0
 DIRECTORY_PAGE_MAX_BYTES: Final = 1024 * 1024
 """Client ids and filters of one page. The last row may exceed it."""
 DIRECTORY_NAME_MAX_CHARS: Final = 1024

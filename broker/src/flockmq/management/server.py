@@ -57,6 +57,7 @@ from flockmq.management.api_keys import ApiKeys
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.connections import ManagementConnections
 from flockmq.management.guard import Guard
+from flockmq.management.pace import Pace
 from flockmq.management.quota_admin import QuotaAdmin
 from flockmq.management.scrapes import Scrapes, samples_of
 from flockmq.management.view import Views
@@ -181,7 +182,7 @@ def _application(
     audit: AuditLog,
     connections: ManagementConnections,
 ) -> web.Application:
-    middlewares = [connections.noting, *Guard(keys, audit).middlewares()]
+    middlewares = [connections.noting, Pace().paced, *Guard(keys, audit).middlewares()]
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)
     app[VIEWS] = views
     app[users_and_rules.ADMIN] = admin

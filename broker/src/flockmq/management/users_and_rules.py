@@ -52,7 +52,7 @@ async def users(request: web.Request) -> web.Response:
 @routes.post("/api/v1/users")
 async def create_user(request: web.Request) -> web.Response:
     new = await body_of(request, NewUser)
-    about(request, f"{new.user_id}, superuser" if new.is_superuser else new.user_id)
+    about(request, f"superuser {new.user_id}" if new.is_superuser else new.user_id)
     return _user(request, 201, await request.app[ADMIN].create_user(new))
 
 

@@ -33,6 +33,7 @@ from flockmq.membership.reachability import name_of
 from flockmq.node.connections import Connections
 from flockmq.node.listing_order import START, Part, Placed, PlacedRow, in_order, merged, part_of, sliced
 from flockmq.node.listing_rows import asks_the_node, client_row, matching_clients, session_row, shown_session
+from flockmq.node.page_turns import PageTurns
 from flockmq.routing.slots import slot_of
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
@@ -104,6 +105,7 @@ class ClientAdmin:
         self._clients = clients
         self._session_service = session_service
         self._clock = clock
+        self._turns = PageTurns()
         self._clients_page = self._request("clients", ClientsWanted, bytes, self._list_clients)
         self._sessions_page = self._request("sessions", SessionsWanted, bytes, self._list_sessions)
         self._owner_clients = self._request("home_clients", ClientsWanted, Part, self._clients_of_owner)
@@ -121,12 +123,14 @@ class ClientAdmin:
         """Raises ValueError for invalid filters."""
         matching_clients(wanted)
         _after(wanted)
-        return bytes(await self._ask_node(self._answering_core(), self._clients_page, wanted))
+        async with self._turns.turn():
+            return bytes(await self._ask_node(self._answering_core(), self._clients_page, wanted))
 
     async def sessions(self, wanted: SessionsWanted) -> bytes:
         """Raises ValueError for invalid filters."""
         _after(wanted)
-        return bytes(await self._ask_node(self._answering_core(), self._sessions_page, wanted))
+        async with self._turns.turn():
+            return bytes(await self._ask_node(self._answering_core(), self._sessions_page, wanted))
 
     async def client(self, client_id: str) -> bytes:
         """The client's row; b"" if it isn't connected."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Final
 
 from flockmq import __version__, compiled_modules
 from flockmq.clock import Clock
@@ -12,6 +14,9 @@ from flockmq.membership.frames import Status
 from flockmq.node.cluster_overview import log_states
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import SHARDS, NodeInfo
+
+_build: Final = cache(compiled_modules.kind)
+"""It looks at some hundred files, which don't change while they run, and /api/v1/status needs no key."""
 
 
 class ManagementView:
@@ -70,7 +75,7 @@ class ManagementView:
             incarnation=self._cluster.incarnation,
             role=settings.role,
             version=__version__,
-            build=compiled_modules.kind(),
+            build=_build(),
             ready=is_ready,
             state=state,
             uptime_s=self._clock.monotonic() - self._started_s,

@@ -268,6 +268,12 @@ async def test_the_oldest_changes_go(site: Site, monkeypatch: pytest.MonkeyPatch
     assert AUDIT.max_rows > audit_log.AUDIT_MAX
 
 
+async def test_a_new_superuser_is_shown_as_one_however_long_its_name_is(site: Site) -> None:
+    await site.ask("POST", "/users", {"user_id": "n" * 1000, "password": "sesame", "is_superuser": True})
+    (*_, about), *_ = await audited(site)
+    assert about.startswith("superuser nnn")
+
+
 async def test_a_row_is_bounded_whatever_name_is_in_the_path(site: Site) -> None:
     name = "c" * 6000
     await site.ask("POST", "/bans", {"as": "clientid", "who": name})
