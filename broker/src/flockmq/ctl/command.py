@@ -105,10 +105,21 @@ def _tables(rows: Iterator[Row]) -> Iterator[str]:
 def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
-    return (",".join(value) or "-") if isinstance(value, list) else _shown(value)
+    return _shown(",".join(value) or None) if isinstance(value, list) else _shown(value)
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return "-" if value is None else value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return _printable(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+
+
+def _printable(text: str) -> str:
+    """Write what a terminal doesn't print as `\\n`, `\\x1b`, …: clients choose names, and would add lines."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()

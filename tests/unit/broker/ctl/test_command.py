@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,3 +86,18 @@ def test_a_list_may_end_before_its_end(
     for limit in ("0", "-1", "x"):
         with pytest.raises(SystemExit):
             parser.parse_args([noun, "list", "--limit", limit])
+
+
+def test_a_client_that_chooses_its_id_adds_no_lines_or_fields_and_commands_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"client_id": "a\tusername=jo\n\x1b[2Jé\u2028\u202e \x9b", "filters": ["b\x7f"], "by": None}
+    monkeypatch.setattr(command, "Api", lambda *_: SimpleNamespace(pages=lambda *_: iter([row])))
+    monkeypatch.setenv(KEY_VARIABLE, "key")
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    command.run(parser.parse_args(["sessions", "list"]))
+    line = 'client_id=a\\tusername=jo\\n\\x1b[2Jé\\u2028\\u202e \\x9b\tfilters=["b\\x7f"]\tby=-\n'
+    assert capsys.readouterr().out == line
+    command.run(parser.parse_args(["--json", "sessions", "list"]))
+    assert json.loads(capsys.readouterr().out) == row
