@@ -84,6 +84,7 @@ class Passes:
                 try:
                     done = await self._measured(key)
                     if done.gone and not self._reasons[key].is_set():  # set: there may be a new one of this name
+                        self._forget(key)
                         return
                     gather_s = min(gather_s * 2, self._gather_max_s) if done.changed else GATHER_MIN_S
                     retry_s = RETRY_MIN_S
@@ -97,7 +98,6 @@ class Passes:
         finally:
             self._tasks.pop(key, None)
             self._reasons.pop(key, None)
-            self._forget(key)
 
     async def _measured(self, key: Key) -> Done:
         """A pass when there is room for it, counted."""

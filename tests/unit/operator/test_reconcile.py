@@ -239,6 +239,23 @@ async def test_the_floor_follows_the_connections_and_stays_where_nobody_answers(
         assert world.objects[DEMO]["status"]["autoscalingFloor"] == 5
 
 
+async def test_an_operator_that_stops_has_donors_come_back() -> None:
+    async def answer(_: Context) -> list[Node]:
+        return [Node("a", "replicant", 9, heard=True, rebalancing=Ref("Pod", "a") in world.objects)]
+
+    world = World(mqtt_cluster())
+    reconciler = Reconciler(world, SETTINGS, answer, Metrics())
+    reconciler.wake(*KEY)
+    await until(lambda: settled(world, reconciler) and condition(world, "Ready")["status"] == "True")
+    labels = world.objects[Ref("Deployment", "demo-replicant")]["spec"]["template"]["metadata"]["labels"]
+    for name in ("a", "b"):
+        world.put(pod(name, labels, "1"))
+    donor = world.objects[Ref("Pod", "a")]["metadata"]["labels"]
+    await until(lambda: settled(world, reconciler) and donor[TAKES_CLIENTS] == "false")
+    await reconciler.stop()
+    assert donor[TAKES_CLIENTS] == "true"
+
+
 async def test_a_donor_is_out_of_the_service_until_the_cluster_is_paused() -> None:
     async def answer(_: Context) -> list[Node]:
         return [Node("a", "replicant", 9, heard=True, rebalancing=Ref("Pod", "a") in world.objects)]
