@@ -42,7 +42,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps] # which settings their pods name
   resources: [replicasets]
-  verbs: [list]
+  verbs: [list, watch]
 - apiGroups: [apps] # specs to go back to
   resources: [controllerrevisions]
   verbs: [list, create, delete]

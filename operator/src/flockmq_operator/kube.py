@@ -24,6 +24,8 @@ REQUEST_S = 15.0
 """The deadline of one request."""
 WATCH_S = 240
 """How long one watch lasts."""
+WATCH_IDLE_S = 70.0
+"""How long a watch may be silent: the server tells its version each minute."""
 EVENT_MAX_BYTES = 4 * 1024 * 1024
 """Of an event in a watch; an object has 1.5 MiB at most."""
 
@@ -154,8 +156,10 @@ class Kube:
                 if answer.status != 200:
                     raise Refused(answer.status, sentence_of(await answer.read()))  # type: ignore[no-untyped-call]
             async with answer.response as response:
-                async for line in _lines(response.content):
-                    yield json.loads(line)
+                async with asyncio.timeout(WATCH_IDLE_S) as idle:
+                    async for line in _lines(response.content):
+                        yield json.loads(line)
+                        idle.reschedule(asyncio.get_running_loop().time() + WATCH_IDLE_S)
         except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
             raise Unreachable(f"GET {path}: {str(error) or type(error).__name__}") from None
 

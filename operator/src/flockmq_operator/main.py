@@ -7,6 +7,7 @@ be reached, or doesn't know MqttClusters, MqttUsers and MqttRebalances; 4 the he
 import asyncio
 import contextlib
 import functools
+import itertools
 import logging
 import signal
 import sys
@@ -19,7 +20,9 @@ from flockmq_operator.handlers import registry
 from flockmq_operator.health import serve_health
 from flockmq_operator.kube import Kube, Refused, Unreachable
 from flockmq_operator.leader import Candidate, LeaseLost
+from flockmq_operator.manifest import Ref
 from flockmq_operator.metrics import Metrics
+from flockmq_operator.name_watch import NAMED_KINDS, watch_names
 from flockmq_operator.nodes import ask_nodes
 from flockmq_operator.rebalances.reconcile import RebalanceReconciler
 from flockmq_operator.rebalances.spec import REBALANCE_PLURAL
@@ -27,7 +30,6 @@ from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.settings import Settings, SettingsError, read_settings
 from flockmq_operator.spec import GROUP, PLURAL, VERSION
 from flockmq_operator.users.reconcile import UserReconciler
-from flockmq_operator.users.secret_watch import watch_secrets
 from flockmq_operator.users.spec import USER_PLURAL
 
 log = logging.getLogger(__name__)
@@ -131,9 +133,19 @@ async def run_kopf(
     metrics.leading = True
     log.info("leading; watching %s", ", ".join(settings.namespaces) or "all namespaces")
     namespaces: list[str | None] = [*settings.namespaces] or [None]
+
+    def changed(namespace: str, what: Ref) -> None:
+        for cluster in reconciler.named_changed(namespace, what):
+            users.cluster_changed(namespace, cluster)
+        users.named_changed(namespace, what)
+
+    def begun(namespace: str | None) -> None:
+        reconciler.wake_all(namespace)
+        users.wake_all(namespace)
+
     watches = [
-        asyncio.create_task(watch_secrets(kube, namespace, users.secret_changed), name=f"Secrets of {namespace}")
-        for namespace in namespaces
+        asyncio.create_task(watch_names(kube, kind, namespace, changed, begun), name=f"{kind}s of {namespace}")
+        for kind, namespace in itertools.product(NAMED_KINDS, namespaces)
     ]
     try:
         await kopf.operator(

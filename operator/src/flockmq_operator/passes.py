@@ -1,13 +1,15 @@
 """The loop around each object that is kept: wait for a reason, make one pass over all of it, look again in a while.
 
 Level-triggered: a reason carries no information, so any number of them is one pass, and a lost one costs no more than
-RESYNC_S. One pass at a time for each object, PASSES_MAX at a time in all. A pass that fails is repeated with a growing
-delay, and nothing is remembered of it: the next one looks anew. Reasons are gathered the longer the more passes in a
-row changed something: a rollout takes a few, and a quarrel with another controller over a field is no busy loop.
+RESYNC_S, or SETTLED_RESYNC_S where all is as it should be (`settled` says what wakes a pass until then). One pass at a
+time for each object, PASSES_MAX at a time in all. A pass that fails is repeated with a growing delay, and nothing is
+remembered of it: the next one looks anew. Reasons are gathered the longer the more passes in a row changed something: a
+rollout takes a few, and a quarrel with another controller over a field is no busy loop.
 """
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
@@ -18,7 +20,9 @@ from flockmq_operator.metrics import Metrics, Result
 log = logging.getLogger(__name__)
 
 RESYNC_S = 30.0
-"""The longest an object is left unlooked at."""
+"""The longest an object is left unlooked at while it isn't as it should be."""
+SETTLED_RESYNC_S = 300.0
+"""The longest, where it is."""
 GATHER_MIN_S = 0.25
 """How long reasons are gathered before a pass, at least: a rollout is hundreds of them."""
 RETRY_MIN_S, RETRY_MAX_S = 1.0, 60.0
@@ -36,6 +40,11 @@ class Done(NamedTuple):
     """Whether there is nothing left to keep."""
     changed: bool = False
     look_again_s: float = RESYNC_S
+
+
+def settled_resync_s() -> float:
+    """SETTLED_RESYNC_S or less, by chance: objects that were all looked at when the operator started part."""
+    return SETTLED_RESYNC_S * random.uniform(1 / 3, 1)  # noqa: S311 (nothing is kept secret by it)
 
 
 class Passes:
@@ -64,6 +73,12 @@ class Passes:
             self._reasons[key] = asyncio.Event()
             self._tasks[key] = asyncio.create_task(self._keep(key), name=f"{self._what} {'/'.join(key)}")
         self._reasons[key].set()
+
+    def wake_all(self, namespace: str | None) -> None:
+        """There may be a reason to look at any of those that are being kept; `namespace` None: of all."""
+        for key in list(self._tasks):
+            if namespace in (None, key[0]):
+                self.wake(key)
 
     def busy_with(self) -> set[Key]:
         """Whose are being kept."""

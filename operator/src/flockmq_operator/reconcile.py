@@ -2,11 +2,12 @@
 
 import logging
 import time
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from flockmq_operator import floor, revisions
+from flockmq_operator import floor, revisions, settled
 from flockmq_operator.apply import carry_out, refusal_problems
 from flockmq_operator.donors.choice import kept_of
 from flockmq_operator.donors.reconcile import DonorReconciler
@@ -17,8 +18,8 @@ from flockmq_operator.kube import Kube
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.nodes import AskNodes, Node
-from flockmq_operator.observe import observe
-from flockmq_operator.passes import RESYNC_S, Done, Key, Passes
+from flockmq_operator.observe import Observed, observe
+from flockmq_operator.passes import RESYNC_S, SETTLED_RESYNC_S, Done, Key, Passes, settled_resync_s
 from flockmq_operator.plan import make_plan
 from flockmq_operator.problems import NODES, Problem
 from flockmq_operator.report import report
@@ -32,21 +33,20 @@ from flockmq_operator.wrong_spec import without_what_is_wrong
 
 log = logging.getLogger(__name__)
 
-AUTOSCALING_RESYNC_S = 10.0
-"""The longest a MqttCluster is left unlooked at, while its floor has to follow connections."""
 GATHER_MAX_S = 30.0
 """The longest that reasons for a pass are gathered."""
 
 
 class Reconciler:
     def __init__(self, kube: Kube, settings: Settings, ask_nodes: AskNodes, metrics: Metrics) -> None:
-        self.donors = DonorReconciler(kube, ask_nodes, metrics)
+        self.donors = DonorReconciler(kube, ask_nodes, metrics, self._nodes_told)
         self._kube = kube
         self._metrics = metrics
         self._settings = settings
-        self._ask_nodes = ask_nodes
         self._hot = HotSettings(kube, settings)
         self._floors: dict[Key, floor.History] = {}
+        self._named: dict[Key, frozenset[Ref]] = {}
+        """What the last pass looked at of which names are all that is watched."""
         self._kept: dict[Key, str] = {}
         """Which spec was kept last (`revisions`)."""
         self._passes = Passes(KIND, self._pass, self._forget, metrics, GATHER_MAX_S)
@@ -54,6 +54,17 @@ class Reconciler:
     def wake(self, namespace: str, name: str) -> None:
         """There is a reason to look at this MqttCluster."""
         self._passes.wake((namespace, name))
+
+    def wake_all(self, namespace: str | None) -> None:
+        """What is watched may have changed untold; `namespace` None: in all."""
+        self._passes.wake_all(namespace)
+
+    def named_changed(self, namespace: str, what: Ref) -> list[str]:
+        """The MqttClusters to which it matters."""
+        keys = [key for key, named in self._named.items() if key[0] == namespace and what in named]
+        for key in keys:
+            self._passes.wake(key)
+        return [name for _, name in keys]
 
     def busy_with(self) -> set[Key]:
         """The MqttClusters that are being kept."""
@@ -65,6 +76,7 @@ class Reconciler:
 
     def _forget(self, key: Key) -> None:
         self._floors.pop(key, None)
+        self._named.pop(key, None)
         self._kept.pop(key, None)
         self.donors.forget(key)
         self._metrics.conditions.pop(key, None)
@@ -85,9 +97,9 @@ class Reconciler:
             situation = Situation(body["metadata"]["generation"], problems=(Problem("InvalidSpec", why),))
             await self._report(body, situation, [])
             return Done()
+        self._named[key] = settled.named_objects(context, wanted)
         observed = await observe(self._kube, context, wanted, body.get("status") or {})
-        nodes = await self._ask_nodes(context) if context.spec.autoscaling else None
-        context = self._with_floor(key, context, observed.objects, nodes)
+        context = self._with_floor(key, context, observed.objects)
         told = Outcome(context, recorded(observed.status))
         if not any(problem.blocks >= NODES for problem in wrong):  # pods stay, and what they are to be told isn't known
             told = await self._hot.bring_about(context, observed)
@@ -102,7 +114,7 @@ class Reconciler:
             refusals = await carry_out(self._kube, plan)
             events += without_refused(plan.events, {refusal.what for refusal in refusals})
             refused = refusal_problems(refusals, observed, context.namespace)
-        self.donors.keep(key, kept_of(context, observed, nodes))
+        self.donors.keep(key, kept_of(context, observed))
         situation = Situation(
             generation=context.cluster.generation,
             context=context,
@@ -120,24 +132,28 @@ class Reconciler:
         status = await self._report(body, situation, events)
         if revisions.is_whole(status) and not context.spec.pause:
             await self._keep_spec(key, body)
-        look_again_s = AUTOSCALING_RESYNC_S if context.spec.autoscaling else RESYNC_S
-        return Done(changed=changed, look_again_s=look_again_s)
+        return Done(changed=changed, look_again_s=look_again_s(context, observed, status))
 
-    def _with_floor(self, key: Key, context: Context, live: dict[Ref, Manifest], nodes: list[Node] | None) -> Context:
-        """The context to plan with: the floor follows the connections, and stays where nobody answers."""
+    def _with_floor(self, key: Key, context: Context, live: dict[Ref, Manifest]) -> Context:
+        """The context to plan with."""
         autoscaling = context.spec.autoscaling
         if autoscaling is None:
             return context
-        now_s = time.monotonic()
-        history = self._floors.get(key, ())
         autoscaler = live.get(Ref("HorizontalPodAutoscaler", context.name))
-        if not history and autoscaler:  # this operator has just started: what the last one found still counts
-            history = floor.remember(history, now_s, autoscaler["spec"].get("minReplicas", 1))
-        if nodes is not None:
-            connections = sum(node.connections for node in nodes)
-            history = floor.remember(history, now_s, floor.wanted(autoscaling, connections))
-        self._floors[key] = history
-        return msgspec.structs.replace(context, floor=floor.stabilised(autoscaling, history))
+        if key not in self._floors and autoscaler:  # this operator has just started: what the last one found counts
+            self._floors[key] = floor.remember((), time.monotonic(), autoscaler["spec"].get("minReplicas", 1))
+        return msgspec.structs.replace(context, floor=floor.stabilised(autoscaling, self._floors.get(key, ())))
+
+    def _nodes_told(self, context: Context, nodes: Sequence[Node]) -> None:
+        """The floor follows the connections; where nobody answers it stays. `context`: of the last pass."""
+        autoscaling = context.spec.autoscaling
+        if autoscaling is None:
+            return
+        key = context.namespace, context.name
+        wanted = floor.wanted(autoscaling, sum(node.connections for node in nodes))
+        self._floors[key] = floor.remember(self._floors.get(key, ()), time.monotonic(), wanted)
+        if floor.stabilised(autoscaling, self._floors[key]) != context.floor:
+            self._passes.wake(key)
 
     async def _keep_spec(self, key: Key, body: Manifest) -> None:
         """It is one that somebody can go back to."""
@@ -157,6 +173,14 @@ class Reconciler:
         told = (*events, *transitions(previous, status))
         await report(self._kube, body, status, told, self._settings.pod_name)
         return status
+
+
+def look_again_s(context: Context, observed: Observed, status: Manifest) -> float:
+    """`status`: as it is reported."""
+    if not settled.is_settled(context, observed, status):
+        return RESYNC_S
+    later = make_plan(context, observed, datetime.now(UTC) + timedelta(seconds=SETTLED_RESYNC_S))
+    return settled_resync_s() if settled.is_empty(later) else RESYNC_S
 
 
 def key_of(body: Manifest) -> Key:

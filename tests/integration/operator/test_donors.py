@@ -56,11 +56,12 @@ async def test_a_donor_is_out_of_the_service_while_it_sends_clients_away(
         return found
 
     async with aiohttp.ClientSession() as session:
-        donors = DonorReconciler(world, functools.partial(ask_nodes, session), Metrics())
+        metrics = Metrics()
+        donors = DonorReconciler(world, functools.partial(ask_nodes, session), metrics, lambda *_: None)
         with crowd(crowded):
             eventually(lambda: row(core, crowded)["clients"] == COUNT, "its heartbeat tells it")
             donors.keep(KEY, Kept(context(), "replicant", 2))
-            await until(lambda: not donors.busy_with())
+            await until(lambda: 'passes_total{result="unchanged"} 1\n' in metrics.text())
             assert (label(crowded.name), label(other.name)) == ("true", "true")
 
             status, _ = api(core, "PUT", "/rebalance", {"absolute_threshold": 2, "rate": 1})

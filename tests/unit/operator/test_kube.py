@@ -20,13 +20,21 @@ class Server:
         self.accepted: list[str] = []
         self.status, self.body = 200, "{}"
         self.delay_s = 0.0
+        self.silence: asyncio.Event | None = None
+        """Until when an answer that has begun doesn't end."""
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.text()
         asked = (request.method, request.path_qs, request.headers.get("Content-Type", ""), json.loads(body or "null"))
         self.asked.append(asked)
         self.accepted.append(request.headers.get("Accept", ""))
         await asyncio.sleep(self.delay_s)
+        if self.silence:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(self.body.encode())
+            await self.silence.wait()
+            return response
         return web.Response(status=self.status, text=self.body, content_type="application/json")
 
 
@@ -123,6 +131,18 @@ async def test_a_watch_that_fails_says_how(kube: Kube, server: Server, monkeypat
     server.body = '{"type": "' + "x" * 2000
     with pytest.raises(Unreachable, match="an event of more than 1000 bytes"):
         await anext(kube.watch("Secret", "ns", "7"))
+
+
+async def test_a_watch_whose_connection_is_dead_is_noticed(
+    kube: Kube, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_module, "WATCH_IDLE_S", 0.3)
+    server.body, server.silence = '{"type": "BOOKMARK"}\n', asyncio.Event()
+    watch = kube.watch("Secret", "ns", "7")
+    assert (await anext(watch))["type"] == "BOOKMARK"
+    with pytest.raises(Unreachable, match="TimeoutError"):
+        await anext(watch)
+    server.silence.set()
 
 
 @pytest.mark.parametrize("status", [400, 403, 409, 422])

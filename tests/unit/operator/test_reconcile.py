@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 from flockmq_operator import passes, reconcile
+from flockmq_operator.donors import reconcile as donors
 from flockmq_operator.kube import Unreachable
-from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.nodes import AskNodes, Node
+from flockmq_operator.passes import RESYNC_S, SETTLED_RESYNC_S
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import TAKES_CLIENTS
@@ -230,13 +232,72 @@ async def test_the_floor_follows_the_connections_and_stays_where_nobody_answers(
     autoscaler = Ref("HorizontalPodAutoscaler", "demo")
     world = World(mqtt_cluster(spec))
     async with reconciling(world, count=450):
-        await until(lambda: autoscaler in world.objects)
-        assert world.objects[autoscaler]["spec"]["minReplicas"] == 5
+        await until(lambda: autoscaler in world.objects and world.objects[autoscaler]["spec"]["minReplicas"] == 5)
         await until(lambda: world.objects[DEMO].get("status", {}).get("autoscalingFloor") == 5)
     async with reconciling(world, count=None):  # another operator has taken over, and no core answers it
         world.objects[DEMO].pop("status")
         await until(lambda: "status" in world.objects[DEMO])
         assert world.objects[DEMO]["status"]["autoscalingFloor"] == 5
+
+
+async def test_the_floor_rises_with_connections_while_nothing_else_wakes_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(donors, "AUTOSCALING_LOOK_S", 0.001)
+    count = 150
+
+    async def answer(_: Context) -> list[Node]:
+        return [Node("a", "replicant", count)]
+
+    spec = {"autoscaling": {"minReplicas": 2, "maxReplicas": 9, "connectionsPerReplicant": 100}}
+    world = World(mqtt_cluster(spec))
+    reconciler = Reconciler(world, SETTINGS, answer, Metrics())
+    try:
+        reconciler.wake(*KEY)
+        await until(lambda: settled(world, reconciler) and condition(world, "Ready")["status"] == "True")
+        assert world.objects[DEMO]["status"]["autoscalingFloor"] == 2
+        count = 450
+        await until(lambda: world.objects[DEMO]["status"]["autoscalingFloor"] == 5)
+    finally:
+        await reconciler.stop()
+
+
+async def test_one_that_is_as_it_should_be_is_left_alone_and_any_other_is_looked_at_soon() -> None:
+    claim: Manifest = {"kind": "PersistentVolumeClaim", "metadata": {"name": "backups", "namespace": NAMESPACE}}
+    world = World(mqtt_cluster({"backup": {"schedule": "0 3 * * *", "claimName": "backups"}}), claim)
+    async with reconciling(world) as reconciler:
+        assert (await reconciler._pass(KEY)).look_again_s == RESYNC_S, "it has just been begun"
+        await until(lambda: settled(world, reconciler) and condition(world, "Ready")["status"] == "True")
+        assert RESYNC_S < (await reconciler._pass(KEY)).look_again_s <= SETTLED_RESYNC_S
+        del world.objects[ref(claim)]
+        assert (await reconciler._pass(KEY)).look_again_s == RESYNC_S, "somebody has to make the claim"
+
+
+@pytest.mark.parametrize(
+    "what", [Ref("Secret", "certificates"), Ref("Secret", "demo-links"), Ref("PersistentVolumeClaim", "backups")]
+)
+async def test_one_is_looked_at_when_a_secret_or_a_claim_changes_that_matters_to_it(what: Ref) -> None:
+    tls = {"name": "mqtts", "port": 8883, "tls": {"secretName": "certificates"}}
+    backup = {"schedule": "0 3 * * *", "claimName": "backups"}
+    world, metrics = World(mqtt_cluster({"listeners": [tls], "backup": backup})), Metrics()
+    async with reconciling(world, metrics=metrics) as reconciler:
+        assert reconciler.named_changed(NAMESPACE, what) == [], "it wasn't looked at yet"
+        await until(lambda: condition(world, "Stalled")["status"] == "True")
+        assert reconciler.named_changed("elsewhere", what) == []
+        assert reconciler.named_changed(NAMESPACE, Ref("Secret", "backups")) == []
+        world.objects[DEMO].pop("status")
+        assert reconciler.named_changed(NAMESPACE, what) == ["demo"]
+        await until(lambda: "status" in world.objects[DEMO])
+
+
+async def test_all_of_a_namespace_are_looked_at_when_changes_may_have_been_missed() -> None:
+    world = World(mqtt_cluster())
+    async with reconciling(world) as reconciler:
+        await until(lambda: "status" in world.objects[DEMO])
+        for namespace in (NAMESPACE, None):
+            world.objects[DEMO].pop("status")
+            reconciler.wake_all(namespace)
+            await until(lambda: "status" in world.objects[DEMO])
 
 
 async def test_an_operator_that_stops_has_donors_come_back() -> None:

@@ -2,5 +2,5 @@
 sent away comes to another node.
 
 choice     pure: what nodes tell → which pods leave, and come back
-reconcile  looks at the nodes of a MqttCluster, and labels their pods
+reconcile  looks at the nodes of a MqttCluster, labels their pods, and tells how many connections there are
 """

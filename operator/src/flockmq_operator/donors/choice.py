@@ -24,13 +24,16 @@ class Kept(NamedTuple):
     """Whose pods the Service leads to by their label; None: nobody may leave it."""
     ready: int = 0
     """How many of these are ready, and stay."""
-    nodes: list[Node] | None = None
-    """What they told in that pass, if they were asked."""
 
     @property
     def may_leave(self) -> int:
         """How many pods may be out of the Service at once."""
         return self.ready // 2
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it matters what its nodes do: to their pods, or to an autoscaler's floor."""
+        return bool(self.may_leave or self.context.spec.autoscaling)
 
 
 class Case(NamedTuple):
@@ -45,7 +48,7 @@ NOBODY = Case()
 """No pod leaves, and those that have left come back."""
 
 
-def kept_of(context: Context, observed: Observed, nodes: list[Node] | None) -> Kept:
+def kept_of(context: Context, observed: Observed) -> Kept:
     service = observed.objects.get(Ref("Service", context.name), {})
     selector = service.get("spec", {}).get("selector", {})
     if context.spec.pause or TAKES_CLIENTS not in selector:
@@ -53,7 +56,7 @@ def kept_of(context: Context, observed: Observed, nodes: list[Node] | None) -> K
     component: Component = selector[COMPONENT]
     live = observed.objects.get(workload(context, component), {})
     wanted = context.spec.cores.replicas if component == "core" else context.replicants
-    return Kept(context, component, min(live.get("status", {}).get("readyReplicas", 0), wanted), nodes)
+    return Kept(context, component, min(live.get("status", {}).get("readyReplicas", 0), wanted))
 
 
 def case_of(kept: Kept, nodes: Sequence[Node]) -> Case:

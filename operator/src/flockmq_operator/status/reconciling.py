@@ -3,6 +3,8 @@
 from flockmq_operator.status.condition import Condition, Situation
 
 TYPE = "Reconciling"
+UP_TO_DATE = "UpToDate"
+"""The reason when all is as it should be."""
 
 
 def judge(situation: Situation, parts: list[Condition]) -> Condition:
@@ -17,4 +19,4 @@ def judge(situation: Situation, parts: list[Condition]) -> Condition:
     lacking = [part.type for part in parts if not part.status]
     if lacking:
         return Condition(TYPE, True, "Progressing", f"waiting for {', '.join(lacking)}")
-    return Condition(TYPE, False, "UpToDate", "nothing is left to do")
+    return Condition(TYPE, False, UP_TO_DATE, "nothing is left to do")

@@ -19,6 +19,14 @@ class SeenUser(NamedTuple):
     """Another one whenever anything of the user changed; empty: an older node doesn't tell."""
 
 
+class Seen(NamedTuple):
+    """What the cluster has under a user name."""
+
+    user: SeenUser | None
+    rules: tuple[Rule, ...]
+    quotas: Quotas
+
+
 class _User(msgspec.Struct, frozen=True):
     is_superuser: bool
     is_disabled: bool = False
@@ -34,6 +42,9 @@ UNKNOWN = (404, 405)
 
 class UserApi(ManagementApi):
     """Each method raises NodeRefuses, NodeAway."""
+
+    async def seen(self, name: str) -> Seen:
+        return Seen(await self.user(name), await self.rules(name), await self.quotas(name))
 
     async def user(self, name: str) -> SeenUser | None:
         """None: there is no such user."""

@@ -13,11 +13,11 @@ from flockmq_operator.kube import Kube
 from flockmq_operator.management_access import NOT_READY, Absent, refused_key
 from flockmq_operator.management_api import NodeAway, NodeRefuses
 from flockmq_operator.passes import Key
-from flockmq_operator.users.api import SeenUser, UserApi
+from flockmq_operator.users.api import Seen, SeenUser, UserApi
 from flockmq_operator.users.password import Applied, Password, Unusable, applied, read_applied, read_password
 from flockmq_operator.users.spec import FINALIZER, MqttUser, owners
 from flockmq_operator.users.status import Verdict
-from flockmq_operator.users.steps import Seen, Step, steps
+from flockmq_operator.users.steps import Step, steps
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ class Keeper:
         self._api_key = api_key
         self._api = api
         self._owners = owners(users)
+        self.seen: dict[str, Seen] = {}
+        """What the cluster had before anything was done, by user name."""
 
     async def keep(self, user: MqttUser) -> Verdict | None:
         """None: it is gone, or goes by itself."""
@@ -63,7 +65,7 @@ class Keeper:
         secret = await self._kube.get("Secret", self._namespace, reference.name)
         password = read_password(secret, reference, self._namespace)
         name = user.username
-        seen = Seen(await self._api.user(name), await self._api.rules(name), await self._api.quotas(name))
+        seen = self.seen[name] = await self._api.seen(name)
         if user.is_owner:
             return await self._carry_out(user, password, seen, begins=False)
         if seen.user is not None and not user.spec.adopt:

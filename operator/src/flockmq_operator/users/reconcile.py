@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from flockmq_operator.kube import Kube
 from flockmq_operator.management_access import NOT_READY, Absent, find_access
 from flockmq_operator.management_api import CONNECTIONS_MAX, connected
-from flockmq_operator.manifest import Manifest
+from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.metrics import Metrics
-from flockmq_operator.passes import RESYNC_S, Done, Key, Passes
+from flockmq_operator.passes import RESYNC_S, Done, Key, Passes, settled_resync_s
 from flockmq_operator.report import report
 from flockmq_operator.settings import Settings
 from flockmq_operator.spec import SpecError
 from flockmq_operator.users.api import UserApi
 from flockmq_operator.users.keeper import Keeper, without_cluster
+from flockmq_operator.users.look import Right, is_still
 from flockmq_operator.users.spec import USER_KIND, MqttUser, decode_user
 from flockmq_operator.users.status import Verdict, make_user_status, user_events
 
@@ -35,20 +36,34 @@ class UserReconciler:
         self._metrics = metrics
         self._secrets: dict[Key, frozenset[str]] = {}
         """The Secrets that the MqttUsers of a MqttCluster name."""
+        self._right: dict[Key, Right] = {}
+        """Of those of which all was as their MqttUsers say, and of which nothing was told since."""
         self._passes = Passes("the MqttUsers of", self._pass, self._forget, metrics, GATHER_MAX_S)
+        self._looks = Passes("the users in", self._look, lambda _: None, metrics, GATHER_MAX_S)
 
     def wake(self, namespace: str, cluster: str) -> None:
         """There is a reason to look at the MqttUsers of this MqttCluster."""
-        self._passes.wake((namespace, cluster))
+        self._wake((namespace, cluster))
+
+    def wake_all(self, namespace: str | None) -> None:
+        """What is watched may have changed untold; `namespace` None: in all."""
+        for key in self._passes.busy_with():
+            if namespace in (None, key[0]):
+                self._wake(key)
 
     def cluster_changed(self, namespace: str, cluster: str) -> None:
         if (namespace, cluster) in self._passes.busy_with():
-            self._passes.wake((namespace, cluster))
+            self._wake((namespace, cluster))
 
-    def secret_changed(self, namespace: str, name: str) -> None:
+    def named_changed(self, namespace: str, what: Ref) -> None:
         for key, secrets in self._secrets.items():
-            if key[0] == namespace and name in secrets:
-                self._passes.wake(key)
+            if key[0] == namespace and what.kind == "Secret" and what.name in secrets:
+                self._wake(key)
+
+    def _wake(self, key: Key) -> None:
+        """Its core isn't asked again where it was: another pod may have its address by now."""
+        self._right.pop(key, None)
+        self._passes.wake(key)
 
     def busy_with(self) -> set[Key]:
         """The MqttClusters whose MqttUsers are being kept."""
@@ -56,8 +71,10 @@ class UserReconciler:
 
     async def stop(self) -> None:
         await self._passes.stop()
+        await self._looks.stop()
 
     def _forget(self, key: Key) -> None:
+        self._right.pop(key, None)
         self._secrets.pop(key, None)
         self._metrics.users.pop(key, None)
 
@@ -65,17 +82,23 @@ class UserReconciler:
         namespace, cluster = key
         listed = await self._kube.list(USER_KIND, namespace, {})
         bodies = [body for body in listed if (body.get("spec") or {}).get("cluster") == cluster]
+        self._right.pop(key, None)
         users, verdicts = await self._decoded(bodies)
         self._secrets[key] = frozenset(user.spec.password_secret_ref.name for user in users)
         if users:
             verdicts += await self._look_after(key, users)
         self._metrics.users[key] = Counter(verdict.reason for verdict in verdicts)
         waits = any(verdict.reason == NOT_READY for verdict in verdicts)
-        return Done(
-            gone=not bodies,
-            changed=any(verdict.event for verdict in verdicts),
-            look_again_s=WAITING_RESYNC_S if waits else RESYNC_S,
-        )
+        look_again_s = WAITING_RESYNC_S if waits else settled_resync_s() if key in self._right else RESYNC_S
+        if key in self._right:
+            self._looks.wake(key)
+        return Done(not bodies, changed=any(verdict.event for verdict in verdicts), look_again_s=look_again_s)
+
+    async def _look(self, key: Key) -> Done:
+        right = self._right.get(key)
+        if right and not await is_still(right) and self._right.get(key) is right:
+            self._wake(key)
+        return Done(gone=key not in self._right, look_again_s=RESYNC_S)
 
     async def _decoded(self, bodies: list[Manifest]) -> tuple[list[MqttUser], list[Verdict]]:
         users: list[MqttUser] = []
@@ -93,7 +116,11 @@ class UserReconciler:
         if isinstance(access, Absent):
             return await self._each(users, lambda user: without_cluster(self._kube, user, access))
         async with connected(access, UserApi) as api:
-            return await self._each(users, Keeper(self._kube, key, access.key, api, users).keep)
+            keeper = Keeper(self._kube, key, access.key, api, users)
+            verdicts = await self._each(users, keeper.keep)
+        if len(verdicts) == len(users) and all(verdict.ready and verdict.event is None for verdict in verdicts):
+            self._right[key] = Right(access, keeper.seen)
+        return verdicts
 
     async def _each(
         self, users: list[MqttUser], keep: Callable[[MqttUser], Awaitable[Verdict | None]]

@@ -1,22 +1,13 @@
 """What has to be done in the cluster, so that it has a user as its MqttUser says. Pure."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from flockmq_operator.spec import Rule, said
-from flockmq_operator.users.api import SeenUser
-from flockmq_operator.users.quotas import Quotas
+from flockmq_operator.spec import said
+from flockmq_operator.users.api import Seen
 from flockmq_operator.users.spec import UserSpec
 
 Step = Literal["create", "change", "rules", "quotas"]
 """`change` sets the rights, and the password where there is one: so that it is known afterwards."""
-
-
-class Seen(NamedTuple):
-    """What the cluster has under a user name."""
-
-    user: SeenUser | None
-    rules: tuple[Rule, ...]
-    quotas: Quotas
 
 
 def steps(spec: UserSpec, seen: Seen, *, has_password: bool, is_password_set: bool) -> list[Step]:

@@ -95,17 +95,17 @@ async def test_pods_may_leave_where_the_service_selects_by_the_label_and_nothing
     world = await running(spec)
     at = context(spec)
     observed = await world.observe(at)
-    assert kept_of(at, observed, None) == Kept(at, "replicant", 4)
+    assert kept_of(at, observed) == Kept(at, "replicant", 4)
     fewer = context({"replicants": {"replicas": 1}})
-    assert kept_of(fewer, observed, None) == Kept(fewer, "replicant", 1), "the others are about to end"
+    assert kept_of(fewer, observed) == Kept(fewer, "replicant", 1), "the others are about to end"
     paused = context({"pause": True})
-    assert kept_of(paused, observed, None) == Kept(paused, None)
+    assert kept_of(paused, observed) == Kept(paused, None)
     del observed.objects[Ref("Service", "demo")]["spec"]["selector"][TAKES_CLIENTS]
-    assert kept_of(at, observed, None) == Kept(at, None)
+    assert kept_of(at, observed) == Kept(at, None)
 
 
 async def test_cores_that_take_clients_may_leave() -> None:
     spec: Manifest = {"replicants": {"replicas": 0}}
     world = await running(spec)
     at = context(spec)
-    assert kept_of(at, await world.observe(at), None) == Kept(at, "core", 3)
+    assert kept_of(at, await world.observe(at)) == Kept(at, "core", 3)

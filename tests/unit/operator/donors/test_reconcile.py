@@ -1,7 +1,7 @@
 """When nodes are asked, and what becomes of their pods' labels."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
@@ -33,12 +33,16 @@ class Town(World):
         super().__init__(*pods)
         self.nodes: list[Node] | None = [node("a", 5), node("b", 5)]
         self.asked = self.listed = 0
+        self.heard: list[int] = []
         self.failure: Exception | None = None
         self.metrics = Metrics()
 
     async def ask(self, _: Context) -> list[Node] | None:
         self.asked += 1
         return self.nodes
+
+    def hear(self, _: Context, nodes: Sequence[Node]) -> None:
+        self.heard.append(sum(node.connections for node in nodes))
 
     async def patch(self, manifest: Manifest) -> Manifest:
         if self.failure:
@@ -73,7 +77,7 @@ async def town() -> Town:
 
 @pytest.fixture
 async def donors(town: Town) -> AsyncIterator[DonorReconciler]:
-    reconciler = DonorReconciler(town, town.ask, town.metrics)
+    reconciler = DonorReconciler(town, town.ask, town.metrics, town.hear)
     yield reconciler
     await reconciler.stop()
 
@@ -82,6 +86,10 @@ async def until(probe: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
         while not probe():  # noqa: ASYNC110 (the town has no events of its own)
             await asyncio.sleep(0.002)
+
+
+async def asked(town: Town, times: int) -> None:
+    await until(lambda: town.asked >= times)
 
 
 async def idle(donors: DonorReconciler) -> None:
@@ -97,22 +105,45 @@ async def test_a_donor_is_out_while_it_sends_clients_away(town: Town, donors: Do
     assert town.listed == 1, "the API server is asked only where something changes"
     town.donate()
     await until(lambda: town.out() == [])
-    await idle(donors)
     assert town.writes == ["patch Pod a", "patch Pod a"]
 
 
 async def test_while_nothing_is_to_be_done_each_pass_over_the_cluster_costs_one_question_to_a_core(
     town: Town, donors: DonorReconciler
 ) -> None:
-    for _ in range(3):
+    for times in (1, 2, 3):
         donors.keep(KEY, KEPT)
-        await idle(donors)
-    assert (town.asked, town.listed, town.writes) == (3, 1, [])
-    donors.keep(KEY, KEPT._replace(nodes=town.nodes))
-    await idle(donors)
-    assert town.asked == 3, "they have told"
+        await asked(town, times)
+    assert (town.listed, town.writes) == (1, [])
     donors.keep(KEY, KEPT._replace(ready=1))
-    assert not donors.busy_with(), "nobody could leave"
+    donors.wake(*KEY)
+    await idle(donors)
+    assert town.asked == 3, "nobody could leave"
+
+
+async def test_they_are_asked_again_without_a_pass_over_the_cluster(
+    town: Town, donors: DonorReconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "RESYNC_S", 0.001)
+    donors.keep(KEY, KEPT)
+    await until(lambda: town.asked > 3)
+    town.donate("a")
+    await until(lambda: town.out() == ["a"])
+    assert town.listed == 2, "the API server is asked only where something changes"
+
+
+async def test_where_autoscaling_goes_by_connections_they_are_asked_and_told_though_nobody_may_leave(
+    town: Town, donors: DonorReconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "AUTOSCALING_LOOK_S", 0.001)
+    autoscaled = context({"autoscaling": {"minReplicas": 2, "maxReplicas": 9, "connectionsPerReplicant": 100}})
+    donors.keep(KEY, Kept(autoscaled, None))
+    await until(lambda: town.heard[:3] == [10, 10, 10])
+    town.nodes = None
+    await asked(town, town.asked + 3)
+    heard = len(town.heard)
+    await asked(town, town.asked + 3)
+    assert len(town.heard) == heard, "nobody has told anything"
 
 
 async def test_nodes_are_watched_closely_when_one_soon_begins(town: Town, donors: DonorReconciler) -> None:
@@ -131,7 +162,7 @@ async def test_an_operator_that_starts_puts_right_what_the_last_one_left(town: T
     assert town.writes == ["patch Pod a", "patch Pod b"]
 
 
-@pytest.mark.parametrize("kept", [KEPT._replace(component=None), KEPT._replace(ready=1), KEPT._replace(ready=0)])
+@pytest.mark.parametrize("kept", [Kept(context(), None), KEPT._replace(ready=1), KEPT._replace(ready=0)])
 async def test_all_come_back_where_nobody_may_leave_any_more(town: Town, donors: DonorReconciler, kept: Kept) -> None:
     town.donate("a")
     donors.keep(KEY, KEPT)
@@ -194,7 +225,7 @@ async def test_a_rebalance_that_runs_wakes_those_that_are_kept(town: Town, donor
     donors.wake(*KEY)
     assert not donors.busy_with()
     donors.keep(KEY, KEPT)
-    await idle(donors)
+    await asked(town, 1)
     town.donate("b")
     donors.wake(*KEY)
     await until(lambda: town.out() == ["b"])

@@ -5,10 +5,10 @@ import pytest
 
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.spec import Rule
-from flockmq_operator.users.api import SeenUser
+from flockmq_operator.users.api import Seen, SeenUser
 from flockmq_operator.users.quotas import Quotas
 from flockmq_operator.users.spec import UserSpec
-from flockmq_operator.users.steps import Seen, Step, steps
+from flockmq_operator.users.steps import Step, steps
 
 PLAIN = SeenUser(is_superuser=False, is_disabled=False, version="1")
 SUPER, DISABLED = PLAIN._replace(is_superuser=True), PLAIN._replace(is_disabled=True)

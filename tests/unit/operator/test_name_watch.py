@@ -1,14 +1,14 @@
-"""A Secret that changes is told by its name, whatever becomes of the watch."""
+"""A Secret or a claim that changes is told by its name, whatever becomes of the watch."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from flockmq_operator import name_watch
 from flockmq_operator.kube import Refused, Unreachable
-from flockmq_operator.manifest import Manifest
-from flockmq_operator.users import secret_watch
-from flockmq_operator.users.secret_watch import watch_secrets
+from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.name_watch import watch_names
 from unit.operator.world import World
 
 
@@ -23,6 +23,7 @@ class Watched(World):
         super().__init__()
         self._watches: Iterator[list[Manifest] | Exception] = iter(watches)
         self.began: list[str] = []
+        self.anew: list[str | None] = []
         self.over = asyncio.Event()
 
     async def newest_version(self, kind: str, namespace: str | None) -> str:
@@ -42,12 +43,17 @@ class Watched(World):
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secret_watch, "RETRY_MIN_S", 0.0)
+    monkeypatch.setattr(name_watch, "RETRY_MIN_S", 0.0)
 
 
 async def told_by(world: Watched) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
-    watching = asyncio.create_task(watch_secrets(world, "ns", lambda *secret: told.append(secret)))
+
+    def changed(namespace: str, what: Ref) -> None:
+        assert what.kind == "Secret"
+        told.append((namespace, what.name))
+
+    watching = asyncio.create_task(watch_names(world, "Secret", "ns", changed, world.anew.append))
     async with asyncio.timeout(10):
         await world.over.wait()
     watching.cancel()
@@ -58,6 +64,7 @@ async def test_each_kind_of_change_is_told_and_the_next_watch_begins_where_the_l
     world = Watched([event("ADDED", "a", "1"), event("MODIFIED", "b", "2"), event("DELETED", "c", "3")])
     assert await told_by(world) == [("ns", "a"), ("ns", "b"), ("ns", "c")]
     assert world.began == ["newest", "3"]
+    assert world.anew == ["ns"]
 
 
 async def test_a_bookmark_is_no_change() -> None:
@@ -71,6 +78,7 @@ async def test_a_version_that_is_too_old_begins_it_anew() -> None:
     world = Watched([event("ADDED", "a", "1")], [expired], [event("ADDED", "b", "7")])
     assert await told_by(world) == [("ns", "a"), ("ns", "b")]
     assert world.began == ["newest", "1", "newest", "7"]
+    assert world.anew == ["ns", "ns"], "what changed in between isn't known"
 
 
 @pytest.mark.parametrize("failure", [Unreachable("HTTP 503"), Refused(403, "may not watch")])
