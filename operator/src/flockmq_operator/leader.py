@@ -26,7 +26,7 @@ LEASE_S = 15
 RENEW_S = 10.0
 RETRY_S = 2.0
 REQUEST_S = 4.0
-"""The deadline of a request, so that a connection that hangs can't outlast RENEW_S."""
+"""The deadline of a request: one that hangs leaves time for another before RENEW_S."""
 
 
 class LeaseLost(Exception):
@@ -94,17 +94,16 @@ class Candidate:
         renewed_s = time.monotonic()
         while not (await asyncio.wait((leading,), timeout=RETRY_S))[0]:
             started_s = time.monotonic()
-            tried = await self._try_to_hold()
+            tried = await self._try_to_hold(min(REQUEST_S, renewed_s + RENEW_S - started_s))
+            is_too_late = time.monotonic() + RETRY_S >= renewed_s + RENEW_S  # for another try
             if tried == Try.HELD:
                 renewed_s = started_s
-            elif (
-                tried == Try.OTHERS or time.monotonic() - renewed_s > RENEW_S - REQUEST_S
-            ):  # the next could be too late
+            elif tried == Try.OTHERS or is_too_late:
                 raise LeaseLost(f"Lease {LEASE} couldn't be renewed: another operator may act now")
 
-    async def _try_to_hold(self) -> Try:
+    async def _try_to_hold(self, within_s: float = REQUEST_S) -> Try:
         try:
-            async with asyncio.timeout(REQUEST_S):
+            async with asyncio.timeout(within_s):
                 lease = await self._read()
                 now = datetime.now(UTC)
                 if lease is None:

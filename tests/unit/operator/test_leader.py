@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -137,7 +138,7 @@ async def test_nobody_waits_for_a_holder_whose_pod_is_gone_and_that_stops_should
 
 
 async def test_who_cannot_renew_stops_acting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader, "RENEW_S", leader.REQUEST_S + 0.02)
+    monkeypatch.setattr(leader, "RENEW_S", 0.05)
     server, stopped = LeaseServer(), asyncio.Event()
 
     async def lead() -> None:
@@ -153,6 +154,30 @@ async def test_who_cannot_renew_stops_acting(monkeypatch: pytest.MonkeyPatch) ->
     assert stopped.is_set()
 
 
+async def test_one_request_that_hangs_ends_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader, "REQUEST_S", 0.05)
+    monkeypatch.setattr(leader, "RENEW_S", 1.0)
+    server, hung, renewed = LeaseServer(), asyncio.Event(), asyncio.Event()
+    request = server.request
+
+    async def hangs_once(method: str, path: str, **given: Any) -> Manifest:
+        if server.holder and not hung.is_set():
+            hung.set()
+            await asyncio.Event().wait()
+        answer = await request(method, path, **given)
+        if hung.is_set() and method == "PUT":
+            renewed.set()
+        return answer
+
+    async def lead() -> None:
+        await renewed.wait()
+
+    monkeypatch.setattr(server, "request", hangs_once)
+    async with asyncio.timeout(10):
+        await Candidate(server, "ns", "a").while_leading(lead)
+    assert hung.is_set()
+
+
 async def test_what_ends_the_leader_is_raised_and_the_lease_given_back() -> None:
     server = LeaseServer()
 
@@ -166,4 +191,4 @@ async def test_what_ends_the_leader_is_raised_and_the_lease_given_back() -> None
 
 def test_a_leader_stops_before_another_may_begin() -> None:
     assert leader.RENEW_S < LEASE_S
-    assert leader.REQUEST_S < leader.RENEW_S
+    assert leader.REQUEST_S + 2 * leader.RETRY_S < leader.RENEW_S, "one that hangs leaves time for another"
