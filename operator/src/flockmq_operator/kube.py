@@ -25,7 +25,7 @@ REQUEST_S = 15.0
 WATCH_S = 240
 """How long one watch lasts."""
 WATCH_IDLE_S = 70.0
-"""How long a watch may be silent: the server tells its version each minute."""
+"""How long a watch may be silent, since the server tells its version each minute: its connection may be dead."""
 EVENT_MAX_BYTES = 4 * 1024 * 1024
 """Of an event in a watch; an object has 1.5 MiB at most."""
 
@@ -142,8 +142,9 @@ class Kube:
         return version
 
     async def watch(self, kind: str, namespace: str | None, version: str) -> AsyncIterator[Manifest]:
-        """Events of objects (`type`; `object`, of which there is the metadata alone), for WATCH_S. A `version` that is
-        too old is an event, too. `namespace` None: of all."""
+        """Events of objects (`type`; `object`, of which there is the metadata alone), for WATCH_S, or until it has been
+        silent for WATCH_IDLE_S. The next one goes on from the version of the last event. A `version` that is too old is
+        an event, too. `namespace` None: of all."""
         query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(WATCH_S)}
         path = f"{_path(kind, namespace)}?{urlencode({**query, 'resourceVersion': version})}"
         try:
@@ -156,10 +157,13 @@ class Kube:
                 if answer.status != 200:
                     raise Refused(answer.status, sentence_of(await answer.read()))  # type: ignore[no-untyped-call]
             async with answer.response as response:
-                async with asyncio.timeout(WATCH_IDLE_S) as idle:
-                    async for line in _lines(response.content):
-                        yield json.loads(line)
-                        idle.reschedule(asyncio.get_running_loop().time() + WATCH_IDLE_S)
+                try:
+                    async with asyncio.timeout(WATCH_IDLE_S) as idle:
+                        async for line in _lines(response.content):
+                            yield json.loads(line)
+                            idle.reschedule(asyncio.get_running_loop().time() + WATCH_IDLE_S)
+                except TimeoutError:
+                    return
         except (TimeoutError, OSError, ValueError, aiohttp.ClientError) as error:
             raise Unreachable(f"GET {path}: {str(error) or type(error).__name__}") from None
 
