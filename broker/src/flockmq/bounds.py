@@ -20,6 +20,10 @@ MANAGEMENT_REQUEST_MAX_S: Final = 10.0
 """Time for the first request of a connection, including the TLS handshake; and then for each body."""
 MANAGEMENT_ANSWER_MAX_S: Final = 10.0
 """Time for a client to read an answer."""
+MANAGEMENT_SMALL_ANSWER_MAX_BYTES: Final = 128 * 1024
+"""MANAGEMENT_CONNECTIONS_MAX of them have as many bytes as MANAGEMENT_UNREAD_MAX_BYTES."""
+MANAGEMENT_UNREAD_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Larger answers, of all connections together, that clients may not have read yet. The last one may exceed it."""
 MANAGEMENT_UNWANTED_MAX_BYTES: Final = 512 * 1024
 """After an answer, the server ignores this many bytes, such as the rest of an unread body. Beyond it, it closes the
 connection. A whole request is smaller."""

@@ -4,7 +4,8 @@ Beyond MANAGEMENT_CONNECTIONS_MAX a new connection closes the one that was accep
 clients that never finish a request push out each other. The server also closes a connection
 - if no complete request comes for MANAGEMENT_REQUEST_MAX_S,
 - if the client doesn't read an answer for MANAGEMENT_ANSWER_MAX_S,
-- if more than MANAGEMENT_UNWANTED_MAX_BYTES of an unread body come after the answer.
+- if more than MANAGEMENT_UNWANTED_MAX_BYTES of an unread body come after the answer,
+- if answers of more than MANAGEMENT_UNREAD_MAX_BYTES together may be unread, and its own is the oldest of them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from flockmq.bounds import (
     MANAGEMENT_ANSWER_MAX_S,
     MANAGEMENT_CONNECTIONS_MAX,
     MANAGEMENT_REQUEST_MAX_S,
+    MANAGEMENT_SMALL_ANSWER_MAX_BYTES,
+    MANAGEMENT_UNREAD_MAX_BYTES,
     MANAGEMENT_UNWANTED_MAX_BYTES,
 )
 from flockmq.clock import SYSTEM
@@ -67,12 +70,17 @@ class ManagementConnections:
         if connection is None:
             return await handler(request)
         connection.has_asked()
+        size_bytes = 0
         try:
-            return await handler(request)
+            response = await handler(request)
+            size_bytes = response.content_length or 0
+            return response
         finally:
-            connection.is_answered()
+            connection.is_answered(size_bytes)
             if self._open.pop(request.protocol, None) is not None:
                 self._open[request.protocol] = connection
+                if size_bytes > MANAGEMENT_SMALL_ANSWER_MAX_BYTES:
+                    self._bound_unread()
 
     def _accept_from_now_on(self, make_handler: Callable[[], web.RequestHandler]) -> None:
         asyncio.get_running_loop().add_reader(self._listening, self._accept, make_handler)
@@ -109,6 +117,18 @@ class ManagementConnections:
         )
         self._open.pop(next(iter(self._open))).end()
 
+    def _bound_unread(self) -> None:
+        """If the large answers that may be unread are too large together, end connections until they fit, but not the
+        one that was answered last."""
+        unread = [connection for connection in self._open.values() if connection.unread_bytes()]
+        size_bytes = sum(connection.unread_bytes() for connection in unread)
+        for connection in unread[:-1]:
+            if size_bytes <= MANAGEMENT_UNREAD_MAX_BYTES:
+                return
+            self._sparing.warning("the management port has %d bytes of unread answers, and ends the oldest", size_bytes)
+            size_bytes -= connection.unread_bytes()
+            connection.end()
+
 
 class _Connection(asyncio.Protocol):
     """One accepted socket, including its TLS handshake. `handler` gets the bytes after that."""
@@ -127,6 +147,8 @@ class _Connection(asyncio.Protocol):
         self._unread: asyncio.TimerHandle | None = None
         self._unwanted_bytes: int | None = None
         """Bytes that came after the last answer; None before the first answer, and while a request is handled."""
+        self._answer_bytes = 0
+        self._answered_s = 0.0
         self._beginning = asyncio.create_task(self._begin(accepted, tls))
 
     async def _begin(self, accepted: socket.socket, tls: ssl.SSLContext | None) -> None:
@@ -140,9 +162,21 @@ class _Connection(asyncio.Protocol):
     def has_asked(self) -> None:
         self._too_late.cancel()
         self._unwanted_bytes = None
+        self._answer_bytes = 0
 
-    def is_answered(self) -> None:
+    def is_answered(self, size_bytes: int) -> None:
+        """An answer of this size is about to be written; 0 if it is one that is written in pieces."""
         self._unwanted_bytes = 0
+        self._answer_bytes = size_bytes
+        self._answered_s = asyncio.get_running_loop().time()
+
+    def unread_bytes(self) -> int:
+        """The size of the last answer if it is large, while the client may not have read it. With TLS nobody tells when
+        it has: until its next request, or for as long as an answer may take."""
+        if self._answer_bytes <= MANAGEMENT_SMALL_ANSWER_MAX_BYTES:
+            return 0
+        is_over = asyncio.get_running_loop().time() - self._answered_s > MANAGEMENT_ANSWER_MAX_S
+        return 0 if is_over else self._answer_bytes
 
     def end(self) -> None:
         if self._transport is None:

@@ -224,6 +224,22 @@ async def test_a_request_behind_an_answer_isnt_too_much(monkeypatch: pytest.Monk
             assert await asked(stream) == b"here\n"
 
 
+@pytest.mark.parametrize("secured", [False, True])
+async def test_unread_answers_that_are_too_large_together_end_the_oldest(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki, tls: ssl.SSLContext, secured: bool
+) -> None:
+    monkeypatch.setattr(connections, "MANAGEMENT_UNREAD_MAX_BYTES", MUCH_BYTES)
+    async with serving(tls if secured else None) as clients:
+        first, second = [await clients.open(pki.trusting() if secured else None) for _ in range(2)]
+        for reader, writer in (first, second):
+            writer.write(ASK_MUCH % b"")
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await first[0].readexactly(MUCH_BYTES)
+        await second[0].readuntil(b"\r\n\r\n")
+        await second[0].readexactly(MUCH_BYTES)
+
+
 async def test_who_reads_a_large_answer_has_all_of_it() -> None:
     async with serving() as clients:
         reader, writer = await clients.open()
