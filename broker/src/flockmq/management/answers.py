@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -33,13 +33,21 @@ VIEWS: Final = web.AppKey("views", Views)
 ABOUT: Final = web.RequestKey("about", str)
 
 
+class StillAllowed(Protocol):
+    def __call__(self) -> None:
+        """Raises RequestRefused if the request's key was removed, or ran out, since the request began."""
+
+
+STILL_ALLOWED: Final = web.RequestKey("still_allowed", StillAllowed)
+
+
 def about(request: web.Request, what: str) -> None:
     """Set the text that the audit log shows for this request besides its path."""
     request[ABOUT] = what
 
 
 async def body_of(request: web.Request, kind: type[T]) -> T:
-    """Read and decode the body. Raises RequestRefused."""
+    """Read and decode the body, and check the key again, because a body takes time. Raises RequestRefused."""
     try:
         async with asyncio.timeout(MANAGEMENT_REQUEST_MAX_S):
             raw = await request.clone(client_max_size=AUTH_REQUEST_MAX_BYTES).read()
@@ -47,6 +55,8 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
         raise RequestRefused(408, f"the body didn't come within {MANAGEMENT_REQUEST_MAX_S:g} s") from None
     except (web.RequestPayloadError, ConnectionError) as error:
         raise RequestRefused(400, f"the body can't be read to its end: {type(error).__name__}") from None
+    if (check := request.get(STILL_ALLOWED)) is not None:
+        check()
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

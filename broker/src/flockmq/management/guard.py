@@ -7,6 +7,7 @@ A failed request is answered with `{"error": …}`, which names the field and wh
 Invariants:
 - Every path except those in KEYLESS needs a key.
 - Only admins may change anything, except for the paths of operators.
+- A key that was removed while the body came changes nothing.
 - The answer to a wrong key is delayed.
 - Compressed bodies are refused, because their unpacked size is unbounded.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -36,7 +38,7 @@ from flockmq.bounds import (
 )
 from flockmq.clock import SYSTEM
 from flockmq.logs import AUDIT, Sparing
-from flockmq.management.answers import ABOUT, RequestRefused
+from flockmq.management.answers import ABOUT, STILL_ALLOWED, RequestRefused
 from flockmq.management.api_keys import ROLES, ApiKeys, Holder, Role
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.view import Conflict, Unavailable
@@ -46,6 +48,7 @@ from flockmq.rlog.errors import LogFull
 log: Final = logging.getLogger(__name__)
 audit: Final = logging.getLogger(AUDIT)
 
+WRONG_KEY: Final = "the API key is missing, wrong or ran out; send the header Authorization: Bearer KEY"
 HOLDER: Final = web.RequestKey("holder", Holder)
 SEEN: Final = ("GET", "HEAD")
 KEYLESS: Final = (
@@ -154,6 +157,7 @@ class Guard:
         role = role_for(request.method, request.path)
         if role is not None:
             request[HOLDER] = holder = await self._holder(request)
+            request[STILL_ALLOWED] = partial(self._check_again, request)
             if ROLES.index(role) > _rank(holder.role):
                 self._sparing.warning(
                     "%s (%s) may not %s %.256r", holder.name, holder.role, request.method, request.path
@@ -166,13 +170,23 @@ class Guard:
     async def _holder(self, request: web.Request) -> Holder:
         if not len(self._keys):
             raise RequestRefused(403, "no API key is configured; name a file that holds one in management.api_key_file")
-        scheme, _, presented = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            holder = self._keys.holder(presented.strip().encode(errors="surrogateescape"))
-            if holder is not None:
-                return holder
+        holder = self._presented(request)
+        if holder is not None:
+            return holder
+        if _is_bearer(request):
             await self._take_time(request)
-        raise RequestRefused(401, "the API key is missing, wrong or ran out; send the header Authorization: Bearer KEY")
+        raise RequestRefused(401, WRONG_KEY)
+
+    def _presented(self, request: web.Request) -> Holder | None:
+        """The holder of the key in the request; None if it has no key, or a wrong one."""
+        if not _is_bearer(request):
+            return None
+        presented = request.headers["Authorization"].partition(" ")[2].strip()
+        return self._keys.holder(presented.encode(errors="surrogateescape"))
+
+    def _check_again(self, request: web.Request) -> None:
+        if self._presented(request) != request[HOLDER]:
+            raise RequestRefused(401, WRONG_KEY)
 
     async def _take_time(self, request: web.Request) -> None:
         address = network(request.remote or "")
@@ -200,6 +214,10 @@ class Guard:
             about = request.get(ABOUT, "")
             await self._audit.note(holder, peer, request.method, request.path, about, response.status)
         return response
+
+
+def _is_bearer(request: web.Request) -> bool:
+    return request.headers.get("Authorization", "").partition(" ")[0].lower() == "bearer"
 
 
 def holder_of(request: web.Request) -> Holder:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from flockmq.bounds import AUDIT_PATH_MAX_CHARS
@@ -55,6 +56,24 @@ async def test_the_log_has_a_keys_hash_alone(site: Site) -> None:
         ("viewer", "viewer", CONFIGURED, None)
     ]
     assert "key" not in shown["data"][0]
+
+
+async def test_a_key_that_is_removed_while_the_body_comes_changes_nothing() -> None:
+    log = FakeLog()
+    async for site in served(log, KEY):
+        key = await made(site, "admin")
+        body = msgspec.json.encode(USER)
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        head = (
+            f"POST /api/v1/users HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n"
+        )
+        writer.write(f"{head}Expect: 100-continue\r\n\r\n".encode())
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert (await site.ask("DELETE", "/keys/admin"))[0] == 204
+        writer.write(body)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+        writer.close()
+        assert len(log.tables.users) == 0
 
 
 @pytest.mark.parametrize("stray", [b"\r", b"\x00", b"\x0b", b"\n folded"])

@@ -23,10 +23,11 @@ from unit.broker.management.test_server import ToldNode
 class Site:
     """One management server and a client that has the key."""
 
-    def __init__(self, log: FakeLog, http: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, log: FakeLog, http: aiohttp.ClientSession, port: int) -> None:
         self.log = log
+        self.port = port
         self._http = http
-        self._url = url
+        self._url = f"http://127.0.0.1:{port}/api/v1"
 
     async def ask(self, method: str, path: str, body: object = None, key: str | None = KEY) -> tuple[int, Any]:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
@@ -44,7 +45,7 @@ class Site:
 
 async def served(log: FakeLog, key: str | None) -> AsyncIterator[Site]:
     async with managed(ToldNode(), log, key) as port, aiohttp.ClientSession() as http:
-        yield Site(log, http, f"http://127.0.0.1:{port}/api/v1")
+        yield Site(log, http, port)
 
 
 @pytest.fixture
