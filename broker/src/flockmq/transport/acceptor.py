@@ -43,11 +43,11 @@ class OpenListener:
         self.meter: SharedMeter | None = None
         self.is_metered: bool = False
         self.conn_rate: Bucket | None = None
-        self.configure(now_s)
         self.connections: int = 0
         self.is_suspended: bool = False
         self.socket: socket.socket | None = None
         self.family: int = socket.AF_INET
+        self.configure(now_s)
 
     def configure(self, now_s: float) -> None:
         """The settings, or the meters, are others."""
