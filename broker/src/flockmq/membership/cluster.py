@@ -287,7 +287,7 @@ class Cluster:
     def link_up(self, link: Link) -> None:
         incarnation = link.peer.incarnation
         self.mesh.add(link)
-        self._members.linked(incarnation)
+        self._members.linked(incarnation, self._loop.time())
         for callback in self.on_link_up:
             callback(link)
         self.heartbeats.greet(link)

@@ -8,6 +8,9 @@ A node is unreachable in these cases:
 - It never had a link, and MEMBER_UNHEARD_MAX_S have passed: the other nodes need this time to find a core that just
   started. A core without any link uses this longer time for replicants too, because it is probably cut off itself.
 
+When a node that had lost all its links has one again all times restart: what it didn't hear while it was cut off proves
+nothing.
+
 Majorities are of the *configured* cores, so the two sides of a split never both have one, whichever nodes died before.
 With two or four cores a split in halves would leave no majority. So the lease in Redis, which one core holds at a time,
 breaks the tie: for its holder exactly half of the cores are enough, if no core of the other half contradicts. A change
@@ -39,7 +42,9 @@ class Reachability:
         self._left: set[str] = set()
         self._counted_from = now
 
-    def linked(self, incarnation: str) -> None:
+    def linked(self, incarnation: str, now: float) -> None:
+        if not self._links and self._unlinked_at:
+            self.restart_timers(now)
         self._links[incarnation] += 1
         self._linked_names[name_of(incarnation)] += 1
 
@@ -61,7 +66,7 @@ class Reachability:
         return incarnation in self._links
 
     def restart_timers(self, now: float) -> None:
-        """This process was paused, so what it didn't hear until now proves nothing."""
+        """This process was paused, or cut off, so what it didn't hear until now proves nothing."""
         self._counted_from = now
 
     def forget(self, incarnation: str) -> None:

@@ -20,7 +20,7 @@ A, B, C, D = "a@00000001", "b@00000001", "c@00000001", "d@00000001"
 def linked(*incarnations: str) -> Reachability:
     members = Reachability("me", 0.0)
     for incarnation in incarnations:
-        members.linked(incarnation)
+        members.linked(incarnation, 0.0)
     return members
 
 
@@ -36,7 +36,7 @@ def test_a_node_whose_last_link_ended_is_unreachable_after_a_while() -> None:
 def test_a_link_that_comes_back_in_time_saves_it() -> None:
     members = linked(A, B)
     members.unlinked(A, 10.0)
-    members.linked(A)
+    members.linked(A, 10.0)
     assert members.unreachable([A, B], [], 100.0) == set()
 
 
@@ -64,6 +64,15 @@ def test_a_node_that_lost_all_its_links_doubts_itself_before_its_replicants() ->
     assert members.unreachable([A], [B], 10.0 + MEMBER_UNHEARD_MAX_S) == {A, B}
 
 
+def test_a_node_that_was_cut_off_counts_anew_from_its_first_link_on() -> None:
+    members = linked(A, B, C)
+    for incarnation in (A, B, C):
+        members.unlinked(incarnation, 10.0)
+    members.linked(C, 100.0)
+    assert members.unreachable([A], [B], 100.0 + MEMBER_UNLINKED_MAX_S - 0.01) == set()
+    assert members.unreachable([A], [B], 100.0 + MEMBER_UNLINKED_MAX_S) == {A, B}
+
+
 def test_who_left_or_was_restarted_is_unreachable_at_once() -> None:
     members = linked(B, "a@00000002")
     members.left(C)
@@ -77,7 +86,7 @@ def test_who_is_registered_and_no_member_is_missing_after_a_while_without_a_link
     members = linked(B, "a@00000002")
     assert members.missing([A, B, C], 0.0) == set()
     assert members.missing([A, B, C], MEMBER_UNHEARD_MAX_S - 0.01) == set()
-    members.linked(C)
+    members.linked(C, MEMBER_UNHEARD_MAX_S)
     assert members.missing([A, B, C], MEMBER_UNHEARD_MAX_S) == {A}
     members.unlinked(C, MEMBER_UNHEARD_MAX_S)
     assert members.missing([C], MEMBER_UNHEARD_MAX_S) == set(), "it counts from now on"
