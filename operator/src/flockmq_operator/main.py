@@ -76,14 +76,15 @@ async def operate(settings: Settings) -> None:
     except OSError as error:
         raise Unusable(4, f"FLOCKMQ_HEALTH_PORT={settings.flockmq_health_port}: {error.strerror}") from None
     try:
-        async with await open_kube() as kube, aiohttp.ClientSession() as session:
+        # The Lease has connections of its own: its requests, which have a deadline, wait behind no others.
+        async with await open_kube() as kube, await open_kube() as for_lease, aiohttp.ClientSession() as session:
             await check_cluster(kube)
             ready.set()
             reconciler = Reconciler(kube, settings, functools.partial(ask_nodes, session), metrics)
             users = UserReconciler(kube, settings, metrics)
             rebalances = RebalanceReconciler(kube, settings, metrics, reconciler.donors.wake)
             lead = functools.partial(run_kopf, kube, settings, reconciler, users, rebalances, metrics)
-            candidate = Candidate(kube, settings.pod_namespace, settings.pod_name)
+            candidate = Candidate(for_lease, settings.pod_namespace, settings.pod_name)
             leading = asyncio.create_task(candidate.while_leading(lead))
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait((leading, stopping), return_when=asyncio.FIRST_COMPLETED)
