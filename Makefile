@@ -77,7 +77,7 @@ format: $(VENV)/.dev ## let ruff mend what it can
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 # Files run beside one another, which delays what some of them wait for: what failed is run again, alone. Who fails twice
 # fails the run; who doesn't is named.
-TESTED = $(1) $(PYTEST) --numprocesses $(WORKERS) --dist loadfile $(2) || { \
+TESTED = $(1) $(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(2) || { \
   printf '\n*** once more, alone, what failed:\n'; $(1) $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 5 $(2); }
 
 test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources, WORKERS=2 files at a time (default: as many as processor cores)

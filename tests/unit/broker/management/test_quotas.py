@@ -33,7 +33,7 @@ class CountingNode(ToldNode):
 async def served(*, users_matter: bool = True) -> AsyncIterator[Site]:
     log = FakeLog()
     async with managed(CountingNode(), log, users_matter=users_matter) as port, aiohttp.ClientSession() as http:
-        yield Site(log, http, f"http://127.0.0.1:{port}/api/v1")
+        yield Site(log, http, port)
 
 
 @pytest.fixture
