@@ -38,7 +38,7 @@ from faults.tally import Tally
 from flockmq import bounds
 from flockmq.membership.cluster_version import NEWEST, OLDEST
 from judges.delayed import DELAYED_ORDER
-from judges.exclusive import TWO_HOLDERS
+from judges.exclusive import REFUSED_ITS_OWN, TWO_HOLDERS
 from judges.verdict import Finding, Rules, Verdict
 from load.clients import Load
 from load.history import AnyEvent, Unwell
@@ -54,8 +54,9 @@ MIXED: Final = "replicant-2"
 """Behind it both releases have a core and a replicant."""
 MIXED_S: Final = bounds.LOG_CHECKPOINT_EVERY_S + 2.0
 """In which all have compared their tables with one another's."""
-NEWLY_KEPT: Final = (DELAYED_ORDER, TWO_HOLDERS)
-"""What the release before breaks (docs/faults.md), and this tree keeps: judged when all nodes are of this tree."""
+NEWLY_KEPT: Final = (DELAYED_ORDER, TWO_HOLDERS, REFUSED_ITS_OWN)
+"""What the release before breaks (docs/faults.md), and this tree keeps: judged when all nodes are of this tree. (Of two
+holders one is refused when it asks again.)"""
 TAKEN_BEFORE_S: Final = 5.0
 """What nodes of the release before took has come by then."""
 DOWN_S: Final = 0.2
