@@ -32,13 +32,10 @@ def workload(context: Context, component: Component) -> Ref:
 
 def pods_of(context: Context, observed: Observed, component: Component) -> int:
     """How many pods there are, those that are ending too."""
+    pods = {"core": observed.core_pods, "redis": observed.redis_pods, "replicant": observed.replicant_pods}
     live = observed.objects.get(workload(context, component), {})
     count: int = live.get("status", {}).get("replicas", 0)
-    return max(count, *(len(pods) for part, pods in listed(observed) if part == component), 0)
-
-
-def listed(observed: Observed) -> tuple[tuple[Component, list[Manifest]], ...]:
-    return ("core", observed.core_pods), ("redis", observed.redis_pods), ("replicant", observed.replicant_pods)
+    return max(count, len(pods.get(component, ())))
 
 
 def template_of(manifest: Manifest) -> Manifest | None:

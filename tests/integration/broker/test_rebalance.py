@@ -28,8 +28,8 @@ def test_any_node_tells_what_rebalancing_would_do_and_does(fleet: Fleet) -> None
     nodes = (core, planned, shedding)
     with crowd(planned):
         eventually(lambda: row(core, planned)["clients"] == COUNT, "its heartbeat tells it")
+        eventually(lambda: all(row(node, planned)["begins_above"] == 12 for node in nodes), "all take clients")
         for node in nodes:
-            eventually(lambda node=node: row(node, planned)["begins_above"] == 12, "all take clients")  # type: ignore[misc]
             told = row(node, planned)
             assert (told["planned"], told["planned_s"]) == (21, 21.0)
             assert (told["state"], told["is_enabled"], row(node, shedding)["is_enabled"]) == ("idle", False, True)
@@ -39,8 +39,7 @@ def test_any_node_tells_what_rebalancing_would_do_and_does(fleet: Fleet) -> None
         assert lines[-1].split() == ["core-0", "21", "21.000"]
     eventually(lambda: row(core, planned)["clients"] == 0, "they have left")
     with crowd(shedding):
-        for node in nodes:
-            eventually(lambda node=node: row(node, shedding)["state"] == "rebalancing", "it sheds")  # type: ignore[misc]
+        eventually(lambda: all(row(node, shedding)["state"] == "rebalancing" for node in nodes), "it sheds")
         eventually(lambda: row(core, shedding)["evicted"] >= 2, "clients have gone")
         told = row(core, shedding)
         assert (told["state"], told["rate"]) == ("rebalancing", 1.0)

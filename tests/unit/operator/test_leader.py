@@ -1,6 +1,7 @@
 """One of several operators acts."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -84,6 +85,10 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader, "RETRY_S", 0.005)
 
 
+def start(server: LeaseServer, name: str, lead: Callable[[str], Awaitable[None]]) -> asyncio.Task[None]:
+    return asyncio.create_task(Candidate(server, "ns", name).while_leading(lambda: lead(name)))
+
+
 async def test_the_second_acts_when_the_first_has_ended() -> None:
     server, acting, end = LeaseServer(), list[str](), {name: asyncio.Event() for name in ("a", "b")}
 
@@ -92,14 +97,11 @@ async def test_the_second_acts_when_the_first_has_ended() -> None:
         await end[name].wait()
         acting.remove(name)
 
-    def start(name: str) -> asyncio.Task[None]:
-        return asyncio.create_task(Candidate(server, "ns", name).while_leading(lambda: lead(name)))
-
     async with asyncio.timeout(10):
-        first = start("a")
+        first = start(server, "a", lead)
         while not acting:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-        second = start("b")
+        second = start(server, "b", lead)
         await asyncio.sleep(0.05)
         assert acting == ["a"]
         end["a"].set()
@@ -121,15 +123,12 @@ async def test_nobody_waits_for_a_holder_whose_pod_is_gone_and_that_stops_should
         finally:
             acting.remove(name)
 
-    def start(name: str) -> asyncio.Task[None]:
-        return asyncio.create_task(Candidate(server, "ns", name).while_leading(lambda: lead(name)))
-
     async with asyncio.timeout(10):
-        first = start("a")
+        first = start(server, "a", lead)
         while not acting:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         server.gone.add("a")
-        second = start("b")
+        second = start(server, "b", lead)
         with pytest.raises(LeaseLost):
             await first
         assert acting == ["b"]

@@ -43,10 +43,11 @@ def managed(
     admin = Admin(log.as_rlog(), bans, pool, Pbkdf2Settings(iterations=4096), None, SYSTEM, users_matter=users_matter)
     keys = ApiKeys(log.as_rlog(), None if key is None else Secret(key), log.may_write, SYSTEM, token_bytes)
     audit = AuditLog("core-1", log.as_rlog(), log.may_write, SYSTEM, token_bytes)
-    return serve(_views(node), listen, admin, quotas, keys, audit)
+    return serve(views(node), listen, admin, quotas, keys, audit)
 
 
-def _views(node: object) -> Views:
+def views(node: object) -> Views:
+    """`node` is every part of one."""
     return Views(*(node,) * len(Views._fields))._replace(samples=getattr(node, "samples", list))
 
 
@@ -54,7 +55,7 @@ def _views(node: object) -> Views:
 async def serving(routes: web.RouteTableDef, node: object) -> AsyncIterator[aiohttp.ClientSession]:
     """`node` is every part of one. Gives a client of theirs."""
     app = web.Application(middlewares=[guard.errors_as_json])
-    app[VIEWS] = _views(node)
+    app[VIEWS] = views(node)
     app.add_routes(routes)
     runner = web.AppRunner(app)
     await runner.setup()

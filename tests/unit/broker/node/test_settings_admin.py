@@ -18,12 +18,11 @@ from flockmq.management.answers import RequestRefused
 from flockmq.management.api_keys import ApiKeys
 from flockmq.management.audit_log import AuditLog
 from flockmq.management.server import serve
-from flockmq.management.view import Views
 from flockmq.node.hot_settings import HotSettings
 from flockmq.node.settings_admin import SettingsAdmin
 from flockmq.rlog.schema import SETTINGS, SettingsRevision
 from unit.broker.auth.harness import FakeLog
-from unit.broker.management.harness import ANYWHERE, KEY, token_bytes
+from unit.broker.management.harness import ANYWHERE, KEY, token_bytes, views
 
 
 def admin_of(log: FakeLog) -> SettingsAdmin:
@@ -46,12 +45,12 @@ class Site:
 
 @asynccontextmanager
 async def serving(log: FakeLog) -> AsyncIterator[Site]:
-    views = Views(*(None,) * len(Views._fields))._replace(samples=list, settings=admin_of(log))  # type: ignore[arg-type]
+    parts = views(None)._replace(settings=admin_of(log))
     keys = ApiKeys(log.as_rlog(), Secret(KEY), log.may_write, SYSTEM, token_bytes)
     audit = AuditLog("core-0", log.as_rlog(), log.may_write, SYSTEM, token_bytes)
     nobodys: Any = None  # no path of these tests
     async with (
-        serve(views, ANYWHERE, nobodys, nobodys, keys, audit) as port,
+        serve(parts, ANYWHERE, nobodys, nobodys, keys, audit) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http,
     ):
         yield Site(http, log)
