@@ -2,6 +2,8 @@
 
 A process belongs to a command if its TMPDIR is that folder, if it works in a folder below (a Valkey overwrites its
 environment with its title), or if it is a child of the command's own process (a Valkey may have its data elsewhere).
+
+Nodes are forked from a process that has imported what they need, but where it matters how a command begins.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
+
+from integration.dev import fork_server
 
 PATIENCE_S: Final = 60
 """How long an event may take on a busy machine before the test gives up."""
@@ -28,22 +32,23 @@ LOG_SHOWN: Final = 8000
 class Command:
     """One running `flockmq` and all processes below it."""
 
-    def __init__(self, arguments: tuple[str, ...], environment: dict[str, str], ready_fd: int | None) -> None:
+    def __init__(
+        self, arguments: tuple[str, ...], environment: dict[str, str], ready_fd: int | None = None, *, forked: bool = False
+    ) -> None:
         self.arguments = arguments
         self.folder = tempfile.mkdtemp(prefix="flockmq-test-")
         self._log = Path(f"{self.folder}.log")
+        environment = os.environ | environment | {"TMPDIR": self.folder}
+        kept = () if ready_fd is None else (ready_fd,)
+        self.process: subprocess.Popen[str] | fork_server.Forked
         with self._log.open("ab") as log:
-            self.process = self._start(environment, ready_fd, log)
-
-    def _start(self, environment: dict[str, str], ready_fd: int | None, log: IO[bytes]) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "flockmq", *self.arguments],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env=os.environ | environment | {"TMPDIR": self.folder},
-            pass_fds=() if ready_fd is None else (ready_fd,),
-        )
+            if forked:
+                self.process = fork_server.start(arguments, environment, log.fileno(), *kept)
+            else:
+                command = (sys.executable, "-P", "-m", "flockmq", *arguments)
+                self.process = subprocess.Popen(
+                    command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, pass_fds=kept
+                )
 
     def pids(self, *variables: str) -> list[int]:
         """Of this command's processes; with `variables`, of those that have them all in their environment."""
@@ -54,7 +59,7 @@ class Command:
                 environment = set((process / "environ").read_bytes().split(b"\0"))
                 ours = f"TMPDIR={self.folder}".encode() in environment
                 ours = ours or str((process / "cwd").readlink()).startswith(self.folder)
-                ours = ours or _parent(process) == self.process.pid
+                ours = ours or self.process.pid in (int(process.name), _parent(process))
                 if ours and wanted <= environment:
                     found.append(int(process.name))
         return found
@@ -118,13 +123,16 @@ def _wait_for_end(pid: int) -> None:
 
 
 class Commands:
-    """Starts commands, and ends whatever a test leaves."""
+    """Starts commands, and ends whatever a test leaves. `forks`: nodes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, forks: bool = True) -> None:
+        self._forks = forks
         self._started: list[Command] = []
 
-    def start(self, *arguments: str, environment: dict[str, str] | None = None, ready_fd: int | None = None) -> Command:
-        command = Command(arguments, environment or {}, ready_fd)
+    def start(self, *arguments: str, environment: dict[str, str] | None = None) -> Command:
+        return self._begun(Command(arguments, environment or {}))
+
+    def _begun(self, command: Command) -> Command:
         self._started.append(command)
         return command
 
@@ -137,12 +145,13 @@ class Commands:
     def begin_node(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[Command, int]:
         """One that isn't waited for, and where it tells its ports."""
         told, tell = os.pipe()
+        environment = environment or {}
+        forked = self._forks and "PYTHONPATH" not in environment
         free = ("--listen", "127.0.0.1:0", "--management", "127.0.0.1:0", "--ready-fd", str(tell))
         try:
-            command = self.start("run", *free, *arguments, environment=environment, ready_fd=tell)
+            return self._begun(Command(("run", *free, *arguments), environment, tell, forked=forked)), told
         finally:
             os.close(tell)
-        return command, told
 
     def ready(self, command: Command, told: int) -> dict[str, Any]:
         """Its ports, once it is ready."""
@@ -155,7 +164,7 @@ class Commands:
     def refused(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
         """A command that can't work: its exit code, and its one error line without the prefix."""
         command = self.start(*arguments, environment=environment)
-        command.process.communicate(timeout=PATIENCE_S)
+        command.process.wait(PATIENCE_S)
         errors = command.errors()
         assert "Traceback" not in errors
         last = errors.splitlines()[-1]

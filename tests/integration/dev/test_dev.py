@@ -9,7 +9,7 @@ import socket
 
 from flockmq import dev
 from flockmq.redis import embedded
-from integration.dev.commands import Commands
+from integration.dev.commands import PATIENCE_S, Commands
 
 FREE_PORTS = ("--port", "0", "--management-port", "0")
 UP = "Press Ctrl-C to stop."
@@ -17,8 +17,8 @@ UP = "Press Ctrl-C to stop."
 
 def test_once_shows_ports_and_a_crossing_and_leaves_nothing(flockmq: Commands) -> None:
     command = flockmq.start("dev", "--cores", "2", "--replicants", "2", "--once", *FREE_PORTS)
-    shown, errors = command.process.communicate()
-    assert command.process.returncode == 0, errors
+    shown = command.process.stdout.read()
+    assert command.process.wait(PATIENCE_S) == 0, command.errors()
     rows = [line.split()[0] for line in shown.splitlines() if line][1:5]
     assert rows == ["core-1", "core-2", "replicant-1", "replicant-2"]
     crossing = re.search(
