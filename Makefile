@@ -74,13 +74,14 @@ format: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+# Two for each processor core: what tests start is waited for longer than it computes.
+WORKERS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 1))))
 # Files run beside one another, which delays what some of them wait for: what failed is run again, alone. Who fails twice
 # fails the run; who doesn't is named.
 TESTED = $(1) $(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(2) || { \
   printf '\n*** once more, alone, what failed:\n'; $(1) $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 5 $(2); }
 
-test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources, WORKERS=2 files at a time (default: as many as processor cores)
+test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources, WORKERS=4 files at a time (default: two for each processor core)
 	$(call TESTED,EXPECT_BUILD=interpreted PYTHONPATH=broker/src)
 
 # The compiled tree is put before the sources by PYTHONPATH: what .venv runs stays as it was.

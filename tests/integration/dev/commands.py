@@ -33,7 +33,12 @@ class Command:
     """One running `flockmq` and all processes below it."""
 
     def __init__(
-        self, arguments: tuple[str, ...], environment: dict[str, str], ready_fd: int | None = None, *, forked: bool = False
+        self,
+        arguments: tuple[str, ...],
+        environment: dict[str, str],
+        ready_fd: int | None = None,
+        *,
+        forked: bool = False,
     ) -> None:
         self.arguments = arguments
         self.folder = tempfile.mkdtemp(prefix="flockmq-test-")

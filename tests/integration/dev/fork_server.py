@@ -8,6 +8,7 @@ arguments, environment, folder and files that it is given, and ends as any Pytho
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import json
 import os
@@ -122,10 +123,8 @@ def _tell_who_ended(running: dict[int, int]) -> None:
         if pid == 0:
             return
         ended = running.pop(pid)
-        try:
+        with contextlib.suppress(BrokenPipeError):  # nobody asks any more
             os.write(ended, str(status).encode())
-        except BrokenPipeError:
-            pass
         os.close(ended)
 
 

@@ -24,12 +24,13 @@ Wrong = TypeVar("Wrong", bound=Function)
 
 class Bug(NamedTuple):
     """`finding`: the kind that a judge must give in some run of `profile`; `kinds` of faults, where the profile's are
-    too many for it to show soon."""
+    too many for it to show soon; `seed`: that found it last, which a hunt plays first."""
 
     install: Callable[[], None]
     finding: str
     profile: str
     kinds: tuple[str, ...]
+    seed: int
     what: str
 
 
@@ -37,13 +38,15 @@ BUGS: Final[dict[str, Bug]] = {}
 """All that were declared, by name."""
 
 
-def seeded(finding: str, profile: str, right: Function, *, kinds: tuple[str, ...] = ()) -> Callable[[Wrong], Wrong]:
+def seeded(
+    finding: str, profile: str, right: Function, *, kinds: tuple[str, ...] = (), seed: int = 1
+) -> Callable[[Wrong], Wrong]:
     """Its name is that of the function that does wrong, with hyphens."""
 
     def declare(wrong: Wrong) -> Wrong:
         what = " ".join((wrong.__doc__ or "").split())
         BUGS[wrong.__name__.replace("_", "-")] = Bug(
-            functools.partial(_put, right, wrong), finding, profile, kinds, what
+            functools.partial(_put, right, wrong), finding, profile, kinds, seed, what
         )
         return wrong
 

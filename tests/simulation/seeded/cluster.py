@@ -91,7 +91,7 @@ def expect_everybody(right: Function, service: SessionService, session: Any) -> 
     right(service, session)
 
 
-@seeded(judge.UNWELL, "base", Committer._resolve, kinds=("kill replicant", "slow redis"))
+@seeded(judge.UNWELL, "base", Committer._resolve, kinds=("kill replicant", "slow redis"), seed=7)
 def answer_twice(right: Function, committer: Committer, append: Any, answer: Any) -> None:
     """A core answers who doesn't wait any more, and ends."""
     append.done.set_result(_answer(append.incarnation, answer))
@@ -101,7 +101,7 @@ def answer_twice(right: Function, committer: Committer, append: Any, answer: Any
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.EARLY, "delayed", ClusterTime._follow, kinds=("clock core", "clock replicant"))
+@seeded(judge.EARLY, "delayed", ClusterTime._follow, kinds=("clock core", "clock replicant"), seed=4)
 def follow_anybody(
     right: Function, time: ClusterTime, target_s: float | None, offset_s: float, passed_s: float
 ) -> None:

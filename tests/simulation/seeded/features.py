@@ -34,7 +34,13 @@ from simulation.seeded.bug import EVERY, Function, seeded
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.SHARED_TWICE, "shared", NodeSender.disconnected, kinds=("cut replicant replicant", "isolate replicant"))
+@seeded(
+    judge.SHARED_TWICE,
+    "shared",
+    NodeSender.disconnected,
+    kinds=("cut replicant replicant", "isolate replicant"),
+    seed=10,
+)
 def give_back_too_soon(right: Function, peer: NodeSender) -> None:
     """What a node hasn't accepted goes to other members when a link is lost, and to that node by the next one."""
     if peer.on_returned is not None:
@@ -42,7 +48,7 @@ def give_back_too_soon(right: Function, peer: NodeSender) -> None:
     right(peer)
 
 
-@seeded(judge.SHARED_TWICE, "shared", RemoteSessions._remembered)
+@seeded(judge.SHARED_TWICE, "shared", RemoteSessions._remembered, seed=2)
 def deal_anew(right: Function, proxies: RemoteSessions, inbound: PendingPublish, answer: bytes) -> None:
     """To whom a QoS 2 message was dealt out, nobody asks: said again it is dealt out again."""
     right(proxies, inbound, messages.encode(messages.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
@@ -74,7 +80,7 @@ def refuse_its_own(
         right(claims, filter, client_id, done)
 
 
-@seeded(judge.NOT_GRANTED, "exclusive", ExclusiveClaimTable.delete)
+@seeded(judge.NOT_GRANTED, "exclusive", ExclusiveClaimTable.delete, seed=27)
 def count_for_ever(right: Function, claims: ExclusiveClaimTable, key: Any, old: bytes) -> None:
     """A claim counts on when it was deleted."""
 
@@ -87,20 +93,20 @@ def keep_the_old(right: Function, retained: RetainedFeed, fresh: RetainedFeed) -
     """What a bootstrap brings isn't shown."""
 
 
-@seeded(judge.RETAINED, "retained", RetainedFeed.put)
+@seeded(judge.RETAINED, "retained", RetainedFeed.put, seed=2)
 def clear_nothing(right: Function, retained: RetainedFeed, key: bytes, value: RetainedMessage, old: Any) -> None:
     """What is cleared is shown on."""
     if value.payload:
         right(retained, key, value, old)
 
 
-@seeded(judge.RETAINED, "wills", is_overtaken, kinds=("kill replicant", "stop replicant", "isolate replicant"))
+@seeded(judge.RETAINED, "wills", is_overtaken, kinds=("kill replicant", "stop replicant", "isolate replicant"), seed=5)
 def keep_the_last_of_the_log(right: Function, author: bytes, by: bytes) -> bool:
     """What a client's former connection left, or its will, replaces what a later one wrote."""
     return False
 
 
-@seeded(judge.REFUSED, "retained", RetainedLog.retain)
+@seeded(judge.REFUSED, "retained", RetainedLog.retain, seed=2)
 async def refuse_too_soon(right: Function, retaining: RetainedLog, message: Publish) -> int:
     """A publisher hears that the log doesn't answer, which has the message soon after."""
     answer = asyncio.ensure_future(right(retaining, message))
@@ -121,7 +127,7 @@ def count_in_tenths(right: Function, topic: bytes, now_s: float) -> tuple[int, b
 _delayed: Final = itertools.count(1)
 
 
-@seeded(judge.REFUSED, "delayed", Delayed.take)
+@seeded(judge.REFUSED, "delayed", Delayed.take, seed=4)
 async def keep_what_is_refused(right: Function, delayed: Delayed, *message: Any) -> int:
     """Some publishers of delayed messages hear that there is no room, and the log has them."""
     reason: int = await right(delayed, *message)
@@ -143,7 +149,7 @@ async def never_catch_up(right: Function, left: LeftMessages) -> bool:
     return False
 
 
-@seeded(judge.DELAYED_ORDER, "delayed", parse)
+@seeded(judge.DELAYED_ORDER, "delayed", parse, seed=6)
 def tick_slowly(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes]:
     """All that is due within four seconds is due at the end of them, in any order."""
     due_ms, inner = right(topic, now_s)
@@ -165,12 +171,12 @@ def ban_names_only(right: Function, bans: Bans, client_id: bytes, username: byte
     return banned
 
 
-@seeded(judge.LET_THROUGH, "rules", PublishReauthorization.rules_changed)
+@seeded(judge.LET_THROUGH, "rules", PublishReauthorization.rules_changed, seed=11)
 def ask_once(right: Function, reauthorizing: PublishReauthorization) -> None:
     """What a client was allowed once it is allowed as long as it stays."""
 
 
-@seeded(judge.LET_THROUGH, "rules", SubscriptionReauthorization.rules_changed)
+@seeded(judge.LET_THROUGH, "rules", SubscriptionReauthorization.rules_changed, seed=2)
 def leave_what_stands(right: Function, standing: SubscriptionReauthorization, key: Any) -> None:
     """A subscription that was allowed once stays."""
 

@@ -60,7 +60,7 @@ def keep_the_topic(right: Function, topic: bytes, *row: Any) -> Publish | None:
     return message
 
 
-@seeded(judge.EXPIRED, "expiry", SessionStore.put, kinds=("kill core", "drain core"))
+@seeded(judge.EXPIRED, "expiry", SessionStore.put, kinds=("kill core", "drain core"), seed=10)
 def store_no_expiry(
     right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes
 ) -> None:
@@ -102,7 +102,7 @@ def name_the_first(
     return right(router, session, limits, filter, qos, options, others[0].identifiers if others else identifiers)
 
 
-@seeded(judge.UNASKED, "base", SessionStore.delete, kinds=("kill core", "drain core"))
+@seeded(judge.UNASKED, "base", SessionStore.delete, kinds=("kill core", "drain core"), seed=4)
 def keep_subscriptions(right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes) -> None:
     """What a client gives up stays in the store: a session that moves has it again."""
     if field[0] != SUBSCRIPTION:

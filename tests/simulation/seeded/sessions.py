@@ -73,12 +73,12 @@ def leave_without_will(
     right(asking, client_id, token, expiry_s, with_will=False, nonce=nonce)
 
 
-@seeded(judge.WILL_LOST, "redis-away", CancelledWills.note)
+@seeded(judge.WILL_LOST, "redis-away", CancelledWills.note, seed=17)
 def take_asking_for_coming(right: Function, cancelled: CancelledWills, token: int, *will: Any) -> None:
     """Who asks to be let in has no will of before, whether it is let in or not."""
 
 
-@seeded(judge.WILL_TWICE, "wills", Connections._take_over)
+@seeded(judge.WILL_TWICE, "wills", Connections._take_over, seed=2)
 def mourn_at_once(right: Function, clients: Connections, client_id: bytes, older: Channel) -> None:
     """The will of a connection that is taken over is published at once, and when it is gone."""
     if older.will is not None and older.session is not None:
@@ -86,7 +86,7 @@ def mourn_at_once(right: Function, clients: Connections, client_id: bytes, older
     right(clients, client_id, older)
 
 
-@seeded(judge.WILL_UNDUE, "wills", SessionRpcClient.detach, kinds=("kill core", "kill redis"))
+@seeded(judge.WILL_UNDUE, "wills", SessionRpcClient.detach, kinds=("kill core", "kill redis"), seed=2)
 def mourn_everybody(
     right: Function,
     asking: SessionRpcClient,

@@ -26,7 +26,7 @@ EVERY: Final = 10
 _puts: Final = itertools.count(1)
 
 
-@seeded(judge.LOST, "flow", SessionStore.put, kinds=("kill core",))
+@seeded(judge.LOST, "flow", SessionStore.put, kinds=("kill core",), seed=8)
 def store_too_little(
     right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes
 ) -> None:
@@ -68,7 +68,7 @@ def _nobody(answer: bytes) -> None:
     """Is told."""
 
 
-@seeded(judge.DUPLICATED, "base", SlotManager._load, kinds=("slow redis", "corrupt core"))
+@seeded(judge.DUPLICATED, "base", SlotManager._load, kinds=("slow redis", "corrupt core"), seed=24)
 async def take_again(right: Function, manager: SlotManager, slot: OwnedSlot, taken: SlotContents) -> bool:
     """A slot that moves takes what it has taken before: it forgets the numbers of those who send to it."""
     taken.marks.clear()
