@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 REQUEST_MAX: Final = 64 * 1024
@@ -62,7 +63,7 @@ def start(arguments: Sequence[str], environment: Mapping[str, str], stderr: int,
     """`flockmq ARGUMENTS…` with `environment` as its whole environment, and the descriptor `kept` under its number."""
     out, out_of_it = os.pipe()
     ended, ended_of_it = os.pipe()
-    request = {"arguments": list(arguments), "environment": dict(environment), "folder": os.getcwd(), "kept": kept}
+    request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(Path.cwd()), "kept": kept}
     server = _server()
     socket.send_fds(server, [json.dumps(request).encode()], [ended_of_it, out_of_it, stderr, kept])
     os.close(out_of_it)
@@ -108,6 +109,7 @@ def serve(control: socket.socket) -> list[str] | None:
                 return None
             pid = os.fork()
             if pid == 0:
+                control.detach()  # its number may be another file's from here on
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 return _as_asked(json.loads(text), descriptors)
