@@ -6,6 +6,7 @@ A change returns when this node's tables have it. Other nodes get it when they r
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Final, Generic, Literal, NamedTuple, TypeVar
@@ -15,6 +16,7 @@ from msgspec import Meta
 
 from flockmq.auth import bans, hashing, rule_sources, scram
 from flockmq.auth.hash_pool import HashPool
+from flockmq.auth.name_pages import page_of
 from flockmq.auth.name_patterns import check_length
 from flockmq.auth.rules import compile_rules
 from flockmq.auth.user_revocation import disabled, enabled, is_disabled
@@ -31,6 +33,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=65_535)]
 OfKind = Literal["clientid", "username", "all"]
 BanKind = Literal["client", "clientid", "username", "peerhost", "clientid_pattern", "username_pattern", "peerhost_net"]
 T = TypeVar("T")
+K = TypeVar("K", str, tuple[str, str])
 LAST_YEAR = 9998  # the last that datetime can show in every time zone
 VERSION_LETTERS: Final = 32
 
@@ -169,9 +172,10 @@ class Admin:
     # Users.
 
     def users(self, after: str | None, limit: int) -> Page[ShownUser]:
-        keys = self._users.page(after, limit)
+        """Raises Invalid."""
+        keys, end = _page(self._users, after, limit, str, str)
         shown = [_shown_user(key, user) for key in keys if (user := self._tables.users.get(key)) is not None]
-        return Page(shown, len(self._users), keys[-1] if len(keys) == limit else None)
+        return Page(shown, len(self._users), end)
 
     def user(self, user_id: str) -> AnsweredUser:
         """Raises Missing."""
@@ -258,10 +262,11 @@ class Admin:
 
     # Rules.
 
-    def ruled(self, after: tuple[str, str] | None, limit: int) -> Page[ShownRules]:
-        keys = self._ruled.page(after, limit)
+    def ruled(self, after: str | None, limit: int) -> Page[ShownRules]:
+        """Raises Invalid."""
+        keys, end = _page(self._ruled, after, limit, "/".join, _split)
         shown = [ShownRules(*key, rule_sources.decoded(raw)) for key in keys if (raw := self._tables.rules.get(key))]
-        return Page(shown, len(self._ruled), _joined(keys[-1]) if len(keys) == limit else None)
+        return Page(shown, len(self._ruled), end)
 
     def rules(self, of: OfKind, who: str) -> ShownRules:
         """Raises Missing."""
@@ -291,11 +296,11 @@ class Admin:
 
     # Bans.
 
-    def bans(self, after: tuple[str, str] | None, limit: int) -> Page[ShownBan]:
-        """Expired bans are listed until `sweep_bans` removes their rows."""
-        keys = self._banned.page(after, limit)
+    def bans(self, after: str | None, limit: int) -> Page[ShownBan]:
+        """Expired bans are listed until `sweep_bans` removes their rows. Raises Invalid."""
+        keys, end = _page(self._banned, after, limit, "/".join, _split)
         shown = [_shown_ban(key, ban) for key in keys if (ban := self._tables.bans.get(key)) is not None]
-        return Page(shown, len(self._banned), _joined(keys[-1]) if len(keys) == limit else None)
+        return Page(shown, len(self._banned), end)
 
     async def put_ban(self, new: NewBan) -> ShownBan:
         """Set the ban, in place of an existing one with the same key. Raises Invalid, StorageError."""
@@ -376,8 +381,18 @@ def _shown_ban(key: tuple[str, str], ban: Ban) -> ShownBan:
     return ShownBan(key[0], key[1], datetime.fromtimestamp(ban.at_s, UTC), until, ban.by, ban.reason)
 
 
-def _joined(key: tuple[str, str]) -> str:
-    return f"{key[0]}/{key[1]}"
+def _page(
+    keys: SortedKeys[K], after: str | None, limit: int, text_of: Callable[[K], str], key_of: Callable[[str], K]
+) -> tuple[list[K], str | None]:
+    try:
+        return page_of(keys, after, limit, text_of, key_of)
+    except ValueError as error:
+        raise Invalid("after", str(error)) from None
+
+
+def _split(text: str) -> tuple[str, str]:
+    of, _, who = text.partition("/")
+    return of, who
 
 
 def _shown_key(of: str, who: str) -> str:

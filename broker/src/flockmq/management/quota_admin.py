@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq.auth.admin import Invalid, Missing, Page, Unused
+from flockmq.auth.name_pages import page_of
 from flockmq.config.schema import QuotasSettings
 from flockmq.management.view import Limit, OwnQuotasShown, Unavailable
 from flockmq.quotas import INFINITE
@@ -32,9 +33,13 @@ class QuotaAdmin:
         rlog.on_change(QUOTAS.name, self._names)
 
     def page(self, after: str | None, limit: int) -> Page[OwnQuotasShown]:
-        names = self._names.page(after, limit)
+        """Raises Invalid."""
+        try:
+            names, end = page_of(self._names, after, limit, str, str)
+        except ValueError as error:
+            raise Invalid("after", str(error)) from None
         rows = [_shown(name, own) for name in names if (own := self._rlog.tables.quotas.get(name)) is not None]
-        return Page(rows, len(self._names), names[-1] if len(names) == limit else None)
+        return Page(rows, len(self._names), end)
 
     def of(self, name: str) -> OwnQuotasShown:
         """Raises Missing."""

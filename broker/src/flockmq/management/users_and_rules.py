@@ -86,7 +86,7 @@ def _user(request: web.Request, status: int, user: AnsweredUser) -> web.Response
 
 @routes.get("/api/v1/rules")
 async def ruled(request: web.Request) -> web.Response:
-    return answer(200, request.app[ADMIN].ruled(_after(request), limit_of(request)))
+    return answer(200, request.app[ADMIN].ruled(request.query.get("after"), limit_of(request)))
 
 
 @routes.get("/api/v1/rules/{of:all}")
@@ -115,7 +115,7 @@ async def delete_rules(request: web.Request) -> web.Response:
 
 @routes.get("/api/v1/bans")
 async def bans(request: web.Request) -> web.Response:
-    return answer(200, request.app[ADMIN].bans(_after(request), limit_of(request)))
+    return answer(200, request.app[ADMIN].bans(request.query.get("after"), limit_of(request)))
 
 
 @routes.post("/api/v1/bans")
@@ -141,14 +141,6 @@ def _changed(change: UserChange) -> Iterator[str]:
         yield "disabled" if change.is_disabled else "enabled"
     if change.password is not None or change.password_hash is not None:
         yield "password"
-
-
-def _after(request: web.Request) -> tuple[str, str] | None:
-    after = request.query.get("after")
-    if after is None:
-        return None
-    kind, _, who = after.partition("/")
-    return kind, who
 
 
 def _whose(request: web.Request) -> tuple[OfKind, str]:

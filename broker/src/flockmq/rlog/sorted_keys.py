@@ -25,6 +25,15 @@ class SortedKeys(Generic[K]):
         keys: Iterator[K] = self._keys.irange(minimum=after, inclusive=(False, False))
         return list(islice(keys, limit))
 
+    def count(self, first: K, last: K) -> int:
+        """How many there are from `first` to `last`, both included."""
+        return self._keys.bisect_right(last) - self._keys.bisect_left(first)
+
+    def page_behind(self, first: K, skipped: int, limit: int) -> list[K]:
+        """The first `limit` keys from `first` on, without the first `skipped` of these."""
+        begin = self._keys.bisect_left(first) + skipped
+        return list(self._keys.islice(begin, begin + limit))
+
     def page_back(self, before: K | None, limit: int) -> list[K]:
         """The last `limit` keys before this one, in descending order."""
         keys: Iterator[K] = self._keys.irange(maximum=before, inclusive=(False, False), reverse=True)

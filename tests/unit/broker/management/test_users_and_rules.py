@@ -276,6 +276,23 @@ async def test_a_ban_of_the_longest_client_id_is_lifted_and_a_list_continues_beh
     assert (await site.ask("DELETE", f"/bans/client/{quote(banned, safe='')}"))[0] == 204
 
 
+async def test_a_list_goes_on_behind_a_name_that_fits_into_no_address(site: Site) -> None:
+    names = ["\u00e9" * 20_000 + end for end in "abc"]
+    for name in names:
+        assert (await site.ask("POST", "/bans", {"as": "clientid", "who": name}))[0] == 201
+    found, after = list[str](), ""
+    for _ in names:
+        status, page = await site.ask("GET", f"/bans?limit=1{after}")
+        assert status == 200, page
+        found += [row["who"] for row in page["data"]]
+        after = f"&after={quote(page['next'], safe='')}"
+    assert found == names
+    assert await site.ask("GET", "/bans?after=a%00b") == (
+        400,
+        {"error": "after: must be what the page before said as next"},
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
