@@ -67,7 +67,7 @@ class AuditLog:
         """Write a row for a change that was done. Returns when the log has it, or when that failed."""
         if not self._may_write():
             return
-        now_s, about, path = self._clock.wall(), about[:AUDIT_ABOUT_MAX_CHARS], path[:AUDIT_PATH_MAX_CHARS]
+        now_s, about, path = self._clock.wall(), _cut(about, AUDIT_ABOUT_MAX_CHARS), _cut(path, AUDIT_PATH_MAX_CHARS)
         change = AuditEntry(now_s, holder.name, holder.role, peer, self._node, method, path, about, status)
         key = f"{round(now_s * 1e6):018d}{self._token_bytes(8).hex()}"
         over = min(len(self._keys) + 1 - AUDIT_MAX, AUDIT_DROPPED_TOGETHER_MAX)
@@ -86,3 +86,7 @@ class AuditLog:
 def _shown(row: AuditEntry) -> ShownChange:
     fields = msgspec.structs.asdict(row)
     return ShownChange(at=datetime.fromtimestamp(round(fields.pop("at_s"), 3), UTC), **fields)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
