@@ -186,6 +186,8 @@ def test_the_command_line_manages_users_rules_and_bans(fleet: Configured, flockm
     assert '"topics":["a/#"]' in ctl("rules", "list")
     assert "as=clientid\twho=c\t" in ctl("bans", "add", "clientid", "c", "--for", "1h")
     ctl("bans", "remove", "clientid", "c")
+    ctl("bans", "add", "clientid", "long" * 10_000)
+    ctl("bans", "remove", "clientid", "long" * 10_000)
     assert ctl("bans", "list") == ""
     none = (1, f"http://127.0.0.1:{node.management} says 404: there is no session of 'device/7'")
     assert flockmq.refused(*where, "sessions", "remove", "device/7") == none

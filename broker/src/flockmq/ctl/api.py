@@ -65,13 +65,12 @@ class Api:
         self.ask("DELETE", path, version=version)
         return iter(())
 
-    def end(self, noun: str, client_id: str, verb: str) -> Iterator[Row]:
-        """Delete a client's connection or session. Uses a POST if the client id is too long for a path. Yields no rows.
-        Raises CtlError."""
-        whose = path(noun, client_id)
-        if len(whose) <= PATH_MAX_BYTES:
-            return self.delete(whose)
-        self.ask("POST", f"/{noun}/{verb}", {"clientid": client_id})
+    def end(self, named: str, post: str, body: Row) -> Iterator[Row]:
+        """Delete what the path `named` names. If that is too long for a path, POST `body` to the path `post` instead.
+        Yields no rows. Raises CtlError."""
+        if len(named) <= PATH_MAX_BYTES:
+            return self.delete(named)
+        self.ask("POST", post, body)
         return iter(())
 
     def rows(self, path: str, version: str) -> list[Row]:

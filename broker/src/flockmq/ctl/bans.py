@@ -33,4 +33,5 @@ def _add(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _remove(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    return api.delete(path("bans", options.kind, options.who))
+    named = path("bans", options.kind, options.who)
+    return api.end(named, "/bans/lift", {"as": options.kind, "who": options.who})

@@ -31,4 +31,4 @@ def _show(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _kick(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    return api.end("clients", options.client_id, "kick")
+    return api.end(path("clients", options.client_id), "/clients/kick", {"clientid": options.client_id})

@@ -42,4 +42,4 @@ def _show(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _remove(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    return api.end("sessions", options.client_id, "end")
+    return api.end(path("sessions", options.client_id), "/sessions/end", {"clientid": options.client_id})

@@ -9,6 +9,7 @@
 | /api/v1/rules/username/NAME, /api/v1/rules/clientid/ID | the rules | | replaces them | deletes them |
 | /api/v1/bans | a page | creates or replaces a ban | | |
 | /api/v1/bans/KIND/WHO | | | | deletes the ban |
+| /api/v1/bans/lift | | the same for `{"as": KIND, "who": WHO}`, where WHO is too long for a path | | |
 
 Lists are paged: `?limit=100&after=NEXT`, where NEXT is `next` of the previous page. A change is answered when this node
 has applied it. Other nodes apply it when they read the log. An admin gets the version of a user as its ETag: who set a
@@ -39,6 +40,11 @@ routes = web.RouteTableDef()
 
 class _Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: tuple[RuleSettings, ...]
+
+
+class _LiftedBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"of": "as"}):
+    of: str
+    who: str
 
 
 # --- users ----------------------------------------------------------------------------------------------------------
@@ -128,6 +134,14 @@ async def put_ban(request: web.Request) -> web.Response:
 @routes.delete(f"/api/v1/bans/{{of}}/{{who:{ANY_TEXT}}}")
 async def delete_ban(request: web.Request) -> web.Response:
     await request.app[ADMIN].delete_ban(request.match_info["of"], request.match_info["who"])
+    return web.Response(status=204)
+
+
+@routes.post("/api/v1/bans/lift")
+async def lift_ban(request: web.Request) -> web.Response:
+    ban = await body_of(request, _LiftedBan)
+    about(request, f"{ban.of} {ban.who}")
+    await request.app[ADMIN].delete_ban(ban.of, ban.who)
     return web.Response(status=204)
 
 

@@ -129,6 +129,7 @@ async def test_a_role_may_what_those_before_it_may(site: Site) -> None:
         ("DELETE", "/api/v1/clients/c", "operator"),
         ("DELETE", "/api/v1/sessions/c", "operator"),
         ("POST", "/api/v1/clients/kick", "operator"),
+        ("POST", "/api/v1/bans/lift", "operator"),
         ("POST", "/livez", "admin"),
         ("PATCH", "/api/v1/bansx/..", "admin"),
         ("PUT", "/what/comes/later", "admin"),

@@ -343,6 +343,14 @@ async def test_a_name_of_any_text_can_be_in_a_path(site: Site, name: str) -> Non
     assert (await site.ask("DELETE", f"/bans/clientid/{path}"))[0] == 204
 
 
+async def test_a_ban_of_a_name_that_is_too_long_for_a_path_can_be_lifted(site: Site) -> None:
+    ban = {"as": "clientid", "who": "c" * 60_000}
+    assert (await site.ask("POST", "/bans", ban))[0] == 201
+    assert (await site.ask("POST", "/bans/lift", ban))[0] == 204
+    assert (await site.ask("GET", "/bans"))[1]["count"] == 0
+    assert (await site.ask("POST", "/bans/lift", ban))[0] == 404
+
+
 async def test_a_ban_by_a_pattern_that_is_too_long_is_refused(site: Site) -> None:
     pattern = "a" * NAME_PATTERN_MAX_CHARS + "*"
     status, answer = await site.ask("POST", "/bans", {"as": "clientid_pattern", "who": pattern})
