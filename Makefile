@@ -10,6 +10,9 @@ LOCKED := $(INSTALL) --no-build-isolation --require-hashes
 EDITABLE := $(INSTALL) --no-build-isolation --no-deps --editable
 PYTEST := $(BIN)/python -m pytest
 
+# Tests start hundreds of Pythons: where nothing may be kept, each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-interpreted test-compiled lint format build interpreted bench e2e chaos images kind-load fuzz simulate faults faults-test faults-bars skew manifests sbom lock clean
 

@@ -172,3 +172,8 @@ def holds(pod: Pod, key: str) -> bool:
     with contextlib.suppress(RedisError), pod.redis() as redis:
         return redis.get(f"flockmq:{key}") == key
     return False
+
+
+def connected_replicas(pod: Pod) -> int:
+    with pod.redis() as redis:
+        return int(redis.info("replication")["connected_slaves"])
