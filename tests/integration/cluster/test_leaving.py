@@ -10,9 +10,9 @@ import pytest
 from flockmq import bounds
 from flockmq.delivery.delivery import Delivery
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.link import Link
 from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.membership_settings import MembershipSettings
 from flockmq.membership.mesh import _Target
 from flockmq.rlog.schema import NodeInfo
 
@@ -23,7 +23,9 @@ class Node:
     """No more than its links, and the messages on them."""
 
     def __init__(self, name: str) -> None:
-        self.cluster = Cluster(ClusterSettings(name, "core", "127.0.0.1", 0, "0", LinkKeys(KEY), ("127.0.0.1", 0), ()))
+        self.cluster = Cluster(
+            MembershipSettings(name, "core", "127.0.0.1", 0, "0", LinkKeys(KEY), ("127.0.0.1", 0), ())
+        )
         self.delivery = Delivery([], self.cluster)
 
     async def stop(self) -> None:

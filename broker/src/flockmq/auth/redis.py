@@ -17,7 +17,7 @@ from flockmq.auth.http_service import WARNINGS_PER_S
 from flockmq.auth.template import Template
 from flockmq.bounds import ASKED_MAX, PASSWORD_MAX_BYTES
 from flockmq.clock import Clock
-from flockmq.config.auth_settings import RedisSettings
+from flockmq.config.auth_settings import RedisAuthSettings
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
 
@@ -25,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class RedisAuthenticator:
-    def __init__(self, settings: RedisSettings, where: str, passwords: Passwords, clock: Clock) -> None:
+    def __init__(self, settings: RedisAuthSettings, where: str, passwords: Passwords, clock: Clock) -> None:
         self._settings = settings
         self._where = where
         self._passwords = passwords

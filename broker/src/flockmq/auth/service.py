@@ -54,7 +54,7 @@ from flockmq.config.auth_settings import (
     HttpSettings,
     HttpSourceSettings,
     JwtSettings,
-    RedisSettings,
+    RedisAuthSettings,
     ScramSettings,
 )
 from flockmq.config.auth_settings import Authenticator as AuthenticatorSettings
@@ -208,7 +208,7 @@ class AuthService:
                 return JwtAuthenticator(settings, where, self._clock)
             case HttpSettings():
                 return HttpAuthenticator(settings, where, self._clock)
-            case RedisSettings():
+            case RedisAuthSettings():
                 return RedisAuthenticator(settings, where, passwords, self._clock)
             case CertificateSettings():
                 return CertificateAuthenticator(settings)

@@ -143,7 +143,7 @@ class HttpSettings(_HttpRequest, frozen=True, kw_only=True, tag_field="mechanism
     )
 
 
-class RedisSettings(_Authenticator, frozen=True, kw_only=True, tag="password_based:redis"):
+class RedisAuthSettings(_Authenticator, frozen=True, kw_only=True, tag="password_based:redis"):
     """Users in a separate Redis, one hash per user."""
 
     url: RedisUrl
@@ -171,7 +171,7 @@ class CertificateSettings(_Authenticator, frozen=True, kw_only=True, tag="cert")
     """The user name is the certificate's common name, or its whole subject."""
 
 
-AuthenticatedAtOnce = BuiltInSettings | JwtSettings | HttpSettings | RedisSettings | CertificateSettings
+AuthenticatedAtOnce = BuiltInSettings | JwtSettings | HttpSettings | RedisAuthSettings | CertificateSettings
 """Authenticators that decide by the CONNECT packet alone."""
 Authenticator = AuthenticatedAtOnce | ScramSettings
 

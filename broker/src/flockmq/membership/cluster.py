@@ -32,7 +32,6 @@ from flockmq.clock import Clock
 from flockmq.default_callbacks import ignore
 from flockmq.entropy import SYSTEM, Entropy
 from flockmq.membership import frames, replicant_balance, report_events, staleness
-from flockmq.membership.cluster_settings import ClusterSettings, LocalStatus
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.cluster_version import ClusterVersion, Rollout
 from flockmq.membership.cluster_version_row import ClusterVersionRow
@@ -49,6 +48,7 @@ from flockmq.membership.link_requests import LinkLost
 from flockmq.membership.log_client import LogClient
 from flockmq.membership.log_server import LogServer
 from flockmq.membership.members import Members
+from flockmq.membership.membership_settings import LocalStatus, MembershipSettings
 from flockmq.membership.mesh import Mesh, ViaCore
 from flockmq.membership.reachability import CORE_ROLES, Reachability, new_incarnation
 from flockmq.membership.readiness import Readiness
@@ -68,7 +68,7 @@ class Cluster:
 
     def __init__(
         self,
-        settings: ClusterSettings,
+        settings: MembershipSettings,
         redis: RedisConfig | None = None,
         bind: Bind | None = None,
         entropy: Entropy = SYSTEM,

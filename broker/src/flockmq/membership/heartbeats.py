@@ -14,10 +14,10 @@ from typing import Final
 from flockmq import bounds
 from flockmq.default_callbacks import never
 from flockmq.membership import frames
-from flockmq.membership.cluster_settings import LocalStatus
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.frames import Status
 from flockmq.membership.link import Link
+from flockmq.membership.membership_settings import LocalStatus
 from flockmq.membership.mesh import Mesh
 from flockmq.membership.reachability import CORE_ROLES, Reachability, name_of
 from flockmq.rlog.digests import CheckpointDigests

@@ -28,11 +28,11 @@ from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.entropy import Entropy
 from flockmq.errors import RedisUnavailable, cannot_bind
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.cluster_version import NEWEST
 from flockmq.membership.link_certificates import LinkCertificates, LinkFiles
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.link_listener import Bind
+from flockmq.membership.membership_settings import MembershipSettings
 from flockmq.membership.readiness import OwnRedis
 from flockmq.node.client_balance import Balancing
 from flockmq.node.eviction_pace import Draining
@@ -188,7 +188,7 @@ def assemble(
     plugin_hooks = PluginHooks(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
     purged = asyncio.Event()
-    settings = _cluster_settings(config, mqtt_port, machine.speaks, entropy)
+    settings = _membership_settings(config, mqtt_port, machine.speaks, entropy)
     cluster = Cluster(settings, machine.redis, machine.bind, entropy, clock)
     delivery = Delivery(router.turn, cluster)
     cluster.on_purged = purged.set
@@ -289,11 +289,11 @@ def _limits(name: str, mqtt: MqttSettings) -> Limits:
     return Limits(name, **values)
 
 
-def _cluster_settings(config: Config, mqtt_port: int, speaks: int, entropy: Entropy) -> ClusterSettings:
+def _membership_settings(config: Config, mqtt_port: int, speaks: int, entropy: Entropy) -> MembershipSettings:
     """A single node without a key opens no listener for links. Raises ConfigError."""
     key = config.cluster.key
     alone = key is None
-    return ClusterSettings(
+    return MembershipSettings(
         name=config.node.name,
         role=config.role,
         host=config.node.host,

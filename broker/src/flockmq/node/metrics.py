@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from flockmq.delivery.delivery import Delivery
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import traffic_by_node
+from flockmq.membership.membership_settings import traffic_by_node
 from flockmq.node.durable_host import DurableHost
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.publishing.delayed import Delayed

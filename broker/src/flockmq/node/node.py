@@ -24,7 +24,7 @@ from flockmq.entropy import Entropy
 from flockmq.management.settings_rows import SettingsView
 from flockmq.management.view import Views
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import LocalStatus
+from flockmq.membership.membership_settings import LocalStatus
 from flockmq.mqtt.topics import exclusively
 from flockmq.node import metrics
 from flockmq.node.access_control import AccessControl, identifies

@@ -21,7 +21,7 @@ from flockmq.auth.http_service import HttpService, Overloaded, ServiceAnswer, Un
 from flockmq.auth.redis import RedisAuthenticator
 from flockmq.bounds import ANSWER_MAX_BYTES
 from flockmq.clock import SYSTEM, Clock
-from flockmq.config.auth_settings import HttpSettings, RedisSettings
+from flockmq.config.auth_settings import HttpSettings, RedisAuthSettings
 from flockmq.errors import ConfigError
 from flockmq.mqtt.reason import Reason
 from unit.broker.auth.harness import attempt
@@ -308,7 +308,7 @@ async def test_a_redis_that_is_late_is_said_to_be(caplog: pytest.LogCaptureFixtu
         writer.close()
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as late:
-        settings = RedisSettings(url=f"redis://127.0.0.1:{late.sockets[0].getsockname()[1]}", request_timeout=0.1)
+        settings = RedisAuthSettings(url=f"redis://127.0.0.1:{late.sockets[0].getsockname()[1]}", request_timeout=0.1)
         users = RedisAuthenticator(settings, "here", Passwords(HashPool(), VerifiedPasswords(), ""), SYSTEM)
         await users.start()
         asked = users.check(attempt("c", "jo", "pw"))

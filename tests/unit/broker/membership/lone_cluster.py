@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from flockmq.membership.cluster import Cluster
-from flockmq.membership.cluster_settings import ClusterSettings
 from flockmq.membership.link_keys import LinkKeys
+from flockmq.membership.membership_settings import MembershipSettings
 
 
 def lone_cluster(role: str = "core") -> Cluster:
-    settings = ClusterSettings(name="a", role=role, host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32))
+    settings = MembershipSettings(name="a", role=role, host="", mqtt_port=0, version="1", keys=LinkKeys("k" * 32))
     return Cluster(settings)

@@ -15,7 +15,7 @@ from flockmq.membership.reachability import name_of
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSettings:
+class MembershipSettings:
     """What a node is configured to know of itself and its cluster."""
 
     name: str
