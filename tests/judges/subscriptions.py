@@ -79,12 +79,17 @@ def _named(story: Story) -> dict[Life, set[str]]:
     return named
 
 
+def _always_names(life: Life) -> bool:
+    """Before 5.0 a client can't say identifiers."""
+    return all(connection.asked.version == 5 for connection in life.connections)
+
+
 def _judge_filters(came: Came, named: set[str]) -> Iterator[Finding]:
     delivered, life, _, sent = came
     known = {asking.filter for asking in life.askings_on(sent.topic)}
     if wrong := [filter for filter in delivered.filters if filter not in known]:
         yield _finding(FILTERS, came, f"by {wrong}, which it hasn't")
-    elif not delivered.retained and life.ways(delivered) == (ORDINARY,):
+    elif not delivered.retained and life.ways(delivered) == (ORDINARY,) and _always_names(life):
         held = {
             window.filter
             for window in life.windows_on(sent.topic)

@@ -62,6 +62,8 @@ class Player:
         self.stage = stage
         self.name = name
         self.terms = terms
+        self.turns: Sequence[Terms] = ()
+        """What it says of itself, another one at times; empty: always the same."""
         self.will: Will | None = None
         """For the next CONNECT; each gives it a number of its own."""
         self.patience_s = SILENT_MAX_S
@@ -164,6 +166,8 @@ class Player:
         old, links = self.link, list[Link]()
         if old is not None:
             old.received = _ignore
+        if self.turns:
+            self.terms = self.stage.random.choice(self.turns)
         try:
             await asyncio.gather(*(self._begin(node, links) for node in nodes))
             if len(links) > 1:

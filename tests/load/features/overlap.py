@@ -1,4 +1,6 @@
-"""Overlapping filters, each with a Subscription Identifier, and clients that don't want to hear themselves."""
+"""Overlapping filters, each with a Subscription Identifier, and clients that don't want to hear themselves; one comes
+back with another version of MQTT, which knows no identifiers, and gets what waited for it all the same.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from load import habits
 from load.feature import Feature
 from load.features.base import publications
 from load.history import Delivered
-from load.player import CLEAN, CLEAN_311, DURABLE, Player, Terms
+from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player, Terms
 from load.subscribing import Wish
 
 HERE_S: Final = (2.0, 4.0)
@@ -25,6 +27,9 @@ def play(feature: Feature) -> None:
         feature.act(habits.publish, deaf, each, publications(f"{root}/{deaf.name}"))
     leaver = _overlapping(feature, "leaves", DURABLE)
     feature.act(habits.leave_and_return, leaver, HERE_S, AWAY_S)
+    changer = _overlapping(feature, "changes-version", DURABLE)
+    changer.turns = DURABLE, DURABLE_311
+    feature.act(habits.leave_and_return, changer, HERE_S, AWAY_S)
     feature.act(habits.churn, _overlapping(feature, "churns", DURABLE))
 
 

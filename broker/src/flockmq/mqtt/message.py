@@ -303,10 +303,18 @@ def _with_properties(
 
 
 def transcode(packet: bytes, from_version: int, to_version: int) -> bytes:
-    """One PUBLISH of any QoS, converted to the other protocol version; it keeps its packet id."""
+    """One PUBLISH of ours, of any QoS, converted to the other protocol version; it keeps its packet id. A client before
+    5.0 gets no properties, and a Subscription Identifier is one: no client may send it, so this parses by itself."""
+    if (from_version == 5) == (to_version == 5):
+        return packet
     _, body = remaining_length(packet, 1, 0)
-    message = parse_publish(packet, 0, body, len(packet), from_version)
-    return message.form(to_version, message.qos, message.retain)
+    properties_at = body + 2 + (packet[body] << 8 | packet[body + 1]) + (2 if packet[0] & 6 else 0)
+    if to_version == 5:
+        rest = b"\0" + packet[properties_at:]
+    else:
+        length, encoded_at = remaining_length(packet, properties_at)
+        rest = packet[encoded_at + length :]
+    return packet[:1] + varint(properties_at - body + len(rest)) + packet[body:properties_at] + rest
 
 
 def transcode_run(chunk: bytes, to_version: int) -> bytes:
