@@ -395,6 +395,12 @@ SENTINELS_WORD_MAX_S: Final = 0.5
 # --- shared, exclusive and delayed ----------------------------------------------------------------------------------
 SHARED_TURNS_MAX: Final = 65_536
 """Publishers of each group whose turn or sticky member is remembered. Beyond it, the oldest are forgotten."""
+SHARED_GROUP_RECEIVERS: Final = 16
+"""A shared group of a message counts as so many receivers, because it takes that long to choose a member."""
+SHARED_FILTER_BYTES: Final = 4096
+"""What a shared filter counts for beside its length, in its user's quota: about the memory of all nodes for it."""
+RECEIVERS_PER_READ_MAX: Final = 8192
+"""Of a client's messages, all together. Beyond it, the client goes on in the next iteration of the event loop."""
 SHARED_DEALS_MAX: Final = 64
 """A QoS 2 message remembers its member for at most this many shared groups. In further groups a resend may go to
 another member."""

@@ -40,7 +40,7 @@ class Held(NamedTuple):
     subscriptions: int = 0
     """Subscriptions of all sessions."""
     subscription_bytes: int = 0
-    """Bytes of their filters."""
+    """Bytes of their filters; of a shared one SHARED_FILTER_BYTES more."""
     retained_bytes: int = 0
     """Bytes of retained and delayed messages."""
 
@@ -114,12 +114,12 @@ class Usage:
 
     def subscribed(self, filter: bytes) -> None:
         self.subscriptions += 1
-        self.subscription_bytes += len(filter)
+        self.subscription_bytes += _size_bytes(filter)
         self.note()
 
     def unsubscribed(self, filter: bytes) -> None:
         self.subscriptions -= 1
-        self.subscription_bytes -= len(filter)
+        self.subscription_bytes -= _size_bytes(filter)
 
     def queued(self, change_bytes: int) -> None:
         """The queued bytes of one of its sessions changed."""
@@ -146,7 +146,7 @@ class Usage:
     def may_subscribe(self, filter: bytes) -> bool:
         elsewhere, limits = self._elsewhere(), self._limits()
         number = self.subscriptions + elsewhere.subscriptions + 1
-        size_bytes = self.subscription_bytes + elsewhere.subscription_bytes + len(filter)
+        size_bytes = self.subscription_bytes + elsewhere.subscription_bytes + _size_bytes(filter)
         return self._allows(number, 2, limits.subscriptions) and self._allows(size_bytes, 3, limits.subscription_bytes)
 
     def must_wait(self, more: Held) -> bool:
@@ -211,7 +211,7 @@ class FilterRoom:
         usage = self._usage
         while self._left:
             filter = self._left[0]
-            more = Held(subscriptions=1, subscription_bytes=len(filter))
+            more = Held(subscriptions=1, subscription_bytes=_size_bytes(filter))
             if usage.must_wait(more):
                 usage.wait(more, self.make)
                 return
@@ -396,6 +396,10 @@ class Quotas:
     def share(self, user: bytes, held: Held) -> float:
         """The used part of the user's quota that is used most."""
         return max(amount / max(1, limit) for amount, limit in zip(held, self.limits_of(user), strict=True))
+
+
+def _size_bytes(filter: bytes) -> int:
+    return len(filter) + (bounds.SHARED_FILTER_BYTES if filter.startswith(b"$share/") else 0)
 
 
 def _no_other_nodes() -> bool:

@@ -218,3 +218,14 @@ def test_a_bootstrap_replaces_all_own_quotas_and_users_are_looked_at_again() -> 
     assert quotas.must_recheck
     assert quotas.known_users() == [b"eve"]
     assert eve.may_begin()
+
+
+def test_a_shared_filter_counts_for_what_its_group_takes_in_all_nodes() -> None:
+    quotas = Quotas(UNLIMITED._replace(subscription_bytes=bounds.SHARED_FILTER_BYTES + 20))
+    usage = quotas.of(b"eve")
+    assert usage.may_subscribe(b"$share/g/a")
+    usage.subscribed(b"$share/g/a")
+    assert usage.may_subscribe(b"a")
+    assert not usage.may_subscribe(b"$share/h/a")
+    usage.unsubscribed(b"$share/g/a")
+    assert usage.here().subscription_bytes == 0

@@ -15,7 +15,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from flockmq.bounds import PARTIAL_CHUNKS_MAX, READ_MAX_BYTES
+from flockmq.bounds import PARTIAL_CHUNKS_MAX, READ_MAX_BYTES, RECEIVERS_PER_READ_MAX
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.packets import Connect, Subscribe
@@ -107,16 +107,21 @@ class Conversation(Channel):
         at: i64 = 0
         end: i64 = len(data)
         self._need = 0
+        router = self.router
+        most = router.receivers + RECEIVERS_PER_READ_MAX
         while at < end and self.paused == 0 and self.state != CLOSED:
+            if router.receivers > most:
+                self.pauses.rest(self)
+                break
             first = data[at]
             if self.state == CONNECTED:
                 if first == 0x30 and self.publish_queue is None and self.plain:
-                    plain_end = fast_path.scan(self.router, data, at, self.protocol_version, self)
+                    plain_end = fast_path.scan(router, data, at, self.protocol_version, self)
                     if plain_end != at:
                         at = plain_end
                         continue
-                elif first == 0x32 and self.publish_queue is None and self.plain and not self.router.stale:
-                    plain_end = fast_path.scan_acknowledged(self.router, data, at, self)
+                elif first == 0x32 and self.publish_queue is None and self.plain and not router.stale:
+                    plain_end = fast_path.scan_acknowledged(router, data, at, self)
                     if plain_end != at:
                         at = plain_end
                         continue

@@ -226,7 +226,11 @@ class Delayed:
             return
 
     async def _publish(self, keys: list[bytes]) -> None:
-        done = await asyncio.gather(*(self._publish_one(key) for key in keys))
+        tasks = []
+        for key in keys:  # each in an iteration of the event loop of its own: it may have very many receivers
+            tasks.append(asyncio.ensure_future(self._publish_one(key)))
+            await asyncio.sleep(0)
+        done = await asyncio.gather(*tasks)
         leaving = [key for key, went in zip(keys, done, strict=True) if went]
         if leaving:
             written = self._host.write([DELAYED.delete(key) for key in leaving])

@@ -12,6 +12,8 @@ A send queue to another node has a high and a low watermark instead (`is_congest
 
 from __future__ import annotations
 
+from collections import deque
+
 from mypy_extensions import i32, mypyc_attr
 
 from flockmq.bounds import (
@@ -43,13 +45,15 @@ class StallClock:
 class PublisherPauses:
     """Which publishers are paused for which sinks; one per router.
 
-    `slow`: clients that don't flow. `resumed`: publishers that continue at the end of the turn.
+    `slow`: clients that don't flow. `resumed`: publishers that continue at the end of the turn. `resting`: those that
+    continue in later iterations of the event loop, the first ones first.
     """
 
     def __init__(self, host: SinkHost) -> None:
         self.host = host
         self.slow: dict[PausablePublisher, None] = {}
         self.resumed: list[PausablePublisher] = []
+        self.resting: deque[PausablePublisher] = deque()
         self._paused: dict[Sink, list[PausablePublisher]] = {}
 
     def pause(self, sink: Sink, publisher: PausablePublisher) -> None:
@@ -60,6 +64,11 @@ class PublisherPauses:
         if publisher not in waiting:
             waiting.append(publisher)
             publisher.pause()
+
+    def rest(self, publisher: PausablePublisher) -> None:
+        """Its messages had many receivers: others are served before it continues."""
+        publisher.pause()
+        self.resting.append(publisher)
 
     def release(self, sink: Sink) -> None:
         """The sink drained, lags or is gone: resume its publishers."""

@@ -9,8 +9,9 @@ Invariant: a session is in a fan-out once, with the highest QoS and all identifi
 
 from __future__ import annotations
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
+from flockmq.bounds import SHARED_GROUP_RECEIVERS
 from flockmq.routing.group import Group
 from flockmq.routing.sink import Sink
 from flockmq.routing.subscriber import Subscriber, Subscription
@@ -25,10 +26,12 @@ class Fanout:
     None: there are none. `crosses`: the message may go to other nodes or slot owners.
 
     `sessions4`, `sessions5`: all receivers, if all of them can get a QoS 1 packet of that version unchanged; else None.
+    `receivers`: how many there are, for what a message costs.
     """
 
     __slots__ = (
-        "crosses", "deliveries", "groups", "peers", "sessions4", "sessions5", "sinks4", "sinks5", "slots", "special",
+        "crosses", "deliveries", "groups", "peers", "receivers", "sessions4", "sessions5", "sinks4", "sinks5", "slots",
+        "special",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +42,7 @@ class Fanout:
         self.groups = groups
         self.slots: SlotSet | None = SlotSet(slots) if slots else None
         self.crosses: bool = len(peers) > 0 or len(slots) > 0
+        self.receivers: i64 = len(deliveries) + len(peers) + len(slots) + SHARED_GROUP_RECEIVERS * len(groups)
         self.sinks4: list[Sink] = []
         self.sinks5: list[Sink] = []
         self.special: list[Subscription] = []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from flockmq.bounds import RECEIVERS_PER_READ_MAX
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import check_topic_name
@@ -24,10 +25,12 @@ def scan(router: Router, data: bytes, at: i64, version: int, publisher: Pausable
     """Deliver the run of plain QoS 0 packets that starts at `at`. Returns where the first other or incomplete packet
     starts.
 
-    `publisher` None: another node forwarded the packets, and only local subscribers get them.
+    `publisher` None: another node forwarded the packets, and only local subscribers get them. Otherwise it ends where
+    they had more than RECEIVERS_PER_READ_MAX receivers.
     """
     heads = router.heads5 if version == 5 else router.heads4
     allowed = None if publisher is None else publisher.allowed
+    most = router.receivers + RECEIVERS_PER_READ_MAX
     size: i64 = 0
     run: Fanout | None = None
     run_at = at
@@ -42,7 +45,7 @@ def scan(router: Router, data: bytes, at: i64, version: int, publisher: Pausable
                 break
             key = data[at : at + size]
             head = _known(router, heads, key, 1 if version == 5 else 0)
-            if head is None:
+            if head is None or (router.receivers > most and publisher is not None):
                 break
         if at + head.length > end or (allowed is not None and key not in allowed):
             break
@@ -51,6 +54,8 @@ def scan(router: Router, data: bytes, at: i64, version: int, publisher: Pausable
                 router.emit(run, data[run_at:at], version, count, publisher)
                 run_at = at
                 count = 0
+                if router.receivers > most and publisher is not None:
+                    break
             run = head.fanout
         count += 1
         at += head.length
@@ -73,6 +78,7 @@ def scan_acknowledged(router: Router, data: bytes, at: i64, publisher: PausableP
     size: i64 = 0
     end: i64 = len(data)
     acknowledged: list[bytes] = []
+    most = router.receivers + RECEIVERS_PER_READ_MAX
     while at < end:
         key = data[at : at + size]
         head = heads.get(key)
@@ -100,9 +106,10 @@ def scan_acknowledged(router: Router, data: bytes, at: i64, publisher: PausableP
             delivery.offer(session, packet, packet_id, 1)
             if session.sink.flow == CONGESTED:
                 router.pauses.pause(session.sink, publisher)
+        router.receivers += fan.receivers
         acknowledged.append(data[id_at : id_at + 2])
         at = next_at
-        if publisher.paused:
+        if publisher.paused or router.receivers > most:
             break
     if acknowledged:
         counters = router.counters

@@ -18,6 +18,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import ORIGINS_MAX, ORIGINS_WINDOW
+from flockmq.routing.oldest import forget_oldest
 
 ORIGIN: Final = 0x40
 """Flag in the MQTT version of forwarded data: each packet is preceded by its message id."""
@@ -103,5 +104,5 @@ class Origins:
                 first = number
         self._seen[source] = (first, last, missing)
         if len(self._seen) > self._most:
-            del self._seen[next(iter(self._seen))]
+            forget_oldest(self._seen)
         return is_new

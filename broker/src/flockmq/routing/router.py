@@ -90,6 +90,8 @@ class Router(SinkHost):
         self.shared = SharedDelivery(self.delivery, self.changed, seed)
         self.dispatcher: SlotDispatcher | None = None
         self._forget()
+        self.receivers: i64 = 0
+        """Of all messages that were routed: what that cost. `Conversation` bounds it for each read."""
         self.partial_bytes: int = 0
         self.partials_max_bytes: int = PARTIALS_MAX_BYTES
         self.stale: bool = False
@@ -223,11 +225,13 @@ class Router(SinkHost):
         known = self._routes.get(topic)
         if known is not None:
             assert isinstance(known, Route)
+            self.receivers += known.fanout.receivers
             return known
         matched = self.local.match(topic) + self.remote.match(topic)
         if self.shared.groups or self.shared.elsewhere:
             matched += self.shared.match(topic)
         key = tuple(matched)
+        self.receivers += len(matched)
         fan = self._fanouts.get(key)
         targets = 1
         if fan is None:
@@ -239,6 +243,7 @@ class Router(SinkHost):
                 self._forget_fanouts()
             self._fanouts[key] = fan
             self._fanouts_targets += targets
+        self.receivers += fan.receivers
         route = Route(fan)
         self._cache.put(topic, route, targets)
         return route
@@ -263,6 +268,7 @@ class Router(SinkHost):
     def emit(self, fan: Fanout, chunk: bytes, version: int, count: int, publisher: PausablePublisher | None) -> None:
         """Deliver a run of `count` QoS 0 packets without properties. `publisher` None: it came from another node."""
         counters = self.counters
+        self.receivers += fan.receivers
         if publisher is None:
             counters.messages_arrived += count
         else:

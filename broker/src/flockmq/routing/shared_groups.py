@@ -19,6 +19,7 @@ from flockmq.bounds import SHARED_TURNS_MAX
 from flockmq.default_callbacks import ignore
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import Group, MembersElsewhere, PickedMember
+from flockmq.routing.oldest import forget_oldest
 from flockmq.routing.sink import FLOWING
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import NodeTarget
@@ -46,6 +47,7 @@ one.
 """
 
 _PASSED_OVER_MAX: Final = 8
+_NO_GROUPS: Final[set[object]] = set()
 
 
 class SharedGroups:
@@ -155,10 +157,12 @@ class SharedGroups:
     def match(self, topic: bytes) -> list[object]:
         """The groups that match this topic, each once."""
         matched = self._local.match(topic)
-        for others in self._remote.match(topic):
+        elsewhere = self._remote.match(topic)
+        known = set(matched) if elsewhere else _NO_GROUPS
+        for others in elsewhere:
             assert isinstance(others, MembersElsewhere)
             group = self.group(others.filter)
-            if group is not None and group not in matched:
+            if group is not None and group not in known:
                 matched.append(group)
         return matched
 
@@ -245,7 +249,7 @@ class SharedGroups:
         if first < 0:
             first = self._random.randrange(total)
             if len(turns) >= SHARED_TURNS_MAX:
-                del turns[next(iter(turns))]
+                forget_oldest(turns)
         turns[key] = (first + count) % total
         return first % total
 
@@ -330,7 +334,7 @@ class SharedGroups:
 
     def _remember(self, key: tuple[bytes, bytes], target: PickedMember) -> None:
         if len(self._sticky) >= SHARED_TURNS_MAX:
-            del self._sticky[next(iter(self._sticky))]
+            forget_oldest(self._sticky)
         self._sticky[key] = target
 
 

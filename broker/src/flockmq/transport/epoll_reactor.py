@@ -19,11 +19,14 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from mypy_extensions import i64
+
 from flockmq.bounds import (
     DISCARD_MAX_BYTES,
     READ_MAX_BYTES,
     READ_MIN_BYTES,
     READ_WORK_MAX_S,
+    RECEIVERS_PER_READ_MAX,
     SPIN_MAX_S,
     SWEEP_INTERVAL_S,
     TURN_EVENTS_MAX,
@@ -70,6 +73,8 @@ class EpollReactor(Reactor):
         self._time_is_up: bool = False
         self._fed_bytes: int = 0
         """Bytes since the last look at the clock."""
+        self._look_at: i64 = 0
+        """When messages have had so many receivers it looks at the clock, too."""
         self._timer: asyncio.TimerHandle | None = None
 
     # Start and stop.
@@ -159,6 +164,7 @@ class EpollReactor(Reactor):
         """Serve what is ready, and look again before sleeping."""
         until_s = 0.0
         self._time_is_up, self._fed_bytes = False, 0
+        self._look_at = self.router.receivers + RECEIVERS_PER_READ_MAX
         for _ in range(TURN_ROUNDS_MAX):
             events = self.epoll.poll(0, TURN_EVENTS_MAX)
             if not events and not self.table.waiting:
@@ -235,9 +241,10 @@ class EpollReactor(Reactor):
                     return
 
     def _is_over(self, until_s: float) -> bool:
-        """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES."""
-        if self._fed_bytes >= READ_MIN_BYTES:
+        """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES, or RECEIVERS_PER_READ_MAX."""
+        if self._fed_bytes >= READ_MIN_BYTES or self.router.receivers > self._look_at:
             self._fed_bytes = 0
+            self._look_at = self.router.receivers + RECEIVERS_PER_READ_MAX
             self._time_is_up = self._monotonic() > until_s
         return self._time_is_up
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import STOOD_STILL_S, SWEEP_TICKS
+from flockmq.bounds import RECEIVERS_PER_READ_MAX, STOOD_STILL_S, SWEEP_TICKS
 from flockmq.default_callbacks import ignore
 from flockmq.protocol.channel import CLOSED, Channel
 from flockmq.protocol.ports import NodePort
@@ -35,6 +35,7 @@ class Reactor:
         self.on_stood_still: Callable[[], None] = ignore
         """Called before a turn or sweep that begins more than STOOD_STILL_S after the last one."""
         self._soon: bool = False
+        self._will_wake: bool = False
         self._swept: int = 0
 
     # Implemented by each kind of reactor.
@@ -109,6 +110,20 @@ class Reactor:
                 sink.dirty = False
                 self.flush(sink)
             turn.clear()
+        if self.router.pauses.resting and not self._will_wake and self.loop is not None:
+            self._will_wake = True
+            self.loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        """Resume resting publishers, until their messages have had as many receivers as one may have."""
+        self._will_wake = False
+        router = self.router
+        resting, most = router.pauses.resting, router.receivers + RECEIVERS_PER_READ_MAX
+        for _ in range(len(resting)):
+            if router.receivers > most:
+                break
+            resting.popleft().unpause()
+            self.end_turn()
 
     def flush(self, sink: Sink) -> None:
         try:

@@ -188,7 +188,8 @@ def test_what_is_remembered_of_publishers_is_bounded(strategy: str) -> None:
     world = World(strategy, 3, {})
     for number in range(SHARED_TURNS_MAX + 10):
         world.pick(b"%d" % number)
-    assert world.groups.remembered() == SHARED_TURNS_MAX
+        assert world.groups.remembered() <= SHARED_TURNS_MAX
+    assert world.groups.remembered() > SHARED_TURNS_MAX * 0.9
 
 
 def test_nothing_is_kept_of_a_group_that_nobody_is_in() -> None:
