@@ -8,7 +8,7 @@ import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from integration.broker.clients import V5, V311, Client, await_route
-from integration.broker.conftest import Fleet, eventually
+from integration.broker.conftest import Fleet, Node, eventually
 
 
 @pytest.mark.parametrize("version", [V311, V5])
@@ -68,11 +68,14 @@ def test_a_dead_replicants_routes_are_purged_and_its_client_comes_back_elsewhere
         assert device.disconnected.wait(10)
         with Client(other.mqtt, "device") as again:
             again.subscribe("device/state")
+            eventually(lambda: names(core) == ["core-0", "replicant-1"], "the dead node is purged")
             eventually(lambda: routes(core.get("/api/v1/nodes"), "core-0") == 1, "the dead node's route is gone")
             again.publish("device/state", "back")
             assert again.receive()[:2] == ("device/state", "back")
-    names = [row["name"] for row in core.get("/api/v1/nodes")]
-    assert names == ["core-0", "replicant-1"]
+
+
+def names(node: Node) -> list[str]:
+    return [row["name"] for row in node.get("/api/v1/nodes")]
 
 
 def routes(rows: list[dict[str, object]], name: str) -> object:
