@@ -399,8 +399,6 @@ SHARED_GROUP_RECEIVERS: Final = 16
 """A shared group of a message counts as so many receivers, because it takes that long to choose a member."""
 SHARED_FILTER_BYTES: Final = 4096
 """What a shared filter counts for beside its length, in its user's quota: about the memory of all nodes for it."""
-RECEIVERS_PER_READ_MAX: Final = 8192
-"""Of a client's messages, all together. Beyond it, the client goes on in the next iteration of the event loop."""
 SHARED_DEALS_MAX: Final = 64
 """A QoS 2 message remembers its member for at most this many shared groups. In further groups a resend may go to
 another member."""
@@ -520,6 +518,8 @@ READ_MIN_BYTES: Final = 4 * 1024
 """Minimum size of a read, for a client whose packets take long to process."""
 READ_WORK_MAX_S: Final = 0.004
 """If the bytes of one read take longer to process, the next read of that connection is half as large."""
+RECEIVERS_PER_READ_MAX: Final = 8192
+"""Of a client's messages, all together. Beyond it, the client goes on in the next iteration of the event loop."""
 WRITE_JOIN_MAX_BYTES: Final = 256 * 1024
 """Up to this size chunks are joined for one write. Beyond it, they are written one by one."""
 WRITE_VECTOR_MAX: Final = 512

@@ -9,6 +9,8 @@ packets with heads that were allowed before take the fast path.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from flockmq.bounds import RECEIVERS_PER_READ_MAX
@@ -20,6 +22,8 @@ from flockmq.routing.fanout import Fanout
 from flockmq.routing.router import Head, Router
 from flockmq.routing.sink import CONGESTED
 
+NEVER: Final[i64] = 1 << 62
+
 
 def scan(router: Router, data: bytes, at: i64, version: int, publisher: PausablePublisher | None) -> i64:
     """Deliver the run of plain QoS 0 packets that starts at `at`. Returns where the first other or incomplete packet
@@ -30,7 +34,7 @@ def scan(router: Router, data: bytes, at: i64, version: int, publisher: Pausable
     """
     heads = router.heads5 if version == 5 else router.heads4
     allowed = None if publisher is None else publisher.allowed
-    most = router.receivers + RECEIVERS_PER_READ_MAX
+    most = NEVER if publisher is None else router.receivers + RECEIVERS_PER_READ_MAX
     size: i64 = 0
     run: Fanout | None = None
     run_at = at
@@ -45,7 +49,7 @@ def scan(router: Router, data: bytes, at: i64, version: int, publisher: Pausable
                 break
             key = data[at : at + size]
             head = _known(router, heads, key, 1 if version == 5 else 0)
-            if head is None or (router.receivers > most and publisher is not None):
+            if head is None or router.receivers > most:
                 break
         if at + head.length > end or (allowed is not None and key not in allowed):
             break
@@ -54,7 +58,7 @@ def scan(router: Router, data: bytes, at: i64, version: int, publisher: Pausable
                 router.emit(run, data[run_at:at], version, count, publisher)
                 run_at = at
                 count = 0
-                if router.receivers > most and publisher is not None:
+                if router.receivers > most:
                     break
             run = head.fanout
         count += 1

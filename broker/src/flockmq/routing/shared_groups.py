@@ -47,7 +47,6 @@ one.
 """
 
 _PASSED_OVER_MAX: Final = 8
-_NO_GROUPS: Final[set[object]] = set()
 
 
 class SharedGroups:
@@ -158,7 +157,9 @@ class SharedGroups:
         """The groups that match this topic, each once."""
         matched = self._local.match(topic)
         elsewhere = self._remote.match(topic)
-        known = set(matched) if elsewhere else _NO_GROUPS
+        if not elsewhere:
+            return matched
+        known = set(matched)
         for others in elsewhere:
             assert isinstance(others, MembersElsewhere)
             group = self.group(others.filter)

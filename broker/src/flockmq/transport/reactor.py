@@ -1,7 +1,8 @@
 """The turn: what every reactor does after it fed bytes to channels, wherever the bytes come from.
 
 `EpollReactor` reads from sockets; tests and the simulation have reactors with other sources. Invariants: between two
-turns no sink is dirty, and no resumed channel waits. If processing a connection raises, only that connection ends.
+turns no sink is dirty, and no resumed channel waits but those that rest. If processing a connection raises, only that
+connection ends.
 """
 
 from __future__ import annotations

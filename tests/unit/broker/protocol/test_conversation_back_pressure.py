@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flockmq.bounds import RECEIVERS_PER_READ_MAX, SHARED_GROUP_RECEIVERS
 from flockmq.mqtt import encode
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
@@ -52,3 +53,21 @@ def test_a_session_without_room_ends_rather_than_missing_a_message() -> None:
         node.feed(node.client(f"p{i}"), publish(4, "a", "x", qos=1, packet_id=1))
     assert subscriber.packets()[-1] == encode.disconnect(5, Reason.QUOTA_EXCEEDED)
     assert subscriber.state == CLOSED
+
+
+def test_a_publisher_whose_messages_have_very_many_receivers_rests_between_two() -> None:
+    node = Node()
+    member, publisher, other = node.client("m"), node.client("p"), node.client("o")
+    for group in range(RECEIVERS_PER_READ_MAX // SHARED_GROUP_RECEIVERS + 1):
+        node.subscribe(member, (f"$share/{group}/many/#", 0))
+    node.feed(publisher, b"".join(publish(4, f"many/{number}", "x") for number in range(3)))
+    received = [node.router.counters.messages_received]
+    node.feed(other, publish(4, "quiet", "x"))
+    resting = node.router.pauses.resting
+    while resting:
+        assert list(resting) == [publisher]
+        resting.popleft().unpause()
+        node.feed(publisher, b"")
+        received.append(node.router.counters.messages_received)
+    assert received == [1, 3, 4]
+    assert publisher.paused == 0
