@@ -309,6 +309,20 @@ class Client:
         self._answers.put(("refused" if any(reason.is_failure for reason in reasons) else kind, reasons))
 
 
+def await_route(publisher: Client, topic: str, subscriber: Client) -> None:
+    """Publish until something comes: a SUBACK speaks for its own node alone, and others know of the subscription within
+    the staleness bound.
+    """
+
+    def came() -> bool:
+        publisher.publish(topic, "probe", qos=1)
+        with contextlib.suppress(queue.Empty):
+            return subscriber.receive(timeout_s=1) == (topic, "probe")
+        return False
+
+    until(came, f"what is published to {topic} comes", ANSWER_S)
+
+
 def lasting() -> Properties:
     """Of a CONNECT whose session outlives its connection."""
     properties = Properties(PacketTypes.CONNECT)

@@ -3,7 +3,7 @@
 import queue
 from collections.abc import Callable
 
-from harness import Client, MqttCluster
+from harness import Client, MqttCluster, await_route
 from publisher import Publisher
 
 BEFORE = 50
@@ -67,7 +67,5 @@ def subscriptions_are_made(demo: MqttCluster) -> None:
     ):
         one.subscribe("afterwards/one", qos=1)
         other.subscribe("afterwards/other", qos=1)
-        one.publish("afterwards/other", "from one", qos=1)
-        other.publish("afterwards/one", "from the other", qos=1)
-        assert one.receive() == ("afterwards/one", "from the other")
-        assert other.receive() == ("afterwards/other", "from one")
+        await_route(one, "afterwards/other", other)
+        await_route(other, "afterwards/one", one)

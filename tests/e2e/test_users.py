@@ -6,7 +6,7 @@ import urllib.request
 from base64 import b64encode
 
 import pytest
-from harness import ROOT, SERVICE_HOST, SERVICE_PORT, Client, Json, MqttCluster, Namespace, User, until
+from harness import ROOT, SERVICE_HOST, SERVICE_PORT, Client, Json, MqttCluster, Namespace, User, await_route, until
 
 SAMPLE = (ROOT / "manifests/samples/user.yaml").read_text()
 NAME = "sensor-17"
@@ -58,8 +58,7 @@ def test_a_user_waits_for_its_secret_and_then_does_what_its_rules_say(demo: Mqtt
     until(lambda: is_let_in(FIRST), f"{NAME} is let in", SECONDS)
     with client_of(FIRST) as sensor, demo.service_client() as other:
         sensor.subscribe(f"commands/{NAME}", qos=1)
-        other.publish(f"commands/{NAME}", "go", qos=1)
-        assert sensor.receive() == (f"commands/{NAME}", "go")
+        await_route(other, f"commands/{NAME}", sensor)
         with pytest.raises(ConnectionError, match="refused"):
             sensor.subscribe("#", qos=1)
     assert NAME in demo.namespace.kubectl("get", "mqu", "--output=wide")

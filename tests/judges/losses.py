@@ -10,12 +10,12 @@ client that was there; and any gap: it never came, but by the same subscription 
 connection and topic.
 
 Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, or,
-for a client that was away, while Redis was short of memory, for it can't be told; what comes by a subscription that a
-rule may have ended; what has an expiry, unless its client was there, with no fault, long before that ran out; the
-oldest of more than `max_mqueue_len` that waited for a client that was away, or whose node was cut off, or not back
-yet; what is delayed, until it is due, or if the cluster's time was wrong; for a session that ends with its connection
-what stood in a resend buffer of a node that was killed while it had no link to the client's, or one that brought
-nothing (a known limit). Wills and shared subscriptions have judges of their own.
+for a client that was away, or whose node was cut off, or not back yet, while Redis was short of memory, for it can't be
+told; what comes by a subscription that a rule may have ended; what has an expiry, unless its client was there, with no
+fault, long before that ran out; the oldest of more than `max_mqueue_len` that waited for a client that was away, or
+whose node was cut off, or not back yet; what is delayed, until it is due, or if the cluster's time was wrong; for a
+session that ends with its connection what stood in a resend buffer of a node that was killed while it had no link to
+the client's, or one that brought nothing (a known limit). Wills and shared subscriptions have judges of their own.
 """
 
 from __future__ import annotations
@@ -168,15 +168,17 @@ def may_have_overflowed(story: Story, rules: Rules, life: Life, sent: Sent) -> b
 
 
 def _may_have_been_dropped(story: Story, rules: Rules, life: Life, sent: Sent) -> bool:
-    """Its client was away while Redis was short of memory, and who published it, being of before 5.0, couldn't be told
-    so. Amid a fault a delayed message is published late."""
+    """Its client was away, or its node cut off, or not back yet, while Redis was short of memory, and who published it,
+    being of before 5.0, couldn't be told so. Amid a fault a delayed message is published late."""
     if not life.lasts or all(connection.asked.version >= 5 for connection in sent.connections):
         return False
     is_late = sent.is_delayed and story.faults.any.overlap(sent.first_sent_at, sent.promised_at)
     until = sent.promised_at + (rules.recovered_max_s if is_late else 0.0)
     if not story.faults.of_memory.overlap(sent.first_sent_at - rules.recovered_max_s, until):
         return False
-    return any(left <= until and sent.due_at <= back for left, back in life.absences)
+    if any(left <= until and sent.due_at <= back for left, back in life.absences):
+        return True
+    return any(_was_cut_off(story, connection, sent.due_at, until) for connection in life.connections)
 
 
 def _was_cut_off(story: Story, connection: Connection, since: float, until: float) -> bool:

@@ -96,6 +96,21 @@ def test_nothing_waits_of_who_can_not_be_told_that_redis_is_short_of_memory() ->
     assert away_while("slow redis", 4).found() == {LOST: 1}
 
 
+@pytest.mark.parametrize(("node", "version", "found"), [("a", 4, {}), ("a", 5, {LOST: 1}), ("b", 4, {LOST: 1})])
+def test_nor_for_a_client_whose_node_is_not_back_yet(node: str, version: int, found: dict[str, int]) -> None:
+    script = Script()
+    script.connect("pub", version=version, node="c")
+    script.connect("sub", expiry_s=3600.0, node="a")
+    script.subscribe("sub")
+    script.tick(20.0)
+    script.fault("isolate replicant", node)
+    script.fault("crowd redis")
+    script.put("pub", 1)
+    script.crossing(2)
+    script.tick(20.0)
+    assert script.found() == found
+
+
 @pytest.mark.parametrize(("kind", "found"), [("crowd redis", {}), ("slow redis", {LOST: 1})])
 def test_a_delayed_message_may_be_late_amid_a_fault_and_find_that_its_client_went(
     kind: str, found: dict[str, int]

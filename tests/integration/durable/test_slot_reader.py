@@ -1,22 +1,22 @@
-"""Slots read from a real Valkey: whole, all at once, large ones last, and what can't be read is named."""
+"""Slots read from a real Valkey: whole or not at all, many together, large ones last; what can't be read is named."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from flockmq import bounds
-from flockmq.durable import session_store
 from flockmq.durable.session_store import StoreFenced
-from flockmq.durable.slot_reader import SlotContents, UnreadableSlot, read_slots
+from flockmq.durable.slot_reader import SlotContents, SlotReading, UnreadableSlot
 from flockmq.durable.store_servers import StoreServer
-from flockmq.redis.errors import StorageUnavailable
+from flockmq.redis.errors import RedisUnreachable, StorageUnavailable
 from flockmq.redis.link import RedisLink
 from integration.crashing_valkey import Valkey
-from integration.durable.conftest import NEW, NEWEST, OLD, A, B, M, Owners
+from integration.durable.conftest import NEW, NEWEST, OLD, A, B, M, Owner, Owners
 
 
 async def test_large_slots_are_taken_whole(owner: Owners) -> None:
@@ -42,6 +42,85 @@ async def test_large_slots_are_taken_whole(owner: Owners) -> None:
     assert len(taken.marks) == 3000
 
 
+async def _stored(owner: Owners, fields: int) -> tuple[Owner, dict[bytes, bytes]]:
+    """Who owned slot 3, and one session there, which is read in several pages."""
+    made = await owner()
+    await made.store.take(3, OLD)
+    session = {M: b"meta", **{b"q%d" % entry: b"x" * 100 for entry in range(fields)}}
+    for field, value in session.items():
+        made.store.put(3, A, field, value)
+    assert await made.durable(3)
+    return made, session
+
+
+def _behind_the_first_page(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[object]]) -> None:
+    """Of a session, once."""
+    pipeline = RedisLink.pipeline
+
+    async def read(link: RedisLink, commands: Any, *args: Any, **options: Any) -> Any:
+        replies = await pipeline(link, commands, *args, **options)
+        if commands and commands[0][0] == b"HSCAN" and b":c:" in commands[0][1] and not happened:
+            happened.append(True)
+            await happens()
+        return replies
+
+    happened: list[bool] = []
+    monkeypatch.setattr(RedisLink, "pipeline", read)
+
+
+async def test_a_slot_that_is_read_while_Redis_restarts_comes_whole(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cursor says nothing to a Redis that was restarted: fields would be missing."""
+    _, session = await _stored(owner, 3000)
+    new = await owner()
+    await new.store.take(4, NEW)
+
+    async def restart() -> None:
+        valkey.kill()
+        valkey.restart()
+        new.store.put(4, B, M, b"meta")
+        assert await new.durable(4)  # by another connection, which is the link's now
+
+    _behind_the_first_page(monkeypatch, restart)
+    with pytest.raises(RedisUnreachable, match="the connection was lost"):
+        await new.store.take(3, NEW)
+    assert (await new.store.take(3, NEW)).sessions == {A: session}
+
+
+async def test_of_a_slot_that_Redis_loses_while_it_is_read_no_part_comes(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _stored(owner, 3000)
+    new = await owner()
+    link = RedisLink(valkey.config)
+    _behind_the_first_page(monkeypatch, partial(link.call, "FLUSHALL"))
+    with pytest.raises(StorageUnavailable, match="taken anew"):
+        await new.store.take(3, NEW)
+    assert (await new.store.take(3, NEW)).sessions == {}
+    await link.close()
+
+
+async def test_of_a_slot_that_another_owner_takes_while_it_is_read_no_part_comes(
+    owner: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, session = await _stored(owner, 3000)
+    new, newest = await owner(), await owner()
+    taken: list[SlotContents] = []
+
+    async def take() -> None:
+        taken.append(await newest.store.take(3, NEWEST))
+        newest.store.drop(3, A)
+        assert await newest.durable(3)
+
+    _behind_the_first_page(monkeypatch, take)
+    with pytest.raises(StorageUnavailable, match="taken anew"):
+        await new.store.take(3, NEW)
+    assert taken[0].sessions == {A: session}
+    with pytest.raises(StoreFenced):
+        await new.store.take(3, NEW)
+
+
 async def test_all_slots_are_taken_at_once_and_refusals_are_told_apart(owner: Owners) -> None:
     other, made = await owner(), await owner()
     await other.store.take(500, NEWEST)
@@ -64,14 +143,16 @@ async def test_a_slot_that_is_released_and_taken_anew_while_it_is_read_is_the_la
     await made.store.take(3, OLD)
     is_reading, goes_on = asyncio.Event(), asyncio.Event()
 
-    async def slowly(*slots: Any) -> AsyncIterator[Any]:
+    slots = SlotReading.slots
+
+    async def slowly(reading: SlotReading) -> AsyncIterator[Any]:
         is_reading.set()
         await goes_on.wait()
-        async for taken in read_slots(*slots):
+        async for taken in slots(reading):
             yield taken
 
     with monkeypatch.context() as patched:
-        patched.setattr(session_store, "read_slots", slowly)
+        patched.setattr(SlotReading, "slots", slowly)
         late = asyncio.ensure_future(made.store.take(3, OLD))
         await is_reading.wait()
     made.store.release(3)

@@ -27,7 +27,7 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 from flockmq import bounds, tasks
 from flockmq.default_callbacks import ignore
 from flockmq.durable.pending_writes import PendingWrites, SlotKeys, SlotQueue, WriteBatch
-from flockmq.durable.slot_reader import SlotContents, UnreadableSlot, is_wrong_type, read_slots
+from flockmq.durable.slot_reader import SlotContents, SlotReading, UnreadableSlot, is_wrong_type
 from flockmq.durable.store_servers import StoreServer, StoreServers
 from flockmq.logs import Retrying
 from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
@@ -164,6 +164,7 @@ class SessionStore(PendingWrites):
             slots = [self._suspended(number, fence, server) for number, fence in taken_now]
             ours = {state.number: self._slots.get(state.number) for state in slots}
             answers = await self._fence(server, slots) if slots else []
+            connection = server.link.connection
         owned: dict[SlotKeys, SlotQueue] = {}
         for state, refused in zip(slots, answers, strict=True):
             if refused is None:
@@ -172,7 +173,8 @@ class SessionStore(PendingWrites):
                 if isinstance(refused, StoreFenced):
                     self.release(state.number)
                 yield state.number, refused
-        async with aclosing(read_slots(server.link, list(owned))) as reading:
+        set_here = {keys: state.before for keys, state in owned.items()}
+        async with aclosing(SlotReading(server.link, connection, set_here).slots()) as reading:
             async for keys, taken in reading:
                 state = owned[keys]
                 if self._slots.get(state.number) is not ours[state.number]:

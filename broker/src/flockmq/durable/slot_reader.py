@@ -1,14 +1,18 @@
 """Reads the contents of slots from Redis, after the owner's fence stops all other writers: many keys a round trip.
 
-Invariants: small slots come first, and the amount of data that was read but not yet taken over is bounded. A slot with
-more data than the current budget is put back, and read later together with fewer others. A key of a wrong type makes
-its session unreadable, or, if it belongs to the slot, the slot; everything else is still read.
+Invariants:
+- A slot comes whole, as it was when its fence was set, or not at all. All is read on the connection that set the fence,
+  because cursors end with a restart of Redis; and the fence is still there behind the last read.
+- Small slots come first, and the amount of data that was read but not yet taken over is bounded. A slot with more data
+  than the current budget is put back, and read later together with fewer others.
+- A key of a wrong type makes its session unreadable, or, if it belongs to the slot, the slot; everything else is still
+  read.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
@@ -16,6 +20,7 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.durable.pending_writes import SlotKeys
+from flockmq.redis.connection import RedisConnection
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisLink, Reply
 
@@ -45,22 +50,60 @@ def is_wrong_type(error: ResponseError) -> bool:
     return "WRONGTYPE" in str(error)
 
 
-async def read_slots(
-    link: RedisLink, slots: Sequence[SlotKeys]
-) -> AsyncGenerator[tuple[SlotKeys, SlotContents | UnreadableSlot]]:
-    """Read slots that are on one server. Raises RedisUnreachable, StorageUnavailable."""
-    waiting, budget = deque(slots), bounds.STORE_SLOT_SMALL_BYTES
-    while waiting:
-        later: deque[SlotKeys] = deque()
-        together = max(1, min(bounds.STORE_TAKE_SLOTS, bounds.STORE_READ_MAX_BYTES // budget))
+class SlotReading:
+    """Reads slots that are on one server. `connection`: the one on which their fences were set. `fences`: their values
+    in Redis.
+    """
+
+    def __init__(self, link: RedisLink, connection: RedisConnection | None, fences: Mapping[SlotKeys, bytes]) -> None:
+        self._link = link
+        self._connection = connection
+        self._fences = fences
+
+    async def slots(self) -> AsyncGenerator[tuple[SlotKeys, SlotContents | UnreadableSlot]]:
+        """A slot whose fence changed meanwhile doesn't come: another core took it, or Redis lost it. Raises
+        RedisUnreachable, StorageUnavailable.
+        """
+        waiting, budget = deque(self._fences), bounds.STORE_SLOT_SMALL_BYTES
         while waiting:
-            some = [_Slot(waiting.popleft()) for _ in range(min(len(waiting), together))]
-            async for slot in _read(link, some, budget if together > 1 else 0):
-                if slot.is_large:
-                    later.append(slot.keys)
-                else:
+            later: deque[SlotKeys] = deque()
+            together = max(1, min(bounds.STORE_TAKE_SLOTS, bounds.STORE_READ_MAX_BYTES // budget))
+            while waiting:
+                some = [_Slot(waiting.popleft()) for _ in range(min(len(waiting), together))]
+                await self._read(some, budget if together > 1 else 0)
+                later += [slot.keys for slot in some if slot.is_large]
+                for slot in await self._unchanged([slot for slot in some if not slot.is_large]):
                     yield slot.keys, slot.outcome()
-        waiting, budget = later, budget * _GROWTH
+            waiting, budget = later, budget * _GROWTH
+
+    async def _read(self, slots: Sequence[_Slot], budget: int) -> None:
+        """Until each is complete, or `is_large`: it has more bytes than `budget` (0: no limit)."""
+        heads = [(slot, scan) for slot in slots for scan in (slot.ids, slot.marks)]
+        await self._scan(deque(heads), bounds.STORE_READ_KEYS, budget)
+        sessions = [(slot, scan) for slot in slots if not slot.is_large for scan in slot.next_scans()]
+        await self._scan(deque(sessions), bounds.STORE_READ_KEYS // 8, budget)
+
+    async def _scan(self, waiting: deque[tuple[_Slot, _Scan]], keys: int, budget: int) -> None:
+        """`keys`: how many keys to read in the first round trip."""
+        while some := list(_first(waiting, keys)):
+            commands = [(scan.command, scan.key, scan.cursor, b"COUNT", scan.fields) for _, scan in some]
+            replies = await self._link.pipeline(commands, on=self._connection)
+            came = 0
+            for (slot, scan), reply in zip(some, replies, strict=True):
+                size = scan.take(reply)
+                came += size
+                slot.size += size
+                slot.is_large = 0 < budget < slot.size
+                if scan.cursor != START:
+                    waiting.append((slot, scan))
+            room = keys * bounds.STORE_READ_BYTES // max(1, came)
+            keys = max(1, min(2 * keys, room, bounds.STORE_READ_KEYS))
+
+    async def _unchanged(self, slots: Sequence[_Slot]) -> list[_Slot]:
+        """Those whose fence is still the same."""
+        gets = [(b"GET", slot.keys.fence) for slot in slots]
+        fences = await self._link.pipeline(gets, on=self._connection) if gets else []
+        return [slot for slot, fence in zip(slots, fences, strict=True) if fence == self._fences[slot.keys]]
 
 
 class _Scan:
@@ -101,21 +144,19 @@ class _Scan:
 class _Slot:
     """A slot that is being read: first its client ids and sequence numbers, then its sessions."""
 
-    __slots__ = ("ids", "is_large", "keys", "marks", "sessions", "size", "under_way")
+    __slots__ = ("ids", "is_large", "keys", "marks", "sessions", "size")
 
     def __init__(self, keys: SlotKeys) -> None:
         self.keys = keys
         self.ids = _Scan(b"SSCAN", keys.ids, bounds.STORE_READ_FIELDS)
         self.marks = _Scan(b"HSCAN", keys.marks, bounds.STORE_READ_FIELDS)
-        self.sessions: dict[bytes, _Scan] | None = None
-        self.under_way = 2
-        """Number of scans that aren't complete."""
+        self.sessions: dict[bytes, _Scan] = {}
         self.size = 0
         self.is_large = False
 
     def next_scans(self) -> list[_Scan]:
-        """The scans that follow when the current ones are complete; empty when the slot is complete."""
-        if self.sessions is not None or self.ids.error or self.marks.error:
+        """The scans of its sessions, once these are known."""
+        if self.ids.error or self.marks.error:
             return []
         prefix = self.keys.sessions
         self.sessions = {client_id: _Scan(b"HSCAN", prefix + client_id, _FIELDS_FIRST) for client_id in self.ids.found}
@@ -124,52 +165,12 @@ class _Slot:
     def outcome(self) -> SlotContents | UnreadableSlot:
         if error := self.ids.error or self.marks.error:
             return UnreadableSlot(error)
-        scans = (self.sessions or {}).items()
+        scans = self.sessions.items()
         return SlotContents(
             {client_id: scan.pairs() for client_id, scan in scans if not scan.error},
             self.marks.pairs(),
             {client_id: scan.error for client_id, scan in scans if scan.error},
         )
-
-
-async def _read(link: RedisLink, slots: Sequence[_Slot], budget: int) -> AsyncGenerator[_Slot]:
-    """Yields each slot when it is complete, or when it `is_large`: it has more bytes than `budget` (0: no limit)."""
-    heads = deque((slot, scan) for slot in slots for scan in (slot.ids, slot.marks))
-    sessions: deque[tuple[_Slot, _Scan]] = deque()
-    for waiting, keys in ((heads, bounds.STORE_READ_KEYS), (sessions, bounds.STORE_READ_KEYS // 8)):
-        async for slot in _read_all(link, waiting, keys, budget):
-            if slot.is_large or not (scans := slot.next_scans()):
-                yield slot
-            else:
-                slot.under_way = len(scans)
-                sessions.extend((slot, scan) for scan in scans)
-
-
-async def _read_all(
-    link: RedisLink, waiting: deque[tuple[_Slot, _Scan]], keys: int, budget: int
-) -> AsyncGenerator[_Slot]:
-    """Yields slots whose scans are complete, or that are too large. `keys`: how many keys to read in the first round
-    trip.
-    """
-    while waiting:
-        some = list(_first(waiting, keys))
-        replies = await link.pipeline([(s.command, s.key, s.cursor, b"COUNT", s.fields) for _, s in some])
-        came = 0
-        for (slot, scan), reply in zip(some, replies, strict=True):
-            size = scan.take(reply)
-            came += size
-            slot.size += size
-            if slot.is_large:
-                continue
-            if scan.cursor != START:
-                waiting.append((slot, scan))
-            else:
-                slot.under_way -= 1
-            slot.is_large = 0 < budget < slot.size
-            if slot.is_large or slot.under_way == 0:
-                yield slot
-        room = keys * bounds.STORE_READ_BYTES // max(1, came)
-        keys = max(1, min(2 * keys, room, bounds.STORE_READ_KEYS))
 
 
 def _first(waiting: deque[tuple[_Slot, _Scan]], count: int) -> Iterator[tuple[_Slot, _Scan]]:

@@ -57,6 +57,11 @@ class RedisLink:
         return self._connection is not None
 
     @property
+    def connection(self) -> RedisConnection | None:
+        """The current one, for `pipeline`."""
+        return self._connection
+
+    @property
     def address(self) -> str:
         """For messages."""
         return str(self._server or self.config.address)
@@ -75,10 +80,18 @@ class RedisLink:
         return reply
 
     async def pipeline(
-        self, commands: Sequence[Sequence[Argument]], timeout_s: float = bounds.LOG_REPLY_MAX_S
+        self,
+        commands: Sequence[Sequence[Argument]],
+        timeout_s: float = bounds.LOG_REPLY_MAX_S,
+        *,
+        on: RedisConnection | None = None,
     ) -> list[Reply | ResponseError]:
-        """Send all commands in one round trip. Raises RedisUnreachable; then it is unknown which were executed."""
+        """Send all commands in one round trip. `on`: only on this connection, for callers that go on with a cursor: a
+        server that was restarted, or another one, doesn't know it. Raises RedisUnreachable; then it is unknown which
+        were executed."""
         async with self._lock:
+            if on is not None and self._connection is not on:
+                raise RedisUnreachable(f"Redis at {self.address}: the connection was lost")
             if self._connection is None:
                 if self._by_hand:
                     raise RedisUnreachable(f"Redis at {self.address}: the connection was lost")
