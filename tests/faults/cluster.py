@@ -53,6 +53,9 @@ class Host(Protocol):
 
 
 class NodeHost(Host, Protocol):
+    def strain(self, iteration_s: float) -> None:
+        """It has so much to do that each iteration of its event loop takes so long; 0.0: it hasn't any more."""
+
     def upgrade(self) -> None:
         """From its next start on it is of the newest release."""
 

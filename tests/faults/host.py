@@ -16,6 +16,8 @@ from faults.supervised import Command, Supervised
 OnEnd = Callable[["Host", int, str], None]
 """(host, exit code, the last line of its log), of an end of a process that nobody asked for."""
 FILLER: Final = "filler"
+RUNS_S: Final = 0.01
+"""How long a strained host runs between two stops: the interpreter has done an iteration by then."""
 
 
 class Host:
@@ -37,6 +39,7 @@ class Host:
         self.shim = Shim(sandbox.FOLDER / f"{name}.shim")
         self.is_hindered = False
         """Its disk is full, or stalls."""
+        self._straining: asyncio.Task[None] | None = None
         self.data.mkdir()
         sandbox.run("mount", "-t", "tmpfs", "-o", f"size={data_bytes}", "none", str(self.data))
         self._processes = [
@@ -74,6 +77,22 @@ class Host:
     def resume(self) -> None:
         for process in self._processes:
             process.resume()
+
+    def strain(self, iteration_s: float) -> None:
+        """It stands still for so long, again and again."""
+        if self._straining is not None:
+            self._straining.cancel()
+        self._straining = asyncio.create_task(self._strain(iteration_s)) if iteration_s else None
+
+    async def _strain(self, iteration_s: float) -> None:
+        try:
+            while True:
+                self.pause()
+                await asyncio.sleep(iteration_s)
+                self.resume()
+                await asyncio.sleep(RUNS_S)
+        finally:
+            self.resume()
 
     def _here(self, program: Callable[[], Command]) -> Callable[[], Command]:
         def command() -> Command:

@@ -76,6 +76,10 @@ async def _done(cluster: Cluster, record: Record, planned: Planned, targets: tup
             host.pause()
             yield
             host.resume()
+        case "strain":
+            cast(NodeHost, host).strain(planned.amount)
+            yield
+            cast(NodeHost, host).strain(0.0)
         case "cut":
             pairs = [(targets[0], targets[1])]
             async with _cut(cluster, pairs, planned.both_ways):

@@ -180,6 +180,13 @@ async def test_a_cut_holds_on_a_slow_link(host: EchoHost) -> None:
     host.slow_down(0.0)
 
 
+async def test_it_is_so_strained_that_it_stands_still_again_and_again(host: EchoHost) -> None:
+    host.strain(0.2)
+    assert max([await host.says() for _ in range(5)]) > 0.1
+    host.strain(0.0)
+    await host.until_it_says()
+
+
 async def test_who_stands_still_answers_when_he_goes_on(host: EchoHost) -> None:
     host.pause()
     assert not host.is_running

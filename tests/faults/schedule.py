@@ -34,7 +34,7 @@ class Planned(NamedTuple):
     both_ways: bool = True
     amount: float = 0.0
     """Of a clock: seconds that it jumps, or gains each second; of a slow path: seconds; of a lossy one: percent; of
-    cores: how many there are then."""
+    a strained node: seconds that each iteration of its event loop takes; of cores: how many there are then."""
     after_s: float = 0.0
     """How much later than the first of its step it begins."""
 
@@ -68,6 +68,7 @@ class Kind(NamedTuple):
 WRITTEN_ANEW_S: Final = 2.0
 STOPPED_S: Final = (4.5, 7.5)
 """Longer than leases and links live."""
+ITERATIONS_S: Final = (0.02, 0.1, 0.4)
 CLOCK_JUMPS_S: Final = (-86_400.0, -600.0, -5.0, 5.0, 600.0, 86_400.0)
 DRIFTS: Final = (-0.05, 0.05)
 DELAYS_S: Final = (0.02, 0.1, 0.4)
@@ -83,6 +84,8 @@ KINDS: Final = {
     "stop core": Kind(5, ("core",), STOPPED_S),
     "stop leader": Kind(4, (LEADER,), STOPPED_S),
     "stop redis": Kind(4, (REDIS,), (1.0, 5.0)),
+    "strain core": Kind(5, ("core",), (2.0, 6.0), amounts=ITERATIONS_S),
+    "strain replicant": Kind(5, ("replicant",), (2.0, 6.0), amounts=ITERATIONS_S),
     "cut core core": Kind(6, ("core", "core"), (1.0, 6.0)),
     "cut core redis": Kind(6, ("core", REDIS), (1.0, 6.0)),
     "cut leader redis": Kind(4, (LEADER, REDIS), (1.0, 6.0)),
@@ -220,7 +223,7 @@ MANY_KINDS: Final = (
     _at_once(Planned("isolate redis", (REDIS,), 2.0), Planned("drift core", ("core-1",), 2.0, amount=0.05)),
     _at_once(Planned("cut replicant core", ("replicant-1", "core-1"), 2.0, both_ways=False)),
     _at_once(Planned("clock redis", (REDIS,), 2.0, amount=86_400.0)),
-    _at_once(Planned("fill redis", (REDIS,), 1.5)),
+    _at_once(Planned("fill redis", (REDIS,), 1.5), Planned("strain core", ("core-2",), 2.0, amount=0.1)),
     _at_once(Planned("kill redis", (REDIS,), 1.0)),
 )
 SCRIPTS: Final = {

@@ -17,7 +17,7 @@ from judges.verdict import FOREVER
 TOGETHER_S: Final = 1.0
 PATH_FAULTS: Final = ("cut", "isolate")
 """What the kinds begin with by which nodes don't hear one another."""
-APART_FAULTS: Final = ("isolate", "stop", "slow", "lossy")
+APART_FAULTS: Final = ("isolate", "stop", "strain", "slow", "lossy")
 """By which what a node sends to another one may be under way for long; and a cut of the two."""
 LINKED_MAX_S: Final = 6.0
 """How long two nodes may have no link when nothing keeps them apart any more."""
@@ -232,4 +232,4 @@ def _of_most(clocks: Sequence[Fault], most: int) -> Iterator[Fault]:
 
 
 def _is_of_stops(fault: Fault) -> bool:
-    return fault.kind.startswith("stop ") and fault.kind != "stop redis"
+    return fault.kind.startswith(("stop ", "strain ")) and fault.kind != "stop redis"

@@ -3,10 +3,11 @@
     loop = SimulatedLoop(); node = Process("core-1")
     loop.create_task(work(), context=node.context)        what runs there, and what that starts, belongs to the process
     node.stop(); …; node.go_on()                          SIGSTOP, SIGCONT: what is due meanwhile comes late
+    node.strain(0.1)                                      each iteration of its event loop takes so long
     node.kill()                                           SIGKILL: not a line of its code runs any more, no `finally`
 
 What always holds: what is due at the same time runs in the order in which it was asked for; time passes only while
-nothing is ready; code takes no time.
+nothing is ready; code takes no time, but where its process is strained.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ ASK_AGAIN_S: Final = 0.05
 RUNNING: Final = 0
 STOPPED: Final = 1
 DEAD: Final = 2
+STRAINED: Final = 3
 
 current: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 """Whose code runs; None: the simulator's own."""
@@ -51,6 +53,8 @@ class Process:
         self.context = contextvars.copy_context()
         self.context.run(current.set, self)
         self._held: list[tuple[SimulatedLoop, Step]] = []
+        self._iteration_s = 0.0
+        self._iterates = False
 
     def stop(self) -> None:
         if self.state != DEAD:
@@ -58,19 +62,46 @@ class Process:
 
     def go_on(self) -> None:
         if self.state != DEAD:
-            self.state = RUNNING
+            self.state = STRAINED if self._iteration_s else RUNNING
         held, self._held = self._held, []
         for loop, step in held:
             loop.run_soon(step)
+
+    def strain(self, iteration_s: float) -> None:
+        """Each iteration of its event loop takes so long from now on: a `sleep(0)`, too."""
+        self._iteration_s = iteration_s
+        if self.state in (RUNNING, STRAINED):
+            self.go_on()
+
+    @property
+    def answers(self) -> bool:
+        """It lives, and doesn't stand still."""
+        return self.state in (RUNNING, STRAINED)
 
     def kill(self) -> None:
         self.state = DEAD
         self._held.clear()
 
     def hold(self, loop: SimulatedLoop, step: Step) -> None:
-        """It is due, but the process doesn't run."""
-        if self.state == STOPPED:
-            self._held.append((loop, step))
+        """It is due, but the process doesn't run, or is amid an iteration."""
+        if self.state == DEAD:
+            return
+        self._held.append((loop, step))
+        if self.state == STRAINED and not self._iterates:
+            self._iterates = True
+            loop.call_later(self._iteration_s, self._iterate, context=contextvars.Context())
+
+    def _iterate(self) -> None:
+        """What was due when the iteration ended is done; what that asks for belongs to the next one."""
+        self._iterates = False
+        if self.state != STRAINED:
+            return  # `go_on` has what is held done.
+        held, self._held = self._held, []
+        for loop, step in held:
+            if self.state == STRAINED:
+                loop.do(step)
+            else:
+                self.hold(loop, step)
 
 
 class Step(msgspec.Struct, eq=False, gc=False):
@@ -149,6 +180,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_soon(self, step: Step) -> None:
         self._next.append(step)
 
+    def do(self, step: Step) -> None:
+        if step.is_cancelled:
+            return
+        try:
+            step.context.run(step.callback, *step.args)
+        except Exception as error:
+            failed = {"message": f"{step.callback} failed", "exception": error}
+            step.context.run(self.call_exception_handler, failed)
+
     def _run_once(self) -> None:
         """As often as there is something to do: asyncio looks only whether it is to stop."""
         with _everybody_is_told(self):
@@ -168,18 +208,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 ready.append(pop(timers)[2])
             for _ in range(len(ready)):
                 step = ready.popleft()
-                if step.is_cancelled:
-                    continue
-                context = step.context
-                process = context.get(current)
-                if process is not None and process.state != RUNNING:
+                process = step.context.get(current)
+                if process is None or process.state == RUNNING:
+                    self.do(step)
+                else:
                     process.hold(self, step)
-                    continue
-                try:
-                    context.run(step.callback, *step.args)
-                except Exception as error:
-                    failed = {"message": f"{step.callback} failed", "exception": error}
-                    context.run(self.call_exception_handler, failed)
 
     def _write_to_self(self) -> None:
         """There are no threads to wake it for."""

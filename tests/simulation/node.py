@@ -20,7 +20,7 @@ from flockmq.membership.cluster_version import NEWEST
 from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.redis.connection import RedisConfig
 from simulation.disk import SimulatedDisk
-from simulation.loop import RUNNING, Process, SimulatedLoop
+from simulation.loop import Process, SimulatedLoop
 from simulation.network import Network
 from simulation.reactor import SimulatedReactor
 from simulation.wall_clock import WallClock
@@ -90,7 +90,7 @@ class SimulatedNode:
     @property
     def answers(self) -> bool:
         """It runs, and doesn't stand still."""
-        return self.is_running and self.process is not None and self.process.state == RUNNING
+        return self.is_running and self.process is not None and self.process.answers
 
     @property
     def is_ready(self) -> bool:
@@ -141,6 +141,10 @@ class SimulatedNode:
     def resume(self) -> None:
         if self.process is not None:
             self.process.go_on()
+
+    def strain(self, iteration_s: float) -> None:
+        if self.process is not None:
+            self.process.strain(iteration_s)
 
     def fill(self) -> None:
         self.disk.is_full = True

@@ -156,6 +156,54 @@ def test_a_process_that_was_stopped_and_killed_does_nothing_when_it_is_told_to_g
     assert noted == []
 
 
+def test_each_iteration_of_a_strained_process_takes_its_time(
+    loop: SimulatedLoop, node: Process, noted: Noted, note: Callable[[str], None]
+) -> None:
+    async def steps() -> None:
+        for number in range(3):
+            note(f"{number}")
+            await asyncio.sleep(0)
+
+    node.strain(0.5)
+    loop.create_task(steps(), context=node.context)
+    loop.call_later(0.1, note, "beside it", context=node.context)
+    loop.call_later(0.1, note, "another's", context=Process("other").context)
+    pass_time(loop, 5.0)
+    assert noted == [(0.1, "another's"), (0.5, "0"), (0.5, "beside it"), (1.0, "1"), (1.5, "2")]
+    node.strain(0.0)
+    loop.call_soon(note, "at once", context=node.context)
+    pass_time(loop, 1.0)
+    assert noted[-1] == (5.0, "at once")
+
+
+def test_a_strained_process_stands_still_and_goes_on_in_order(
+    loop: SimulatedLoop, node: Process, noted: Noted, note: Callable[[str], None]
+) -> None:
+    node.strain(0.5)
+    for seconds in (0.1, 0.2, 2.0):
+        loop.call_later(seconds, note, f"{seconds}", context=node.context)
+    pass_time(loop, 0.3)
+    node.stop()
+    assert not node.answers
+    pass_time(loop, 4.0)
+    assert noted == []
+    node.go_on()
+    assert node.answers
+    pass_time(loop, 1.0)
+    assert noted == [(4.8, "0.1"), (4.8, "0.2"), (4.8, "2.0")]
+
+
+def test_of_a_strained_process_that_is_killed_amid_an_iteration_no_more_runs(
+    loop: SimulatedLoop, node: Process, noted: Noted, note: Callable[[str], None]
+) -> None:
+    node.strain(0.5)
+    loop.call_soon(note, "before", context=node.context)
+    loop.call_soon(node.kill, context=node.context)
+    loop.call_soon(note, "never", context=node.context)
+    pass_time(loop, 2.0)
+    assert noted == [(0.5, "before")]
+
+
 def test_not_a_line_of_a_killed_process_runs(
     loop: SimulatedLoop, node: Process, noted: Noted, note: Callable[[str], None]
 ) -> None:

@@ -133,7 +133,7 @@ def _hdel(keys: Keyspace, args: Arguments) -> Reply:
 
 def _hscan(keys: Keyspace, args: Arguments) -> Reply:
     fields = keys.get(args[1], Hash) or Hash()
-    cursor, page = _page(fields, args)
+    cursor, page = _page(keys, fields, args)
     return [cursor, list(chain.from_iterable((field, fields[field]) for field in page))]
 
 
@@ -151,7 +151,7 @@ def _srem(keys: Keyspace, args: Arguments) -> Reply:
 
 
 def _sscan(keys: Keyspace, args: Arguments) -> Reply:
-    cursor, page = _page(keys.get(args[1], Set) or Set(), args)
+    cursor, page = _page(keys, keys.get(args[1], Set) or Set(), args)
     return [cursor, list(page)]
 
 
@@ -169,9 +169,9 @@ def _drop(keys: Keyspace, args: Arguments, members: Hash | Set | None) -> int:
     return before - len(members)
 
 
-def _page(members: Hash | Set, args: Arguments) -> tuple[bytes, Iterable[bytes]]:
+def _page(keys: Keyspace, members: Hash | Set, args: Arguments) -> tuple[bytes, Iterable[bytes]]:
     """The next cursor and what comes before it. Whoever is there all the time comes up, whatever changes meanwhile."""
-    cursor, count = integer(args[2]), _SCAN_COUNT
+    cursor, count, seed = integer(args[2]), _SCAN_COUNT, keys.scan_seed
     match args[3:]:
         case []:
             pass
@@ -181,7 +181,7 @@ def _page(members: Hash | Set, args: Arguments) -> tuple[bytes, Iterable[bytes]]
             raise NotSimulatedError(args)
     if not cursor and len(members) <= count:
         return b"0", members
-    waiting = sorted((place, member) for member in members if (place := crc32(member) + 1) >= cursor)
+    waiting = sorted((place, member) for member in members if (place := crc32(member, seed) + 1) >= cursor)
     if len(waiting) <= count:
         return b"0", [member for _, member in waiting]
     end = waiting[count][0]

@@ -49,9 +49,10 @@ class NotSimulatedError(Exception):
 
 class Keyspace:
     """`grown`: the streams that the running command added to. `expires_keys`: a primary deletes what is expired; its
-    replicas only hide it until they are told."""
+    replicas only hide it until they are told. `scan_seed`: of the order in which a cursor goes, another one in each
+    life of its server."""
 
-    __slots__ = ("changes", "expires_at_ms", "expires_keys", "grown", "now_us", "values")
+    __slots__ = ("changes", "expires_at_ms", "expires_keys", "grown", "now_us", "scan_seed", "values")
 
     def __init__(self) -> None:
         self.values: dict[bytes, Value] = {}
@@ -60,6 +61,7 @@ class Keyspace:
         self.grown: list[bytes] = []
         self.now_us = 0
         self.expires_keys = True
+        self.scan_seed = 0
 
     def clear(self) -> None:
         self.values.clear()

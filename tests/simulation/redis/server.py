@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, Protocol
+from zlib import crc32
 
 from flockmq.redis.connection import Reply
 from simulation.redis.dispatch import Dispatcher
@@ -209,6 +210,7 @@ class Server:
             return
         self.is_running = True
         self.run_id = f"{self.random.getrandbits(_RUN_ID_BITS):040x}"
+        self.keys.scan_seed = crc32(self.run_id.encode())
         self._turn = self._fsync = None
         self._is_busy = False
         self.dispatcher = Dispatcher(self)
