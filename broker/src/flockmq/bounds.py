@@ -412,7 +412,10 @@ DELAYED_MAX_MESSAGES: Final = 1_000_000
 DELAYED_MAX_BYTES: Final = 256 * 1024 * 1024
 DELAYED_MAX_S: Final = 4_294_967
 DELAYED_BATCH_MAX: Final = 256
-"""Due messages that are being published at once."""
+"""Due messages that are looked at together."""
+DELAYED_UNDER_WAY_MAX: Final = 1024
+DELAYED_UNDER_WAY_MAX_BYTES: Final = 32 * 1024 * 1024
+"""Due messages that not all of their receivers have accepted yet. Others are published meanwhile."""
 DELAYED_LOOK_S: Final = 0.5
 """How often a core checks whether it is the leader, and retries messages that couldn't be published."""
 

@@ -221,10 +221,6 @@ class Channel(PausablePublisher):
         if reason == Reason.SUCCESS or (reason < 0x80 and self.protocol_version != 5):
             self.put(_ACK_HEADS[qos] + packet_id.to_bytes(2, "big"))
             return
-        session = self.session
-        assert session is not None
-        if qos == 2 and reason >= 0x80:
-            session.forget(packet_id)
         if self.protocol_version == 5:
             self.put(encode.pub_ack(frame.PUBACK if qos == 1 else frame.PUBREC, 5, packet_id, reason))
         elif reason >= 0x80:

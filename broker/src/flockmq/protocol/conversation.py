@@ -393,9 +393,11 @@ class Conversation(Channel):
         self._left_as = session.client_id
         self.session = None
         self.repeats = session.is_remote()
-        queue = self.publish_queue
-        if queue is not None and queue.is_held:
-            self.router.held.abandoned(queue)
+        queue = queue_of(self)
+        if queue is not None:
+            if queue.is_held:
+                self.router.held.abandoned(queue)
+            queue.left()
 
 
 def _reason_string(why: str) -> Properties | None:

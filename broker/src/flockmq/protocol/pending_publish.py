@@ -1,14 +1,17 @@
 """One PUBLISH that waits, and the steps it waits for.
 
- CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED → DONE → acknowledged, forgotten
+ CHECKING → PERMITTED → ASKING → LOGGING → READY → FORWARDED ───────▶ DONE → acknowledged
+     └──────────┴──────────┴─────────┴────────┴── refused ─▶ FORGETTING ──┘
 
-Each step except the last may be skipped. Answers may arrive in any order.
+Each step except the last may be skipped. Answers may arrive in any order. FORGETTING is for QoS 2 in durable sessions:
+before a refusal is told, the owner commits that it forgets the message.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from flockmq.default_callbacks import ignore
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
@@ -21,7 +24,8 @@ ASKING: Final = 2
 LOGGING: Final = 3
 READY: Final = 4
 FORWARDED: Final = 5
-DONE: Final = 6
+FORGETTING: Final = 6
+DONE: Final = 7
 
 
 class PendingPublish:
@@ -53,10 +57,7 @@ class PendingPublish:
             # A message that can't be authorized is not acknowledged, although one that is denied is, before 5.0
             # [MQTT-3.3.5-2].
             is_denied = verdict == DENIED
-            self.reason = (
-                self.channel.denied_reason(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR
-            )
-            self.state = DONE
+            self.end(self.channel.denied_reason(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR)
         self._moved()
 
     def remembered(self) -> None:
@@ -69,14 +70,35 @@ class PendingPublish:
         it is delayed, or the client's next connection has published a newer one.
         """
         # If the topic is invalid, a repeat would be refused too.
-        self.reason = self.channel.reason_in_version(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
-        self.state = READY if reason < 0x80 and deliver else DONE
+        reason = self.channel.reason_in_version(reason) if reason == Reason.TOPIC_NAME_INVALID else reason
+        if reason < 0x80 and deliver:
+            self.reason, self.state = reason, READY
+        else:
+            self.end(reason)
         self._moved()
 
     def accepted(self) -> None:
         """One of the receivers that were asked has accepted the message."""
         self.waits -= 1
         if self.waits == 0 and self.state == FORWARDED:
+            self.state = DONE
+            self._moved()
+
+    def end(self, reason: int) -> None:
+        """It isn't delivered. If it is refused its packet id names another message from now on; who is told of that
+        waits until the owner has forgotten this one. Before MQTT 5.0 the connection is closed instead.
+        """
+        self.reason, self.state = reason, DONE
+        session, self.session = self.session, None
+        if reason < 0x80 or session is None or self.message.qos != 2:
+            return
+        tells = self.channel.protocol_version == 5 and self.channel.can_answer()
+        if not session.forget(self.message.packet_id, self.forgotten if tells else ignore) and tells:
+            self.state = FORGETTING
+
+    def forgotten(self) -> None:
+        """The owner has committed that it forgot the message."""
+        if self.state == FORGETTING:
             self.state = DONE
             self._moved()
 

@@ -11,8 +11,9 @@ A message may wait for (steps: `pending_publish`):
 
 Invariants: answers may arrive in any order, but messages are logged and delivered in order. If a message is refused and
 the client will send it again (because it has disconnected, or the refusal closes its connection), later messages of the
-client are not delivered. If the refusal is told by a PUBACK or PUBREC, later messages wait until that was sent. The
-reason: a subscriber drops a message whose number is lower than the last one it took from this source.
+client are not delivered. If the refusal is told by a PUBACK or PUBREC, later messages wait until that was sent; at QoS 2
+it is sent when the owner of a durable session has forgotten the message. The reason: a subscriber drops a message whose
+number is lower than the last one it took from this source.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from flockmq.protocol.pending_publish import (
     ASKING,
     CHECKING,
     DONE,
+    FORGETTING,
     FORWARDED,
     LOGGING,
     PERMITTED,
@@ -52,8 +54,8 @@ class PublishQueue(HoldableQueue):
     """
 
     __slots__ = (
-        "_asking", "_bytes", "_checking", "_delivered", "_is_broken", "_is_superseded", "_logging", "_port",
-        "_unreported", "channel",
+        "_asking", "_bytes", "_checking", "_delivered", "_forgetting", "_is_broken", "_is_superseded", "_logging",
+        "_port", "_unreported", "channel",
     )  # fmt: skip
 
     def __init__(self, channel: Channel, port: NodePort) -> None:
@@ -71,6 +73,8 @@ class PublishQueue(HoldableQueue):
         """The client already publishes on another connection."""
         self._unreported: PendingPublish | None = None
         """The last refused message that the client will send again if it disconnects before it gets the refusal."""
+        self._forgetting: PendingPublish | None = None
+        """The last refused message that an owner had to forget. Owners forget in order."""
 
     def __len__(self) -> int:
         return len(self._checking) + len(self._asking) + len(self._logging) + len(self._delivered)
@@ -100,6 +104,16 @@ class PublishQueue(HoldableQueue):
             self.channel.router.counters.dropped_left += self._unanswered()
         self._is_broken = True
         self.advance()
+
+    def left(self) -> None:
+        """The client has disconnected: it isn't told of refusals any more, and sends again what it wasn't told of."""
+        self._is_broken = self._is_broken or self._unreported is not None
+        queues = (self._checking, self._asking, self._logging, self._delivered)
+        forgetting = [pending for queue in queues for pending in queue if pending.state == FORGETTING]
+        for pending in forgetting:
+            pending.state = DONE
+        if forgetting:
+            self.advance()
 
     def supersede(self) -> None:
         """A newer connection took the client over. QoS 0 messages here would be delivered after messages of the new
@@ -140,22 +154,27 @@ class PublishQueue(HoldableQueue):
             pending = checking.popleft()
             asking.append(pending)
             if self._refuses(pending):
-                _refuse(pending)
+                pending.end(Reason.QUOTA_EXCEEDED)
             if pending.state == PERMITTED:
                 self._permitted(pending)
             if pending.state == ASKING:
                 self._port.remember(pending)
             self._note_refusal(pending)
         while asking and asking[0].state != ASKING:
-            pending = asking.popleft()
+            pending = asking[0]
+            if pending.state == LOGGING and self._is_forgetting():
+                break
+            asking.popleft()
             logging.append(pending)
             if pending.state == LOGGING and (self._refuses(pending) or not self._has_room_for(pending.message)):
-                _refuse(pending)
+                pending.end(Reason.QUOTA_EXCEEDED)
             if pending.state == LOGGING:
                 self._port.log(pending)
             self._note_refusal(pending)
         while logging and logging[0].state != LOGGING:
             pending = logging[0]
+            if pending.state == READY and pending.message.qos and self._is_forgetting():
+                break
             if channel.router.stale and pending.state == READY and pending.message.qos and not self._is_broken:
                 channel.router.held.put(self)
                 break
@@ -174,8 +193,7 @@ class PublishQueue(HoldableQueue):
         if channel.router.is_intercepted(message.topic):
             replaced = self._port.hooks.intercept(channel, message)
             if isinstance(replaced, int):
-                pending.reason = channel.reason_in_version(replaced)
-                pending.state = DONE
+                pending.end(channel.reason_in_version(replaced))
                 return
             pending.message = message = replaced
         pending.state = first_state(message, pending.session)
@@ -194,6 +212,8 @@ class PublishQueue(HoldableQueue):
         and before MQTT 5.0 a server can refuse only by closing the connection.
         """
         reason, channel = pending.reason, self.channel
+        if pending.state == FORGETTING:
+            self._forgetting = pending
         if reason < 0x80 or not pending.message.qos:
             return
         if channel.protocol_version != 5 or (reason not in _FOR_GOOD and not channel.can_answer()):
@@ -228,55 +248,41 @@ class PublishQueue(HoldableQueue):
                     return True
         return False
 
+    def _is_forgetting(self) -> bool:
+        return self._forgetting is not None and self._forgetting.state == FORGETTING
+
     def _acknowledge(self, pending: PendingPublish) -> None:
         self._bytes -= pending.size_bytes
         if self.is_held:
             self.channel.router.held.bytes -= pending.size_bytes + INBOUND_BYTES
-        message, reason = pending.message, pending.reason
-        if reason >= 0x80:
-            _forget(pending)
         if pending is self._unreported:
             self._unreported = None
-        self.channel.acknowledge(message.qos, message.packet_id, reason)
+        if pending is self._forgetting:
+            self._forgetting = None
+        self.channel.acknowledge(pending.message.qos, pending.message.packet_id, pending.reason)
 
     def _deliver(self, pending: PendingPublish) -> None:
         router = self.channel.router
         message = pending.message
         if self._refuses(pending):
-            _refuse(pending)
+            pending.end(Reason.QUOTA_EXCEEDED)
             return
         if router.may_refuse(message):
             fan = router.fanout_with_room(message, self.channel, is_in_log=message.must_be_logged())
         else:
             fan = router.route(message.topic).fanout
         if fan is None:
-            _refuse(pending)
+            pending.end(Reason.QUOTA_EXCEEDED)
             return
         asked = router.forward(fan, message, pending.accepted, self.channel)
         if asked < 0:
-            _refuse(pending)
+            pending.end(Reason.QUOTA_EXCEEDED)
             return
         router.delivery.deliver(fan, message, self.channel)
         if fan.reaches_nobody():
             pending.reason = Reason.NO_MATCHING_SUBSCRIBERS
         pending.waits += asked  # Receivers that accepted at once were subtracted already.
         pending.state = FORWARDED if pending.waits else DONE
-
-
-def _refuse(pending: PendingPublish) -> None:
-    pending.reason = Reason.QUOTA_EXCEEDED
-    pending.state = DONE
-    _forget(pending)
-
-
-def _forget(pending: PendingPublish) -> None:
-    """The client may send the message again when it resumes its session; it is a new message then, after those that
-    were delivered since. So it is forgotten before later ones are delivered, not when the refusal is sent to the
-    client, which may have disconnected by then.
-    """
-    session, pending.session = pending.session, None
-    if session is not None and pending.message.qos == 2:
-        session.forget(pending.message.packet_id)
 
 
 def first_state(message: Publish, session: ClientSession | None) -> int:

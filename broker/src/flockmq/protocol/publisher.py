@@ -130,7 +130,10 @@ def _take(channel: Channel, port: NodePort, message: Publish) -> None:
             if (fan.crosses or fan.groups) and router.forward(fan, message, ignore, channel) < 0:
                 reason = Reason.QUOTA_EXCEEDED
             router.delivery.deliver(fan, message, channel)
-            channel.acknowledge(message.qos, message.packet_id, reason)
+            if reason < 0x80:
+                channel.acknowledge(message.qos, message.packet_id, reason)
+            else:
+                _answer(channel, port, message, reason)
             return
     pending = PendingPublish(channel, message, state)
     pending.said = original
@@ -139,9 +142,9 @@ def _take(channel: Channel, port: NodePort, message: Publish) -> None:
 
 def _answer(channel: Channel, port: NodePort, message: Publish, reason: int) -> None:
     """Acknowledge a message that is dropped, after those before it [MQTT-4.6.0-2]."""
-    if channel.publish_queue is None:
+    pending = PendingPublish(channel, message, DONE)
+    pending.end(reason)
+    if channel.publish_queue is None and pending.state == DONE:
         channel.acknowledge(message.qos, message.packet_id, reason)
     else:
-        pending = PendingPublish(channel, message, DONE)
-        pending.reason = reason
         join(channel, port, pending)

@@ -12,6 +12,7 @@ Invariants:
 - It leaves the log after it was published: every other node that wants it has it, or has it in its link's resend
   buffer. So it is published once, or again by the next leader if the leader ended in between.
 - Of messages that are due in the same millisecond and were accepted by one node, the first accepted goes first.
+- A receiver that doesn't accept its message delays no others, within DELAYED_UNDER_WAY_MAX and its bytes.
 - If the client resends a delayed QoS 2 message, the log may hold it twice, with the same id. Subscribers drop the
   second copy; a shared subscription may get both.
 """
@@ -20,14 +21,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, Protocol, Self
 
 import msgspec
 
+from flockmq import tasks
 from flockmq.auth.stored_authorization import StoredAuthorization
-from flockmq.bounds import DELAYED_BATCH_MAX, DELAYED_LOOK_S, DELAYED_MAX_S, REFUSALS_LOGGED_PER_S
+from flockmq.bounds import (
+    DELAYED_BATCH_MAX,
+    DELAYED_LOOK_S,
+    DELAYED_MAX_S,
+    DELAYED_UNDER_WAY_MAX,
+    DELAYED_UNDER_WAY_MAX_BYTES,
+    OFFERED_BYTES,
+    REFUSALS_LOGGED_PER_S,
+)
 from flockmq.clock import Clock
 from flockmq.logs import Sparing
 from flockmq.mqtt.message import Publish, publication
@@ -91,10 +102,11 @@ class Schedule(SortedKeys[bytes]):
     def __init__(self) -> None:
         super().__init__()
         self.sooner = asyncio.Event()
-        """Set when a new message is due before all others."""
+        """Set when it is time to look again: a new message is due before all others, or one was accepted."""
 
-    def first_ms(self) -> int | None:
-        return int.from_bytes(self._keys[0][:8], "big") if self._keys else None
+    def first_ms(self, besides: Container[bytes] = ()) -> int | None:
+        """When the first one is due that isn't one of `besides`."""
+        return next((int.from_bytes(key[:8], "big") for key in self._keys if key not in besides), None)
 
     def due(self, now_ms: int, limit: int, after: bytes = b"") -> list[bytes]:
         """The keys of due messages after the key `after`, at most `limit`, the oldest first."""
@@ -158,8 +170,15 @@ class Delayed:
         self._after = b""
         """Due messages up to this key were tried; after the last one it starts from the first again."""
         self._refusals = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
+        self._under_way: dict[bytes, tuple[asyncio.Task[bool], int]] = {}
+        """Key → who publishes the message, until all receivers have accepted it, and its bytes."""
+        self._under_way_bytes = 0
+        self._has_failed = False
+        """Some couldn't be published since the last pause."""
         self._leaving: set[bytes] = set()
         """Published, but perhaps still in the log."""
+        self._ended: list[bytes] = []
+        """Those of them that aren't being deleted yet."""
 
     async def take(self, message: Publish, authorization: StoredAuthorization | None = None) -> int:
         """Write a message to the log. Returns the reason code for its publisher. `authorization` None: its publisher is
@@ -193,31 +212,49 @@ class Delayed:
 
     async def run(self) -> None:
         led = False
-        while True:
-            try:
-                if not self._host.leads():
-                    led = False
-                    self._leaving = {key for key in self._leaving if self._host.row(key) is not None}
+        try:
+            while True:
+                try:
+                    led = await self._look(led)
+                except Exception:
+                    log.exception("delayed messages")
                     await asyncio.sleep(DELAYED_LOOK_S)
-                elif not led:  # read the log first: it shows what the former leader has published
-                    led = await self._host.caught_up()
-                    if not led:
-                        await asyncio.sleep(DELAYED_LOOK_S)
-                elif due := self.schedule.due(self._clock.wall_ms(), DELAYED_BATCH_MAX, self._after):
-                    self._after = due[-1]
-                    await self._publish(due)
-                elif self._after:
-                    self._after = b""
-                else:
-                    await self._wait()
-            except Exception:
-                log.exception("delayed messages")
+        finally:
+            await tasks.end(*(task for task, _ in self._under_way.values()))
+
+    async def _look(self, led: bool) -> bool:
+        """Do what is due now, or wait. `led`: this node leads, and knows what the former leader has published. Returns
+        the same, as it is then."""
+        if not self._host.leads():
+            self._ended.clear()
+            self._leaving = {key for key in self._leaving if self._host.row(key) is not None}
+            await asyncio.sleep(DELAYED_LOOK_S)
+            return False
+        if not led:  # read the log first
+            led = await self._host.caught_up()
+            if not led:
                 await asyncio.sleep(DELAYED_LOOK_S)
+        elif self._ended:
+            await self._delete()
+        elif self._is_full():
+            await self._wait()
+        elif due := self.schedule.due(self._clock.wall_ms(), DELAYED_BATCH_MAX, self._after):
+            await self._begin(due)
+        elif self._after:
+            self._after = b""
+            if self._has_failed:
+                self._has_failed = False
+                await asyncio.sleep(DELAYED_LOOK_S)
+            elif self._under_way:
+                await self._wait()
+        else:
+            await self._wait()
+        return led
 
     async def _wait(self) -> None:
-        """Wait until a message is due, or until it is time to check whether this node is the leader."""
+        """Wait until a message is due, or was accepted, or it is time to check whether this node is the leader."""
         self.schedule.sooner.clear()
-        first_ms = self.schedule.first_ms()
+        first_ms = None if self._is_full() else self.schedule.first_ms(self._under_way)
         seconds = DELAYED_LOOK_S if first_ms is None else first_ms / 1000 - self._clock.wall()
         try:
             async with asyncio.timeout(min(max(seconds, 0.001), DELAYED_LOOK_S)):
@@ -225,23 +262,49 @@ class Delayed:
         except TimeoutError:
             return
 
-    async def _publish(self, keys: list[bytes]) -> None:
-        tasks = []
-        for key in keys:  # each in an iteration of the event loop of its own: it may have very many receivers
-            tasks.append(asyncio.ensure_future(self._publish_one(key)))
-            await asyncio.sleep(0)
-        done = await asyncio.gather(*tasks)
-        leaving = [key for key, went in zip(keys, done, strict=True) if went]
-        if leaving:
-            written = self._host.write([DELAYED.delete(key) for key in leaving])
-            await asyncio.wait([written])
-            if self._reason(written) < 0x80:
-                self._leaving.difference_update(leaving)
-                if len(leaving) == len(keys):
-                    return
-        await asyncio.sleep(DELAYED_LOOK_S)
+    def _is_full(self) -> bool:
+        return len(self._under_way) >= DELAYED_UNDER_WAY_MAX or self._under_way_bytes >= DELAYED_UNDER_WAY_MAX_BYTES
 
-    async def _publish_one(self, key: bytes) -> bool:
+    async def _begin(self, keys: list[bytes]) -> None:
+        """Publish these in order. Whether all receivers have accepted them turns out later."""
+        for key in keys:
+            if self._is_full():
+                return
+            self._after = key
+            if key not in self._under_way:
+                row = self._host.row(key)
+                size = 0 if row is None else OFFERED_BYTES + len(row.topic) + len(row.payload)
+                task = asyncio.ensure_future(self._publish(key))
+                self._under_way[key] = task, size
+                self._under_way_bytes += size
+                task.add_done_callback(partial(self._end, key))
+                await asyncio.sleep(0)  # it may have very many receivers
+
+    def _end(self, key: bytes, task: asyncio.Task[bool]) -> None:
+        """It was published, or can't be for now."""
+        _, size = self._under_way.pop(key)
+        self._under_way_bytes -= size
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            log.error("a delayed message can't be published", exc_info=error)
+        if error is None and task.result():
+            self._ended.append(key)
+        else:
+            self._has_failed = True
+        self.schedule.sooner.set()
+
+    async def _delete(self) -> None:
+        leaving, self._ended = self._ended, []
+        written = self._host.write([DELAYED.delete(key) for key in leaving])
+        await asyncio.wait([written])
+        if self._reason(written) < 0x80:
+            self._leaving.difference_update(leaving)
+        else:
+            self._has_failed = True
+
+    async def _publish(self, key: bytes) -> bool:
+        """True: it was published, or needn't be."""
         if key in self._leaving:
             return True
         row = self._host.row(key)

@@ -5,10 +5,12 @@ When the answer is LATER, and for SUBSCRIBE and UNSUBSCRIBE, the owner answers a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr, trait
 
+from flockmq.default_callbacks import ignore
 from flockmq.mqtt.packets import SubscribeEntry
 from flockmq.session.limits import Limits
 
@@ -132,7 +134,8 @@ class ClientSession:
             return True
         horizon_s = now_s - self.limits.await_rel_timeout
         for packet_id in [packet_id for packet_id, since_s in awaiting.items() if since_s < horizon_s]:
-            self.forget(packet_id)
+            self.forget(packet_id, ignore)
+            self.release(packet_id)
         return len(awaiting) < self.limits.max_awaiting_rel
 
     def remember(self, packet_id: int, now_s: float) -> None:
@@ -140,9 +143,12 @@ class ClientSession:
             self.awaiting_rel = {}
         self.awaiting_rel[packet_id] = now_s
 
-    def forget(self, packet_id: int) -> None:
-        """The message was refused, or waited too long for its PUBREL: its packet id may be used for another message."""
+    def forget(self, packet_id: int, forgotten: Callable[[], None]) -> bool:
+        """The message was refused, or waited too long for its PUBREL: its packet id may be used for another message.
+        False: not yet; `forgotten` is called when the owner has committed that.
+        """
         self.release(packet_id)
+        return True
 
     def pubrel(self, packet_id: int) -> int:
         """How to answer: UNKNOWN (with reason code 0x92), DONE or LATER."""

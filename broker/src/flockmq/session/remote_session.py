@@ -18,11 +18,15 @@ id is settled.
     PUBACK, PUBREC_REFUSED, PUBCOMP  the same: the proxy forgets the packet id
     PUBREC                           nothing: PUBREL is sent, as a packet
     PUBREL                           the same, or PUBREL_UNKNOWN: the proxy sends PUBCOMP
-    DROPPED                          the same: PUBREC refused the client's message, so no PUBREL follows
+    DROPPED                          the same: the client's message is refused, so no PUBREL follows
+
+The client is told of a refusal when that is settled. Otherwise it may use the packet id for a new message, which the
+owner would take for a repeat of the refused one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import mypyc_attr
@@ -105,7 +109,7 @@ class RemoteSession(ClientSession):
         """
         self._is_resumed: bool = False
         self._releasing: dict[int, bool] | None = None
-        self._dropping: dict[int, bool] | None = None
+        self._dropping: dict[int, Callable[[], None]] | None = None
         self._reports: list[bytes] | None = None
 
     def is_remote(self) -> bool:
@@ -200,8 +204,10 @@ class RemoteSession(ClientSession):
         if kind in (PUBREL, PUBREL_UNKNOWN):
             return self._pubcomp(packet_id, kind == PUBREL)
         if kind == DROPPED:
-            if self._dropping is not None:
-                self._dropping.pop(packet_id, None)
+            if self._dropping is not None and packet_id in self._dropping:
+                forgotten = self._dropping.pop(packet_id)
+                self.release(packet_id)
+                forgotten()
         elif self._states.get(packet_id) == kind:
             del self._states[packet_id]
         return b""
@@ -294,12 +300,12 @@ class RemoteSession(ClientSession):
             self._report(PUBREL, packet_id)
         return LATER
 
-    def forget(self, packet_id: int) -> None:
-        self.release(packet_id)
+    def forget(self, packet_id: int, forgotten: Callable[[], None]) -> bool:
         if self._dropping is None:
             self._dropping = {}
-        self._dropping[packet_id] = True
+        self._dropping[packet_id] = forgotten
         self._report(DROPPED, packet_id)
+        return False
 
     # To the owner.
 

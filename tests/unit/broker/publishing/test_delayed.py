@@ -105,6 +105,8 @@ class Host:
         self.published: asyncio.Queue[Publish] = asyncio.Queue()
         self.catch_ups = 0
         self.unwilling: set[bytes] = set()
+        self.unaccepted: dict[bytes, asyncio.Event] = {}
+        """By payload: until this is set somebody hasn't accepted it."""
         self.refused = asyncio.Event()
         self.is_short = False
         self.delayed = Delayed(
@@ -142,6 +144,8 @@ class Host:
             self.refused.set()
             return False
         self.published.put_nowait(message)
+        if (accepted := self.unaccepted.get(message.payload())) is not None:
+            await accepted.wait()
         return True
 
     async def take(self, topic: str, payload: str, qos: int = 1, retain: bool = False) -> int:
@@ -263,6 +267,7 @@ async def test_what_could_not_be_published_is_tried_again(log: Log) -> None:
     log.tick(2)
     assert await leader.next() == "y"
     await leader.refused.wait()
+    await rest()
     assert len(log.rows) == 1
     leader.unwilling.clear()
     assert await leader.next() == "x"
@@ -335,3 +340,52 @@ async def test_messages_that_cannot_be_published_hold_no_others_up(log: Log, mon
     assert [await leader.next(), await leader.next()] == ["a", "b"]
     leader.unwilling.clear()
     assert [await leader.next() for _ in range(3)] == ["stuck 1", "stuck 2", "stuck 3"]
+
+
+async def test_messages_that_are_not_accepted_hold_no_others_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delayed, "DELAYED_BATCH_MAX", 2)
+    leader = log.hosts[0]
+    leader.unaccepted = {b"stuck 1": asyncio.Event(), b"stuck 2": asyncio.Event()}
+    for number, payload in enumerate(("stuck 1", "stuck 2", "a", "b"), start=1):
+        await leader.take(f"$delayed/{number}/t", payload)
+    log.tick(3)
+    assert [await leader.next() for _ in range(3)] == ["stuck 1", "stuck 2", "a"]
+    log.tick(1)
+    assert await leader.next() == "b"
+    await rest()
+    assert sorted(row.payload for row in log.rows.values()) == [b"stuck 1", b"stuck 2"]
+    for accepted in leader.unaccepted.values():
+        accepted.set()
+    await rest()
+    assert log.rows == {}
+    assert leader.published.empty()
+
+
+async def test_so_many_wait_for_their_receivers(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delayed, "DELAYED_UNDER_WAY_MAX", 2)
+    leader = log.hosts[0]
+    leader.unaccepted = {b"stuck 1": asyncio.Event(), b"stuck 2": asyncio.Event()}
+    for number, payload in enumerate(("stuck 1", "stuck 2", "a"), start=1):
+        await leader.take(f"$delayed/{number}/t", payload)
+    log.tick(10)
+    assert [await leader.next() for _ in range(2)] == ["stuck 1", "stuck 2"]
+    await rest()
+    assert leader.published.empty()
+    leader.unaccepted[b"stuck 1"].set()
+    assert await leader.next() == "a"
+
+
+async def test_who_leads_no_more_deletes_nothing(log: Log) -> None:
+    """The next leader publishes it again, under the same origin."""
+    leader, other = log.hosts
+    leader.unaccepted = {b"x": asyncio.Event()}
+    await leader.take("$delayed/1/t", "x")
+    log.tick(1)
+    assert await leader.next() == "x"
+    leader.is_leader, other.is_leader = False, True
+    assert await other.next() == "x"
+    await rest()
+    deletes = log.deletes
+    leader.unaccepted[b"x"].set()
+    await rest()
+    assert (deletes, log.deletes) == (1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flockmq.default_callbacks import ignore
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
@@ -198,7 +199,7 @@ def test_all_that_is_not_settled_is_reported_to_the_next_owner(proxy: RemoteSess
     proxy.pubrec(6, True)
     proxy.puback(2)
     proxy.pubrel(50)
-    proxy.forget(60)
+    proxy.forget(60, ignore)
     proxy.take_reports()
     proxy.arrived(settled(PUBACK, 2))
     proxy.moved()
@@ -247,12 +248,16 @@ def test_what_comes_again_because_something_was_lost_is_told_what_is_not_settled
     assert proxy.arrived(packet) == b""
 
 
-def test_a_message_of_the_client_that_was_refused_is_dropped_and_not_answered(proxy: RemoteSession) -> None:
+def test_a_message_of_the_client_that_was_refused_is_forgotten_when_its_owner_has(proxy: RemoteSession) -> None:
+    told: list[bool] = []
     assert proxy.receive(7, 0.0) == NEW
-    proxy.forget(7)
+    assert not proxy.forget(7, lambda: told.append(True))
     assert proxy.take_reports() == pair(DROPPED, 7)
+    assert proxy.receive(7, 0.0) == REPEAT
+    assert not told
     assert proxy.arrived(settled(DROPPED, 7) + settled(PUBREL, 7)) == b""
     assert proxy.receive(7, 0.0) == NEW
+    assert told == [True]
 
 
 def test_what_is_too_long_under_way_from_the_client_is_dropped_at_the_owner_too() -> None:
@@ -314,8 +319,36 @@ def test_an_unknown_PUBREC_is_answered_at_once(node: Node) -> None:
     assert proxy.take_reports() == b""
 
 
-def test_a_message_that_is_refused_is_dropped_at_the_owner(node: Node) -> None:
+def test_a_refusal_is_told_when_the_owner_has_forgotten_the_message(node: Node) -> None:
     client, proxy = fronted(node, 5)
-    answer = node.feed(client, publish(5, "$SYS/x", "x", qos=2, packet_id=3))
-    assert answer == [encode.pub_ack(frame.PUBREC, 5, 3, 0x87)]
+    assert node.feed(client, publish(5, "$SYS/x", "x", qos=2, packet_id=3)) == []
+    assert node.feed(client, publish(5, "$SYS/x", "x", qos=2, packet_id=3)) == []
     assert proxy.take_reports() == pair(DROPPED, 3)
+    client.put(proxy.arrived(settled(DROPPED, 3)))
+    node.turn()
+    assert client.packets() == [encode.pub_ack(frame.PUBREC, 5, 3, 0x87)]
+
+
+def test_what_is_published_behind_a_refusal_waits_until_the_owner_has_forgotten(node: Node) -> None:
+    """Its number is higher: behind it a repeat of the refused message under its former number would be lost."""
+    client, proxy = fronted(node, 5)
+    subscriber = node.client("s")
+    node.subscribe(subscriber, ("t", 0))
+    assert node.feed(client, publish(5, "$SYS/x", "x", qos=2, packet_id=3)) == []
+    node.feed(client, publish(5, "t", "1", qos=1, packet_id=4) + publish(5, "t", "0"))
+    assert subscriber.packets() == []
+    client.put(proxy.arrived(settled(DROPPED, 3)))
+    node.turn()
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"1", b"0"]
+    assert len(client.packets()) == 2
+
+
+def test_nothing_waits_for_a_client_that_leaves_before_it_is_told_of_a_refusal(node: Node) -> None:
+    client, _ = fronted(node, 5)
+    subscriber = node.client("s")
+    node.subscribe(subscriber, ("t", 0))
+    node.feed(client, publish(5, "$SYS/x", "x", qos=2, packet_id=3) + publish(5, "t", "1", qos=1, packet_id=4))
+    client.lost()
+    node.turn()
+    assert [packet[-1:] for packet in subscriber.packets()] == [b"1"]
+    assert client.publish_queue is None
