@@ -745,7 +745,8 @@ WILL_HELD_S: Final = 30.0
 """An owner holds back the will of an evicted client for this long. If the client reconnects meanwhile, the will isn't
 published."""
 WILLS_HELD_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Wills held back by one owner. Beyond it, a will is published at once."""
+"""Wills held back by one owner, and the message ids of those whose clients are back. Beyond it, a will is published
+at once."""
 CANCELLED_WILLS_KEPT_S: Final = 60.0
 CANCELLED_WILLS_MAX_BYTES: Final = 64 * 1024 * 1024
 """Wills that CONNECTs cancelled, which may still be refused. Beyond it, the oldest stays cancelled."""

@@ -224,6 +224,31 @@ async def test_a_will_is_held_back_though_its_owner_ends(
     assert await watcher.receives(WILL.payload, 7.0)
 
 
+@pytest.mark.parametrize("change", ["another link", "another owner"])
+@scenario(SLOW)
+async def test_who_came_back_and_left_in_order_has_no_will_published_though_its_eviction_is_reported_again(
+    cluster: SimulatedCluster, change: str
+) -> None:
+    watcher = await _watching(cluster)
+    (name,) = cluster.clients_of("core-1", 1)
+    client = await Client.connect(cluster, name, at="replicant-1", clean=True, will=WILL)
+    await _crowd(cluster, 150)
+    draining = asyncio.create_task(cluster.nodes["replicant-1"].drain())
+    await client.until_closed()
+    back = await Client.connect(cluster, name, at="replicant-2", clean=True, will=WILL)
+    await asyncio.sleep(0.5)
+    back.disconnect()
+    await asyncio.sleep(0.5)
+    if change == "another link":
+        cluster.cut("core-1", "replicant-1")
+        await asyncio.sleep(5.0)
+        cluster.mend("core-1", "replicant-1")
+    else:
+        await cluster.hosts["core-1"].kill()
+    assert not await watcher.receives(WILL.payload, WILL_HELD_S + 10.0)
+    await draining
+
+
 @scenario()
 async def test_who_comes_back_clean_to_a_short_session_has_no_will_published(cluster: SimulatedCluster) -> None:
     watcher = await _watching(cluster)

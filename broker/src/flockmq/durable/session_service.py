@@ -203,7 +203,7 @@ class SessionService:
         self._expected.pop(client_id, None)
         asked_before = self.was_asked_by(client_id, request)
         known = self._without_connection(client_id, with_will=not asked_before)
-        if cancelled := slot.wills.came_back(client_id) or self._delayed_will(client_id, request):
+        if cancelled := slot.wills.came_back(client_id, self.router.now_s) or self._delayed_will(client_id, request):
             self.cancelled_wills.note(token, *cancelled, self.router.now_s)
         if request is None:
             if known is not None:
@@ -288,7 +288,7 @@ class SessionService:
         cancelled, slot = self.cancelled_wills.take(token), self.manager.slots.get(slot_of(client_id))
         if cancelled is not None and slot is not None and expiry_s < 0 and nonce:
             self.manager.now()
-            slot.wills.hold(cancelled.left, cancelled.due_s, self.router.now_s)
+            slot.wills.stayed_away(cancelled.left, cancelled.due_s, self.router.now_s)
         session = self.connected.running(token)
         if session is None:
             if self._cut_off.get(client_id) == token:
@@ -323,6 +323,10 @@ class SessionService:
         self.manager.now()
         now_s = self.router.now_s
         self.manager.slots[slot_of(left.client_id)].wills.hold(left, now_s + hold_s, now_s)
+
+    def cancel(self, client_id: bytes, origin: bytes) -> None:
+        self.manager.now()
+        self.manager.slots[slot_of(client_id)].wills.cancel(client_id, origin, self.router.now_s)
 
     def _held_back(self, session: DurableSession, will: Will | None, hold_s: float) -> Will | None:
         """Hold the will back at the owner for `hold_s`, if its own delay is shorter. Returns the will that stays with

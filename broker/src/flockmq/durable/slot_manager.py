@@ -317,7 +317,7 @@ class SlotManager:
         """
         if not self._leaving:
             self.sessions.tick(self.router.now_s)
-        if self.held_wills.count:
+        if self.held_wills.count or self.held_wills.cancelled:
             for slot in self.slots.values():
                 if slot.loaded:
                     slot.wills.tick(self.router.now_s, is_connected)

@@ -100,7 +100,13 @@ class SessionServicePort(Protocol):
         ...
 
     def hold(self, left: PendingWill, hold_s: float) -> None:
-        """Publish the will of a clean session after `hold_s`, unless the client reconnects before."""
+        """Publish the will of a clean session after `hold_s`, unless the client reconnects before, or has done so."""
+        ...
+
+    def cancel(self, client_id: bytes, origin: bytes) -> None:
+        """The client reconnected before the owner heard of the eviction: the will with this message id isn't held
+        back, however often that is reported.
+        """
         ...
 
     def resume(
@@ -157,6 +163,9 @@ class NoSessions:
         """There is none."""
 
     def hold(self, left: PendingWill, hold_s: float) -> None:
+        raise AssertionError("only cores own slots")
+
+    def cancel(self, client_id: bytes, origin: bytes) -> None:
         raise AssertionError("only cores own slots")
 
     def resume(

@@ -38,7 +38,7 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import SlotMove
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.clean_session_wills import CleanSessionWills, PendingWill, left_by
+from flockmq.session_rpc.clean_session_wills import CleanSessionWills, PendingWill, left_by, will_origin
 from flockmq.session_rpc.client_registry import ClientRegistry, Kick
 from flockmq.session_rpc.early_notes import EarlyNotes
 from flockmq.session_rpc.notes import Notes
@@ -247,8 +247,11 @@ class SessionRpcServer:
         slot, token, hold_s = slot_of(client_id), messages.unpack_token(raw), hold_ms / 1000
         if not self._can_handle(slot, incarnation):
             self._early.put(slot, incarnation, messages.EVICT, item)
-        elif clean_request is not None and clean_request.will is not None and not self._is_back(client_id, token):
-            self.sessions.hold(left_by(client_id, token, nonce, clean_request.will, clean_request.user), hold_s)
+        elif clean_request is not None and clean_request.will is not None:
+            if self._is_back(client_id, token):
+                self.sessions.cancel(client_id, will_origin(nonce))
+            else:
+                self.sessions.hold(left_by(client_id, token, nonce, clean_request.will, clean_request.user), hold_s)
         self._detach(client_id, token, expiry_s, clean_request is None, nonce, hold_s)
 
     def _is_back(self, client_id: bytes, token: int) -> bool:

@@ -234,6 +234,60 @@ async def test_the_will_of_a_session_that_was_at_its_node_is_held_back_too(redis
     assert after(later, 31.0) == [b"gone"], "it is on its way"
 
 
+@pytest.mark.parametrize("is_moved", [True, False])
+async def test_who_came_back_and_left_has_none_held_back_if_its_eviction_is_reported_again(
+    redis: Redis, owner: Owner, is_moved: bool
+) -> None:
+    owner.service.hold(guests_will(), 30.0)
+    owner.open(2, None)
+    await owner.commit()
+    later = await another(redis, owner.machine.next(0.0)) if is_moved else owner
+    later.service.hold(guests_will(), 20.0)
+    assert after(later, 31.0) == []
+    await later.commit()
+    assert HASH not in redis.slot(SLOT).sessions
+    assert later.service.manager.held_wills.bytes == 0
+
+
+async def test_nor_has_who_was_back_before_its_owner_heard_of_the_eviction(owner: Owner) -> None:
+    owner.service.cancel(ID, guests_will().will.message.origin)
+    owner.service.hold(guests_will(), 30.0)
+    assert after(owner, 31.0) == []
+
+
+async def test_nor_has_who_came_back_while_the_slot_had_another_owner(redis: Redis, owner: Owner) -> None:
+    owner.service.hold(guests_will(), 30.0)
+    await owner.commit()
+    later = await another(redis, owner.machine.next(0.0))
+    later.service.cancel(ID, guests_will().will.message.origin)
+    assert later.service.manager.held_wills.count == 0
+    assert after(later, 31.0) == []
+
+
+async def test_that_a_client_was_back_is_written_anew_when_Redis_lost_it(redis: Redis, owner: Owner) -> None:
+    owner.service.hold(guests_will(), 30.0)
+    owner.open(2, None)
+    await owner.commit()
+    redis.slots.clear()
+    owner.disk.on_lost(SLOT)
+    await owner.settle()
+    later = await another(redis, owner.machine.next(0.0))
+    later.service.hold(guests_will(), 30.0)
+    assert after(later, 31.0) == []
+
+
+async def test_that_clients_were_back_is_remembered_as_far_as_there_is_room(
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner.service.hold(guests_will(), 30.0)
+    await owner.commit()
+    monkeypatch.setattr("flockmq.durable.due_wills.WILLS_HELD_MAX_BYTES", 100)
+    owner.open(2, None)
+    await owner.commit()
+    assert HASH not in redis.slot(SLOT).sessions
+    assert owner.service.manager.held_wills.bytes == 0
+
+
 async def test_a_client_id_has_one_that_is_held_back(owner: Owner) -> None:
     evicted(owner, 1)
     other = guests_will()
@@ -280,6 +334,14 @@ async def test_a_CONNECT_that_is_refused_cancels_no_will(
     if is_back:
         owner.open(3, request(3))
     assert after(owner, 31.0) == ([] if is_back else [b"gone"])
+
+
+async def test_a_CONNECT_that_is_refused_cancels_no_will_of_a_clean_session(owner: Owner) -> None:
+    owner.service.hold(guests_will(), 30.0)
+    owner.open(2, request(2))
+    owner.service.leave(ID, 2, -1, False, nonce=request(2).nonce)
+    owner.service.hold(guests_will(), 20.0)
+    assert after(owner, 31.0) == [b"gone"]
 
 
 async def test_of_a_client_that_is_back_no_will_is_published_when_it_leaves_without_one(owner: Owner) -> None:

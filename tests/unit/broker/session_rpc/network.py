@@ -136,6 +136,7 @@ class Sessions:
         self.holds: list[float] = []
         """For how long their wills are held back."""
         self.held: list[tuple[PendingWill, float]] = []
+        self.cancelled: list[tuple[bytes, bytes]] = []
         self.resumed: list[tuple[bytes, str, int, bytes]] = []
         self.reports: list[tuple[str, int, bytes]] = []
         self.questions: list[tuple[bytes, messages.Question, Answered]] = []
@@ -200,6 +201,9 @@ class Sessions:
 
     def hold(self, left: PendingWill, hold_s: float) -> None:
         self.held.append((left, hold_s))
+
+    def cancel(self, client_id: bytes, origin: bytes) -> None:
+        self.cancelled.append((client_id, origin))
 
     def resume(
         self, client_id: bytes, incarnation: str, token: int, request: messages.SessionRequest, pairs: bytes

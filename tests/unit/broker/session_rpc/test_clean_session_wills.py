@@ -163,6 +163,7 @@ async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_be
     network.holds.clear()
     await network.settle()
     assert core.sessions.held == [], "it is back"
+    assert core.sessions.cancelled == [(ID, will_origin(CLEAN_REQUEST.nonce))], "for good"
 
 
 async def test_the_next_owner_is_told_too_who_was_sent_away(network: Network) -> None:
