@@ -27,7 +27,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class _HeldRun(NamedTuple):
-    link: Link
+    incarnation: str
     number: int
     version: int
     chunk: bytes
@@ -188,9 +188,10 @@ class NodeForwarding:
         held, self._held = self._held, {}
         for batches in held.values():
             for batch in batches:
-                self._deliver(batch.link.peer.incarnation, batch.version, batch.chunk)
-            if batches[-1].link.is_open:  # else the next link's Resume says it
-                self._accept_soon(batches[-1].link)
+                self._deliver(batch.incarnation, batch.version, batch.chunk)
+        for link in self._cluster.mesh.links():  # It may have come again by another link than at first.
+            if link.is_open and process_of(link.peer.incarnation) in held:
+                self._accept_soon(link)
 
     def _run_received(self, link: Link, body: bytes) -> None:
         version, chunk = frames.parse_forward(body)
@@ -215,7 +216,7 @@ class NodeForwarding:
             return
         process = process_of(incarnation)
         if new and version & SHARED and (process in self._held or self._cluster.fencing.may_be_purged):
-            self._held.setdefault(process, []).append(_HeldRun(link, number, version, chunk))
+            self._held.setdefault(process, []).append(_HeldRun(incarnation, number, version, chunk))
         elif new:
             self._deliver(incarnation, version, chunk)
         self._accept_soon(link)

@@ -21,6 +21,8 @@ from flockmq.rlog.schema import NodeInfo
 from flockmq.routing.shared_frames import SHARED
 
 NODE = "b@00000000000000010000"
+NODE_AGAIN = "b@00000000000000010001"
+"""As it goes on after it was purged."""
 
 
 @pytest.fixture
@@ -31,10 +33,11 @@ async def forwarding(cluster: Cluster) -> NodeForwarding:
 class Wire:
     """A link, and what is said on it to be accepted."""
 
-    def __init__(self) -> None:
-        self.peer = Identity(NODE, "core")
+    def __init__(self, incarnation: str = NODE) -> None:
+        self.peer = Identity(incarnation, "core")
+        self.through = ""
         self.used_at = self.heard_at = 0.0
-        self.is_open = True
+        self.is_open, self.resumed = True, False
         self.data_bytes = 0
         self.accepted: list[int] = []
 
@@ -55,8 +58,22 @@ class Doubting:
         cluster.want_link = self.wanted.append  # type: ignore[method-assign]
         self.forwarding = NodeForwarding([], cluster)
         self.forwarding.on_received = lambda incarnation, version, chunk: self.delivered.append(chunk)
-        self.wire = Wire()
         self.resumed = cluster.handlers.controls[Resume]
+        self._mesh = cluster.mesh
+        self.wire = self._linked(NODE)
+
+    def relink(self, incarnation: str = NODE) -> None:
+        """The link ends, and there is another one."""
+        former = cast(Link, self.wire)
+        self.wire.is_open = False
+        self._mesh.remove(former)
+        self.forwarding.link_down(former)
+        self.wire = self._linked(incarnation)
+
+    def _linked(self, incarnation: str) -> Wire:
+        wire = Wire(incarnation)
+        self._mesh.add(cast(Link, wire))
+        return wire
 
     async def take(self, number: int, chunk: bytes, version: int = 4 | SHARED) -> None:
         self.forwarding.take_batch(cast(Link, self.wire), number, version, chunk)
@@ -102,8 +119,21 @@ async def test_what_is_sent_again_while_it_waits_comes_once(doubting: Doubting) 
     assert doubting.forwarding.last_accepted(NODE) == 1
 
 
+@pytest.mark.parametrize("incarnation", [NODE, NODE_AGAIN])
+async def test_what_waited_is_accepted_on_the_link_by_which_it_came_again(doubting: Doubting, incarnation: str) -> None:
+    await doubting.take(1, b"shared")
+    doubting.relink(incarnation)
+    await doubting.take(1, b"shared")
+    assert doubting.wire.accepted == [0]
+    doubting.fencing.may_be_purged = False
+    doubting.forwarding.look()
+    await asyncio.sleep(0)
+    assert doubting.delivered == [b"shared"]
+    assert doubting.wire.accepted[-1] == 1
+
+
 async def test_whoever_has_messages_for_a_node_wants_a_link_when_the_nodes_own_ended(doubting: Doubting) -> None:
-    forwarding, link = doubting.forwarding, cast(Link, doubting.wire)
+    forwarding, link = doubting.forwarding, cast(Link, Wire())
     peer = forwarding.sender(NODE)
     doubting.resumed(link, Resume(0))
     forwarding.link_down(link)
