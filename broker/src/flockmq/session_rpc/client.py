@@ -96,7 +96,9 @@ class SessionRpcClient:
         self._kicked: dict[bytes, int] = {}
         self._kicked_before: dict[bytes, int] = {}
         self._rotated_at = self._loop.time()
-        self._detached: deque[_Detached] = deque(maxlen=bounds.NOTES_WAITING_MAX)
+        self._detached: deque[_Detached] = deque()
+        self._detached_of: dict[int, _Detached] = {}
+        """The same by token."""
         self._moved: set[int] = set()
         self._registering: asyncio.Task[None] | None = None
         self._register_also: asyncio.Task[None] | None = None
@@ -168,7 +170,10 @@ class SessionRpcClient:
     def _gone(self, token: int, method: str, item: messages.Detach | messages.Evict) -> None:
         self._questions.end_all(token)
         detached = _Detached(self._loop.time(), method, item)
+        if len(self._detached) >= bounds.NOTES_WAITING_MAX:
+            self._forget_first_detached()
         self._detached.append(detached)
+        self._detached_of[token] = detached
         self._send_detached(detached)
 
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
@@ -228,7 +233,11 @@ class SessionRpcClient:
         if not self._clients.kick(client_id, token):
             if len(self._kicked) < bounds.ATTACHES_MAX:
                 self._kicked[client_id] = max(token, self._kicked.get(client_id, 0))
-            self._notes.send(incarnation, messages.DETACH, (client_id, raw, -1, False, b""))
+            ended = self._detached_of.get(token)
+            if ended is not None and ended.method == messages.DETACH:  # It may be lost, and with it that a will is due.
+                self._notes.send(incarnation, messages.DETACH, ended.item)
+            else:
+                self._notes.send(incarnation, messages.DETACH, (client_id, raw, -1, False, b""))
 
     def _take_overflow(self, _: str, item: messages.ClientToken) -> None:
         client_id, token = item
@@ -333,7 +342,10 @@ class SessionRpcClient:
 
     def _forget_detached(self, now: float) -> None:
         while self._detached and self._detached[0].at <= now - DETACHED_KEPT_S:
-            self._detached.popleft()
+            self._forget_first_detached()
+
+    def _forget_first_detached(self) -> None:
+        del self._detached_of[messages.unpack_token(self._detached.popleft().item[1])]
 
     def _ask_again(self, numbers: Iterable[int]) -> None:
         """Repeat the attaches under new numbers; answers to the old numbers are ignored."""

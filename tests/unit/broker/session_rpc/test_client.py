@@ -297,6 +297,19 @@ async def test_reports_come_in_their_order_and_are_the_clients_to_repeat(connect
     assert connected.former.sessions.resumed[-1][3] == PAIR
 
 
+async def test_who_is_kicked_though_it_left_is_said_to_have_left_as_it_did(connected: Connected) -> None:
+    """What was said of that is lost with the link, and its will with it otherwise."""
+    network, replicant, owner = connected.network, connected.replicant, connected.former
+    network.loses.add(messages.DETACH)
+    replicant.clients.let_go(ID, with_will=True)
+    await network.settle()
+    network.loses.clear()
+    replicant.clients.connect(ID, DURABLE_REQUEST)
+    await network.settle()
+    assert owner.sessions.left[-1] == (ID, connected.token, -1, True)
+    assert replicant.clients.held[ID] > connected.token
+
+
 async def test_a_kick_that_overtakes_the_admission_is_heeded(connected: Connected) -> None:
     """The answer came by the former owner, the kick by the later one."""
     network, replicant = connected.network, connected.replicant
