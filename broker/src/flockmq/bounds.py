@@ -722,7 +722,7 @@ STANDING_AGAIN_S: Final = 0.5
 STANDING_AGAIN_MAX: Final = 20
 """A client whose SUBSCRIBE is in progress is checked again after STANDING_AGAIN_S, at most this often."""
 STANDING_READS_MAX: Final = 5
-"""How often a session's subscriptions are read again because its client changed them meanwhile."""
+"""How often a session's subscriptions are read again because they, or their order, changed meanwhile."""
 STANDING_PAGE_BYTES: Final = 32 * 1024
 """Subscriptions of a session that its owner sends at a time to the node that authorizes them; at least one."""
 STANDING_ROW_BYTES: Final = 8

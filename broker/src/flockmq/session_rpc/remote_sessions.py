@@ -40,7 +40,7 @@ class _Proxied:
         self.proxy = proxy
         self.request = request
         self.changes = 0
-        """How many times the client asked to change its subscriptions."""
+        """How many times the session's subscriptions, or their order at the owner, may have changed."""
 
     def authorized(self) -> None:
         """The subscriptions are authorized: the next owner need not wait for that."""
@@ -129,6 +129,7 @@ class RemoteSessions(RemoteSessionPort):
         if proxied is None:
             return b""
         self._reporting.pop(token, None)
+        proxied.changes += 1  # Another owner has the subscriptions in another order.
         proxied.proxy.moved()
         return proxied.proxy.take_reports()
 
@@ -190,6 +191,9 @@ class RemoteSessions(RemoteSessionPort):
     ) -> list[bytes]:
         """Check all subscriptions of the session against the current `rules`, and end those that are denied. Returns
         the filters that were ended.
+
+        They are read in pages, and again from the first one if something changed meanwhile: a page is a place in the
+        owner's order. If that happens each time some may be missing, and the next CONNECT checks them again.
         """
         proxied = self._proxied.get(token)
         if proxied is None:
@@ -199,6 +203,10 @@ class RemoteSessions(RemoteSessionPort):
             denied = await self._denied(channel, token, authorizer)
             if proxied.changes == changes:
                 break
+        else:
+            by = b""
+        if denied:
+            proxied.changes += 1  # Another check may be reading them.
         answer = b"" if denied is None else await self._ask(channel, token, messages.ReauthorizedQuestion(denied, by))
         if not answer or denied is None:
             return []  # The connection has ended.

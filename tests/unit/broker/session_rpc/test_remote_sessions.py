@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from flockmq.bounds import SUBSCRIBES_WAITING_MAX
+from flockmq.bounds import STANDING_READS_MAX, SUBSCRIBES_WAITING_MAX
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import SubscribeEntry as Request
+from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.routing.shared_frames import find_deal
@@ -18,6 +21,7 @@ from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import PUBACK, pair, settled
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import Answered
+from flockmq.session_rpc.ports import FilterAuthorizer, Held
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from unit.broker.protocol.harness import Client, Node, Port, publish
 
@@ -211,3 +215,89 @@ def test_a_client_that_went_meanwhile_is_told_nothing(port: WithProxies) -> None
     port.node.turn()
     assert client.packets() == []
     assert port.given_up == []
+
+
+class Denies(FilterAuthorizer):
+    def __init__(self, *filters: bytes) -> None:
+        self.filters = filters
+
+    async def denied(self, channel: Channel, held: dict[bytes, Held]) -> list[bytes]:
+        return [filter for filter in held if filter in self.filters]
+
+
+TURNS = 9
+"""Of the event loop, until the next question is asked."""
+
+
+class Checked:
+    """A client whose rules changed, and its owner, which has `filters`, and sends one on a page."""
+
+    def __init__(self, port: WithProxies, *filters: bytes) -> None:
+        self.filters = list(filters)
+        self.pages: list[int] = []
+        self.ended: list[tuple[list[bytes], bytes]] = []
+        """The filters, and by which rules all are authorized then."""
+        self._port = port
+        self._client = port.connected()
+
+    def check(self, *denied: bytes) -> asyncio.Future[list[bytes]]:
+        authorized = self._port.proxies.authorize_subscriptions(
+            self._client, TOKEN, Denies(*denied), lambda: b"rules 01"
+        )
+        return asyncio.ensure_future(authorized)
+
+    async def answer(self) -> None:
+        """The owner answers the first question."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        question, answered = self._port.owners.questions.pop(0)
+        if isinstance(question, messages.SubscriptionsQuestion):
+            self.pages.append(question.after)
+            end = question.after + 1
+            page = [(filter, filter, 1) for filter in self.filters[question.after : end]]
+            answered(messages.encode((page, end if end < len(self.filters) else 0)))
+        else:
+            assert isinstance(question, messages.ReauthorizedQuestion)
+            self.ended.append((question.denied, question.rules))
+            self.filters = [filter for filter in self.filters if filter not in question.denied]
+            answered(messages.encode([Reason.SUCCESS] * len(question.denied)))
+
+
+async def test_what_is_denied_ends_though_the_next_owner_has_it_at_another_place(port: WithProxies) -> None:
+    client = Checked(port, b"a", b"b")
+    check = client.check(b"a", b"b")
+    await client.answer()
+    port.proxies.unsettled(TOKEN)
+    client.filters.reverse()
+    for _ in range(4):
+        await client.answer()
+    assert sorted(await check) == [b"a", b"b"]
+    assert client.pages == [0, 1, 0, 1]
+
+
+async def test_what_is_denied_ends_though_another_check_shifts_it_meanwhile(port: WithProxies) -> None:
+    client = Checked(port, b"a", b"b")
+    former = client.check(b"a")
+    await client.answer()
+    check = client.check(b"a", b"b")
+    for _ in range(3):
+        await client.answer()
+    assert await former == [b"a"]
+    for _ in range(3):
+        await client.answer()
+    assert await check == [b"b"]
+    assert client.filters == []
+
+
+async def test_who_changes_subscriptions_whenever_they_are_read_is_checked_again_at_the_next_CONNECT(
+    port: WithProxies,
+) -> None:
+    client = Checked(port, b"a", b"b")
+    check = client.check(b"a", b"b")
+    for _ in range(STANDING_READS_MAX):
+        await client.answer()
+        port.proxies.unsettled(TOKEN)
+        await client.answer()
+    await client.answer()
+    assert await check == [b"a", b"b"]
+    assert client.ended == [([b"a", b"b"], b"")]
