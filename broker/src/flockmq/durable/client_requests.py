@@ -17,6 +17,7 @@ from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
+from flockmq.mqtt.packets import RETAIN_HANDLING_SHIFT
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive
 from flockmq.routing.router import Router
@@ -161,8 +162,11 @@ def _is_next(sink: ProxySink, number: int, behind: int) -> bool:
 class DurableSubscribePort(SubscribePort):
     """One SUBSCRIBE at the owner of the session. The node of the connection has authorized it already.
 
-    Invariant: it is answered after the subscription is committed. If the cluster refuses the route of a filter that the
-    session had before, the old subscription stays. `is_there`: True while the requesting connection has the session.
+    Invariants: it is answered after the subscription is committed. If the cluster refuses the route of a filter that
+    the session had before, the old subscription stays. If it is a repeat, only filters that the session doesn't have
+    are entitled to retained messages; for the others the sending goes on where it was.
+
+    `is_there`: True while the requesting connection has the session.
     `is_short`: True while Redis is short of memory; what the session has, because a former owner committed it and then
     couldn't answer, is granted all the same.
     `settle(then)` calls `then` when all writes for the session are committed. `placed` is called when the filters were
@@ -188,10 +192,16 @@ class DurableSubscribePort(SubscribePort):
         self._settle = settle
         self._answer = answer
         self._placed = placed
+        self._nonce = b""
 
     def subscribe(self, question: messages.SubscribeQuestion) -> None:
         session = self._session
-        wanted = [(row.filter, row.options, row.asked or row.filter) for row in question.wanted]
+        self._nonce = question.nonce
+        is_repeat = session.record.has_subscribed(question.nonce)
+        wanted = [
+            (row.filter, _of_repeat(row.options) if is_repeat else row.options, row.asked or row.filter)
+            for row in question.wanted
+        ]
         SubscribeFlow(self, self._router, session, session.limits, wanted, question.identifiers).start()
 
     def is_there(self) -> bool:
@@ -217,10 +227,9 @@ class DurableSubscribePort(SubscribePort):
         session, filter = self._session, subscription.filter
         session.record.write_subscription(subscription)
         session.note_asked(filter, asked)
-        if not gets_retained and not session.record.awaits_retained(filter):
-            return False
-        session.await_retained(subscription)
-        return True
+        if gets_retained:
+            session.await_retained(subscription)
+        return session.record.awaits_retained(filter)
 
     def placed(self) -> None:
         self._placed()
@@ -229,6 +238,9 @@ class DurableSubscribePort(SubscribePort):
         return True
 
     def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
+        if with_retained and self._cluster.knows_subscribes():
+            # Behind the subscriptions: if only these reach Redis, a repeat entitles them again.
+            self._session.note_subscribed(self._nonce)
         self._cluster.route_slot(self._session.writer.slot, filters, partial(self._routed, with_retained, done))
 
     def _routed(self, with_retained: bool, done: Callable[[int, bool], None], reason: int) -> None:
@@ -261,3 +273,8 @@ class DurableSubscribePort(SubscribePort):
         self._answer(messages.encode(reasons))
         if pending_retained:
             self._cluster.send_retained(pending_retained, saw_all)
+
+
+def _of_repeat(options: int) -> int:
+    """With Retain Handling 1 for 0: retained messages for new filters only."""
+    return options if options >> RETAIN_HANDLING_SHIFT & 3 else options | 1 << RETAIN_HANDLING_SHIFT

@@ -36,6 +36,10 @@ class ClusterPort(Protocol):
 
     def slot_gone(self, slot: int) -> None: ...
 
+    def knows_subscribes(self) -> bool:
+        """True if all nodes understand the stored nonces of SUBSCRIBEs."""
+        ...
+
     def see_retained(self, then: Callable[[bool], None]) -> None:
         """Wait until this node has all messages that are retained now. `then` gets False if that failed."""
         ...

@@ -181,7 +181,7 @@ class DurableSession(Subscriber):
         """
         meta = self.meta
         if meta.will_source != fresh.meta.will_source:
-            self.record.forget_unsubscribed()
+            self.record.forget_requests()
             # Start a new message source for the new connection. Messages from the old connection may still be on their
             # way. If new messages continued the old numbers and overtook these, receivers would drop the old ones as
             # duplicates.
@@ -267,6 +267,10 @@ class DurableSession(Subscriber):
     def retained_sent(self, subscription: Subscription) -> None:
         """All retained messages for the subscription were queued."""
         self.record.retained_sent(subscription)
+        self.quota.count()
+
+    def note_subscribed(self, nonce: bytes) -> None:
+        self.record.note_subscribed(nonce, self.usage)
         self.quota.count()
 
     def note_unsubscribed(self, nonce: bytes, reasons: list[int]) -> None:

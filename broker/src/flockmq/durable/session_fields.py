@@ -8,6 +8,8 @@
  s, filter           a subscription: its options as in SUBSCRIBE (section 3.8.3.1), whether retained messages are
                      pending, and its encoded subscription identifier
  o, filter           while retained messages are pending for that filter: the last topic that was sent
+ e                   the nonces of this connection's SUBSCRIBEs that entitled it to retained messages, from cluster
+                     version 2 on
  u, nonce            the reason codes with which an UNSUBSCRIBE of this connection was answered
  z                   the zone of the session's limits; missing if it was always "default"
  a, filter           the filter that the client asked for, if a rewrite rule changed it to this one
@@ -40,6 +42,7 @@ ZONE: Final = b"z"
 USER: Final = b"n"
 AUTHORIZATION: Final = b"w"
 AUTHORIZED_RULES: Final = b"j"
+SUBSCRIBED: Final = b"e"
 MESSAGE: Final = 0x71
 RECEIVED: Final = 0x72
 SUBSCRIPTION: Final = 0x73

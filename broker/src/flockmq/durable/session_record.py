@@ -6,6 +6,8 @@ ended, nothing is written.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import mypyc_attr
 
 from flockmq.bounds import QUEUED_MESSAGE_BYTES, SUBSCRIBES_WAITING_MAX
@@ -14,6 +16,7 @@ from flockmq.durable.session_fields import (
     AUTHORIZATION,
     AUTHORIZED_RULES,
     META,
+    SUBSCRIBED,
     USER,
     ZONE,
     Meta,
@@ -28,6 +31,9 @@ from flockmq.mqtt.reason import Reason
 from flockmq.quotas import Usage
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import DEFAULT
+from flockmq.session_rpc.messages import NONCE_BYTES
+
+_OLDER_BYTES_MAX: Final = (SUBSCRIBES_WAITING_MAX - 1) * NONCE_BYTES
 
 
 @mypyc_attr(acyclic=True)
@@ -49,6 +55,7 @@ class SessionRecord:
         "noted_bytes",
         "pending_retained",
         "retained_progress",
+        "subscribes",
         "unsubscribes",
         "user",
         "writer",
@@ -67,6 +74,10 @@ class SessionRecord:
         """Filters whose retained messages are still pending."""
         self.retained_progress: dict[bytes, bytes] | None = None
         """Filter with pending retained messages → the last topic that was queued."""
+        self.subscribes: bytes = b""
+        """Nonces of the SUBSCRIBEs that entitled to retained messages, NONCE_BYTES each. A set would cost each session
+        with a subscription 216 B.
+        """
         self.unsubscribes: dict[bytes, bytes] | None = None
         """Nonce of an UNSUBSCRIBE → the reason codes of its answer."""
         self.noted_bytes: int = 0
@@ -81,7 +92,8 @@ class SessionRecord:
         """What this record uses of the user's quota."""
         will = self.meta.will
         names = len(self.client_id) + len(self.user or b"")
-        return names + (0 if will is None else len(will.message.packet)) + self.noted_bytes
+        noted_bytes = self.noted_bytes + len(self.subscribes)
+        return names + (0 if will is None else len(will.message.packet)) + noted_bytes
 
     # --- the session itself -------------------------------------------------------------------------------------------
 
@@ -140,6 +152,8 @@ class SessionRecord:
             writer.put(client_id, asked_field(filter), asked_for)
         for filter, topic in (self.retained_progress or {}).items():
             writer.put(client_id, progress_field(filter), topic)
+        if self.subscribes:
+            writer.put(client_id, SUBSCRIBED, self.subscribes)
         for nonce, reasons in (self.unsubscribes or {}).items():
             writer.put(client_id, unsubscribed_field(nonce), reasons)
 
@@ -177,7 +191,7 @@ class SessionRecord:
                 self.pending_retained = None
 
     def await_retained(self, subscription: Subscription) -> None:
-        """Mark the subscription: its retained messages are pending, here or at the next owner."""
+        """Mark the subscription: all its retained messages are pending, here or at the next owner."""
         if self.pending_retained is None:
             self.pending_retained = set()
         self.pending_retained.add(subscription.filter)
@@ -217,7 +231,22 @@ class SessionRecord:
             self.noted_bytes -= _note_bytes(filter, topic)
             self.writer.delete(self.client_id, progress_field(filter))
 
-    # --- UNSUBSCRIBEs whose answers may be lost with an owner ---------------------------------------------------------
+    # --- SUBSCRIBEs and UNSUBSCRIBEs whose answers may be lost --------------------------------------------------------
+
+    def has_subscribed(self, nonce: bytes) -> bool:
+        """True if this SUBSCRIBE entitled to retained messages before."""
+        known = self.subscribes
+        return any(known[at : at + NONCE_BYTES] == nonce for at in range(0, len(known), NONCE_BYTES))
+
+    def note_subscribed(self, nonce: bytes, usage: Usage | None) -> None:
+        """Store that this SUBSCRIBE entitled to retained messages, so that a repeat doesn't. Only the last
+        SUBSCRIBES_WAITING_MAX are kept, as of UNSUBSCRIBEs.
+        """
+        if not nonce or self.has_subscribed(nonce):
+            return
+        if may_note(usage, NONCE_BYTES):  # Without quota, a repeat entitles again.
+            self.subscribes = self.subscribes[-_OLDER_BYTES_MAX:] + nonce
+            self.writer.put(self.client_id, SUBSCRIBED, self.subscribes)
 
     def unsubscribed(self, nonce: bytes) -> list[int] | None:
         """The reason codes of this UNSUBSCRIBE, if it was answered before; else None."""
@@ -241,8 +270,11 @@ class SessionRecord:
             self.noted_bytes += _note_bytes(nonce, noted)
             self.writer.put(self.client_id, unsubscribed_field(nonce), noted)
 
-    def forget_unsubscribed(self) -> None:
+    def forget_requests(self) -> None:
         """The client has a new connection and doesn't repeat requests of the old one."""
+        if self.subscribes:
+            self.subscribes = b""
+            self.writer.delete(self.client_id, SUBSCRIBED)
         for nonce in list(self.unsubscribes or ()):
             self._forget_unsubscribed(nonce)
         self.unsubscribes = None
@@ -271,6 +303,7 @@ class SessionRecord:
         self._stored_zone = fields.get(ZONE, DEFAULT.encode()).decode()
         self.user = self._stored_user = fields.get(USER)
         self.authorized_rules = fields.get(AUTHORIZED_RULES, b"")
+        self.subscribes = fields.get(SUBSCRIBED, b"")
         will, authorization = self.meta.will, fields.get(AUTHORIZATION, b"")
         # An earlier release may replace the will without this field, so it may belong to an older will.
         if will is not None and authorization.startswith(self.meta.will_source):

@@ -81,6 +81,7 @@ class DurableHost:
         self.usage = quotas.usage
         self.floor = session_rpc.floor
         self.has_authors = has_authors
+        self.knows_subscribes = cluster.version.gate(2)
         self.store = store
         self._cluster = cluster
         self._zones = zones

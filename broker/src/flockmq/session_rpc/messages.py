@@ -95,6 +95,10 @@ def is_clean_session(request: SessionRequest) -> bool:
     return request.clean_start and not request.expiry_s
 
 
+NONCE_BYTES: Final = 8
+"""Of a SUBSCRIBE or an UNSUBSCRIBE."""
+
+
 class WantedSubscription(msgspec.Struct, frozen=True, array_like=True):
     """One subscription that a client asks for."""
 
@@ -106,10 +110,14 @@ class WantedSubscription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SubscribeQuestion(msgspec.Struct, frozen=True, array_like=True, tag=0):
-    """Answered with a list of reason codes. `identifiers` as in `routing.subscriber`."""
+    """Answered with a list of reason codes. `identifiers` as in `routing.subscriber`. `nonce` identifies this
+    SUBSCRIBE, so that a repeat doesn't entitle to the same retained messages again; b"": the node is of an earlier
+    release.
+    """
 
     wanted: list[WantedSubscription]
     identifiers: bytes
+    nonce: bytes = b""
 
 
 class UnsubscribeQuestion(msgspec.Struct, frozen=True, array_like=True, tag=1):

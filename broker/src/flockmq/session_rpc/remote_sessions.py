@@ -28,7 +28,7 @@ from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession, RemoteSessionPort, without_qos0
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.client import SessionRpcClient
-from flockmq.session_rpc.messages import Answered
+from flockmq.session_rpc.messages import NONCE_BYTES, Answered
 from flockmq.session_rpc.ports import FilterAuthorizer
 
 
@@ -156,14 +156,15 @@ class RemoteSessions(RemoteSessionPort):
 
     def subscribe(self, token: int, change: SubscribeChange) -> None:
         wanted = [_wanted(filter, request) for filter, request in change.wanted()]
-        self._change(token, messages.SubscribeQuestion(wanted, change.identifiers()), partial(self._subscribed, change))
+        question = messages.SubscribeQuestion(wanted, change.identifiers(), self._token_bytes(NONCE_BYTES))
+        self._change(token, question, partial(self._subscribed, change))
 
     def _subscribed(self, change: SubscribeChange, answer: bytes) -> None:
         change.answered(messages.decode_reasons(answer) if answer else [])
         self._flush()
 
     def unsubscribe(self, token: int, change: UnsubscribeChange) -> None:
-        question = messages.UnsubscribeQuestion(change.filters, self._token_bytes(8))
+        question = messages.UnsubscribeQuestion(change.filters, self._token_bytes(NONCE_BYTES))
         self._change(token, question, partial(self._unsubscribed, token, change))
 
     def _unsubscribed(self, token: int, change: UnsubscribeChange, answer: bytes) -> None:

@@ -116,6 +116,8 @@ class Owner:
         self.nodes = [REPLICANT, SENDER]
         self.zones: dict[str, Limits] = {}
         self.quotas = Quotas()
+        self.knows = True
+        """All nodes know of the nonces of SUBSCRIBEs."""
 
     # What a host is.
 
@@ -178,6 +180,9 @@ class Owner:
         self.came.append((slot, client_id, filters))
 
     def slot_gone(self, slot: int) -> None: ...
+
+    def knows_subscribes(self) -> bool:
+        return self.knows
 
     def see_retained(self, then: Callable[[bool], None]) -> None:
         then(True)
@@ -263,8 +268,8 @@ class Owner:
         self.service.ask(ID, token, (number, behind), question, answers.append)
         return answers
 
-    def subscribe(self, token: int, filter: bytes = b"a/#", qos: int = 1) -> list[bytes]:
-        return self.ask(token, messages.SubscribeQuestion([messages.WantedSubscription(filter, qos)], b""))
+    def subscribe(self, token: int, filter: bytes = b"a/#", qos: int = 1, nonce: bytes = b"") -> list[bytes]:
+        return self.ask(token, messages.SubscribeQuestion([messages.WantedSubscription(filter, qos)], b"", nonce))
 
     def take(self, *numbers: int, epoch: int | None = None) -> list[bool]:
         """Messages with these numbers, whose payload they are; what the sender hears."""

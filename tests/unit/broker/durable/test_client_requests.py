@@ -9,6 +9,7 @@ import pytest
 from flockmq import bounds
 from flockmq.default_callbacks import ignore
 from flockmq.durable.session import DurableSession
+from flockmq.durable.session_fields import SUBSCRIBED
 from flockmq.routing.message_id import number_of, source_of
 from flockmq.routing.slots import SlotMessage
 from flockmq.routing.subscriber import Subscription
@@ -244,6 +245,54 @@ async def test_what_is_awaited_is_written_again_and_ends_with_its_subscription(r
 def gave(subscription: Subscription) -> None:
     assert isinstance(subscription.session, DurableSession)
     subscription.session.retained_sent(subscription)
+
+
+async def test_a_SUBSCRIBE_is_known_to_the_next_owner_until_its_client_has_another_connection(
+    redis: Redis, owner: Owner
+) -> None:
+    owner.open(1, request())
+    owner.subscribe(1, nonce=b"nonce 01")
+    gave(owner.awaiting_retained[0][0])
+    later = await another(redis)
+    later.service.resume(ID, REPLICANT, 1, request(1), b"")
+    assert later.subscribe(1, nonce=b"nonce 01") == [messages.encode([1])]
+    assert later.awaiting_retained == [], "the first owner crashed amid its answer"
+    later.service.leave(ID, 1, -1, False)
+    later.open(2, request(2))
+    assert SUBSCRIBED not in redis.slot(SLOT).sessions[ID]
+    later.subscribe(2, nonce=b"nonce 01")
+    assert len(later.awaiting_retained) == 1
+
+
+async def test_a_SUBSCRIBE_that_is_known_is_written_again(redis: Redis, owner: Owner) -> None:
+    owner.open(1, request())
+    owner.subscribe(1, nonce=b"nonce 01")
+    owner.disk.holds = True
+    redis.slots.clear()
+    owner.subscribe(1, b"b", nonce=b"nonce 02")
+    await owner.commit()
+    await owner.commit()
+    assert redis.slot(SLOT).sessions[ID][SUBSCRIBED] == b"nonce 01nonce 02"
+
+
+async def test_of_SUBSCRIBEs_no_more_are_kept_than_one_client_has_under_way(redis: Redis, owner: Owner) -> None:
+    owner.open(1, request())
+    nonces = [b"nonce %02d" % number for number in range(bounds.SUBSCRIBES_WAITING_MAX + 3)]
+    for nonce in nonces:
+        owner.subscribe(1, nonce=nonce)
+    assert redis.slot(SLOT).sessions[ID][SUBSCRIBED] == b"".join(nonces[3:])
+
+
+async def test_a_SUBSCRIBE_is_not_noted_where_it_gets_nothing_or_a_node_would_not_understand_it(
+    redis: Redis, owner: Owner
+) -> None:
+    owner.open(1, request())
+    owner.subscribe(1, qos=1 | NEVER_RETAINED, nonce=b"nonce 01")
+    owner.knows = False
+    owner.subscribe(1, nonce=b"nonce 02")
+    owner.knows = True
+    owner.subscribe(1)
+    assert SUBSCRIBED not in redis.slot(SLOT).sessions[ID]
 
 
 async def test_what_an_UNSUBSCRIBE_removed_it_is_told_however_often_it_asks(redis: Redis, owner: Owner) -> None:

@@ -20,6 +20,7 @@ from unit.broker.durable.session_owner import SessionOwner, add_subscription
 
 OTHER = b"a/#"
 EXCLUSIVE = b"$exclusive/x"
+NONCE = b"a nonce!"
 NEW_ONLY = 1 << 4
 NEVER = 2 << 4
 
@@ -52,6 +53,9 @@ class ClusterPort:
     def slot_gone(self, slot: int) -> None:
         raise AssertionError("no slot goes")
 
+    def knows_subscribes(self) -> bool:
+        return True
+
     def see_retained(self, then: Callable[[bool], None]) -> None:
         self.seeing.append(then)
 
@@ -70,8 +74,8 @@ class Asked:
         self.is_connected = True
         self.redis_is_short = False
 
-    def subscribe(self, *wanted: tuple[bytes, int]) -> None:
-        question = messages.SubscribeQuestion([messages.WantedSubscription(*one) for one in wanted], b"")
+    def subscribe(self, *wanted: tuple[bytes, int], nonce: bytes = b"") -> None:
+        question = messages.SubscribeQuestion([messages.WantedSubscription(*one) for one in wanted], b"", nonce)
         DurableSubscribePort(
             self.cluster,
             self.router,
@@ -82,6 +86,20 @@ class Asked:
             self.answer,
             self.placed,
         ).subscribe(question)
+
+    def routed(self) -> None:
+        """The log has all routes, and this node all that is retained."""
+        while self.cluster.routes:
+            self.cluster.routes.pop(0)[1](Reason.SUCCESS)
+        while self.cluster.seeing:
+            self.cluster.seeing.pop(0)(True)
+        self.owner.settle()
+
+    def sent(self, filter: bytes) -> None:
+        """All that is retained for it."""
+        subscription = self.session.subscriptions.find(filter)
+        assert subscription is not None
+        self.session.retained_sent(subscription)
 
     def is_there(self) -> bool:
         return self.is_connected and not self.session.has_ended()
@@ -137,6 +155,50 @@ def test_a_filter_that_still_awaits_what_is_retained_gets_it_by_the_new_subscrip
         asked.subscribe((OTHER, 1 | NEW_ONLY))
         asked.cluster.routes.pop()[1](Reason.SUCCESS)
     assert len(asked.cluster.seeing) == 2
+
+
+@pytest.mark.parametrize("handling", [0, NEW_ONLY])
+def test_a_SUBSCRIBE_that_is_asked_again_gets_no_retained_messages_again(asked: Asked, handling: int) -> None:
+    for _ in range(2):
+        asked.subscribe((OTHER, 2 | handling), nonce=NONCE)
+        asked.routed()
+        if not asked.session.record.awaits_retained(OTHER):
+            break
+        asked.sent(OTHER)
+    assert asked.answers == [[2], [2]]
+    assert asked.cluster.awaiting_retained == [([OTHER], True)]
+
+
+def test_another_SUBSCRIBE_of_the_same_filter_gets_them_again(asked: Asked) -> None:
+    for nonce in (NONCE, b"another!"):
+        asked.subscribe((OTHER, 2), nonce=nonce)
+        asked.routed()
+        asked.sent(OTHER)
+    assert asked.cluster.awaiting_retained == [([OTHER], True)] * 2
+
+
+def test_while_they_are_sent_one_that_is_asked_again_goes_on_where_that_was(asked: Asked) -> None:
+    asked.subscribe((OTHER, 2), nonce=NONCE)
+    asked.routed()
+    asked.session.record.begin_retained(OTHER, b"a/1", None)
+    asked.subscribe((OTHER, 2), nonce=NONCE)
+    asked.routed()
+    assert asked.session.record.retained_up_to(OTHER) == b"a/1"
+    assert asked.cluster.awaiting_retained == [([OTHER], True)] * 2
+    asked.subscribe((OTHER, 2), nonce=b"another!")
+    assert asked.session.record.retained_up_to(OTHER) == b"", "a new one gets all of them"
+
+
+def test_one_that_is_asked_again_gets_them_for_what_was_refused_at_first(asked: Asked) -> None:
+    asked.session.limits.max_subscriptions = 1
+    asked.subscribe((OTHER, 1), (b"b", 1), nonce=NONCE)
+    asked.routed()
+    asked.sent(OTHER)
+    asked.session.limits.max_subscriptions = 2
+    asked.subscribe((OTHER, 1), (b"b", 1), nonce=NONCE)
+    asked.routed()
+    assert asked.answers == [[1, Reason.QUOTA_EXCEEDED], [1, 1]]
+    assert asked.cluster.awaiting_retained == [([OTHER], True), ([b"b"], True)]
 
 
 def test_while_redis_is_short_of_memory_only_what_the_session_has_already_is_granted(asked: Asked) -> None:

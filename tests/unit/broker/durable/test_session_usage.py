@@ -255,3 +255,12 @@ async def test_what_is_noted_of_exchanges_takes_a_part_of_what_may_wait(redis: R
     assert ask(4, messages.ReceiveQuestion(2)) == [b""], "as where too many wait for their PUBREL"
     successor = await another(redis)
     assert successor.quotas.of(EVE).queued_bytes == eve.queued_bytes
+
+
+async def test_the_nonce_of_a_SUBSCRIBE_counts_here_and_at_the_next_owner(redis: Redis, owner: Owner) -> None:
+    owner.quotas.limit(UNLIMITED._replace(queued_bytes=10_000))
+    begin(owner, 1, ID)
+    owner.subscribe(1, nonce=b"a nonce!")
+    owner.disk.commit()
+    assert owner.quotas.of(EVE).queued_bytes == NAMES + len(b"a nonce!")
+    assert (await another(redis)).quotas.of(EVE).queued_bytes == NAMES + len(b"a nonce!")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from flockmq.session_rpc import messages
@@ -9,6 +10,7 @@ from flockmq.session_rpc import messages
 SESSION_REQUEST = messages.SessionRequest(
     5, False, 60, 32, 0, "default", b"12345678", messages.WillRow(3, 5, b"packet")
 )
+WANTED = [messages.WantedSubscription(b"a/#", 2)]
 TOKEN = messages.pack_token((7 << 112) + 3)
 
 
@@ -24,7 +26,7 @@ TOKEN = messages.pack_token((7 << 112) + 3)
         (
             messages.decode_asks,
             [
-                (1, 0, b"c", TOKEN, messages.SubscribeQuestion([messages.WantedSubscription(b"a/#", 2)], b"\x0b\1")),
+                (1, 0, b"c", TOKEN, messages.SubscribeQuestion(WANTED, b"\x0b\1", b"nonce")),
                 (2, 0, b"c", TOKEN, messages.UnsubscribeQuestion([b"a/#"], b"nonce")),
                 (3, 0, b"c", TOKEN, messages.ReceiveQuestion(9, b"deals")),
             ],
@@ -41,6 +43,21 @@ def test_notes_come_as_they_were_put(decode: object, items: list[object]) -> Non
 def test_a_question_of_the_first_release_names_nobody() -> None:
     asked = messages.encode([(3, 0, b"c", TOKEN, (2, 9))])
     assert messages.decode_asks(asked) == [(3, 0, b"c", TOKEN, messages.ReceiveQuestion(9))]
+
+
+class FirstSubscribeQuestion(msgspec.Struct, frozen=True, array_like=True, tag=0):
+    """Of the first release."""
+
+    wanted: list[messages.WantedSubscription]
+    identifiers: bytes
+
+
+def test_a_SUBSCRIBE_of_the_first_release_has_no_nonce_and_that_release_reads_one_that_has() -> None:
+    first = FirstSubscribeQuestion(WANTED, b"")
+    asked = messages.encode([(1, 0, b"c", TOKEN, first)])
+    assert messages.decode_asks(asked) == [(1, 0, b"c", TOKEN, messages.SubscribeQuestion(WANTED, b"", b""))]
+    told = messages.encode(messages.SubscribeQuestion(WANTED, b"", b"12345678"))
+    assert msgspec.msgpack.decode(told, type=FirstSubscribeQuestion) == first
 
 
 def test_a_token_larger_than_64_bits_travels() -> None:

@@ -133,7 +133,7 @@ def test_a_SUBSCRIBE_is_answered_as_its_owner_says(port: WithProxies) -> None:
     assert port.node.feed(client, asking) == []
     ((question, answered),) = port.owners.questions
     assert question == messages.SubscribeQuestion(
-        [messages.WantedSubscription(b"a", 1), messages.WantedSubscription(b"b", 2)], b""
+        [messages.WantedSubscription(b"a", 1), messages.WantedSubscription(b"b", 2)], b"", bytes(8)
     )
     answered(messages.encode([1, 0x80]))
     port.node.turn()
