@@ -55,6 +55,41 @@ async def test_an_emptied_redis_is_found_out_and_what_waited_is_written_when_tak
     assert (await (await owner()).store.take(3, NEW)).sessions == {A: {M: b"after"}}
 
 
+async def test_what_waited_when_Redis_lost_data_is_there_when_it_is_answered(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot is written anew in several batches; this is in the last one."""
+    made = await owner()
+    await made.store.take(3, OLD)
+    session = {M: b"meta", **{b"q%d" % entry: b"x" * 1000 for entry in range(3000)}}
+    for field, value in session.items():
+        made.store.put(3, A, field, value)
+    assert await made.durable(3)
+    valkey.kill()
+    valkey.restart(empty=True)
+    made.store.put(3, A, b"new", b"its publisher waits")
+    answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    made.store.barrier(3, answered.set_result)
+    assert await made.lost.get() == 3
+    link, write, found = RedisLink(valkey.config), made.store._write, asyncio.Queue[object]()
+
+    async def look_behind_each(*args: Any) -> None:
+        await write(*args)
+        if answered.done():
+            found.put_nowait(await link.call("HGET", "flockmq:{s3}:c:client-a", "new"))
+
+    monkeypatch.setattr(made.store, "_write", look_behind_each)
+    await made.store.take(3, OLD, again=True)
+    made.store.begin_anew(3)  # As SlotRewriter does it.
+    for field, value in session.items():
+        made.store.put(3, A, field, value)
+    made.store.put(3, A, b"new", b"its publisher waits")
+    made.store.end_anew(3)
+    assert await found.get() == b"its publisher waits"
+    assert await answered
+    await link.close()
+
+
 async def test_a_redis_that_lost_the_last_answered_batch_is_found_out(owner: Owners, valkey: Valkey) -> None:
     """As after a failover to a replica that hadn't everything: the fence is there, and of an earlier number."""
     made = await owner()

@@ -252,6 +252,7 @@ async def test_what_a_wrong_type_refused_is_not_durable_before_it_is_written_ane
     made.store.drop(3, A)
     made.store.put(3, A, M, b"anew")
     made.store.put(3, B, M, b"anew")
+    made.store.end_anew(3)
     assert await answered
     assert (await made.store.take(3, OLD)).sessions == {A: {M: b"anew"}, B: {M: b"anew"}}
     assert made.store.queued_bytes == 0

@@ -120,6 +120,7 @@ class SlotQueue:
         "batches",
         "before",
         "fence",
+        "held_barriers",
         "is_amid_message",
         "keys",
         "number",
@@ -140,6 +141,8 @@ class SlotQueue:
         self.batches: deque[WriteBatch] = deque()
         self.is_amid_message = False
         """All writes go into the batch in which the current message began."""
+        self.held_barriers: list[Done] | None = None
+        """While the slot is written anew: barriers that wait until all of it was put."""
         self.queued = False
         self.writable = False
 
@@ -224,16 +227,31 @@ class PendingWrites:
         self._mark(slot, source, None)
 
     def begin_anew(self, slot: int) -> None:
-        """Drop all waiting writes of the slot but keep the barriers. The caller writes the whole slot again."""
+        """Drop all waiting writes of the slot but keep the barriers. The caller puts the whole slot again, then calls
+        `end_anew`. Until then nothing of it is written: a part of the slot must not answer a barrier. If the caller
+        fails amid it, the slot must be taken again, and begun anew.
+        """
         state = self._slots.get(slot)
         if state is None:
             return
-        anew = WriteBatch()
+        self._suspend(state)
+        held = state.held_barriers or []
         while len(state.batches) > (1 if state.after else 0):  # A batch that was sent may have to be sent again.
             batch = state.batches.pop()
             self._let_go(state, batch)
-            anew.barriers = batch.barriers + anew.barriers
-        state.batches.append(anew)
+            held = batch.barriers + held
+        state.held_barriers = held
+
+    def end_anew(self, slot: int) -> None:
+        """All of the slot was put. The barriers are answered when the last of it is durable."""
+        state = self._slots.get(slot)
+        if state is None or state.held_barriers is None:
+            return
+        if not state.batches:
+            state.batches.append(WriteBatch())
+        state.batches[-1].barriers += state.held_barriers
+        state.held_barriers = None
+        state.writable = True
         self._enqueue(state)
 
     def barrier(self, slot: int, done: Done) -> None:
@@ -243,6 +261,8 @@ class PendingWrites:
         state = self._slots.get(slot)
         if state is None:
             done(False)
+        elif state.held_barriers is not None:
+            state.held_barriers.append(done)
         elif state.batches:
             state.batches[-1].barriers.append(done)
         else:

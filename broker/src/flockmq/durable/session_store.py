@@ -26,7 +26,7 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 
 from flockmq import bounds, tasks
 from flockmq.default_callbacks import ignore
-from flockmq.durable.pending_writes import PendingWrites, SlotKeys, SlotQueue, WriteBatch
+from flockmq.durable.pending_writes import Done, PendingWrites, SlotKeys, SlotQueue, WriteBatch
 from flockmq.durable.slot_reader import SlotContents, SlotReading, UnreadableSlot, is_wrong_type
 from flockmq.durable.store_servers import StoreServer, StoreServers
 from flockmq.logs import Retrying
@@ -193,7 +193,8 @@ class SessionStore(PendingWrites):
         self._suspend(state)
         for batch in state.batches:
             self._let_go(state, batch)
-            _answer(batch, durable=False)
+            _answer(batch.barriers, durable=False)
+        _answer(state.held_barriers or [], durable=False)
 
     def _is_ours(self, number: int, fence: str) -> bool:
         state = self._slots.get(number)
@@ -312,7 +313,7 @@ class SessionStore(PendingWrites):
         self.committed_bytes += batch.size
         cast(StoreServer, state.server).room.wrote(batch.size)
         self.commits += 1
-        _answer(batch, durable=True)
+        _answer(batch.barriers, durable=True)
 
     def _refused(self, server: StoreServer, state: SlotQueue, error: ResponseError) -> str:
         """Handle an error reply. Returns its text if we don't know what to do about it."""
@@ -395,8 +396,8 @@ def _memory_of(info: object) -> RedisMemory:
         return RedisMemory(0, 0)
 
 
-def _answer(batch: WriteBatch, *, durable: bool) -> None:
-    for done in batch.barriers:
+def _answer(barriers: list[Done], *, durable: bool) -> None:
+    for done in barriers:
         _tell(done, durable)
 
 

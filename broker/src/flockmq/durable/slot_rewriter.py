@@ -1,7 +1,8 @@
 """Writes a slot from memory to Redis again when Redis lost committed data.
 
 Invariant: it first takes the slot again with the same fence, so no other core owns it meanwhile. Sessions that Redis
-still has but that ended since are deleted; sessions that can't be read stay.
+still has but that ended since are deleted; sessions that can't be read stay. What waited when Redis lost data is
+answered when the whole slot is written.
 """
 
 from __future__ import annotations
@@ -105,4 +106,5 @@ class SlotRewriter:
         slot.wills.write_again()
         for source, number in slot.marks.items():
             self._store.mark(slot.number, source, number_bytes(number))
+        self._store.end_anew(slot.number)
         self._request_barriers()

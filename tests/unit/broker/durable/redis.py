@@ -50,6 +50,8 @@ class Disk(SessionStore):
         self._ours: dict[int, Fence] = {}
         self._ending: dict[int, set[bytes]] = {}
         self._waiting: dict[int, list[tuple[Change | None, Barrier | None]]] = {}
+        self._held: dict[int, list[Barrier]] = {}
+        """Barriers of slots that are put anew."""
 
     def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
         self._later(slot, lambda data: data.sessions.setdefault(client_id, {}).update({field: value}))
@@ -87,9 +89,16 @@ class Disk(SessionStore):
         return self.backed_up
 
     def begin_anew(self, slot: int) -> None:
-        if (waiting := self._waiting.pop(slot, None)) is not None:
+        if slot in self._ours:
             self._ending.pop(slot, None)
-            self._waiting[slot] = [(None, barrier) for _, barrier in waiting if barrier is not None]
+            waiting = [barrier for _, barrier in self._waiting.pop(slot, []) if barrier is not None]
+            self._held[slot] = waiting + self._held.get(slot, [])
+
+    def end_anew(self, slot: int) -> None:
+        if (held := self._held.pop(slot, None)) is not None:
+            self._waiting.setdefault(slot, []).extend((None, barrier) for barrier in held)
+            if not self.holds:
+                self._apply(self.redis.slot(slot), self._waiting.pop(slot))
 
     async def apart(self, slots: Iterable[int]) -> list[list[int]]:
         return [list(slots)]
@@ -97,6 +106,8 @@ class Disk(SessionStore):
     def barrier(self, slot: int, done: Barrier) -> None:
         if slot not in self._ours:
             done(False)
+        elif slot in self._held:
+            self._held[slot].append(done)
         elif self._waiting.get(slot):
             self._waiting[slot].append((None, done))
         else:
@@ -144,13 +155,20 @@ class Disk(SessionStore):
     def release(self, slot: int) -> None:
         self._ours.pop(slot, None)
         self._ending.pop(slot, None)
-        for _, barrier in self._waiting.pop(slot, []):
-            if barrier is not None:
-                barrier(False)
+        waiting = [barrier for _, barrier in self._waiting.pop(slot, []) if barrier is not None]
+        for barrier in waiting + self._held.pop(slot, []):
+            barrier(False)
+
+    def look(self) -> None:
+        """Find the slots that another owner took meanwhile, though nothing is written for them."""
+        for number, fence in list(self._ours.items()):
+            if self.redis.slot(number).fence != fence:
+                self.release(number)
+                self.on_fenced(number)
 
     def commit(self) -> None:
         """All that was put is written, and answered; or refused, where another owner took the slot meanwhile."""
-        for number in list(self._waiting):
+        for number in [number for number in self._waiting if number not in self._held]:
             data = self.redis.slot(number)
             if data.fence is None:
                 self.on_lost(number)
@@ -172,7 +190,7 @@ class Disk(SessionStore):
     def _later(self, slot: int, change: Change) -> None:
         if slot not in self._ours:
             return
-        if self.holds or self._waiting.get(slot):
+        if self.holds or slot in self._held or self._waiting.get(slot):
             self._waiting.setdefault(slot, []).append((change, None))
         else:
             change(self.redis.slot(slot))

@@ -73,6 +73,47 @@ def test_a_message_of_very_many_copies_goes_in_several_batches() -> None:
     assert len(slot.batches) == 2
 
 
+def test_who_waited_before_a_slot_is_put_anew_waits_until_all_of_it_is_durable() -> None:
+    changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
+    changes._slots[7] = slot
+    slot.writable = True
+    answered: list[str] = []
+
+    def barrier(name: str) -> None:
+        changes.barrier(7, lambda _: answered.append(name))
+
+    for number in range(3):
+        changes.put(7, A, b"q%d" % number, bytes(STORE_BATCH_MAX_BYTES))
+        barrier(f"before {number}")
+    changes.begin_anew(7)
+    changes.put(7, A, b"q0", bytes(STORE_BATCH_MAX_BYTES))
+    barrier("amid it")
+    changes.begin_anew(7)  # The first time it failed.
+    for number in range(3):
+        changes.put(7, A, b"q%d" % number, bytes(STORE_BATCH_MAX_BYTES))
+    assert not slot.server.queue, "no part of it is written"
+    changes.end_anew(7)
+    barrier("behind it")
+    assert slot.server.queue == {7: slot}
+    assert [len(batch.barriers) for batch in slot.batches] == [0, 0, 5]
+    for done in slot.batches[-1].barriers:
+        done(True)
+    assert answered == ["before 0", "before 1", "before 2", "amid it", "behind it"]
+    assert changes.queued_bytes == sum(batch.size for batch in slot.batches)
+
+
+def test_of_a_slot_that_is_put_anew_and_has_nothing_barriers_are_answered_too() -> None:
+    changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
+    changes._slots[7] = slot
+    slot.writable = True
+    changes.put(7, A, b"q", b"1")
+    changes.barrier(7, lambda _: None)
+    changes.begin_anew(7)
+    changes.end_anew(7)
+    assert [len(batch.barriers) for batch in slot.batches] == [1]
+    assert slot.server.queue == {7: slot}
+
+
 def test_the_last_change_of_a_field_counts() -> None:
     batch = WriteBatch()
     put(batch, A, b"q1", b"old")

@@ -123,3 +123,43 @@ async def test_what_can_not_be_written_anew_is_tried_again(
     owner.disk.on_lost(SLOT)
     await owner.settle()
     assert set(redis.slot(SLOT).sessions) == {ID}
+
+
+async def test_what_can_be_written_anew_in_part_only_is_not_acknowledged(
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LOG_RETRY_MAX_S", 0.0)
+    subscribed(owner)
+    owner.disk.holds = True
+    redis.slots.clear()
+    done = owner.take(1)
+    wills = owner.service.manager.slots[SLOT].wills
+
+    def fails() -> None:
+        raise RuntimeError("not this time")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(wills, "write_again", fails)
+        await owner.commit()
+        await owner.commit()
+        assert done == []
+        assert redis.slot(SLOT).sessions == {}
+    await owner.settle()
+    await owner.commit()
+    assert done == [True]
+    assert set(redis.slot(SLOT).sessions) == {ID}
+
+
+async def test_what_waits_for_a_slot_that_goes_while_it_is_written_anew_is_refused(
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscribed(owner)
+    owner.disk.holds = True
+    redis.slots.clear()
+    done = owner.take(1)
+    wills = owner.service.manager.slots[SLOT].wills
+    monkeypatch.setattr(wills, "write_again", lambda: 1 / 0)
+    await owner.commit()
+    assert done == []
+    owner.service.disown(SLOT)
+    assert done == [False]
