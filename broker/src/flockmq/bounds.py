@@ -309,16 +309,20 @@ doubled if the owner dies in between. Copies beyond this size may be doubled."""
 STORE_TURN_MAX_BYTES: Final = 4 * 1024 * 1024
 """Batches of all slots in one round trip."""
 STORE_TAKE_SLOTS: Final = 64
-"""Slots that a new owner reads together."""
-STORE_SLOT_SMALL_BYTES: Final = 128 * 1024
-"""Slots with less data are read first, then those with up to eight times as much, and so on."""
+"""Slots whose sizes a new owner asks for together."""
+STORE_SLOT_SMALL_BYTES: Final = 1024 * 1024
+"""Slots with less data are read first, then all others by their sizes. Sizes are as Redis counts its memory."""
 STORE_READ_MAX_BYTES: Final = 16 * 1024 * 1024
 """Data of new slots that a core reads from one server at a time. A larger slot is read alone."""
-STORE_READ_KEYS: Final = 128
+STORE_READ_KEYS: Final = 256
 STORE_READ_FIELDS: Final = 256
 """Keys per round trip, and fields per reply, when a core reads slots."""
+STORE_MEASURE_KEYS: Final = 512
+"""Keys whose sizes a core asks for in one round trip."""
 STORE_READ_BYTES: Final = 2 * 1024 * 1024
-"""Target size of one round trip. The numbers of keys and fields are chosen by the size of former ones."""
+STORE_READ_MIN_BYTES: Final = 64 * 1024
+"""What one round trip brings at most: STORE_READ_BYTES, and less after it didn't come in time. A key with more is read
+alone, in pages of about this size: Redis may return more fields than were asked for, such as all of a bucket."""
 SLOT_SPOILT_RETRY_S: Final = 5.0
 """How often a slot with unreadable data in Redis is tried again."""
 STORE_WATCH_EVERY_S: Final = 1.0

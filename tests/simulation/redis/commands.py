@@ -244,7 +244,8 @@ def _ping(_: Keyspace, args: Arguments) -> Reply:
 
 
 def _memory(keys: Keyspace, args: Arguments) -> Reply:
-    """MEMORY USAGE of a stream. SAMPLES 0: of all its nodes."""
+    """MEMORY USAGE of a stream, or of a hash or set: what is in it, while Redis counts more. SAMPLES 0: of all that it
+    has."""
     match [word.upper() for word in args[1:2]], args[3:]:
         case [b"USAGE"], []:
             samples = _SAMPLES
@@ -252,12 +253,20 @@ def _memory(keys: Keyspace, args: Arguments) -> Reply:
             samples = integer(text)
         case _:
             raise NotSimulatedError(args)
-    value = keys.find(args[2])
-    if value is None:
-        return None
-    if not isinstance(value, Stream):
-        raise NotSimulatedError(args)
-    return _KEY_BYTES + len(args[2]) + value.size(samples or None)
+    match keys.find(args[2]):
+        case None:
+            return None
+        case Stream() as stream:
+            size = stream.size(samples or None)
+        case Hash() as fields if not samples:
+            size = sum(map(len, chain.from_iterable(fields.items())))
+        case Set() as members if not samples:
+            size = sum(map(len, members))
+        case bytes(value):
+            size = len(value)
+        case _:
+            raise NotSimulatedError(args)
+    return _KEY_BYTES + len(args[2]) + size
 
 
 COMMANDS: Final[dict[bytes, Command]] = {

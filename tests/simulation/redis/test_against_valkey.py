@@ -138,6 +138,24 @@ def test_a_stream_is_estimated_alike(sizes: list[int], real_connection: redis.Co
     assert Simulated().ask(commands)[-2:] == pytest.approx(ask_real(real_connection, commands)[-2:], rel=0.15)
 
 
+@pytest.mark.parametrize("sizes", [[1], 9 * [1_000_000], 3000 * [100]], ids=["small", "large", "many"])
+def test_a_hash_and_a_set_take_no_less_than_is_in_them(sizes: list[int], real_connection: redis.Connection) -> None:
+    members = [b"%d" % number + b"x" * size for number, size in enumerate(sizes)]
+    fields = [text for number, member in enumerate(members) for text in (b"f%d" % number, member)]
+    commands: list[Command] = [
+        ("HSET", "h", *fields),
+        ("SADD", "s", *members),
+        ("MEMORY", "USAGE", "h", "SAMPLES", 0),
+        ("MEMORY", "USAGE", "s", "SAMPLES", 0),
+    ]
+    for simulated, real, put in zip(
+        Simulated().ask(commands)[-2:], ask_real(real_connection, commands)[-2:], (fields, members), strict=True
+    ):
+        assert isinstance(simulated, int)
+        assert isinstance(real, int)
+        assert sum(map(len, put)) <= simulated <= real
+
+
 def test_a_batch_beyond_luas_stack_is_taken_alike(real_connection: redis.Connection) -> None:
     fields = [text for number in range(9000) for text in (f"f{number}", number)]
     begins = ("1-1 a 1", "1-1 a 2", "B", len(fields), 0, *fields)

@@ -174,16 +174,22 @@ class SessionStore(PendingWrites):
                     self.release(state.number)
                 yield state.number, refused
         set_here = {keys: state.before for keys, state in owned.items()}
-        async with aclosing(SlotReading(server.link, connection, set_here).slots()) as reading:
-            async for keys, taken in reading:
-                state = owned[keys]
-                if self._slots.get(state.number) is not ours[state.number]:
-                    continue
-                if isinstance(taken, SlotContents):
-                    self._slots[state.number] = state
-                    state.writable = True
-                    self._enqueue(state)
-                yield state.number, taken
+        reading = SlotReading(server.link, connection, set_here, server.page_bytes)
+        try:
+            async with aclosing(reading.slots()) as read:
+                async for keys, taken in read:
+                    state = owned[keys]
+                    if self._slots.get(state.number) is not ours[state.number]:
+                        continue
+                    if isinstance(taken, SlotContents):
+                        self._slots[state.number] = state
+                        state.writable = True
+                        self._enqueue(state)
+                    yield state.number, taken
+        except RedisUnreachable:
+            server.was_not_read()
+            raise
+        server.was_read()
 
     def release(self, slot: int) -> None:
         """This core no longer owns the slot: drop its writes; its barriers get False."""

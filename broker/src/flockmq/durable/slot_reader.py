@@ -3,8 +3,9 @@
 Invariants:
 - A slot comes whole, as it was when its fence was set, or not at all. All is read on the connection that set the fence,
   because cursors end with a restart of Redis; and the fence is still there behind the last read.
-- Small slots come first, and the amount of data that was read but not yet taken over is bounded. A slot with more data
-  than the current budget is put back, and read later together with fewer others.
+- Each key's size is asked for before it is read. So it is bounded how much one round trip brings, and how much was read
+  but not yet taken over. Only a key that is larger is read alone, in pages, and a larger slot alone.
+- Small slots come first. A large one is put back until all small ones are read.
 - A key of a wrong type makes its session unreadable, or, if it belongs to the slot, the slot; everything else is still
   read.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from redis.exceptions import ResponseError
 
@@ -22,12 +23,10 @@ from flockmq import bounds
 from flockmq.durable.pending_writes import SlotKeys
 from flockmq.redis.connection import RedisConnection
 from flockmq.redis.errors import StorageUnavailable
-from flockmq.redis.link import RedisLink, Reply
+from flockmq.redis.link import Argument, RedisLink, Reply
 
 START: Final = b"0"
 _GROWTH: Final = 8
-_FIELDS_FIRST: Final = 4
-"""Fields to ask for first, while the size of a session's fields is unknown."""
 
 
 @dataclass(slots=True)
@@ -52,120 +51,170 @@ def is_wrong_type(error: ResponseError) -> bool:
 
 class SlotReading:
     """Reads slots that are on one server. `connection`: the one on which their fences were set. `fences`: their values
-    in Redis.
+    in Redis. `page_bytes`: how much one round trip may bring, or about that if one key has more.
     """
 
-    def __init__(self, link: RedisLink, connection: RedisConnection | None, fences: Mapping[SlotKeys, bytes]) -> None:
+    def __init__(
+        self, link: RedisLink, connection: RedisConnection | None, fences: Mapping[SlotKeys, bytes], page_bytes: int
+    ) -> None:
         self._link = link
         self._connection = connection
         self._fences = fences
+        self._page_bytes = page_bytes
 
     async def slots(self) -> AsyncGenerator[tuple[SlotKeys, SlotContents | UnreadableSlot]]:
         """A slot whose fence changed meanwhile doesn't come: another core took it, or Redis lost it. Raises
         RedisUnreachable, StorageUnavailable.
         """
-        waiting, budget = deque(self._fences), bounds.STORE_SLOT_SMALL_BYTES
+        waiting = deque(self._fences)
+        large: dict[SlotKeys, int] = {}
         while waiting:
-            later: deque[SlotKeys] = deque()
-            together = max(1, min(bounds.STORE_TAKE_SLOTS, bounds.STORE_READ_MAX_BYTES // budget))
-            while waiting:
-                some = [_Slot(waiting.popleft()) for _ in range(min(len(waiting), together))]
-                await self._read(some, budget if together > 1 else 0)
-                later += [slot.keys for slot in some if slot.is_large]
-                for slot in await self._unchanged([slot for slot in some if not slot.is_large]):
-                    yield slot.keys, slot.outcome()
-            waiting, budget = later, budget * _GROWTH
+            some = [_Slot(waiting.popleft()) for _ in range(min(len(waiting), bounds.STORE_TAKE_SLOTS))]
+            await self._measure([scan for slot in some for scan in slot.lists()])
+            for listed in _together({slot: slot.size() for slot in some}):
+                await self._list(listed)
+                sizes = {slot: slot.size() for slot in listed}
+                large.update((slot.keys, size) for slot, size in sizes.items() if size > bounds.STORE_SLOT_SMALL_BYTES)
+                small = {slot: size for slot, size in sizes.items() if size <= bounds.STORE_SLOT_SMALL_BYTES}
+                for group in _together(small):
+                    for slot in await self._read(group):
+                        yield slot.keys, slot.contents()
+        for keys in _together(large):
+            some = [_Slot(of_slot) for of_slot in keys]
+            await self._measure([scan for slot in some for scan in slot.lists()])
+            await self._list(some)
+            for slot in await self._read(some):
+                yield slot.keys, slot.contents()
 
-    async def _read(self, slots: Sequence[_Slot], budget: int) -> None:
-        """Until each is complete, or `is_large`: it has more bytes than `budget` (0: no limit)."""
-        heads = [(slot, scan) for slot in slots for scan in (slot.ids, slot.marks)]
-        await self._scan(deque(heads), bounds.STORE_READ_KEYS, budget)
-        sessions = [(slot, scan) for slot in slots if not slot.is_large for scan in slot.next_scans()]
-        await self._scan(deque(sessions), bounds.STORE_READ_KEYS // 8, budget)
+    async def _measure(self, scans: Sequence[_Scan]) -> None:
+        for at in range(0, len(scans), bounds.STORE_MEASURE_KEYS):
+            some = scans[at : at + bounds.STORE_MEASURE_KEYS]
+            sizes = [(b"MEMORY", b"USAGE", scan.key, b"SAMPLES", 0) for scan in some]
+            replies = await self._link.pipeline(sizes, on=self._connection)
+            for scan, reply in zip(some, replies, strict=True):
+                scan.measured(reply)
 
-    async def _scan(self, waiting: deque[tuple[_Slot, _Scan]], keys: int, budget: int) -> None:
-        """`keys`: how many keys to read in the first round trip."""
-        while some := list(_first(waiting, keys)):
-            commands = [(scan.command, scan.key, scan.cursor, b"COUNT", scan.fields) for _, scan in some]
-            replies = await self._link.pipeline(commands, on=self._connection)
-            came = 0
-            for (slot, scan), reply in zip(some, replies, strict=True):
-                size = scan.take(reply)
-                came += size
-                slot.size += size
-                slot.is_large = 0 < budget < slot.size
-                if scan.cursor != START:
-                    waiting.append((slot, scan))
-            room = keys * bounds.STORE_READ_BYTES // max(1, came)
-            keys = max(1, min(2 * keys, room, bounds.STORE_READ_KEYS))
+    async def _list(self, slots: Sequence[_Slot]) -> None:
+        """Read which sessions the slots have, and ask for their sizes."""
+        await self._scan([scan for slot in slots for scan in slot.lists()])
+        await self._measure([scan for slot in slots for scan in slot.begin_sessions()])
 
-    async def _unchanged(self, slots: Sequence[_Slot]) -> list[_Slot]:
-        """Those whose fence is still the same."""
+    async def _read(self, slots: Sequence[_Slot]) -> list[_Slot]:
+        """Read the sessions. Returns the slots whose fence is still the same."""
+        await self._scan([scan for slot in slots for scan in slot.sessions.values()])
         gets = [(b"GET", slot.keys.fence) for slot in slots]
-        fences = await self._link.pipeline(gets, on=self._connection) if gets else []
+        fences = await self._link.pipeline(gets, on=self._connection)
         return [slot for slot, fence in zip(slots, fences, strict=True) if fence == self._fences[slot.keys]]
+
+    async def _scan(self, scans: Sequence[_Scan]) -> None:
+        waiting = deque(scans)
+        while some := list(self._next(waiting)):
+            commands = [scan.next_page(self._page_bytes) for scan in some]
+            replies = await self._link.pipeline(commands, on=self._connection)
+            for scan, reply in zip(some, replies, strict=True):
+                scan.take(reply)
+                if scan.cursor != START:
+                    waiting.append(scan)
+
+    def _next(self, waiting: deque[_Scan]) -> Iterator[_Scan]:
+        """Remove the keys for the next round trip: what they have left fits into it, or it is one key."""
+        room = self._page_bytes
+        for count in range(bounds.STORE_READ_KEYS):
+            if not waiting or (count and waiting[0].left > room):
+                return
+            scan = waiting.popleft()
+            room -= scan.left
+            yield scan
 
 
 class _Scan:
-    """Reads one key with a cursor. Redis may return a member twice while it rehashes."""
+    """Reads one key with a cursor. Redis may return a member twice while it rehashes. `size`: the memory that the key
+    uses in Redis, which is more than its contents. `left`: at most so many bytes are still to come.
+    """
 
-    __slots__ = ("command", "cursor", "error", "fields", "found", "key")
+    __slots__ = ("_came", "_command", "_fields", "cursor", "error", "found", "key", "left", "size")
 
-    def __init__(self, command: bytes, key: bytes, fields: int) -> None:
-        """`fields`: how many fields to ask for first."""
-        self.command = command
+    def __init__(self, command: bytes, key: bytes) -> None:
         self.key = key
         self.cursor = START
-        self.fields = fields
+        self.size = 0
+        self.left = 0
         self.found: list[bytes] = []
         self.error = ""
+        self._command = command
+        self._fields = 0
+        """How many fields were asked for last."""
+        self._came = 0
+
+    def measured(self, reply: Reply | ResponseError) -> None:
+        """Raises StorageUnavailable."""
+        if isinstance(reply, ResponseError):
+            raise StorageUnavailable(f"the size of {self.key!r} can't be read: {reply!r}")
+        self.size = self.left = reply if isinstance(reply, int) else 0  # None: there is no such key.
+
+    def next_page(self, page_bytes: int) -> Sequence[Argument]:
+        """The command for the next page. If what is left may be more: few fields at first, because each may be as large
+        as a packet, then more, by the size of those that came.
+        """
+        fields = bounds.STORE_READ_FIELDS
+        if self.left > page_bytes:
+            field_bytes = self._came // max(1, len(self.found) // 2)
+            fields = max(1, min(_GROWTH * self._fields, page_bytes // max(1, field_bytes), fields))
+        self._fields = fields
+        return self._command, self.key, self.cursor, b"COUNT", fields
+
+    def take(self, reply: Reply | ResponseError) -> None:
+        """Take one page of the reply. Raises StorageUnavailable."""
+        match reply:
+            case [bytes(cursor), list(found)]:
+                members = cast(list[bytes], found)  # Members, or fields and values.
+                size = sum(map(len, members))
+                self.cursor = cursor
+                self.found += members
+                self.left = max(0, self.left - size)
+                self._came += size
+            case ResponseError() if is_wrong_type(reply):
+                self.error = f"{self.key!r}: {reply}"
+                self.cursor = START
+            case _:
+                raise StorageUnavailable(f"{self.key!r} can't be read: {reply!r}")
 
     def pairs(self) -> dict[bytes, bytes]:
         fields = iter(self.found)
         return dict(zip(fields, fields, strict=True))
 
-    def take(self, reply: Reply | ResponseError) -> int:
-        """Take one page of the reply; returns its size in bytes. Raises StorageUnavailable."""
-        match reply:
-            case [bytes(cursor), list(found)]:
-                self.cursor = cursor
-                self.found += cast(list[bytes], found)  # Members, or fields and values.
-                size = sum(map(len, cast(list[bytes], found)))
-                room = bounds.STORE_READ_BYTES // 4 // max(1, size // self.fields)
-                self.fields = max(1, min(8 * self.fields, room, bounds.STORE_READ_FIELDS))
-                return size
-            case ResponseError() if is_wrong_type(reply):
-                self.error = f"{self.key!r}: {reply}"
-                self.cursor = START
-                return 0
-        raise StorageUnavailable(f"{self.key!r} can't be read: {reply!r}")
-
 
 class _Slot:
     """A slot that is being read: first its client ids and sequence numbers, then its sessions."""
 
-    __slots__ = ("ids", "is_large", "keys", "marks", "sessions", "size")
+    __slots__ = ("ids", "keys", "marks", "sessions")
 
     def __init__(self, keys: SlotKeys) -> None:
         self.keys = keys
-        self.ids = _Scan(b"SSCAN", keys.ids, bounds.STORE_READ_FIELDS)
-        self.marks = _Scan(b"HSCAN", keys.marks, bounds.STORE_READ_FIELDS)
+        self.ids = _Scan(b"SSCAN", keys.ids)
+        self.marks = _Scan(b"HSCAN", keys.marks)
         self.sessions: dict[bytes, _Scan] = {}
-        self.size = 0
-        self.is_large = False
 
-    def next_scans(self) -> list[_Scan]:
-        """The scans of its sessions, once these are known."""
-        if self.ids.error or self.marks.error:
-            return []
-        prefix = self.keys.sessions
-        self.sessions = {client_id: _Scan(b"HSCAN", prefix + client_id, _FIELDS_FIRST) for client_id in self.ids.found}
+    def lists(self) -> tuple[_Scan, _Scan]:
+        return self.ids, self.marks
+
+    def begin_sessions(self) -> list[_Scan]:
+        """The scans of its sessions, now that these are known."""
+        if not self.ids.error and not self.marks.error:
+            prefix = self.keys.sessions
+            self.sessions = {client_id: _Scan(b"HSCAN", prefix + client_id) for client_id in self.ids.found}
         return list(self.sessions.values())
 
-    def outcome(self) -> SlotContents | UnreadableSlot:
+    def size(self) -> int:
+        """Of all that is known of it."""
+        return self.ids.size + self.marks.size + sum([scan.size for scan in self.sessions.values()])
+
+    def contents(self) -> SlotContents | UnreadableSlot:
+        """What was read; it isn't kept here."""
         if error := self.ids.error or self.marks.error:
             return UnreadableSlot(error)
-        scans = self.sessions.items()
+        sessions, self.sessions = self.sessions, {}
+        scans = sessions.items()
         return SlotContents(
             {client_id: scan.pairs() for client_id, scan in scans if not scan.error},
             self.marks.pairs(),
@@ -173,10 +222,18 @@ class _Slot:
         )
 
 
-def _first(waiting: deque[tuple[_Slot, _Scan]], count: int) -> Iterator[tuple[_Slot, _Scan]]:
-    """Removes the next scans from the queue; skips scans of slots that were put back."""
-    while waiting and count:
-        slot, scan = waiting.popleft()
-        if not slot.is_large:
-            count -= 1
-            yield slot, scan
+_T = TypeVar("_T")
+
+
+def _together(sizes: Mapping[_T, int]) -> Iterator[list[_T]]:
+    """Groups of at most STORE_READ_MAX_BYTES, or of one that has more. Small ones come first."""
+    group: list[_T] = []
+    room = bounds.STORE_READ_MAX_BYTES
+    for item in sorted(sizes, key=sizes.__getitem__):
+        if group and sizes[item] > room:
+            yield group
+            group, room = [], bounds.STORE_READ_MAX_BYTES
+        group.append(item)
+        room -= sizes[item]
+    if group:
+        yield group

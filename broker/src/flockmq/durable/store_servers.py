@@ -30,6 +30,8 @@ class StoreServer(ServerQueue):
         self.room = MemoryRoom()
         self.is_unwatched = True
         """The connection was made after the last check."""
+        self.page_bytes = bounds.STORE_READ_BYTES
+        """How much a round trip may bring while slots are read."""
         self.tasks: list[asyncio.Task[None]] = []
 
     def arrived(self) -> None:
@@ -38,6 +40,13 @@ class StoreServer(ServerQueue):
     def takes_nothing_new(self) -> bool:
         """True if Redis is full, or nearly full."""
         return self.is_full or self.room.is_reserved()
+
+    def was_read(self) -> None:
+        self.page_bytes = bounds.STORE_READ_BYTES
+
+    def was_not_read(self) -> None:
+        """The connection was lost, maybe because it is too slow: the next try reads less at once."""
+        self.page_bytes = max(bounds.STORE_READ_MIN_BYTES, self.page_bytes // 4)
 
     def take_turn(self) -> list[SlotQueue]:
         """Take the slots whose first batch is sent now. Slots with more batches are queued again behind all others."""
