@@ -9,6 +9,7 @@ import pytest
 
 from flockmq import bounds
 from flockmq.durable.session_store import SessionStore, StoreFenced
+from flockmq.durable.store_servers import StoreServer
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisConfig, RedisLink
 from integration.crashing_valkey import Valkey
@@ -204,6 +205,23 @@ async def test_batches_are_bounded_and_keep_their_order(owner: Owners, monkeypat
     assert all([await made.durable(slot) for slot in range(4)])
     assert order == list(range(12))
     assert made.store.commits >= 4 * 3
+
+
+async def test_of_a_slot_that_is_released_while_it_moves_to_another_server_nothing_waits_any_more(
+    owner: Owners, valkey: Valkey
+) -> None:
+    made = await owner()
+    await made.store.take(3, OLD)
+    former, there = made.store._slots[3].server, StoreServer(RedisLink(valkey.config))
+    assert isinstance(former, StoreServer)
+    async with former.turn:  # A commit is under way.
+        made.store.put(3, A, M, b"x" * 100_000)
+        moving = asyncio.ensure_future(made.store._move_here(there, [3]))
+        await asyncio.sleep(0)
+        made.store.release(3)
+    await moving
+    assert (made.store.queued_bytes, former.waiting_bytes, there.waiting_bytes) == (0, 0, 0)
+    assert not there.queue
 
 
 async def test_a_redis_that_is_away_is_a_clear_error_and_a_stop_answers_what_waits(owner: Owners) -> None:

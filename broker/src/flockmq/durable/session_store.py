@@ -220,10 +220,11 @@ class SessionStore(PendingWrites):
     async def _move_here(self, server: StoreServer, slots: Iterable[int]) -> None:
         """Move slots that were at another server here, after that server has no batch of them in flight."""
         for number in slots:
-            state = self._slots.get(number)
-            if state is not None and state.server is not server:
-                async with cast(StoreServer, state.server).turn:
-                    self._move(state, server)
+            while (state := self._slots.get(number)) is not None and state.server is not server:
+                former = cast(StoreServer, state.server)
+                async with former.turn:
+                    if self._slots.get(number) is state and state.server is former:  # Neither released nor moved.
+                        self._move(state, server)
 
     async def _fence(self, server: StoreServer, slots: list[SlotQueue]) -> list[StoreFenced | UnreadableSlot | None]:
         """Set our fence for each slot. Returns for each what prevented it, or None."""
