@@ -364,6 +364,8 @@ class SessionStore(PendingWrites):
     async def _look(self, server: StoreServer) -> None:
         """Write an empty batch: for one slot, or for all if the connection is new. Also ask for the memory use."""
         slots = [state for state in self._slots.values() if state.server is server]
+        if not slots:
+            server.has_no_slots()
         sure = [state for state in await self._still_at(server, slots) if state.writable and not state.after]
         if not sure:
             return

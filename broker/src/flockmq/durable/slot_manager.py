@@ -210,10 +210,10 @@ class SlotManager:
 
     async def _take_over(self, number: int, fence: str, taken: SlotContents | StoreFenced | UnreadableSlot) -> None:
         slot = self.slots.get(number)
-        if slot is None:  # Another core owns it now.
+        if slot is None or slot.fence != fence or number in self._leaving:
+            # Another core owns it now; or it went and came back meanwhile, and will be loaded again. If the store kept
+            # it with the former fence, it would report that fenced out, and we would take that for the new one.
             self._store.release(number)
-        elif slot.fence != fence or number in self._leaving:
-            return  # The slot went and came back meanwhile; it will be loaded again.
         elif isinstance(taken, StoreFenced):
             self._reports.happened("another core took them before their sessions were loaded", number)
             slot.lose(self._clock.monotonic())

@@ -37,6 +37,11 @@ class StoreServer(ServerQueue):
     def arrived(self) -> None:
         self.has_work.set()
 
+    def has_no_slots(self) -> None:
+        """Nobody looks whether it has room again before it has slots."""
+        self.is_full = False
+        self.room = MemoryRoom()
+
     def takes_nothing_new(self) -> bool:
         """True if Redis is full, or nearly full."""
         return self.is_full or self.room.is_reserved()

@@ -11,6 +11,7 @@ from flockmq.durable.pending_writes import SlotKeys, SlotQueue
 from flockmq.durable.session_store import SessionStore
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
+from flockmq.redis.memory import RedisMemory
 
 CONFIG = RedisConfig("redis+cluster://127.0.0.1:1")
 MORE_THAN_HALF = bytes(bounds.STORE_QUEUE_MAX_BYTES * 3 // 4)
@@ -39,4 +40,24 @@ async def test_a_server_that_has_no_slots_any_more_has_no_part_of_what_may_wait(
     await asyncio.sleep(0.01)
     assert not store.is_backed_up(2)
     assert not store.is_any_full()
+    await store.stop()
+
+
+async def test_a_server_that_has_no_slots_any_more_is_not_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a master that died when it was full."""
+    monkeypatch.setattr(bounds, "STORE_WATCH_EVERY_S", 0.0)
+    monkeypatch.setattr(RedisLinks, "look_up", unreachable)
+    store = SessionStore(CONFIG)
+    await store.start()
+    server = store._servers.of(SlotKeys(1))
+    store._slots[1] = SlotQueue(1, b"fence", server)
+    server.is_full = True
+    server.room.looked(RedisMemory(100, 100))
+    await asyncio.sleep(0.01)
+    assert store.redis_full
+    assert store.is_any_full()
+    store.release(1)
+    async with asyncio.timeout(10):
+        while store.redis_full or store.is_any_full():  # noqa: ASYNC110 - nobody is told of it
+            await asyncio.sleep(0)
     await store.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -116,6 +118,28 @@ async def test_a_slot_that_another_took_first_is_not_loaded(redis: Redis) -> Non
     await earlier.own(SLOT)
     assert not earlier.service.has_loaded(SLOT)
     assert earlier.service.intake.is_loading()
+
+
+async def test_who_took_a_slot_that_went_and_came_back_while_it_was_read_has_not_taken_it_from_its_later_owner(
+    redis: Redis,
+) -> None:
+    owner = Owner(redis, "core-0@1", 1)
+    first, second = asyncio.Event(), asyncio.Event()
+    redis.slow = first
+    await owner.own(SLOT, SLOT + 1)
+    owner.service.disown(SLOT)
+    redis.slot(SLOT).fence = (0, 2, "core-1@1")
+    owner.epoch = 3
+    owner.service.own(SLOT)
+    redis.slow = second
+    first.set()
+    await owner.settle()
+    assert owner.service.manager.unloaded() == {SLOT, SLOT + 1}, "the other one is still read"
+    owner.disk.look()
+    assert not owner.service.intake.is_changing()
+    second.set()
+    await owner.settle()
+    assert owner.service.has_loaded(SLOT)
 
 
 async def test_the_sessions_of_a_slot_that_is_let_go_of_leave_some_a_turn_and_come_back_when_all_are_out(
