@@ -33,12 +33,14 @@ class SimulatedRedisConnection(RedisConnection):
         self._asked: asyncio.Future[Answers] | None = None
         end.serve(self._answered, self._lost)
 
-    async def exchange(self, commands: Sequence[Sequence[Argument]]) -> list[Reply | ResponseError]:
+    async def exchange(self, commands: Sequence[Sequence[Argument]], timeout_s: float) -> list[Reply | ResponseError]:
         if self._end.is_closed:
             raise ConnectionError("Connection closed by server.")
         self._asked = asyncio.get_running_loop().create_future()
         self._end.send(commands)
-        return [reply if type(reply) is bytes else _as_redis_py(reply) for reply in await self._asked]
+        async with asyncio.timeout(timeout_s):
+            replies = await self._asked
+        return [reply if type(reply) is bytes else _as_redis_py(reply) for reply in replies]
 
     async def close(self) -> None:
         self._end.close()

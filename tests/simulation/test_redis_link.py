@@ -29,7 +29,7 @@ class Redis:
 
     async def _ask(self, command: tuple[Argument, ...]) -> Reply | Exception:
         connection = await self._config.open(self._config.parsed_url.servers[0])
-        return (await connection.exchange([command]))[0]
+        return (await connection.exchange([command], 5.0))[0]
 
 
 def test_what_redis_refuses_is_a_reply_of_its_kind() -> None:

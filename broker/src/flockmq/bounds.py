@@ -353,7 +353,10 @@ LOG_PENDING_MAX_BYTES: Final = 32 * 1024 * 1024
 LOG_COMMIT_QUEUE_MAX_BYTES: Final = 64 * 1024 * 1024
 """Appends from all nodes that wait in one core."""
 LOG_WRITE_DEADLINE_S: Final = 10.0
+LOG_READ_MIN_ENTRIES: Final = 2
 LOG_READ_MAX_ENTRIES: Final = 64
+LOG_READ_BYTES: Final = 1024 * 1024
+"""Target size of a read of a log. The number of entries to ask for is chosen by the size of former ones."""
 LOG_READ_BLOCK_S: Final = 1.0
 LOG_REPLY_MAX_S: Final = 5.0
 LOG_RETRY_MIN_S: Final = 0.02
@@ -393,6 +396,8 @@ bootstrap."""
 SNAPSHOT_EVERY_S: Final = 60.0
 SNAPSHOT_FRAME_MAX_BYTES: Final = 64 * 1024 * 1024
 REDIS_CONNECT_MAX_S: Final = 2.0
+REDIS_REPLIES_MAX_S: Final = 60.0
+"""Replies that keep arriving may take this long. When nothing arrives, they are given up earlier."""
 SENTINELS_WORD_MAX_S: Final = 0.5
 """Sentinels are asked for the primary again if their answer is older."""
 

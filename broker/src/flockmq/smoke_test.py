@@ -57,6 +57,9 @@ class _Client:
         self.read_at = 0.0
 
     def send(self, packet: bytes) -> None:
+        """Raises ConnectionError."""
+        if self._writer.is_closing():  # uvloop's write would raise RuntimeError
+            raise ConnectionResetError("the connection was lost")
         self._writer.write(packet)
 
     async def expect(self, packet_type: int) -> bytes:

@@ -7,9 +7,7 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.core import Core
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import (
-    ROUTES,
-)
+from flockmq.rlog.schema import MESSAGES, ROUTES, RetainedMessage
 
 
 def core_of(node: Rlog) -> Core:
@@ -33,10 +31,23 @@ def route(node: Rlog, number: int) -> tuple[int, int, str, bytes, bytes]:
     return ROUTES.put((b"f/%d" % number, node.incarnation), None)
 
 
+def retained(topic: bytes, payload: bytes = b"payload") -> tuple[int, int, str, bytes, bytes]:
+    return MESSAGES.put(topic, RetainedMessage(payload, 1, b"", 5))
+
+
 async def agree(shard: str, *nodes: Rlog) -> None:
     await asyncio.gather(*(node.catch_up(shard) for node in nodes))
     assert len({node.applied(shard) for node in nodes}) == 1
     assert len({str(node.tables.shards[shard].digests()) for node in nodes}) == 1
+
+
+async def reaches(node: Rlog, shard: str, position: StreamId) -> None:
+    """Return when its tables are there."""
+    moved = asyncio.Event()
+    node.on_entry(shard, lambda _: moved.set())
+    while node.applied(shard) < position:
+        await moved.wait()
+        moved.clear()
 
 
 class CountedPort:

@@ -7,7 +7,9 @@ from collections.abc import Coroutine
 from typing import Final
 
 import redis.asyncio
-from redis.exceptions import RedisError
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, RedisError
 
 from flockmq.auth import hashing
 from flockmq.auth.authenticator import ATTEMPT_VALUES, Attempt, Granted, Pass, Verdict
@@ -20,6 +22,7 @@ from flockmq.clock import Clock
 from flockmq.config.auth_settings import RedisAuthSettings
 from flockmq.errors import ConfigError
 from flockmq.logs import Sparing
+from flockmq.redis.redis_py import resettable
 
 log: Final = logging.getLogger(__name__)
 
@@ -47,7 +50,9 @@ class RedisAuthenticator:
             timeout=settings.request_timeout,
             socket_timeout=settings.request_timeout,
             socket_connect_timeout=settings.request_timeout,
+            retry=Retry(NoBackoff(), 1, (ConnectionError,)),  # an idle connection may have been reset
         )
+        pool.connection_class = resettable(pool.connection_class)
         self._client = redis.asyncio.Redis(connection_pool=pool)
 
     async def stop(self) -> None:

@@ -15,12 +15,14 @@ from typing import TypeAlias, cast
 
 import msgspec
 from hiredis import pack_command
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import AbstractConnection, SSLConnection
 from redis.exceptions import AuthenticationError, BusyLoadingError, NoPermissionError, RedisError, ResponseError
 
 from flockmq import bounds
+from flockmq.default_callbacks import ignore
 from flockmq.pem_files import unreadable
 from flockmq.redis.errors import RedisRefused, RedisUnreachable
+from flockmq.redis.redis_py import HearingParser, TcpConnection, TlsConnection, UnixConnection
 from flockmq.redis.url import RedisServer, RedisUrl, parse_redis_url
 
 Argument: TypeAlias = bytes | str | int
@@ -73,10 +75,21 @@ class RedisConnection:
     def __init__(self, connection: AbstractConnection) -> None:
         self._connection = connection
 
-    async def exchange(self, commands: Sequence[Sequence[Argument]]) -> list[Reply | ResponseError]:
-        """Send all commands in one round trip. Raises redis-py's errors if the connection can't be used any more."""
-        await self._connection.send_packed_command([_pack(tuple(command)) for command in commands])
-        return [await _reply(self._connection) for _ in commands]
+    async def exchange(self, commands: Sequence[Sequence[Argument]], timeout_s: float) -> list[Reply | ResponseError]:
+        """Send all commands in one round trip. Raises TimeoutError if nothing arrives for `timeout_s`, or if replies
+        that keep arriving take longer than REDIS_REPLIES_MAX_S. Raises redis-py's errors if the connection can't be
+        used any more."""
+        parser = self._connection._parser
+        assert isinstance(parser, HearingParser)
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + max(timeout_s, bounds.REDIS_REPLIES_MAX_S)
+        async with asyncio.timeout(timeout_s) as silence:
+            parser.on_bytes = lambda: silence.reschedule(min(loop.time() + timeout_s, latest))
+            try:
+                await self._connection.send_packed_command([_pack(tuple(command)) for command in commands])
+                return [await _reply(self._connection) for _ in commands]
+            finally:
+                parser.on_bytes = ignore
 
     async def close(self) -> None:
         await self._connection.disconnect(nowait=True)
@@ -92,15 +105,16 @@ async def _open(config: RedisConfig, server: RedisServer, to_sentinel: bool) -> 
         "socket_timeout": None,
         "socket_connect_timeout": bounds.REDIS_CONNECT_MAX_S,
         "driver_info": None,
+        "parser_class": HearingParser,
     }
-    kind: Callable[..., AbstractConnection] = Connection
+    kind: Callable[..., AbstractConnection] = TcpConnection
     if server.port:
         options |= {"host": server.host, "port": server.port}
         if parsed_url.tls:
-            kind = SSLConnection
+            kind = TlsConnection
     else:
         options["path"] = server.host
-        kind = UnixDomainSocketConnection
+        kind = UnixConnection
     connection = kind(**options)
     connect: Callable[[], Awaitable[None]] = connection.connect
     if isinstance(connection, SSLConnection):
@@ -121,8 +135,7 @@ async def ask(config: RedisConfig, server: RedisServer, *command: Argument, to_s
     """Send one command on a connection of its own. Raises RedisUnreachable, RedisRefused."""
     connection = await config.open(server, to_sentinel=to_sentinel)
     try:
-        async with asyncio.timeout(bounds.REDIS_CONNECT_MAX_S):
-            (reply,) = await connection.exchange([command])
+        (reply,) = await connection.exchange([command], bounds.REDIS_CONNECT_MAX_S)
     except (RedisError, OSError, TimeoutError) as error:
         raise unreachable(server, error, to_sentinel=to_sentinel) from None
     finally:

@@ -87,8 +87,8 @@ class RedisLink:
         on: RedisConnection | None = None,
     ) -> list[Reply | ResponseError]:
         """Send all commands in one round trip. `on`: only on this connection, for callers that go on with a cursor: a
-        server that was restarted, or another one, doesn't know it. Raises RedisUnreachable; then it is unknown which
-        were executed."""
+        server that was restarted, or another one, doesn't know it. `timeout_s`: of silence; a long reply may arrive
+        slowly. Raises RedisUnreachable; then it is unknown which were executed."""
         async with self._lock:
             if on is not None and self._connection is not on:
                 raise RedisUnreachable(f"Redis at {self.address}: the connection was lost")
@@ -100,8 +100,7 @@ class RedisLink:
             assert connection is not None
             assert server is not None
             try:
-                async with asyncio.timeout(timeout_s):
-                    replies = await connection.exchange(commands)
+                replies = await connection.exchange(commands, timeout_s)
                 for reply in replies:
                     if isinstance(reply, ResponseError) and _is_over(reply):
                         raise reply

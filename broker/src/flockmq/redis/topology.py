@@ -94,8 +94,7 @@ async def _check_named(config: RedisConfig, server: RedisServer) -> None:
 
 async def _check_primary(connection: RedisConnection, server: RedisServer) -> None:
     try:
-        async with asyncio.timeout(bounds.REDIS_CONNECT_MAX_S):
-            (info,) = await connection.exchange([("INFO", "replication")])
+        (info,) = await connection.exchange([("INFO", "replication")], bounds.REDIS_CONNECT_MAX_S)
     except (RedisError, OSError, TimeoutError) as error:
         raise unreachable(server, error) from None
     if isinstance(info, ResponseError):

@@ -1,4 +1,5 @@
-"""Reads a shard's stream: its key, the entries of a reply, the check that an entry follows, and where logs ended.
+"""Reads a shard's stream: its key, how much to ask for, the entries of a reply, the check that an entry follows, and
+where logs ended.
 
 Invariant: an entry is applied only if it follows the last applied one. Sequences have no gaps within a generation, and
 a seal names the position that it follows. So the entries alone show whether one is missing.
@@ -6,7 +7,7 @@ a seal names the position that it follows. So the entries alone show whether one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from redis.exceptions import ResponseError
@@ -70,6 +71,21 @@ def apply_entry(shard: Shard, entry: LogEntry) -> None:
         raise LogCorrupt(f"shard {shard.name}: entry {stream_id} has the unknown field {entry.field!r}")
 
 
+class ReadSize:
+    """How many entries of each log to ask for at once: few at first, then as many as come to about LOG_READ_BYTES. So a
+    reply arrives in time over a slow link, however large entries are. Use a new one for each connection: after a reply
+    that didn't arrive, less is asked for."""
+
+    def __init__(self) -> None:
+        self.entries = bounds.LOG_READ_MIN_ENTRIES
+
+    def came(self, entries: Sequence[LogEntry]) -> None:
+        """These were the reply."""
+        room = len(entries) * bounds.LOG_READ_BYTES // max(1, sum(len(entry.value) for entry in entries))
+        most = min(2 * self.entries, room, bounds.LOG_READ_MAX_ENTRIES)
+        self.entries = max(bounds.LOG_READ_MIN_ENTRIES, most)
+
+
 class LogEnds:
     """Where the logs of one server ended, by the latest XREAD.
 
@@ -81,12 +97,12 @@ class LogEnds:
     def __init__(self) -> None:
         self._ends: dict[str, Mapping[str, StreamId]] = {}
 
-    def note(self, asked_from: Mapping[str, StreamId], came: Mapping[str, list[LogEntry]]) -> None:
+    def note(self, asked_from: Mapping[str, StreamId], came: Mapping[str, list[LogEntry]], limit: int) -> None:
         """Record one XREAD: the position it read from in each shard, and the entries that it returned. If a shard
-        returned as many entries as the limit, its log may have had more, so nothing is recorded for it."""
+        returned `limit` entries, its log may have had more, so nothing is recorded for it."""
         positions = {**asked_from, **{shard: entries[-1].stream_id for shard, entries in came.items()}}
         for shard in asked_from:
-            if len(came.get(shard, ())) < bounds.LOG_READ_MAX_ENTRIES:
+            if len(came.get(shard, ())) < limit:
                 self._ends[shard] = positions
 
     def end(self, shard: str, when: str, written: StreamId) -> StreamId | None:

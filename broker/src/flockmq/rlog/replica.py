@@ -26,7 +26,16 @@ from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks, Reply
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt, LogLost
-from flockmq.rlog.reading import LogEnds, NotNext, apply_entry, check_next, entries_between, entries_of, log_key
+from flockmq.rlog.reading import (
+    LogEnds,
+    NotNext,
+    ReadSize,
+    apply_entry,
+    check_next,
+    entries_between,
+    entries_of,
+    log_key,
+)
 from flockmq.rlog.schema import SHARDS
 from flockmq.rlog.snapshot_stream import LogEntry
 from flockmq.rlog.sweeper import Sweeper
@@ -102,12 +111,15 @@ class Replica:
 
     async def read(self, shard: str, after: StreamId, up_to: StreamId) -> AsyncIterator[LogEntry]:
         """Read the entries in (after, up_to]. Raises StorageUnavailable if Redis doesn't hold all of them."""
+        read_size = ReadSize()
         while after < up_to:
-            command = ("XRANGE", log_key(shard), f"({after}", str(up_to), "COUNT", bounds.LOG_READ_MAX_ENTRIES)
+            command = ("XRANGE", log_key(shard), f"({after}", str(up_to), "COUNT", read_size.entries)
             reply = await self._read_reply(await self._side_links.of(log_key(shard)), *command)
             if not reply:
                 raise StorageUnavailable(f"shard {shard}: Redis holds no log between {after} and {up_to}")
-            for entry in entries_of(reply):
+            entries = list(entries_of(reply))
+            read_size.came(entries)
+            for entry in entries:
                 try:
                     check_next(entry, after)
                 except NotNext as error:
@@ -177,6 +189,7 @@ class Replica:
         while True:
             try:
                 await link.connect()
+                read_size = ReadSize()
                 connected_at = asyncio.get_running_loop().time()
                 for shard in shards:
                     self._ends.pop(shard, None)
@@ -184,7 +197,7 @@ class Replica:
                 while True:
                     await self._check_closed(link, shards, connected_at)
                     self._note_caught_up()
-                    await self._read_once(link, shards)
+                    await self._read_once(link, shards, read_size)
                     retry_s = bounds.LOG_RETRY_MIN_S
                     if all(map(self._is_open, shards)):
                         waiting.worked()
@@ -210,7 +223,7 @@ class Replica:
         ):
             self._caught_up.set()
 
-    async def _read_once(self, link: RedisLink, of: Sequence[str]) -> None:
+    async def _read_once(self, link: RedisLink, of: Sequence[str], read_size: ReadSize) -> None:
         """Send one XREAD for all open shards and apply what it returns. It blocks only if there was nothing to read."""
         waiting = [shard for shard in of if shard not in self._bootstrapping]
         shards = [shard for shard in waiting if self._is_open(shard)]
@@ -228,7 +241,7 @@ class Replica:
         goes_on = [shard for shard in shards if self._log_end(shard) > asked_from[shard]]
         reply = await self._read_reply(
             link,
-            *("XREAD", "COUNT", bounds.LOG_READ_MAX_ENTRIES, "BLOCK", int(block_s * 1000), "STREAMS"),
+            *("XREAD", "COUNT", read_size.entries, "BLOCK", int(block_s * 1000), "STREAMS"),
             *map(log_key, asked_from),
             *map(str, asked_from.values()),
         )
@@ -246,7 +259,8 @@ class Replica:
             match stream:
                 case [bytes(name), list(entries)]:
                     received[names[name]] = list(entries_of(entries))
-        self._log_ends.note(asked_from, received)
+        self._log_ends.note(asked_from, received, read_size.entries)
+        read_size.came([entry for received_entries in received.values() for entry in received_entries])
         for shard, received_entries in received.items():
             await self._apply(shard, received_entries)
 
