@@ -2,7 +2,7 @@
 
 If such a task just ended, the node would keep its links and answer probes, but not do its work. That is the worst kind
 of failure. So there are two kinds of tasks. A restartable task is started again, after the error is logged. A vital
-task can't be, because its state after the error is unknown (for example, it numbers or commits writes). Its failure
+task can't be, because its state after the error is unknown (for example, it numbers writes). Its failure
 ends the process, like a crash: the cluster handles that, and the process's supervisor starts the node again.
 """
 

@@ -5,13 +5,11 @@ import asyncio
 import pytest
 
 from flockmq.rlog.change import gather
+from flockmq.rlog.committer import Committer
 from flockmq.rlog.entry import StreamId, encode_transaction
 from flockmq.rlog.errors import LogFenced, LogGap, LogRefused
-from flockmq.rlog.schema import (
-    ROUTE,
-    ROUTES,
-)
-from integration.rlog.steps import CountedPort, agree, core_of, route
+from flockmq.rlog.schema import RETAINED, ROUTE, ROUTES
+from integration.rlog.steps import CountedPort, agree, core_of, reaches, retained, route
 
 
 async def test_a_repeated_append_is_answered_with_the_id_it_got_before(nodes) -> None:
@@ -90,6 +88,43 @@ async def test_a_leader_that_was_deposed_does_no_harm(nodes) -> None:
     await core_of(core).committer.checkpoint(ROUTE, StreamId(2, 1))
     await replicant.write(ROUTE, [route(replicant, 1)])
     await agree(ROUTE, core, replicant)
+
+
+@pytest.mark.parametrize("step", ["_settle", "_command", "_resolve"])
+async def test_after_an_unexpected_error_all_appends_are_committed(nodes, monkeypatch, step) -> None:
+    core = await nodes.core()
+    committer = core_of(core).committer
+    ends: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: ends.append(context))
+    failed = fails_once(monkeypatch, committer, step)
+    writes = [core.submit(shard, ops) for shard, ops in ((ROUTE, [route(core, 1)]), (RETAINED, [retained(b"t")]))]
+    await asyncio.gather(*writes)
+    assert failed.is_set()
+    assert committer.queued_bytes == 0
+    assert not ends
+
+
+async def test_after_an_unexpected_error_a_restart_of_redis_is_found_out(nodes, valkey, monkeypatch) -> None:
+    core = await nodes.core()
+    failed = fails_once(monkeypatch, core_of(core).committer, "_check_life")
+    async with asyncio.timeout(20):
+        await failed.wait()
+        valkey.kill()
+        await asyncio.to_thread(valkey.restart)
+        await reaches(core, ROUTE, StreamId(2, 0))
+
+
+def fails_once(monkeypatch: pytest.MonkeyPatch, committer: Committer, step: str) -> asyncio.Event:
+    """The event: it failed."""
+    works, failed = getattr(committer, step), asyncio.Event()
+
+    def fail(*_: object) -> None:
+        failed.set()
+        monkeypatch.setattr(committer, step, works)
+        raise ValueError("unexpected")
+
+    monkeypatch.setattr(committer, step, fail)
+    return failed
 
 
 async def test_a_checkpoint_is_the_same_place_for_everybody_and_needless_while_nothing_changes(nodes) -> None:

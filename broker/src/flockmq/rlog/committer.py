@@ -9,6 +9,9 @@ A shard is *settled* on a connection when its log has a generation for the run o
 When a connection is lost, the appends under way fail with StorageUnavailable. Nobody knows whether Redis executed them,
 so their writers send the same numbers again. An append that was never sent to Redis, or that Redis refused as a whole,
 fails with LogUntried.
+
+Each append is answered, also after an unexpected error. The loop goes on after one, because a round leaves nothing that
+the next one needs: Redis itself has the numbers and the generation.
 """
 
 from __future__ import annotations
@@ -190,6 +193,8 @@ class Committer:
                 await self._settle(shards)
             except (StorageError, ResponseError) as error:
                 self._waiting.failed("committer: %s", error)
+            except Exception:  # otherwise nobody would find out that Redis restarted
+                log.exception("a check of the log in Redis failed")
 
     async def _check_life(self, shard: str) -> None:
         if not self._is_settled(shard):
@@ -216,6 +221,10 @@ class Committer:
                 self._fail_all(shards, error)
                 await asyncio.sleep(retry_s)
                 retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
+            except Exception as error:  # otherwise this core would commit nothing more, for any node
+                log.exception("a round of appends failed; their writers send them again")
+                self._fail_all(shards, StorageUnavailable(f"this core failed: {error!r}"))
+                await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
 
     def _take(self, shards: Sequence[str]) -> dict[str, list[_Append]]:
         """Take the appends of settled shards in their order, at most one append's bounds per shard."""
@@ -236,23 +245,18 @@ class Committer:
         """Commit in one round trip. Raises StorageUnavailable."""
         if not batches:
             return
-        link = self._settled[next(iter(batches))][0]
-        commands = [self._command(shard, appends) for shard, appends in batches.items()]
+        unanswered = deque(append for appends in batches.values() for append in appends)
         try:
-            replies = await link.write(commands)
+            link = self._settled[next(iter(batches))][0]
+            replies = await link.write([self._command(shard, appends) for shard, appends in batches.items()])
+            for (shard, appends), reply in zip(batches.items(), replies, strict=True):
+                for answer in self._answers(shard, len(appends), reply):
+                    self._resolve(unanswered[0], answer)  # if this fails it is still unanswered
+                    unanswered.popleft()
         except BaseException as error:
-            failure = error if isinstance(error, StorageError) else StorageUnavailable("this core is stopping")
-            for append in (append for appends in batches.values() for append in appends):
-                self._fail(append, failure)
+            for append in unanswered:
+                self._fail(append, _failure(error))
             raise
-        for (shard, appends), reply in zip(batches.items(), replies, strict=True):
-            if isinstance(reply, list) and len(reply) == len(appends):
-                for append, answer in zip(appends, reply, strict=True):
-                    self._resolve(append, answer)
-            else:
-                untried = LogUntried(str(self._refused(shard, reply)))
-                for append in appends:
-                    self._fail(append, untried)
 
     def _command(self, shard: str, appends: Sequence[_Append]) -> list[Argument]:
         keys = keys_of(shard)
@@ -261,6 +265,12 @@ class Committer:
         for append in appends:
             command += append.incarnation, append.first, len(append.transactions), *append.transactions
         return command
+
+    def _answers(self, shard: str, count: int, reply: Reply | ResponseError) -> Sequence[Reply | LogUntried]:
+        """The answers to this many appends to a shard."""
+        if isinstance(reply, list) and len(reply) == count:
+            return reply
+        return [LogUntried(str(self._refused(shard, reply)))] * count
 
     def _refused(self, shard: str, reply: Reply | ResponseError) -> StorageUnavailable:
         """Redis refused the whole command. If its log is in another life, the shard is settled again before the next
@@ -272,14 +282,15 @@ class Committer:
             return LogFenced(f"shard {shard}: another core leads by now: its fence is {text[6:]}")
         return StorageUnavailable(f"shard {shard}: Redis: {text}")
 
-    def _resolve(self, append: _Append, answer: Reply) -> None:
-        self.queued_bytes -= append.size
-        if append.done.done():
-            return
+    def _resolve(self, append: _Append, answer: Reply | LogUntried) -> None:
         try:
-            append.done.set_result(_answer(append.incarnation, answer))
+            stream_id = _answer(append.incarnation, answer)
         except StorageError as error:
-            append.done.set_exception(error)
+            self._fail(append, error)
+            return
+        self.queued_bytes -= append.size
+        if not append.done.done():
+            append.done.set_result(stream_id)
 
     def _fail(self, append: _Append, error: StorageError) -> None:
         self.queued_bytes -= append.size
@@ -298,8 +309,20 @@ def _fits(size: int, count: int) -> bool:
     return size <= bounds.LOG_APPEND_MAX_BYTES and count <= bounds.LOG_APPEND_MAX_TRANSACTIONS
 
 
-def _answer(incarnation: str, reply: Reply) -> StreamId:
-    """Translate what the Lua function answered for one incarnation. Raises LogRefused or LogGap."""
+def _failure(error: BaseException) -> StorageError:
+    """What a round that ended so tells the writers of its appends."""
+    match error:
+        case StorageError():
+            return error
+        case asyncio.CancelledError():
+            return StorageUnavailable("this core is stopping")
+    return StorageUnavailable(f"this core failed: {error!r}")
+
+
+def _answer(incarnation: str, reply: Reply | LogUntried) -> StreamId:
+    """Translate what the Lua function answered for one incarnation. Raises LogUntried, LogRefused or LogGap."""
+    if isinstance(reply, LogUntried):
+        raise reply
     assert isinstance(reply, bytes)
     if reply in (b"UNREGISTERED", b"PURGED"):
         raise LogRefused(f"{incarnation} is {reply.decode().lower()} in the log")
