@@ -1,23 +1,26 @@
 """Redis is killed, emptied, full or without its functions: nothing is lost, and the log goes on."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisLink
 from flockmq.rlog.entry import StreamId
+from flockmq.rlog.generation import Life
 from flockmq.rlog.reading import log_key
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import (
     CLUSTER,
     NODES,
+    RETAINED,
     ROUTE,
     SHARDS,
     SLOTS,
     NodeInfo,
 )
-from integration.rlog.steps import CountedPort, agree, core_of, route, start_tails, stop_tails
+from integration.rlog.steps import CountedPort, agree, core_of, retained, route, start_tails, stop_tails
 
 
 async def test_nothing_is_lost_when_redis_is_killed_and_comes_back(nodes, valkey) -> None:
@@ -201,3 +204,49 @@ async def test_a_log_that_was_trimmed_or_seeded_anew_is_never_read_with_a_hole(n
     assert seeded[-1] == core.applied(ROUTE)
     with pytest.raises(StorageUnavailable, match=f"Redis holds not all of the log from 1-9: generation 2 .* {end}"):
         await entries_read(core, StreamId(1, 9))
+
+
+async def test_what_was_refused_as_its_node_rejoined_is_not_in_the_next_generation(nodes, valkey, monkeypatch) -> None:
+    """The core has the append still queued when it finds out that Redis restarted, and then sends it."""
+    node = await nodes.core()
+    core = core_of(node)
+    append, register, settle = core.append, core.register, core._election.settle
+    is_in_doubt, is_queued, is_settling, goes_on, is_retired = (asyncio.Event() for _ in range(5))
+
+    async def noted(*arguments: Any) -> StreamId:
+        is_queued.set()
+        try:
+            return await append(*arguments)
+        except StorageUnavailable:
+            is_queued.clear()
+            is_in_doubt.set()
+            raise
+
+    async def registered(*arguments: Any) -> StreamId:
+        is_retired.set()
+        return await register(*arguments)
+
+    async def slow(link: RedisLink, shard: str, run_id: str) -> Life:
+        """As where the other cores' reports take a moment."""
+        if shard == RETAINED:
+            is_settling.set()
+            await goes_on.wait()
+        return await settle(link, shard, run_id)
+
+    monkeypatch.setattr(core, "append", noted)
+    monkeypatch.setattr(core, "register", registered)
+    monkeypatch.setattr(core._election, "settle", slow)
+    valkey.kill()
+    written = node.submit(RETAINED, [retained(b"topic")])
+    async with asyncio.timeout(20):
+        await is_in_doubt.wait()
+        await asyncio.to_thread(valkey.restart)
+        await is_settling.wait()
+        await is_queued.wait()
+        rejoining = asyncio.create_task(node.rejoin("core@00000002"))  # purged in `cluster`, and not yet in `retained`
+        await is_retired.wait()
+        goes_on.set()
+        await asyncio.wait([written])
+        await rejoining
+        await node.write(RETAINED, [retained(b"later")])
+    assert (node.tables.messages.get(b"topic") is None) == (written.exception() is not None)

@@ -124,7 +124,7 @@ class Rlog:
 
     async def rejoin(self, incarnation: str) -> None:
         """The log accepts no more writes of this node's current incarnation: continue as another, with the same tables.
-        Writes under way end with StorageUnavailable, or when the log shows that they are there. Raises LogRefused."""
+        Writes under way end with StorageUnavailable, or when the log shows whether it has them. Raises LogRefused."""
         former = list(self._writers.values())
         self.incarnation = incarnation
         self._writers = {shard: self._writer(shard, incarnation) for shard in SHARDS}
@@ -335,10 +335,15 @@ def _update_writer(writer: Writer, state: Shard) -> None:
     number = state.sequences.get(writer.incarnation)
     if number is not None:
         writer.applied(number, state.applied)
-    else:  # a bootstrap doesn't contain purged incarnations
-        ended = state.ended.get(writer.incarnation)
-        is_final = ended is not None or writer.refused is not None
-        writer.applied(ended or 0, state.applied, is_final)
+        return
+    ended = state.ended.get(writer.incarnation)
+    if ended is not None:
+        writer.applied(ended, state.applied, is_final=True)
+        return
+    # After a bootstrap, tables don't show incarnations that were purged before it.
+    registered = writer.registered_at
+    is_to_come = state.applied.generation == registered.generation and state.applied < registered
+    writer.applied(0, state.applied, is_final=writer.refused is not None and not is_to_come)
 
 
 def _log_unwritten(written: asyncio.Future[StreamId]) -> None:

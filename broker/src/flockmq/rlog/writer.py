@@ -7,8 +7,9 @@ too, only the answer shows that. If a core is lost or refuses for now, the next 
 
 After LOG_WRITE_DEADLINE_S the caller gets an error. If the write surely never reached Redis, an empty transaction
 replaces it. If it may have reached Redis, it can't be withdrawn. In shards of `FAIL_WITHOUT_EFFECT` the caller then
-waits until the log shows the result, even if the incarnation is purged: so a write that failed there never has an
-effect.
+waits until the log shows the result, even if the incarnation is purged or this node has another one by now: a core may
+still send it, also in the next generation of the log. The result is certain when the log has the purge, or goes on
+without the incarnation. So a write that failed there never has an effect.
 
 Transactions that are done are kept until a majority of the cores has them. If Redis loses them before, the tables
 continue from an earlier number, and the writer writes them again.
@@ -74,6 +75,8 @@ class Writer:
         self._sent = 0  # the highest number that a core has committed
         self._reached = 0  # the highest number that Redis may have been given
         self.refused: StorageError | None = None
+        self.registered_at = START
+        """The log position of its registration."""
         self._is_final = False
         """The log can get nothing more of this incarnation, and this node's tables have all that it got."""
         self._numbered = asyncio.Event()
@@ -84,7 +87,7 @@ class Writer:
         retry_s = bounds.LOG_RETRY_MIN_S
         while True:
             try:
-                await self._port.register(self.shard, self.incarnation)
+                self.registered_at = await self._port.register(self.shard, self.incarnation)
                 self._waiting.worked()
                 break
             except StorageUnavailable as error:
@@ -138,18 +141,18 @@ class Writer:
     def applied(self, number: int, stream_id: StreamId, is_final: bool = False) -> None:
         """This node's tables have this incarnation's transactions up to `number`. `is_final`: there will be no more."""
         goes_on = stream_id.generation == self._applied[1].generation
-        self._is_final = is_final or (self.refused is not None and not goes_on)
-        if self._is_final:
+        self._is_final = is_final
+        if is_final:
             number = max(number, self._applied[0])
         elif number < self._applied[0]:
             self._write_again(number)
-        if not self._is_final and (number < self._applied[0] or not goes_on):
+        if not is_final and (number < self._applied[0] or not goes_on):
             self._send_again(number)
         self._applied = number, stream_id
         if not self._awaits_answer:
             self._sent = max(self._sent, number)
         self._settle_reached()
-        if self._is_final and self.refused is not None:
+        if is_final and self.refused is not None:
             self._end()
 
     def majority_reached(self, stream_id: StreamId) -> None:

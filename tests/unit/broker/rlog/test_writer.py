@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import pytest
 
@@ -12,7 +12,9 @@ from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.rlog.change import gather
 from flockmq.rlog.entry import Op, StreamId, encode_transaction
 from flockmq.rlog.errors import LogRefused, LogUntried
+from flockmq.rlog.rlog import _update_writer as update_writer
 from flockmq.rlog.schema import MESSAGES, RETAINED, ROUTE, ROUTES, RetainedMessage
+from flockmq.rlog.tables import Shard, Tables
 from flockmq.rlog.writer import Writer
 
 ME = "a@00000001"
@@ -185,13 +187,40 @@ async def test_what_redis_may_have_of_an_incarnation_that_was_purged_is_decided_
     assert (writer.is_undecided, writer.pending_bytes, writer.pending.get(MESSAGES.number)) == (False, 0, (0, 0))
 
 
-async def test_what_cannot_be_decided_any_more_is_refused() -> None:
-    """The log goes on in another generation."""
+async def test_a_new_generation_that_has_the_incarnation_decides_nothing_yet() -> None:
+    """Redis lost the purge, and a core still sends what it was given before."""
     writer, in_doubt = await purged_in_doubt()
+    await writer.retire()
     writer.applied(0, StreamId(2, 0))
+    assert not in_doubt.done()
+    writer.applied(1, StreamId(2, 1))
+    assert await in_doubt == StreamId(2, 1)
+    assert not writer.is_undecided
+
+
+async def test_a_new_generation_without_the_incarnation_decides_that_nothing_came() -> None:
+    writer, in_doubt = await purged_in_doubt()
+    update_writer(writer, tables_at(StreamId(2, 0)))
     with pytest.raises(LogRefused):
         await in_doubt
     assert not writer.is_undecided
+
+
+async def test_tables_that_do_not_have_the_registration_yet_decide_nothing() -> None:
+    writer, in_doubt = await purged_in_doubt()
+    update_writer(writer, tables_at(StreamId(1, 0)))
+    assert not in_doubt.done()
+    update_writer(writer, tables_at(StreamId(1, 1), {ME: 0}))
+    assert not in_doubt.done()
+    update_writer(writer, tables_at(StreamId(1, 2), {ME: 1}))
+    assert await in_doubt == StreamId(1, 2)
+
+
+def tables_at(position: StreamId, sequences: Mapping[str, int] | None = None) -> Shard:
+    state = Tables().shards[RETAINED]
+    state.applied = position
+    state.sequences = dict(sequences or {})
+    return state
 
 
 async def test_who_stops_waits_for_nothing() -> None:
