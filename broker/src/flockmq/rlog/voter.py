@@ -1,6 +1,7 @@
 """This core's vote for a new generation of the log: it reports its log position and what it promised (generation.py).
 
-A promise is on disk before it is reported, in one small file beside the snapshots.
+A promise is on disk before it is reported, in one small file beside the snapshots. One write is under way at a time, so
+an older one never replaces a newer one.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Voter:
         granted = generation > self._promised[shard]
         if granted:
             self._promise(shard, generation)
-            async with self._writing:
-                await self._write()
+            # A caller that gives up doesn't end the write: its thread goes on, and the next one must come behind it.
+            await asyncio.shield(asyncio.create_task(self._write()))
         return Report(self.name, self._position(shard), self._promised[shard], granted)
 
     def _promise(self, shard: str, generation: int) -> None:
@@ -78,11 +79,13 @@ class Voter:
         return START if self._replica.is_distrusted(shard) else self._replica.tables.shards[shard].applied
 
     async def _write(self) -> None:
-        data = msgspec.json.encode(self._promised)
-        try:
-            await asyncio.to_thread(_write_durably, self._disk, data)
-        except OSError as error:
-            raise StorageUnavailable(f"{self.name} can't write {self._disk.path(FILE)}: {error.strerror}") from None
+        """Write what is promised when its turn comes. Raises StorageUnavailable."""
+        async with self._writing:
+            data = msgspec.json.encode(self._promised)
+            try:
+                await asyncio.to_thread(_write_durably, self._disk, data)
+            except OSError as error:
+                raise StorageUnavailable(f"{self.name} can't write {self._disk.path(FILE)}: {error.strerror}") from None
 
 
 def _read(disk: Disk) -> bytes:
