@@ -81,6 +81,8 @@ class ReadSize:
 
     def came(self, entries: Sequence[LogEntry]) -> None:
         """These were the reply."""
+        if not entries:
+            return
         room = len(entries) * bounds.LOG_READ_BYTES // max(1, sum(len(entry.value) for entry in entries))
         most = min(2 * self.entries, room, bounds.LOG_READ_MAX_ENTRIES)
         self.entries = max(bounds.LOG_READ_MIN_ENTRIES, most)
