@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from flockmq.redis.link import RedisLink
+from flockmq.rlog.reading import ReadSize
 from flockmq.rlog.schema import ROUTE, ROUTES
 
 from .conftest import Node, Nodes, until
@@ -30,10 +31,10 @@ async def test_a_node_that_reads_the_log_no_more_is_stale_from_the_next_entry_on
     reads, may_read = asyncio.Event(), asyncio.Event()
     read_once = replicant.rlog._replica._read_once
 
-    async def read_when_it_may(link: RedisLink, of: Sequence[str]) -> None:
+    async def read_when_it_may(link: RedisLink, of: Sequence[str], read_size: ReadSize) -> None:
         reads.set()
         await may_read.wait()
-        await read_once(link, of)
+        await read_once(link, of, read_size)
 
     with monkeypatch.context() as patched:
         patched.setattr(replicant.rlog._replica, "_read_once", read_when_it_may)
