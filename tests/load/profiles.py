@@ -19,6 +19,7 @@ from load.features import (
     rules,
     shared,
     takeover,
+    versions,
     wills,
     windows,
 )
@@ -31,6 +32,7 @@ FEATURES: Final[dict[str, Callable[[Feature], None]]] = {
     "overflow": overflow.play,
     "payloads": payloads.play,
     "overlap": overlap.play,
+    "versions": versions.play,
     "shared": shared.play,
     "retained": retained.play,
     "wills": wills.play,
@@ -46,6 +48,7 @@ _SHARES: Final = {
     "windows": 0.2,
     "payloads": 0.02,
     "overlap": 0.2,
+    "versions": 0.1,
     "overflow": 0.5,
     "shared": 0.3,
     "retained": 0.15,
@@ -58,7 +61,8 @@ _SHARES: Final = {
     "owners": 0.2,
 }
 """Of a load's rate; the base has all of it."""
-_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners")
+_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners", "versions")
+_FLOW: Final = ("windows", "payloads", "overlap", "versions")
 _LITTLE: Final = 0.4
 """Of its share a feature has where all are."""
 
@@ -69,8 +73,8 @@ def _profile(*features: str, part: float = 1.0) -> dict[str, float]:
 
 PROFILES: Final[dict[str, dict[str, float]]] = {
     "base": _profile(),
-    "flow": _profile("windows", "payloads", "overlap"),
-    **{name: _profile(name) for name in FEATURES if name not in ("windows", "payloads", "overlap")},
+    "flow": _profile(*_FLOW),
+    **{name: _profile(name) for name in FEATURES if name not in _FLOW},
     "real": _profile(*(name for name in FEATURES if name not in ("overflow", "rules")), part=_LITTLE),
     "stored": _profile(*(name for name in FEATURES if name not in _NOT_STORED), part=_LITTLE),
     "away": _profile("wills", "retained", "delayed", "exclusive"),
@@ -78,7 +82,8 @@ PROFILES: Final[dict[str, dict[str, float]]] = {
 }
 """Of each feature, its share of the load's rate. `overflow` needs nodes with a low `max_mqueue_len` that the stage
 knows, `rules` needs an admin, `owners` nodes that bind client ids to users; `stored` needs none of these. `stored`: all
-that stands in the log, in Redis and on links, and nothing that a slow machine could take for late."""
+that stands in the log, in Redis and on links, and nothing that a slow machine could take for late, or that nodes of the
+release before get wrong."""
 
 
 def made(feature: Feature, sessions: tuple[str, ...], churners: int) -> Feature:

@@ -1,6 +1,4 @@
-"""Overlapping filters, each with a Subscription Identifier, and clients that don't want to hear themselves; one comes
-back with another version of MQTT, which knows no identifiers, and gets what waited for it all the same.
-"""
+"""Overlapping filters, each with a Subscription Identifier, and clients that don't want to hear themselves."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from load import habits
 from load.feature import Feature
 from load.features.base import publications
 from load.history import Delivered
-from load.player import CLEAN, CLEAN_311, DURABLE, DURABLE_311, Player, Terms
+from load.player import CLEAN, CLEAN_311, DURABLE, Player, Terms
 from load.subscribing import Wish
 
 HERE_S: Final = (2.0, 4.0)
@@ -22,18 +20,16 @@ def play(feature: Feature) -> None:
     publisher = feature.player("pub", CLEAN_311)
     feature.act(habits.publish, publisher, each, publications(f"{root}/{publisher.name}"))
     for name, terms in (("durable", DURABLE), ("clean", CLEAN)):
-        _overlapping(feature, f"{name}-overlaps", terms)
+        subscriber(feature, f"{name}-overlaps", terms)
         deaf = feature.player(f"{name}-not-itself", terms, [Wish(f"{root}/#", no_local=True)])
         feature.act(habits.publish, deaf, each, publications(f"{root}/{deaf.name}"))
-    leaver = _overlapping(feature, "leaves", DURABLE)
+    leaver = subscriber(feature, "leaves", DURABLE)
     feature.act(habits.leave_and_return, leaver, HERE_S, AWAY_S)
-    changer = _overlapping(feature, "changes-version", DURABLE)
-    changer.turns = DURABLE, DURABLE_311
-    feature.act(habits.leave_and_return, changer, HERE_S, AWAY_S)
-    feature.act(habits.churn, _overlapping(feature, "churns", DURABLE))
+    feature.act(habits.churn, subscriber(feature, "churns", DURABLE))
 
 
-def _overlapping(feature: Feature, name: str, terms: Terms) -> Player:
+def subscriber(feature: Feature, name: str, terms: Terms) -> Player:
+    """Of four filters that overlap."""
     root = feature.root
     filters = (f"{root}/#", 1), (f"{root}/+/2/+", 2), (f"{root}/+/+/0", 0), (f"{root}/+/1/1", 2)
     wishes = [Wish(filter, qos, identifier=i) for i, (filter, qos) in enumerate(filters, 1)]
