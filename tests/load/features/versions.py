@@ -1,5 +1,5 @@
-"""A client with a durable session comes back with another version of MQTT. MQTT 3.1.1 knows no Subscription Identifiers,
-and what waited with some comes all the same.
+"""A client with a durable session comes back with another version of MQTT. MQTT 3.1.1 knows no Subscription
+Identifiers, and what waited with some comes all the same.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import takewhile
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -183,10 +184,7 @@ class DueWills:
                 self._delete(held.due.field)
             else:
                 self.publish(held.left, now_s)
-        while self._cancelled:
-            field = next(iter(self._cancelled))
-            if self._cancelled[field] > now_s:
-                break
+        for field, _ in list(takewhile(lambda kept: kept[1] <= now_s, self._cancelled.items())):
             self._forget_cancelled(field)
             self._delete(field)
 

@@ -9,11 +9,11 @@ A message may wait for (steps: `pending_publish`):
   acknowledgements stay in order. After the client has disconnected, its messages are dropped if its session is durable,
   because the client sends them again, or if too much waits.
 
-Invariants: answers may arrive in any order, but messages are logged and delivered in order. If a message is refused and
-the client will send it again (because it has disconnected, or the refusal closes its connection), later messages of the
-client are not delivered. If the refusal is told by a PUBACK or PUBREC, later messages wait until that was sent. At QoS 2
-the owner of a durable session forgets the message before. The reason: a subscriber drops a message whose number is lower
-than the last one it took from this source.
+Invariants: answers may arrive in any order, but messages are logged and delivered in order. If a message is refused
+and the client will send it again (because it has disconnected, or the refusal closes its connection), later messages
+of the client are not delivered. If the refusal is told by a PUBACK or PUBREC, later messages wait until that was
+sent. Before a PUBREC says it, the owner of a durable session forgets the message. The reason: a subscriber drops a
+message whose number is lower than the last one it took from this source.
 """
 
 from __future__ import annotations
