@@ -30,6 +30,7 @@ BOUNDED: Final = (
     Bounded(_QUEUE, ("log_pending_bytes",), "log_pending_max_bytes", by_shard=True),
     Bounded(_QUEUE, ("offered_bytes",), "offered_max_bytes"),
     Bounded(_QUEUE, ("held_bytes",), "held_max_bytes"),
+    Bounded(_QUEUE, ("ended_filters",), "ended_filters_waiting_max"),
     Bounded(_QUEUE, ("hashes",), "hashes_waiting_max"),
     Bounded("flockmq_slot_queue_messages", (), "slot_queue_max_messages", by_node=True),
     Bounded("flockmq_slot_queue_bytes", (), "slot_queue_max_bytes", by_node=True),

@@ -9,11 +9,13 @@ import pytest
 
 from conformance import wire
 from flockmq.bounds import LAGGING_MAX_S, SINK_CONGESTED_BYTES, SINK_CONGESTED_MAX_S, SWEEP_INTERVAL_S, SWEEP_TICKS
+from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
+from flockmq.time_slices import TimeSlices
 from simulation.loop import Process, SimulatedLoop
 from simulation.network import BUFFERED_MAX_BYTES, DELAY_S, Network
 from simulation.reactor import SimulatedReactor
@@ -35,7 +37,9 @@ class Served:
         self.router = Router(Counters(), self.limits.max_packet_size)
         self.port = Port()
         self.port.router = self.router
-        self.port.sessions = CleanSessionEnd(self.router, self.port.session_ends)
+        self.port.sessions = CleanSessionEnd(
+            self.router, self.port.session_ends, TimeSlices(self.loop.call_soon, SYSTEM)
+        )
         self.defects: list[str] = []
         self.reactor = SimulatedReactor(self.router, self.limits, self.loop.time, self.defects.append)
         self.reactor.port = self.port

@@ -279,7 +279,8 @@ MARKS_KEPT_S: Final = 3600.0
 MARKS_STRANGERS_MAX: Final = 256
 """Such nodes that are remembered. Beyond it, the one that was purged first is forgotten."""
 SLOT_WORK_MAX_S: Final = 0.005
-"""Work on all sessions of a node, or on slots that move, yields to the event loop after this time."""
+"""Work on all sessions, on slots that move, or on filters of ended sessions, yields to the event loop after this
+time."""
 NOTES_RETRY_S: Final = 0.01
 """How often a link that can't take more notifications is checked."""
 RESEND_DELAY_S: Final = 0.25
@@ -452,6 +453,9 @@ MATCH_CACHE_MAX_TOPIC_BYTES: Final = 512
 """Matches of longer topics aren't cached."""
 MATCH_CACHE_MAX_TARGETS: Final = 4 * 1024 * 1024
 """References to targets in all cached results, 8 bytes each."""
+MATCHED_AGAIN_MAX: Final = 1000
+"""If a client with more filters connects or disconnects, all cached results are dropped: that is quicker than to look
+for those of its filters."""
 RETAINED_SLICE_MAX_TOPICS: Final = 2048
 """Retained topics checked per event-loop iteration."""
 
@@ -484,6 +488,11 @@ NUMBERS_RESERVED: Final = 4096
 AWAY_SESSIONS_MAX: Final = 1_000_000
 """Durable sessions of one owner whose clients are offline. Beyond it, the one that would expire first ends."""
 SESSIONS_EXPIRED_PER_TICK_MAX: Final = 256
+ENDED_FILTERS_AT_ONCE: Final = 32
+"""A session that ends with more filters leaves them to be removed in time slices, of SLOT_WORK_MAX_S."""
+ENDED_FILTERS_A_STEP: Final = 100
+ENDED_FILTERS_WAITING_MAX: Final = MAX_ROUTES
+"""Filters of ended sessions that wait to be removed. Those of a session beyond it are removed at once."""
 INBOUND_LINE_MAX: Final = 1024
 """Messages of one client that wait for the log or for other nodes. Beyond it, the client isn't read until half of them
 are done."""

@@ -15,10 +15,10 @@ from flockmq.durable.ports import HostPort
 from flockmq.durable.proxy_sink import ProxyNode, ProxySink
 from flockmq.durable.session import DurableSession
 from flockmq.durable.slot_manager import SlotManager
-from flockmq.durable.time_slices import TimeSlices
 from flockmq.routing.sink import CONGESTED
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc.ports import ProxyPort
+from flockmq.time_slices import TimeSlices
 
 
 class ConnectedSessions:

@@ -33,7 +33,6 @@ from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import Meta
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
-from flockmq.durable.time_slices import TimeSlices
 from flockmq.durable.waiting_attaches import WaitingAttaches
 from flockmq.mqtt.message import Will
 from flockmq.quotas import ONE_SESSION
@@ -44,6 +43,7 @@ from flockmq.session_rpc import messages
 from flockmq.session_rpc.clean_session_wills import PendingWill, will_of
 from flockmq.session_rpc.messages import Answered
 from flockmq.session_rpc.ports import Attach, ProxyPort
+from flockmq.time_slices import TimeSlices
 
 log: Final = logging.getLogger(__name__)
 

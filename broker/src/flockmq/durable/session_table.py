@@ -9,6 +9,7 @@ No I/O: the caller passes the clock, and the port does what follows. Invariants:
 
 from __future__ import annotations
 
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -17,8 +18,11 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import AWAY_SESSIONS_MAX, SESSIONS_EXPIRED_PER_TICK_MAX
 from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import NEVER_EXPIRES, Will
+from flockmq.mqtt.topics import matching
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import remove_subscriptions, unsubscribed
+from flockmq.session.add_subscription import unsubscribed
+from flockmq.session.ended_subscriptions import EndedSubscriptions
+from flockmq.time_slices import TimeSlices
 
 _NEVER_S: Final = float("inf")
 
@@ -60,9 +64,12 @@ class SessionEnds:
 class SessionTable:
     """One per core. At most `away_max` sessions may be offline."""
 
-    def __init__(self, router: Router, port: SessionEnds, away_max: int = AWAY_SESSIONS_MAX) -> None:
+    def __init__(
+        self, router: Router, port: SessionEnds, slices: TimeSlices, away_max: int = AWAY_SESSIONS_MAX
+    ) -> None:
         self.by_id: dict[bytes, DurableSession] = {}
         self.away: dict[bytes, OfflineSession] = {}
+        self.ended = EndedSubscriptions(router, slices)
         self._router = router
         self._port = port
         self._away_max = away_max
@@ -158,12 +165,18 @@ class SessionTable:
                 if absence.will is not None:
                     self._port.publish(absence.will, session)
                     absence.will = None
-        unrouted = remove_subscriptions(self._router, session.subscriptions.all())
-        session.subscriptions.clear()
+        unrouted = self.ended.take(session, partial(self._unrouted_later, session))
         self._port.session_ended(session)
         session.erase()
         if unrouted:  # Only after its end: if a crash brings the session back, its routes are still there.
             self._port.unrouted(session, unrouted)
+
+    def _unrouted_later(self, session: DurableSession, filters: list[bytes]) -> None:
+        """If the client has a new session, that may be claiming exclusive filters: only routes are removed. Claims that
+        it doesn't use are found by `DurableExclusiveClaims.look`.
+        """
+        is_back = session.client_id in self.by_id
+        self._port.unrouted(session, [matching(filter) for filter in filters] if is_back else filters)
 
     def unsubscribe(self, session: DurableSession, filters: list[bytes]) -> list[int]:
         """Returns the reason codes for UNSUBACK, one for each filter."""

@@ -39,12 +39,12 @@ from flockmq.durable.slot import OwnedSlot, SlotReports
 from flockmq.durable.slot_loader import SlotLoader
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.durable.slot_rewriter import SlotRewriter
-from flockmq.durable.time_slices import TimeSlices
 from flockmq.mqtt.errors import PacketError
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.retained_order import author_of
 from flockmq.routing.message_id import node_source
 from flockmq.routing.slots import slot_of
+from flockmq.time_slices import TimeSlices
 
 log: Final = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class SlotManager:
         self.router = router
         self.slots: dict[int, OwnedSlot] = {}
         self.endings = SessionEndings(host, store, router, self.slots)
-        self.sessions = SessionTable(router, self.endings)
+        self.sessions = SessionTable(router, self.endings, slices)
         self.commit_state = CommitState(clock.wall() - clock.monotonic())
         self.held_wills = HeldBytes()
         self.view = 0

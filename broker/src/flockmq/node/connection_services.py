@@ -15,7 +15,7 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import is_delayed
+from flockmq.mqtt.topics import is_delayed, matching
 from flockmq.node.access_control import AccessControl
 from flockmq.node.authorization_queue import AuthorizationQueue
 from flockmq.node.connections import Connections
@@ -44,18 +44,31 @@ class CleanSessionEndHandler(CleanSessionEndPort):
     """Ends clean sessions: publishes the will, removes routes, and dispatches unacknowledged shared messages again."""
 
     def __init__(
-        self, router: Router, plugin_hooks: PluginHooks, filters: FilterRegistration, left: LeftMessages
+        self,
+        router: Router,
+        plugin_hooks: PluginHooks,
+        filters: FilterRegistration,
+        left: LeftMessages,
+        session_of: Callable[[bytes], LocalSession | None],
     ) -> None:
+        """`session_of` returns the clean session of a client that is connected here."""
         self._router = router
         self._plugin_hooks = plugin_hooks
         self._filters = filters
         self._left = left
+        self._session_of = session_of
 
     def publish(self, will: Will, session: LocalSession) -> None:
         self._left.publish_will(will, session)
 
     def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
         self._filters.unrouted(filters)
+
+    def unrouted_later(self, session: LocalSession, filters: list[bytes]) -> None:
+        """If the client has a new session, that may be claiming exclusive filters: only routes are removed. Claims that
+        it doesn't use are found by `ExclusiveClaims.look`."""
+        is_back = self._session_of(session.client_id) is not None
+        self._filters.unrouted([matching(filter) for filter in filters] if is_back else filters)
 
     def session_ended(self, session: LocalSession) -> None:
         shared = self._router.shared

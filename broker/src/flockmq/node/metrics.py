@@ -13,6 +13,7 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.membership_settings import traffic_by_node
 from flockmq.node.durable_host import DurableHost
 from flockmq.node.redis_shortage import RedisShortage
+from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.publishing.delayed import Delayed
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.unattended import Unattended
@@ -44,19 +45,24 @@ def client_samples(reactor: Reactor, counters: Counters) -> Iterator[Sample]:
     yield Sample("flockmq_queue_length", reactor.unauthenticated_bytes(), ("unauthenticated_bytes",))
 
 
-def subscription_samples(router: Router, filters: FilterRegistration, host: DurableHost | None) -> Iterator[Sample]:
+def subscription_samples(
+    router: Router, filters: FilterRegistration, sessions: CleanSessionEnd, host: DurableHost | None
+) -> Iterator[Sample]:
     shared, exclusive = router.shared, len(filters.exclusive)
     groups, members = set(shared.groups), shared.members()
     yield Sample("flockmq_filter_shapes", router.local.shapes, ("connected",))
     yield Sample("flockmq_filter_shapes", router.remote.shapes, ("routed",))
+    ended = sessions.ended.waiting
     if host is not None:
         yield Sample("flockmq_filter_shapes", host.router.local.shapes, ("home",))
         groups.update(share_filter for by_filter in host.router.groups.values() for share_filter in by_filter)
         members += host.router.members()
         exclusive += len(host.claims)
+        ended += host.session_service.sessions.ended.waiting
     yield Sample("flockmq_shared_groups", len(groups))
     yield Sample("flockmq_shared_subscriptions", members)
     yield Sample("flockmq_exclusive_subscriptions", exclusive)
+    yield Sample("flockmq_queue_length", ended, ("ended_filters",))
 
 
 def message_samples(

@@ -66,6 +66,7 @@ from flockmq.session_rpc.rpc import SessionRpc
 from flockmq.tasks import Spawned
 from flockmq.telemetry.loop import LoopWatch
 from flockmq.telemetry.metrics import Reasons, counter_samples
+from flockmq.time_slices import TimeSlices
 from flockmq.transport.reactor import Reactor
 
 
@@ -192,8 +193,9 @@ class Node:
         """Build the connections, their sessions, and the RPC to the owners of their client ids."""
         cluster, soon, slot_sender = self.cluster, self.reactor.soon, self.delivery.slots.sender
         has_wills = cluster.version.gate(2)
-        ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.filters, self.left)
-        self.sessions = CleanSessionEnd(self.router, ends)
+        ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.filters, self.left, self._local_session)
+        slices = TimeSlices(asyncio.get_running_loop().call_soon, self._clock)
+        self.sessions = CleanSessionEnd(self.router, ends, slices)
         self.remote_sessions = RemoteSessions(self.router.turn, soon, self.plugin_hooks.unsubscribed, self._token_bytes)
         self.clients = Connections(
             self.sessions,
@@ -323,7 +325,7 @@ class Node:
             self.plugin_hooks.samples,
             self._auth.samples,
             partial(metrics.client_samples, self.reactor, counters),
-            partial(metrics.subscription_samples, self.router, self.filters, self.durable_host),
+            partial(metrics.subscription_samples, self.router, self.filters, self.sessions, self.durable_host),
             partial(metrics.message_samples, rlog, self.router, self.retained, delayed, self.left.unattended),
             partial(metrics.client_id_samples, self.session_rpc),
             partial(metrics.delivery_samples, self.delivery),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mypy_extensions import mypyc_attr
 
 from flockmq.mqtt.message import Will
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import remove_subscriptions, unsubscribed
+from flockmq.session.add_subscription import unsubscribed
+from flockmq.session.ended_subscriptions import EndedSubscriptions
 from flockmq.session.local_session import LocalSession
+from flockmq.time_slices import TimeSlices
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -22,15 +26,20 @@ class CleanSessionEndPort:
         """No other session on this node subscribes to these filters."""
         raise NotImplementedError(type(self).__name__)
 
+    def unrouted_later(self, session: LocalSession, filters: list[bytes]) -> None:
+        """The same, some time after the end of a session with many filters. Its client may be back."""
+        raise NotImplementedError(type(self).__name__)
+
     def session_ended(self, session: LocalSession) -> None:
-        """A session has ended; its subscriptions were removed from the router."""
+        """A session has ended; it gets nothing more."""
         raise NotImplementedError(type(self).__name__)
 
 
 class CleanSessionEnd:
     """Ends the clean sessions of one node."""
 
-    def __init__(self, router: Router, port: CleanSessionEndPort) -> None:
+    def __init__(self, router: Router, port: CleanSessionEndPort, slices: TimeSlices) -> None:
+        self.ended = EndedSubscriptions(router, slices)
         self._router = router
         self._port = port
 
@@ -41,8 +50,7 @@ class CleanSessionEnd:
         self.end(session)
 
     def end(self, session: LocalSession) -> None:
-        unrouted = remove_subscriptions(self._router, session.subscriptions.all())
-        session.subscriptions.clear()
+        unrouted = self.ended.take(session, partial(self._port.unrouted_later, session))
         self._port.session_ended(session)
         session.erase()
         if unrouted:

@@ -3,8 +3,8 @@
 A fan-out is made when a topic is first seen, and shared by all topics that match the same subscriptions. So the fast
 path can send a run of packets with different topics to one fan-out as one chunk.
 
-Invariant: a session is in a fan-out once, with the highest QoS and all identifiers of its matching subscriptions
-[MQTT-3.3.4-2, MQTT-3.3.4-3].
+Invariants: a detached session is in none. A session is in a fan-out once, with the highest QoS and all identifiers of
+its matching subscriptions [MQTT-3.3.4-2, MQTT-3.3.4-3].
 """
 
 from __future__ import annotations
@@ -80,6 +80,8 @@ def build(matched: list[object]) -> Fanout:
     by_session: dict[Subscriber, Subscription] = {}
     for target in matched:
         if isinstance(target, Subscription):
+            if target.session.is_detached:
+                continue
             known = by_session.get(target.session)
             by_session[target.session] = target if known is None else _merged(known, target)
         elif isinstance(target, NodeTarget) and target not in peers:

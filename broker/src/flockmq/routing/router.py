@@ -2,7 +2,8 @@
 
 It owns the filter indexes (`local`: subscriptions of this node; `remote`: of peers) and the cache of matches.
 `delivery` sends messages to this node's own sessions. No I/O: the reactor flushes the sinks and sets the time.
-Invariants: a cached fan-out equals what the indexes would return now. Each session gets a message once.
+Invariants: a cached fan-out equals what the indexes would return now, without detached sessions. Each session gets a
+message once.
 
 Heads: the *head* of a PUBLISH is its bytes from the first to the end of the topic (and, at QoS 0 in version 5, the zero
 byte that means "no properties"). Equal heads mean equal flags, length and topic. So one dict look-up by head replaces
@@ -20,6 +21,7 @@ from flockmq.bounds import (
     FANOUTS_MAX_TARGETS,
     HEADS_MAX,
     HEADS_PER_TOPIC_MAX,
+    MATCHED_AGAIN_MAX,
     PARTIALS_MAX_BYTES,
     TOPIC_MAX_LEVELS,
 )
@@ -138,16 +140,26 @@ class Router(SinkHost):
             return self.shared.has(filter)
         return not is_exclusive(filter) and filter in self.local
 
+    def detach(self, session: Subscriber) -> None:
+        """The session has ended, and its filters are removed later: from now on it is in no fan-out."""
+        session.is_detached = True
+        self._cache.clear()
+        self._forget_fanouts()
+
     def is_unwanted(self, subscription: Subscription) -> bool:
         """True if, after its removal, no other subscription here has the same filter."""
         return not self.has_local(subscription.filter)
 
     def match_again(self, session: Subscriber) -> None:
         """The session's client connected or disconnected: match its filters again."""
+        has_many = len(session.subscriptions) > MATCHED_AGAIN_MAX
+        if has_many:
+            self._cache.clear()
+            self._forget_fanouts()
         for subscription in session.subscriptions.all():
             if is_shared(subscription.filter):
                 self.member_moved(subscription)
-            else:
+            elif not has_many:
                 self.changed(matching(subscription.filter))
 
     def member_moved(self, member: Subscription) -> None:

@@ -31,9 +31,10 @@ class Subscriber:
     """A session as a router sees it. It sends messages to `sink` or queues them.
 
     `max_packet_bytes`: the client's maximum packet size, 0: any. `usage`: of its user; None: the user has no quota.
+    `is_detached`: it has ended and gets nothing more, though the router may still have some of its filters.
     """
 
-    __slots__ = ("aliases", "client_id", "max_packet_bytes", "sink", "subscriptions", "usage")
+    __slots__ = ("aliases", "client_id", "is_detached", "max_packet_bytes", "sink", "subscriptions", "usage")
 
     def __init__(self, sink: Sink, client_id: bytes, max_packet_bytes: int) -> None:
         self.sink = sink
@@ -41,6 +42,7 @@ class Subscriber:
         self.max_packet_bytes = max_packet_bytes
         self.aliases: OutgoingAliases | None = None
         self.subscriptions = SubscriptionSet()
+        self.is_detached: bool = False
         self.usage: Usage | None = None
 
     def offer(self, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None) -> int:

@@ -5,8 +5,8 @@ carries all that was put in the turn. The event loop sees a single readable desc
 
 Invariants, in addition to those of reactor.py: a connection is read at most once in each round; the number of rounds
 and the time of a turn are bounded. A client with more data than was read waits behind all others, and for the next turn
-when the time is up. Waiting connections are read in order, at least one in each turn. So no client starves another, and
-all clients together don't starve the rest of the node.
+when the time is up; so does a connection that has ended. Waiting connections are read in order, at least one in each
+turn. So no client starves another, and all clients together don't starve the rest of the node.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from flockmq.transport.token_bucket import Bucket, Rates
 
 log: Final = logging.getLogger(__name__)
 
+_ENDED: Final = EPOLLERR | EPOLLHUP
 _SMALL_TURN_EVENTS: Final = 8
 _HITS_MAX: Final = 16
 _HITS_MIN: Final = 8
@@ -212,6 +213,10 @@ class EpollReactor(Reactor):
                 if listener is not None:
                     table.acceptor.accept(listener)
                 continue
+            if mask & _ENDED and self._is_over(until_s):
+                if not connection.paused:  # Otherwise epoll reports it again.
+                    waiting[connection] = None
+                continue
             if mask & EPOLLOUT:
                 connection.blocked = False
                 self.flush(connection)
@@ -241,7 +246,9 @@ class EpollReactor(Reactor):
                     return
 
     def _is_over(self, until_s: float) -> bool:
-        """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES, or RECEIVERS_PER_READ_MAX."""
+        """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES, or RECEIVERS_PER_READ_MAX, and
+        after each connection that ended.
+        """
         if self._fed_bytes >= READ_MIN_BYTES or self.router.receivers > self._look_at:
             self._fed_bytes = 0
             self._look_at = self.router.receivers + RECEIVERS_PER_READ_MAX
@@ -259,6 +266,7 @@ class EpollReactor(Reactor):
         except OSError:
             data = b""
         if not data:
+            self._fed_bytes += READ_MIN_BYTES
             connection.lost()
             self.table.close(connection)
         else:
@@ -268,9 +276,12 @@ class EpollReactor(Reactor):
                 self._feed_much(connection, data)
             else:
                 self._feed(connection, data)
-            if connection.state not in (CONNECTED, CLOSED):
+            if connection.state == CLOSED:  # It ends with the turn.
+                self._fed_bytes += READ_MIN_BYTES
+                return
+            if connection.state != CONNECTED:
                 self.table.add_cost(connection, len(data) + UNAUTHENTICATED_READ_BYTES)
-            if connection.paused and connection.state != CLOSED:  # A closed connection ends with the turn.
+            if connection.paused and connection.state != CLOSED:
                 self.table.watch(connection)
 
     def _discard(self, connection: Connection, fd: int) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+from flockmq import bounds
+from flockmq.bounds import ENDED_FILTERS_A_STEP, MATCHED_AGAIN_MAX
+from flockmq.clock import SYSTEM
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.mqtt.message import NEVER_EXPIRES, Will, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.routing.subscriber import Subscription
+from flockmq.time_slices import TimeSlices
 from unit.broker.durable.session_owner import CLIENT, SessionOwner, add_subscription
 
 START_S = 1000.0
@@ -38,7 +44,9 @@ class Table:
     def __init__(self) -> None:
         self.owner = SessionOwner(now_s=START_S)
         self.ends = Ends()
-        self.sessions = SessionTable(self.owner.router, self.ends)
+        self.soon: list[Callable[[], None]] = []
+        """What is to be called in the next iteration."""
+        self.sessions = SessionTable(self.owner.router, self.ends, TimeSlices(self.soon.append, SYSTEM))
 
     def open(
         self,
@@ -235,7 +243,8 @@ def test_a_session_that_ended_keeps_no_messages_however_long_it_is_remembered(ta
 
 
 def test_beyond_the_bound_the_session_that_would_expire_first_ends(table: Table) -> None:
-    sessions = table.sessions = SessionTable(table.owner.router, table.ends, away_max=2)
+    slices = TimeSlices(table.soon.append, SYSTEM)
+    sessions = table.sessions = SessionTable(table.owner.router, table.ends, slices, away_max=2)
     for client_id, expiry_s in ((b"back", 10), (b"never", NEVER_EXPIRES), (b"soon", 50), (b"later", 100)):
         session, _ = table.open(client_id=client_id, expiry_s=expiry_s)
         table.leave(session)
@@ -246,3 +255,50 @@ def test_beyond_the_bound_the_session_that_would_expire_first_ends(table: Table)
     for client_id in (b"never too", b"never as well"):
         table.leave(table.open(client_id=client_id, expiry_s=NEVER_EXPIRES)[0])
     assert list(sessions.away) == [b"never too", b"never as well"], "later first, which expires, then the oldest"
+
+
+def test_a_session_that_expires_with_many_filters_gets_nothing_more_and_they_go_in_slices(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "SLOT_WORK_MAX_S", 0.0)  # one step an iteration
+    session, _ = table.open(expiry_s=10)
+    many = 2 * ENDED_FILTERS_A_STEP
+    for at in range(many):
+        subscribed(table, session, b"many/%d" % at)
+    owner = table.owner.router
+    table.leave(session)
+    assert owner.route(b"many/7").fanout.deliveries
+    table.at(11)
+    assert table.ends.gone == [CLIENT]
+    assert not owner.route(b"many/7").fanout.deliveries
+    for gone in (0, ENDED_FILTERS_A_STEP, many):
+        assert (owner.counters.subscriptions, len(table.ends.dropped)) == (many - gone, gone)
+        for call in table.soon[-1:]:
+            table.soon.clear()
+            call()
+    assert len(owner.local) == 0
+
+
+def test_who_is_back_meanwhile_keeps_its_exclusive_filters(table: Table) -> None:
+    session, _ = table.open()
+    many = ENDED_FILTERS_A_STEP
+    for at in range(many):
+        subscribed(table, session, b"$exclusive/%d" % at)
+    table.leave(session)
+    back, present = table.open(clean=True)
+    assert not present
+    subscribed(table, back, b"$exclusive/7")
+    for call in table.soon:
+        call()
+    assert table.ends.dropped == [b"%d" % at for at in range(many)], "of their routes alone, not of its claims"
+    assert table.owner.router.counters.subscriptions == 1
+
+
+@pytest.mark.parametrize("filters", [1, MATCHED_AGAIN_MAX + 1])
+def test_what_was_matched_before_a_client_left_is_matched_again(table: Table, filters: int) -> None:
+    session, _ = table.open()
+    for at in range(filters):
+        subscribed(table, session, b"%d" % at)
+    assert not table.owner.router.route(b"0").fanout.special
+    table.leave(session)
+    assert table.owner.router.route(b"0").fanout.special, "it is offline: messages are queued for it"

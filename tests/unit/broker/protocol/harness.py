@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from flockmq.clock import SYSTEM
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
@@ -23,6 +24,7 @@ from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
 from flockmq.session.remote_session import RemoteSession, RemoteSessionPort
 from flockmq.telemetry.counters import Counters
+from flockmq.time_slices import TimeSlices
 
 
 class Client(Conversation):
@@ -108,6 +110,9 @@ class _Ends(CleanSessionEndPort):
 
     def unrouted(self, session: LocalSession, filters: list[bytes]) -> None:
         self.port.filters.unrouted(filters)
+
+    def unrouted_later(self, session: LocalSession, filters: list[bytes]) -> None:
+        self.unrouted(session, filters)
 
     def session_ended(self, session: LocalSession) -> None:
         self.port.session_ended(session)
@@ -246,12 +251,14 @@ class Node:
     def __init__(self, limits: Limits | None = None, seed: int | None = None) -> None:
         self.limits = limits or Limits()
         self.router = Router(Counters(), self.limits.max_packet_size, seed=seed)
+        self.soon: list[Callable[[], None]] = []
+        """What is to be called in the next iteration."""
         self.port = self.serving(Port())
 
     def serving(self, port: Port) -> Port:
         """The port knows the router and has the sessions."""
         port.router = self.router
-        port.sessions = CleanSessionEnd(self.router, port.session_ends)
+        port.sessions = CleanSessionEnd(self.router, port.session_ends, TimeSlices(self.soon.append, SYSTEM))
         return port
 
     def turn(self) -> None:

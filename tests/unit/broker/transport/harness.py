@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,7 @@ from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.routing.router import Router
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
+from flockmq.time_slices import TimeSlices
 from flockmq.transport.acceptor import OpenListener
 from flockmq.transport.connection import Connection
 from flockmq.transport.epoll_reactor import EpollReactor
@@ -28,6 +30,8 @@ class Served:
     def __init__(self, limits: Limits | None = None, clock: Clock = SYSTEM) -> None:
         self.limits = limits or Limits()
         self.router = Router(Counters(), self.limits.max_packet_size)
+        self.soon: list[Callable[[], None]] = []
+        """What is to be called in the next iteration."""
         self.port = Port()
         self.reactor = EpollReactor(self.router, self.limits, clock)
         self.listener = self.reactor.open(Listener("tcp:default", self.limits))
@@ -37,7 +41,7 @@ class Served:
     def serve(self, port: Port) -> None:
         """From now on new clients have this port."""
         port.router = self.router
-        port.sessions = CleanSessionEnd(self.router, port.session_ends)
+        port.sessions = CleanSessionEnd(self.router, port.session_ends, TimeSlices(self.soon.append, SYSTEM))
         self.port = self.reactor.port = port
 
     def __enter__(self) -> Self:

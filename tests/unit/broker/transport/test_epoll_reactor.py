@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +19,7 @@ from flockmq.bounds import (
 from flockmq.clock import Clock
 from flockmq.mqtt import encode, frame
 from flockmq.mqtt.message import Will
-from flockmq.mqtt.packets import SubscribeEntry
+from flockmq.mqtt.packets import Connect, SubscribeEntry
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
 from flockmq.routing.sink import Sink
@@ -26,6 +28,8 @@ from flockmq.session.local_session import LocalSession
 from flockmq.transport.epoll_reactor import next_read_bytes
 from unit.broker.protocol.harness import Port, publish
 from unit.broker.transport.harness import PATIENCE_S, Served
+
+RESET = struct.pack("ii", 1, 0)
 
 
 class Steps:
@@ -38,6 +42,15 @@ class Steps:
     def __call__(self) -> float:
         self.now_s += self.step_s
         return self.now_s
+
+
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    """Our end, and the client's, which can be reset."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        ours, _ = listener.accept()
+    ours.setblocking(False)
+    return ours, client
 
 
 def subscribe(filter: bytes, qos: int = 0) -> bytes:
@@ -188,6 +201,56 @@ def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
         served.reactor.turn()
         served.reactor.table.close(others[0][0])
         assert others[0][0] not in served.reactor.table.waiting
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "disconnect"])
+def test_connections_that_end_together_end_in_several_turns(how: str) -> None:
+    """Each end may cost much: the session's filters, its will."""
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        counters, table = served.router.counters, served.reactor.table
+        pairs = [tcp_pair() for _ in range(5)]
+        clients = []
+        for number, (ours, client) in enumerate(pairs):
+            connection = table.adopt(ours.detach(), served.listener)
+            client.sendall(encode.connect(Connect(4, b"c%d" % number)))
+            clients.append((connection, client))
+        served.reactor.turn()
+        clock.step_s = TURN_WORK_MAX_S * 0.6
+        for _, client in clients:
+            if how == "disconnect":
+                client.sendall(encode.disconnect(4))
+                continue
+            if how == "reset":
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            client.close()
+        ended = []
+        while counters.connections:
+            served.reactor.turn()
+            ended.append(len(clients) - counters.connections)
+        assert len(ended) > 1
+        assert ended[0] < len(clients)
+        assert not table.waiting
+        for _, client in clients:
+            client.close()
+
+
+def test_a_paused_connection_that_was_reset_when_the_time_was_up_ends_later() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        pairs = [tcp_pair() for _ in range(4)]
+        table = served.reactor.table
+        connections = [table.adopt(ours.detach(), served.listener) for ours, _ in pairs]
+        for connection in connections:
+            connection.pause()
+            table.watch(connection)
+        clock.step_s = TURN_WORK_MAX_S * 2
+        for _, client in pairs:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            client.close()
+        for left in (3, 2, 1, 0):
+            served.reactor.turn()
+            assert served.router.counters.connections == left
 
 
 def test_a_turn_waits_awake_only_where_answers_lately_came_at_once() -> None:

@@ -1,4 +1,6 @@
-"""Work on many sessions in time slices, one in each event-loop iteration, in the order in which it was added."""
+"""Work on many sessions, or on one with many filters, in time slices: one in each event-loop iteration, in the order in
+which it was added.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ class TimeSlices:
         self._work: deque[Iterator[Callable[[], None]]] = deque()
 
     def add(self, steps: Iterator[Callable[[], None]]) -> None:
-        """Add work that begins in the next iteration. Each step is for one session; if it raises, the
-        others still run.
+        """Add work that begins in the next iteration. Each step is for one session, or some of its
+        filters; if it raises, the others still run.
         """
         if not self._work:
             self._soon(self._go_on)

@@ -1,0 +1,86 @@
+"""One user's connections end together: whatever they leave, others are served meanwhile.
+
+It is judged by the processor time that the node takes before it answers a ping, so a busy machine spoils nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Wire, connect, disconnect, subscribe
+from integration.broker.conftest import Node
+from integration.dev.commands import Commands
+
+CONNECTIONS: Final = 50
+FILTERS: Final = 3000
+AT_ONCE_MAX_S: Final = 0.2
+"""It was 1 s. A turn, and a slice of what is left, take a tenth of that."""
+PATIENCE_S: Final = 60
+RESET: Final = struct.pack("ii", 1, 0)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    commands = Commands()
+    try:
+        yield Node("n", *commands.start_node("--data-dir", str(tmp_path)))
+    finally:
+        commands.end_all()
+
+
+@pytest.fixture
+def wires() -> Iterator[ExitStack]:
+    """What closes the connections of a test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def used_s(node: Node) -> float:
+    """The processor time of the node's main thread, which runs its event loop."""
+    return int(Path(f"/proc/{node.command.process.pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def longest_ping_s(node: Node, other: Wire, is_over: Callable[[int], bool]) -> float:
+    """Of all pings until `is_over`, which is told how many packets came to this client meanwhile."""
+    longest_s, came, until_s = 0.0, 0, time.monotonic() + PATIENCE_S
+    while time.monotonic() < until_s:
+        begun_s = used_s(node)
+        came += len(other.pending())
+        longest_s = max(longest_s, used_s(node) - begun_s)
+        if is_over(came):
+            return longest_s
+    raise AssertionError("it isn't over")
+
+
+@pytest.mark.parametrize("how", ["reset", "disconnect", "clean start"])
+def test_filters_of_connections_that_end_together_delay_nobody(node: Node, wires: ExitStack, how: str) -> None:
+    expiry_s = 3600 if how == "clean start" else 0
+    hostile = [wires.enter_context(Wire(node.mqtt)) for _ in range(CONNECTIONS)]
+    for number, wire in enumerate(hostile):
+        wire.send(connect(V5, f"hostile-{number}", properties=[(SESSION_EXPIRY, expiry_s)]))
+        assert wire.next() is not None
+        wire.send(subscribe(V5, 1, *((f"{number}/{at}/+", 0) for at in range(FILTERS))))
+        assert set(wire.expect(SUBACK).reasons) == {0}
+    other = wires.enter_context(Wire(node.mqtt))
+    other.send(connect(V5, "other"))
+    assert other.next() is not None
+    assert node.metric("flockmq_subscriptions") == CONNECTIONS * FILTERS
+    again = [wires.enter_context(Wire(node.mqtt)) for _ in hostile] if expiry_s else []
+    for wire in hostile:
+        if how == "reset":
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            wire.vanish()
+        elif how == "disconnect":
+            wire.send(disconnect(V5))
+    for number, wire in enumerate(again):
+        wire.send(connect(V5, f"hostile-{number}"))
+    longest_s = longest_ping_s(node, other, lambda _: node.metric("flockmq_subscriptions") == 0)
+    assert longest_s < AT_ONCE_MAX_S
