@@ -28,6 +28,7 @@ BOUNDED: Final = (
     Bounded(_QUEUE, ("attaches",), "attaches_max"),
     Bounded(_QUEUE, ("resend_messages",), "peer_resend_max_messages", by_node=True),
     Bounded(_QUEUE, ("log_pending_bytes",), "log_pending_max_bytes", by_shard=True),
+    Bounded(_QUEUE, ("unoffered_bytes",), "unoffered_max_bytes"),
     Bounded(_QUEUE, ("offered_bytes",), "offered_max_bytes"),
     Bounded(_QUEUE, ("held_bytes",), "held_max_bytes"),
     Bounded(_QUEUE, ("ended_filters",), "ended_filters_waiting_max"),

@@ -15,12 +15,14 @@ from typing import Final
 
 import pytest
 
-from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Wire, connect, disconnect, subscribe
+from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Will, Wire, connect, disconnect, subscribe
 from integration.broker.conftest import Node
 from integration.dev.commands import Commands
 
 CONNECTIONS: Final = 50
 FILTERS: Final = 3000
+WILLS: Final = 200
+GROUPS: Final = 1500
 AT_ONCE_MAX_S: Final = 0.2
 """It was 1 s. A turn, and a slice of what is left, take a tenth of that."""
 PATIENCE_S: Final = 60
@@ -84,3 +86,22 @@ def test_filters_of_connections_that_end_together_delay_nobody(node: Node, wires
         wire.send(connect(V5, f"hostile-{number}"))
     longest_s = longest_ping_s(node, other, lambda _: node.metric("flockmq_subscriptions") == 0)
     assert longest_s < AT_ONCE_MAX_S
+
+
+def test_wills_of_connections_that_end_together_delay_nobody(node: Node, wires: ExitStack) -> None:
+    member = wires.enter_context(Wire(node.mqtt))
+    member.send(connect(V5, "member"))
+    assert member.next() is not None
+    member.send(subscribe(V5, 1, *((f"$share/{group}/will/#", 0) for group in range(GROUPS))))
+    assert set(member.expect(SUBACK).reasons) == {0}
+    hostile = [wires.enter_context(Wire(node.mqtt)) for _ in range(WILLS)]
+    for number, wire in enumerate(hostile):
+        wire.send(connect(V5, f"hostile-{number}", will=Will("will/1", b"x")))
+        assert wire.next() is not None
+    other = wires.enter_context(Wire(node.mqtt))
+    other.send(connect(V5, "other"))
+    assert other.next() is not None
+    other.subscribe(("will/1", 0))
+    for wire in hostile:
+        wire.vanish()
+    assert longest_ping_s(node, other, lambda came: came == WILLS) < AT_ONCE_MAX_S

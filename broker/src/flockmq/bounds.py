@@ -749,8 +749,13 @@ SESSIONS_TICK_S: Final = 0.25
 """How often due wills and expired sessions are looked for."""
 RETAINED_FEED_TOPICS: Final = 512
 """Retained topics checked for one new subscription per event-loop iteration."""
+UNOFFERED_MAX_BYTES: Final = 256 * 1024 * 1024
+"""Wills, and other messages without a connection, that wait to be published. Those beyond it are published in the next
+iteration."""
+OFFER_WORK_MAX_S: Final = 0.005
+"""Publishing these yields to the event loop after this time, or RECEIVERS_PER_READ_MAX."""
 OFFERED_MAX_BYTES: Final = 64 * 1024 * 1024
-"""Wills, and other messages without a connection, that are being published and retried. Further ones are lost."""
+"""Of these, messages that wait for a retry. Further ones are lost."""
 OFFERED_BYTES: Final = 512
 """Each of these counts this many bytes besides its packet."""
 OFFERED_TOGETHER_MAX: Final = 64

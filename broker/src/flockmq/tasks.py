@@ -9,6 +9,7 @@ ends the process, like a crash: the cluster handles that, and the process's supe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine
@@ -62,11 +63,18 @@ class Spawned:
         task.add_done_callback(self._tasks.discard)
 
     async def done(self, within_s: float) -> bool:
-        """Wait until all tasks are done, or the time is over. Returns False if there was no task."""
-        if not self._tasks:
+        """Wait until all tasks are done, those too that they begin, or the time is over. Returns False if there was no
+        task."""
+        if not self._running():
             return False
-        await asyncio.wait(self._tasks, timeout=within_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while running := self._running():
+                    await asyncio.wait(running)
         return True
+
+    def _running(self) -> list[asyncio.Task[None]]:
+        return [task for task in self._tasks if not task.done()]
 
 
 async def _restart_on_error(work: Callable[[], Awaitable[None]], name: str) -> None:

@@ -104,3 +104,33 @@ def test_an_error_that_reaches_the_loop_otherwise_ends_nothing() -> None:
 
 def _run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+
+
+async def test_a_node_that_stops_waits_for_what_its_short_tasks_begin() -> None:
+    spawned, ended = tasks.Spawned(), []
+
+    async def last() -> None:
+        await asyncio.sleep(0)
+        ended.append("last")
+
+    async def first() -> None:
+        await asyncio.sleep(0)
+        spawned.spawn(last())
+
+    spawned.spawn(first())
+    assert await spawned.done(60.0)
+    assert ended == ["last"]
+    assert not await spawned.done(60.0)
+
+
+async def test_it_waits_for_them_no_longer_than_it_may() -> None:
+    spawned = tasks.Spawned()
+    never = asyncio.Event()
+
+    async def wait() -> None:
+        await never.wait()
+
+    spawned.spawn(wait())
+    assert await spawned.done(0.0)
+    never.set()
+    assert await spawned.done(60.0)

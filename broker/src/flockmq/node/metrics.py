@@ -72,6 +72,7 @@ def message_samples(
     yield Sample("flockmq_delayed_messages", len(rlog.tables.delayed))
     yield Sample("flockmq_delayed_bytes", rlog.tables.delayed.bytes)
     yield Sample("flockmq_delayed_published", delayed.published)
+    yield Sample("flockmq_queue_length", unattended.new_bytes, ("unoffered_bytes",))
     yield Sample("flockmq_queue_length", len(unattended), ("offered_messages",))
     yield Sample("flockmq_queue_length", unattended.waiting_bytes, ("offered_bytes",))
     yield Sample("flockmq_queue_length", router.held.bytes, ("held_bytes",))

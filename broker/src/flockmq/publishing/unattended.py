@@ -4,6 +4,9 @@ shared subscriptions for which no member had room.
 No client sends these messages again. So this node retries a message, at longer and longer intervals, if there is no
 room for it (on a link, in a queue, in a shared group, in the log), or if its routing tables may be stale.
 
+Very many clients may end together, and their wills may have very many receivers. So new messages are sent in slices,
+one in each event-loop iteration, users in turn, those of one user in their order.
+
 Invariants: `accepted` is called once: when all receivers have accepted the message, or when it is certain that nobody
 will get it (it isn't allowed, it expired, its topic is invalid, or too many messages wait here). This node sends it to
 no receiver twice.
@@ -19,7 +22,16 @@ from itertools import islice
 from typing import Final
 
 from flockmq.auth.stored_authorization import StoredAuthorization
-from flockmq.bounds import OFFER_RETRY_MAX_S, OFFER_RETRY_MIN_S, OFFERED_BYTES, OFFERED_MAX_BYTES, OFFERED_TOGETHER_MAX
+from flockmq.bounds import (
+    OFFER_RETRY_MAX_S,
+    OFFER_RETRY_MIN_S,
+    OFFER_WORK_MAX_S,
+    OFFERED_BYTES,
+    OFFERED_MAX_BYTES,
+    OFFERED_TOGETHER_MAX,
+    RECEIVERS_PER_READ_MAX,
+    UNOFFERED_MAX_BYTES,
+)
 from flockmq.mqtt.message import Publish, waited
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
@@ -38,9 +50,12 @@ May = Callable[[], Awaitable[bool]]
 
 class _Offer:
     """One message to publish. `groups`: shared subscriptions that still have to get it; None before the other receivers
-    got it. `waits`: how many receivers haven't accepted it yet. `authorization`: its publisher's, if known."""
+    got it. `waits`: how many receivers haven't accepted it yet. `is_over`: nothing more must be sent. `authorization`:
+    its publisher's, if known."""
 
-    __slots__ = ("accepted", "authorization", "groups", "is_retained", "is_sent", "message", "since_s", "waits")
+    __slots__ = (
+        "accepted", "authorization", "groups", "is_over", "is_retained", "is_sent", "message", "since_s", "waits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -57,6 +72,11 @@ class _Offer:
         self.groups: list[Group] | None = None
         self.waits = 0
         self.is_sent = False
+        self.is_over = False
+
+    def must_be_logged(self) -> bool:
+        """It must be written to the log before it is sent, or instead."""
+        return is_delayed(self.message.topic) or (self.message.retain and not self.is_retained)
 
     def size(self) -> int:
         return OFFERED_BYTES + len(self.message.packet)
@@ -69,9 +89,27 @@ class _Offer:
 
     def all_sent(self) -> None:
         """Nothing more must be sent: `accepted` is called when the last receiver accepts it."""
-        self.is_sent = True
+        self.is_sent = self.is_over = True
         if self.waits == 0:
             self.accepted()
+
+    def end(self) -> None:
+        """The log has it, or nobody will get it."""
+        self.is_over = True
+        self.accepted()
+
+
+class _Slice:
+    """The part of an event-loop iteration in which these messages are sent."""
+
+    def __init__(self, router: Router, now_s: Callable[[], float]) -> None:
+        self._router = router
+        self._now_s = now_s
+        self._most = router.receivers + RECEIVERS_PER_READ_MAX
+        self._ends_s = now_s() + OFFER_WORK_MAX_S
+
+    def is_over(self) -> bool:
+        return self._router.receivers > self._most or self._now_s() >= self._ends_s
 
 
 class Unattended:
@@ -93,8 +131,13 @@ class Unattended:
         self._spawn = spawn
         self._flush = flush
         self._now_s = now_s
+        self._new: dict[bytes | None, deque[_Offer]] = {}
+        """Messages that wait to be sent for the first time, by user."""
+        self._is_publishing = False
         self._refused: deque[_Offer] = deque()
         self._is_trying = False
+        self.new_bytes = 0
+        """The size of the messages that wait to be sent for the first time."""
         self.waiting_bytes = 0
         """The size of the messages that wait for a retry."""
 
@@ -109,9 +152,13 @@ class Unattended:
         authorization: StoredAuthorization | None = None,
         may: May | None = None,
     ) -> None:
-        """Publish the message in a separate task, because the caller may be in the middle of another delivery. If `may`
-        is given and returns False, the message is dropped."""
-        self._spawn(self._first(_Offer(message, accepted, self._now_s(), authorization), may))
+        """Publish the message in a later iteration, because the caller may be in the middle of another delivery. If
+        `may` is given and returns False, the message is dropped."""
+        offer = _Offer(message, accepted, self._now_s(), authorization)
+        if may is None:
+            self._add(offer)
+        else:
+            self._spawn(self._ask(offer, may))
 
     def share(self, group: Group, message: Publish, accepted: Callable[[], None]) -> None:
         """Retry a message of a shared subscription for which no member had room. Its publisher can't be told any
@@ -126,18 +173,70 @@ class Unattended:
         """Return True when all receivers have accepted the message, or False if nobody got it: try again."""
         accepted = asyncio.Event()
         offer = _Offer(message, accepted.set, self._now_s())
-        if not await self._try(offer):
+        await self._log(offer)
+        self._give(offer)
+        if not offer.is_over:
             if offer.groups is None:
                 return False
             self._later(offer)
         await accepted.wait()
         return True
 
-    async def _first(self, offer: _Offer, may: May | None) -> None:
-        if may is not None and not await may():
-            offer.accepted()
-        elif not await self._try(offer):
+    # New messages.
+
+    async def _ask(self, offer: _Offer, may: May) -> None:
+        if await may():
+            self._add(offer)
+        else:
+            offer.end()
+
+    def _add(self, offer: _Offer) -> None:
+        """The message waits for its turn."""
+        self.new_bytes += offer.size()
+        self._new.setdefault(offer.message.user, deque()).append(offer)
+        if not self._is_publishing:
+            self._is_publishing = True
+            self._spawn(self._publish_new())
+
+    def _next(self) -> _Offer:
+        """Users take turns."""
+        user, offers = next(iter(self._new.items()))
+        del self._new[user]
+        offer = offers.popleft()
+        if offers:
+            self._new[user] = offers
+        self.new_bytes -= offer.size()
+        return offer
+
+    async def _publish_new(self) -> None:
+        """Send all that wait. If that is too much, a slice may be longer: nothing is lost."""
+        try:
+            while self._new:
+                slice = _Slice(self._router, self._now_s)
+                while self._new and (self.new_bytes > UNOFFERED_MAX_BYTES or not slice.is_over()):
+                    self._begin(self._next())
+                await asyncio.sleep(0)
+        finally:
+            self._is_publishing = False
+
+    def _begin(self, offer: _Offer) -> None:
+        if offer.must_be_logged():
+            self._spawn(self._log_first(offer))
+            return
+        self._give(offer)
+        if not offer.is_over:
             self._later(offer)
+
+    async def _log_first(self, offer: _Offer) -> None:
+        await self._log(offer)
+        if offer.is_over:
+            return
+        if offer.must_be_logged():
+            self._later(offer)
+        else:
+            self._add(offer)
+
+    # Messages that wait for a retry.
 
     def _later(self, offer: _Offer) -> None:
         """Retry the message later. If too many wait already, drop it."""
@@ -148,7 +247,7 @@ class Unattended:
                 offer.message.topic,
             )
             self._router.counters.dropped_no_room += 1
-            offer.accepted()
+            offer.end()
             return
         self.waiting_bytes += size
         self._refused.append(offer)
@@ -174,64 +273,78 @@ class Unattended:
 
     async def _try_some(self, offers: list[_Offer]) -> None:
         """Try the first waiting messages. Those that still fail go to the end of the queue."""
-        went = await asyncio.gather(*(self._try(offer) for offer in offers))
-        for offer, is_through in zip(offers, went, strict=True):
+        await asyncio.gather(*(self._log(offer) for offer in offers))
+        slice = _Slice(self._router, self._now_s)
+        for offer in offers:
+            if slice.is_over():
+                await asyncio.sleep(0)
+                slice = _Slice(self._router, self._now_s)
+            self._give(offer)
             self._refused.popleft()
-            if is_through:
+            if offer.is_over:
                 self.waiting_bytes -= offer.size()
             else:
                 self._refused.append(offer)
 
-    async def _try(self, offer: _Offer) -> bool:
-        """Returns True if nothing more must be sent. Receivers may still have to accept it."""
-        try:
-            return await self._tried(offer)
-        except Exception:  # a retry would fail in the same way
-            log.exception("a message to %r can't be published", offer.message.topic)
-            offer.accepted()
-            return True
+    # One try.
 
-    async def _tried(self, offer: _Offer) -> bool:
+    async def _log(self, offer: _Offer) -> None:
+        """Write the message to the log, if it must be there."""
+        try:
+            message = self._unexpired(offer) if offer.must_be_logged() else None
+            if message is None:
+                return
+            if is_delayed(message.topic):
+                reason = await self._delay(message, offer.authorization)
+                if reason < 0x80 or reason == Reason.TOPIC_NAME_INVALID:
+                    offer.end()
+            else:
+                offer.is_retained = await self._retain(message) < 0x80
+        except Exception:
+            self._fail(offer)
+
+    def _give(self, offer: _Offer) -> None:
+        """Send the message to all that have to get it, unless the log must have it first. Receivers may still have to
+        accept it afterwards."""
+        if offer.is_over or offer.must_be_logged():
+            return
+        try:
+            message = self._unexpired(offer)
+            if message is not None:
+                self._deliver(offer, message)
+                self._flush()
+        except Exception:
+            self._fail(offer)
+
+    def _unexpired(self, offer: _Offer) -> Publish | None:
+        """The message with the rest of its expiry interval. None: it expired, and nobody will get it."""
         message = waited(offer.message, int(self._now_s() - offer.since_s))
         if message is None:
             self._router.counters.dropped_expired += 1
-            offer.accepted()
-            return True
-        if is_delayed(message.topic):
-            return self._is_logged(offer, await self._delay(message, offer.authorization))
-        if message.retain and not offer.is_retained:
-            offer.is_retained = await self._retain(message) < 0x80
-            if not offer.is_retained:
-                return False
-        through = self._deliver(offer, message)
-        self._flush()
-        return through
+            offer.end()
+        return message
 
-    def _is_logged(self, offer: _Offer, reason: int) -> bool:
-        """Handle the reason code of a delayed message's write. Returns False if it must be retried."""
-        if reason >= 0x80 and reason != Reason.TOPIC_NAME_INVALID:
-            return False
-        offer.accepted()
-        return True
+    def _fail(self, offer: _Offer) -> None:
+        """Called while an exception is handled. A retry would fail in the same way."""
+        log.exception("a message to %r can't be published", offer.message.topic)
+        offer.end()
 
-    def _deliver(self, offer: _Offer, message: Publish) -> bool:
-        """Send the message to all that have to get it. Returns False if some groups, or all receivers, had no room."""
+    def _deliver(self, offer: _Offer, message: Publish) -> None:
+        """Send the message to all that have to get it. It isn't over if some groups, or all receivers, had no room."""
         router = self._router
         if router.stale and message.qos:
-            return False
+            return
         if offer.groups is None:
             fan = router.route(message.topic).fanout
             if not router.has_room(fan, message):
-                return False
+                return
             offer.groups = list(fan.groups)
             asked = router.forward_to_all(fan, message, offer.one)  # some receivers accept it within this call
             offer.waits += max(0, asked)
             router.delivery.deliver(fan, message, None)
         offer.groups = [group for group in offer.groups if not self._deliver_to(group, offer, message)]
-        if offer.groups:
-            return False
-        offer.all_sent()
-        return True
+        if not offer.groups:
+            offer.all_sent()
 
     def _deliver_to(self, group: Group, offer: _Offer, message: Publish) -> bool:
         """Send the message to one member of the group. Returns False if none had room."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
 from flockmq.auth.stored_authorization import StoredAuthorization
+from flockmq.bounds import OFFERED_BYTES
 from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import unattended
@@ -291,7 +293,7 @@ async def test_one_that_can_never_be_published_holds_up_no_other(
     await published.rest()
     published.router.stale = False
     await published.rest()
-    assert published.accepted == ["a", "b"]
+    assert sorted(published.accepted) == ["a", "b"]
     assert len(published.publishing) == 1
 
 
@@ -322,3 +324,79 @@ async def test_a_node_that_was_purged_is_waited_for_by_nobody(published: Publish
     assert published.accepted == []
     other.waiting[0]()
     assert published.accepted == ["will"]
+
+
+def will(name: str, user: bytes | None = None, *, retain: bool = False, topic: bytes = b"t") -> Publish:
+    message = publication(5, 1, retain, topic, name.encode(), b"")
+    message.user = user
+    return message
+
+
+async def test_very_many_at_once_leave_others_each_iteration(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unattended, "RECEIVERS_PER_READ_MAX", 2)
+    names = [str(number) for number in range(10)]
+    for name in names:
+        published.publish(name)
+    assert published.publishing.new_bytes > 0
+    had = 0
+    while had < len(names):
+        await asyncio.sleep(0)
+        assert len(published.accepted) <= had + 4, "a route and its receiver count for each"
+        had = len(published.accepted)
+    assert (published.accepted, published.publishing.new_bytes) == (names, 0)
+
+
+async def test_a_slice_ends_when_its_time_is_up(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unattended, "OFFER_WORK_MAX_S", 0.0)
+    monkeypatch.setattr(unattended, "UNOFFERED_MAX_BYTES", 3 * len(will("0").packet) + 3 * OFFERED_BYTES)
+    for name in ("0", "1", "2", "3", "4"):
+        published.publish(name)
+    await asyncio.sleep(0)
+    assert published.accepted == ["0", "1"], "so many wait no longer"
+    await published.rest()
+    assert published.accepted == ["0", "1"], "an iteration without any time publishes none"
+
+
+async def test_users_take_turns_and_each_ones_messages_keep_their_order(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unattended, "RECEIVERS_PER_READ_MAX", 0)  # one an iteration
+    for name, user in (("a1", b"a"), ("a2", b"a"), ("a3", b"a"), ("b1", b"b"), ("b2", b"b"), ("c1", None)):
+        message = will(name, user)
+        published.publishing.publish(message, partial(published.accepted.append, name))
+    await published.rest()
+    assert published.accepted == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+async def test_one_that_waits_for_the_log_holds_nobody_up(published: Published) -> None:
+    answer = asyncio.get_running_loop().create_future()
+
+    async def retain(message: Publish) -> int:
+        return await answer
+
+    published.publishing._retain = retain
+    published.publish("retained", retain=True)
+    published.publish("other")
+    await published.rest()
+    assert published.accepted == ["other"]
+    answer.set_result(Reason.SUCCESS)
+    await published.rest()
+    assert published.accepted == ["other", "retained"]
+
+
+async def test_retries_leave_others_each_iteration(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unattended, "RECEIVERS_PER_READ_MAX", 0)
+    published.router.stale = True
+    names = [str(number) for number in range(5)]
+    for name in names:
+        published.publish(name)
+    await published.rest()
+    published.router.stale = False
+    had = 0
+    while had < len(names):
+        await asyncio.sleep(0)
+        assert len(published.accepted) <= had + 1
+        had = len(published.accepted)
+    assert published.accepted == names
