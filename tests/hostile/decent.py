@@ -58,3 +58,8 @@ def peak_mib(command: Command) -> float:
 
 def forget_peak(command: Command) -> None:
     Path(f"/proc/{command.process.pid}/clear_refs").write_text("5")
+
+
+def used_s(command: Command) -> float:
+    """The processor time of the node's main thread, which runs its event loop."""
+    return int(Path(f"/proc/{command.process.pid}/schedstat").read_text().split()[0]) / 1e9

@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 
 from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Will, Wire, connect, disconnect, subscribe
+from hostile.decent import used_s
 from integration.broker.conftest import Node
 from integration.dev.commands import Commands
 
@@ -45,18 +46,13 @@ def wires() -> Iterator[ExitStack]:
         yield stack
 
 
-def used_s(node: Node) -> float:
-    """The processor time of the node's main thread, which runs its event loop."""
-    return int(Path(f"/proc/{node.command.process.pid}/schedstat").read_text().split()[0]) / 1e9
-
-
 def longest_ping_s(node: Node, other: Wire, is_over: Callable[[int], bool]) -> float:
     """Of all pings until `is_over`, which is told how many packets came to this client meanwhile."""
     longest_s, came, until_s = 0.0, 0, time.monotonic() + PATIENCE_S
     while time.monotonic() < until_s:
-        begun_s = used_s(node)
+        begun_s = used_s(node.command)
         came += len(other.pending())
-        longest_s = max(longest_s, used_s(node) - begun_s)
+        longest_s = max(longest_s, used_s(node.command) - begun_s)
         if is_over(came):
             return longest_s
     raise AssertionError("it isn't over")

@@ -3,19 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from conformance.wire import SUBACK, V5, Wire, connect, publish, subscribe
-from integration.broker.conftest import Fleet, eventually
+from hostile.decent import used_s
+from integration.broker.conftest import Fleet, Node, eventually
 from integration.dev.commands import Commands
 
 GROUPS: Final = 4000
 A_SUBSCRIBE: Final = 1000
+CONNECTIONS: Final = 200
 TOPICS: Final = 300
 """To match each took a time that was quadratic in the groups, and all that was read at once went in one go."""
+
+
+WAIT_MAX_S: Final = 0.25
+"""Of the node's processor time; it was what all messages take: 1 s."""
+USERS: Final = """
+[authentication]
+bootstrap_file = "{folder}/users.csv"
+bootstrap_type = "plain"
+[[authentication.chain]]
+mechanism = "password_based:built_in_database"
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """Its users are `many` and `other`."""
+    (tmp_path / "users.csv").write_text("user_id,password,is_superuser\nmany,x,false\nother,x,false\n")
+    (tmp_path / "node.toml").write_text(USERS.format(folder=tmp_path))
+    commands = Commands()
+    try:
+        config, data = str(tmp_path / "node.toml"), str(tmp_path / "data")
+        yield Node("n", *commands.start_node("--config", config, "--data-dir", data))
+    finally:
+        commands.end_all()
 
 
 @pytest.fixture
@@ -29,6 +56,13 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         made.stop_redis()
 
 
+def join_all(member: Wire) -> None:
+    for packet_id, first in enumerate(range(0, GROUPS, A_SUBSCRIBE), 1):
+        filters = ((f"$share/{group}/many/#", 0) for group in range(first, first + A_SUBSCRIBE))
+        member.send(subscribe(V5, packet_id, *filters))
+        assert set(member.expect(SUBACK).reasons) == {0}
+
+
 def test_no_node_stands_still_for_one_users_groups(fleet: Fleet) -> None:
     fleet.core("core")
     there, here = fleet.replicant("there"), fleet.replicant("here")
@@ -36,12 +70,29 @@ def test_no_node_stands_still_for_one_users_groups(fleet: Fleet) -> None:
         for wire, name in ((member, "member"), (hostile, "hostile"), (other, "other")):
             wire.send(connect(V5, name))
             assert wire.next() is not None
-        for packet_id, first in enumerate(range(0, GROUPS, A_SUBSCRIBE), 1):
-            filters = ((f"$share/{group}/many/#", 0) for group in range(first, first + A_SUBSCRIBE))
-            member.send(subscribe(V5, packet_id, *filters))
-            assert set(member.expect(SUBACK).reasons) == {0}
+        join_all(member)
         other.subscribe(("quiet", 1))
         eventually(lambda: there.metric("flockmq_shared_groups") == GROUPS, "it is in all of them")
         hostile.send(b"".join(publish(V5, f"many/{number}", b"x") for number in range(TOPICS)))
         other.publish("quiet", b"goes on")
         assert other.receive().payload == b"goes on"
+
+
+def test_a_user_waits_for_one_message_of_another_users_connections(node: Node) -> None:
+    with ExitStack() as stack:
+
+        def connected(name: str, user: bytes) -> Wire:
+            wire = stack.enter_context(Wire(node.mqtt))
+            wire.send(connect(V5, name, user_name=user, password=b"x"))
+            assert wire.next() is not None
+            return wire
+
+        member, other = connected("member", b"many"), connected("other", b"other")
+        join_all(member)
+        hostile = [connected(f"hostile-{number}", b"many") for number in range(CONNECTIONS)]
+        other.quiet()
+        for wire in hostile:
+            wire.send(publish(V5, "many/1", b"x"))
+        begun_s = used_s(node.command)
+        other.quiet()
+        assert used_s(node.command) - begun_s < WAIT_MAX_S

@@ -22,6 +22,7 @@ from flockmq.transport.connection import EPOLLIN, EPOLLOUT, UNWATCHED, Connectio
 from flockmq.transport.rate_limit import ClientMeter, RateLimit
 from flockmq.transport.reactor import Reactor
 from flockmq.transport.unauthenticated import Unauthenticated
+from flockmq.transport.waiting_connections import WaitingConnections
 
 
 class ConnectionTable(ConnectionReactor):
@@ -35,7 +36,7 @@ class ConnectionTable(ConnectionReactor):
         self.connections: list[Connection | None] = []
         self.half_closed: dict[Connection, None] = {}
         self.pending_handshakes: dict[Connection, None] = {}
-        self.waiting: dict[Connection, None] = {}
+        self.waiting = WaitingConnections()
         self.unauthenticated = Unauthenticated(UNAUTHENTICATED_MAX_BYTES)
         self.rate_limit = RateLimit(reactor, clock.monotonic)
         self._reactor = reactor
@@ -106,7 +107,7 @@ class ConnectionTable(ConnectionReactor):
         connection.fd = -1
         self.half_closed.pop(connection, None)
         self.pending_handshakes.pop(connection, None)
-        self.waiting.pop(connection, None)
+        self.waiting.discard(connection)
         if connection.cost:
             self.unauthenticated.forget(connection)
         if connection.network:

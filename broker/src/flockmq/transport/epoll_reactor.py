@@ -6,7 +6,8 @@ carries all that was put in the turn. The event loop sees a single readable desc
 Invariants, in addition to those of reactor.py: a connection is read at most once in each round; the number of rounds
 and the time of a turn are bounded. A client with more data than was read waits behind all others, and for the next turn
 when the time is up; so does a connection that has ended. Waiting connections are read in order, at least one in each
-turn. So no client starves another, and all clients together don't starve the rest of the node.
+turn, users in turn. So no client starves another, no user does, and all clients together don't starve the rest of the
+node.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from flockmq.transport.listener import Listener
 from flockmq.transport.rate_limit import SharedMeter
 from flockmq.transport.reactor import Reactor
 from flockmq.transport.token_bucket import Bucket, Rates
+from flockmq.transport.waiting_connections import WaitingConnections
 
 log: Final = logging.getLogger(__name__)
 
@@ -215,7 +217,7 @@ class EpollReactor(Reactor):
                 continue
             if mask & _ENDED and self._is_over(until_s):
                 if not connection.paused:  # Otherwise epoll reports it again.
-                    waiting[connection] = None
+                    waiting.add(connection)
                 continue
             if mask & EPOLLOUT:
                 connection.blocked = False
@@ -228,18 +230,17 @@ class EpollReactor(Reactor):
                 # The end of a Unix socket, which epoll reports unasked. Data from before it is read first.
                 table.unwatch(connection)
             elif mask == EPOLLIN and (connection.has_more or self._is_over(until_s)):
-                waiting[connection] = None
+                waiting.add(connection)
             else:
-                waiting.pop(connection, None)
+                waiting.discard(connection)
                 self._read(connection, fd)
         if waiting:
             self._serve_waiting(waiting, until_s)
 
-    def _serve_waiting(self, waiting: dict[Connection, None], until_s: float) -> None:
+    def _serve_waiting(self, waiting: WaitingConnections, until_s: float) -> None:
         """Read from the first waiting connection, and from more while there is time."""
         for _ in range(len(waiting)):
-            connection = next(iter(waiting))
-            del waiting[connection]
+            connection = waiting.next()
             if not connection.paused:
                 self._read(connection, connection.fd)
                 if self._is_over(until_s) or not waiting:

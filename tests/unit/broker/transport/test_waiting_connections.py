@@ -1,0 +1,87 @@
+"""Who waits to be read: users take turns, however many connections each has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from flockmq.bounds import READ_MIN_BYTES, TURN_WORK_MAX_S
+from flockmq.clock import Clock
+from flockmq.mqtt import encode
+from flockmq.protocol.client import Principal
+from flockmq.transport.connection import Connection
+from flockmq.transport.waiting_connections import WaitingConnections
+from unit.broker.protocol.harness import publish
+from unit.broker.transport.harness import Served
+from unit.broker.transport.test_epoll_reactor import Steps
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with Served() as served:
+        yield served
+
+
+def of_user(served: Served, user: bytes, number: int) -> Connection:
+    connection, _ = served.client(f"{user.decode()}{number}")
+    connection.principal = Principal(user)
+    return connection
+
+
+def taken(waiting: WaitingConnections) -> list[Connection]:
+    return [waiting.next() for _ in range(len(waiting))]
+
+
+def test_users_take_turns_and_each_ones_connections_go_in_order(served: Served) -> None:
+    waiting = WaitingConnections()
+    many = [of_user(served, b"many", number) for number in range(4)]
+    few = [of_user(served, b"few", number) for number in range(2)]
+    for connection in (*many, *few, many[0]):
+        waiting.add(connection)
+    assert len(waiting) == 6
+    assert taken(waiting) == [many[0], few[0], many[1], few[1], many[2], many[3]]
+
+
+def test_who_has_no_user_yet_takes_turns_by_itself(served: Served) -> None:
+    waiting = WaitingConnections()
+    many = [of_user(served, b"many", number) for number in range(3)]
+    strangers = [served.opened()[0] for _ in range(2)]
+    for connection in (*many, *strangers):
+        waiting.add(connection)
+    assert taken(waiting) == [many[0], *strangers, many[1], many[2]]
+
+
+def test_who_is_gone_waits_no_more_whatever_its_user_is_by_then(served: Served) -> None:
+    waiting = WaitingConnections()
+    first, second = (of_user(served, b"a", number) for number in range(2))
+    waiting.add(first)
+    waiting.add(second)
+    first.principal = Principal(b"b")
+    waiting.discard(first)
+    waiting.discard(first)
+    assert first not in waiting
+    assert taken(waiting) == [second]
+    assert len(waiting) == 0
+
+
+def test_a_client_waits_for_one_connection_of_another_user() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        others = [served.client(f"c{number}") for number in range(6)]
+        decent, client = served.client("decent")
+        for connection, _ in others:
+            connection.principal = Principal(b"many")
+        decent.principal = Principal(b"decent")
+        clock.step_s = TURN_WORK_MAX_S * 2
+        much = publish(4, "a", "x" * READ_MIN_BYTES)
+        for connection, other in others:
+            connection.read_bytes = 2 * READ_MIN_BYTES
+            other.sendall(much)
+        served.reactor.turn()
+        client.sendall(encode.PINGREQ)
+        client.setblocking(False)
+        for _ in range(2):
+            served.reactor.turn()
+        assert client.recv(100) == encode.PINGRESP
+        assert served.reactor.table.waiting
