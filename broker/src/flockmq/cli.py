@@ -23,7 +23,7 @@ from typing import Final, NoReturn
 import msgspec
 import uvloop
 
-from flockmq import __version__, compiled_modules, logs, tasks
+from flockmq import __version__, compiled_modules, logs, private_files, tasks
 from flockmq.bench import options as bench_options
 from flockmq.config.load import DEFAULT_LISTENER, Loaded, load_all
 from flockmq.config.sources import Setting
@@ -198,6 +198,8 @@ async def _node(loaded: Loaded, ready_fd: int | None, hurry: asyncio.Event) -> i
                 log.warning("--ready-fd: %d can't be written: %s", ready_fd, error.strerror)
 
     settings = loaded.config
+    if settings.node.data_dir is not None:
+        private_files.tighten(settings.node.data_dir, "*.snapshot")
     if settings.role == "core" and settings.node.data_dir is not None:
         left_cluster.check(settings.node.data_dir)
     async with contextlib.AsyncExitStack() as stack:

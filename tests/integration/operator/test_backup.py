@@ -138,6 +138,7 @@ def test_a_cluster_of_another_name_has_all_that_was_acknowledged_before_the_back
             publisher.publish("queue/a", "3")
         core.kill()
     shutil.rmtree(tmp_path / "old")
+    assert {path.stat().st_mode & 0o077 for path in (place.backups / "old").rglob("*")} == {0}, "only its user's"
 
     new_folder = tmp_path / "new"
     new_folder.mkdir()

@@ -140,3 +140,15 @@ async def test_a_signal_in_the_turn_in_which_a_timeout_runs_out_is_heard() -> No
     assert hurried == []
     end()
     assert hurried == [True], "who asks twice is in a hurry"
+
+
+def test_what_an_earlier_release_left_for_all_to_read_is_tightened_first(tmp_path: Path) -> None:
+    (tmp_path / "left-cluster").touch()  # so the node ends before it needs anything
+    snapshot = tmp_path / "auth.snapshot"
+    snapshot.write_text("anything")
+    snapshot.chmod(0o644)
+    tmp_path.chmod(0o755)
+    environment = {"FLOCKMQ_REDIS__URL": "redis://127.0.0.1:1", "FLOCKMQ_CLUSTER__KEY_FILE": str(snapshot)}
+    done = flockmq("run", "--role", "core", "--data-dir", str(tmp_path), **environment)
+    assert "this core left its cluster" in one_error_line(done)
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path, snapshot)] == [0o700, 0o600]

@@ -2,6 +2,7 @@
 
 The log in Redis is trimmed: what it no longer has is in the snapshots on the cores' disks alone. So a backup is these
 tables, saved first, and then a snapshot of Redis whose log still has the entry of each position in `positions`.
+They hold password hashes: files, and folders that are made for them, are this user's alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from flockmq import private_files
 from flockmq.ctl.api import Api, CtlError, Row, path
 from flockmq.ctl.verbs import Verbs, add_verb
 from flockmq.rlog.errors import LogCorrupt
@@ -31,7 +33,7 @@ def _save(api: Api, options: argparse.Namespace) -> Iterator[Row]:
     """Yield a row per shard, when all are on disk. Positions of an earlier run go first: they would be wrong."""
     positions = options.folder / POSITIONS
     try:
-        options.folder.mkdir(parents=True, exist_ok=True)
+        private_files.make_folder(options.folder)
         positions.unlink(missing_ok=True)
     except OSError as error:
         raise CtlError(f"{str(options.folder)!r} can't be used: {error.strerror}") from None
@@ -43,7 +45,7 @@ def _save(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 def _save_shard(api: Api, folder: Path, shard: str) -> dict[str, object]:
     file = folder / name_of(shard)
     try:
-        with file.open("wb") as opened:
+        with private_files.create(file) as opened:
             api.download(path("tables", shard), opened)
             opened.flush()
             os.fsync(opened.fileno())
@@ -57,7 +59,7 @@ def _save_shard(api: Api, folder: Path, shard: str) -> dict[str, object]:
 
 def _write(file: Path, data: bytes) -> None:
     try:
-        with file.open("wb") as opened:
+        with private_files.create(file) as opened:
             opened.write(data)
             opened.flush()
             os.fsync(opened.fileno())

@@ -29,7 +29,7 @@ import redis.asyncio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from flockmq import bounds, tasks
+from flockmq import bounds, private_files, tasks
 from flockmq.errors import ConfigError, RedisUnavailable, UserError
 from flockmq.logs import Retrying
 from flockmq.processes import die_with_parent, how_it_ended, last_lines
@@ -232,7 +232,7 @@ async def embedded_valkey(data_dir: Path | None) -> AsyncIterator[EmbeddedValkey
 def _locked_log(folder: Path) -> IO[bytes]:
     """Raises UserError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_files.make_folder(folder)
         log_file = (folder / "valkey.log").open("ab")
         fcntl.flock(log_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

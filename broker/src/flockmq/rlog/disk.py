@@ -10,9 +10,11 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
+from flockmq import private_files
+
 
 class Disk:
-    """`folder` is created with the first file."""
+    """`folder` is created with the first file. Both are this user's alone."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -25,8 +27,8 @@ class Disk:
         return (self.folder / name).open("rb")
 
     def create(self, name: str) -> BinaryIO:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return (self.folder / name).open("wb")
+        private_files.make_folder(self.folder)
+        return private_files.create(self.folder / name)
 
     def sync(self, file: BinaryIO) -> None:
         file.flush()

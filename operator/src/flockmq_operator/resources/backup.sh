@@ -16,6 +16,7 @@
 # to restore:      BACKUP (CLUSTER/TIME, or CLUSTER: its newest), CORE and REDIS (the folders of the volumes)
 # TMP              a folder for a moment
 set -eu
+umask 077 # backups have password hashes, and messages
 
 PORT=6379
 SHARDS="cluster route retained auth"
@@ -86,6 +87,7 @@ take() {
   flush "$new"/* "$new"
   [ ! -e "$BACKUPS/$CLUSTER/$time" ] || fail "$CLUSTER/$time is there already"
   mv "$new" "$BACKUPS/$CLUSTER/$time"
+  chmod o= "$BACKUPS/$CLUSTER" 2>/dev/null || : # an earlier release made it, with what is in it, for all
   flush "$BACKUPS/$CLUSTER"
   say "$CLUSTER/$time: $(du -sk "$BACKUPS/$CLUSTER/$time" | cut -f1) KiB, of Redis at $server"
   backups_of "$CLUSTER" | sort -r | tail -n +$((KEEP + 1)) | while read -r old; do
@@ -123,8 +125,12 @@ fill() {
   mark "$1" filled
 }
 
+# copy_tables: the core may run as another user than this job, but of the volume's group
 copy_tables() {
-  for shard in $SHARDS; do cp "$from/$shard.snapshot" "$CORE/"; done
+  for shard in $SHARDS; do
+    cp "$from/$shard.snapshot" "$CORE/"
+    chmod 640 "$CORE/$shard.snapshot"
+  done
   flush "$CORE"/*.snapshot "$CORE"
 }
 

@@ -79,6 +79,17 @@ async def test_a_second_run_replaces_the_first(run: Run, core: Path, tmp_path: P
     assert not (tmp_path / "to/there/positions").exists()
 
 
+async def test_nobody_else_may_read_them_also_where_a_former_run_made_them_for_all(run: Run, tmp_path: Path) -> None:
+    former = tmp_path / "there"
+    former.mkdir()
+    for name in ("positions", *map(name_of, SHARDS)):
+        (former / name).touch(0o644)
+    for to in (former, tmp_path / "made/new"):
+        await run("tables", "save", str(to))
+        assert {file.stat().st_mode & 0o777 for file in to.iterdir()} == {0o600}
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "made", tmp_path / "made/new")] == [0o700, 0o700]
+
+
 async def test_a_folder_that_cant_be_used_is_said(run: Run, core: Path, tmp_path: Path) -> None:
     with pytest.raises(CtlError, match=r"cluster\.snapshot' can't be used: File exists"):
         await run("tables", "save", str(core / name_of("cluster")))
