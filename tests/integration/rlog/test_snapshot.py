@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from flockmq.redis.errors import StorageUnavailable
+from flockmq.redis.link import RedisLink
+from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogLost
-from flockmq.rlog.schema import (
-    ROUTE,
-)
+from flockmq.rlog.rlog import Rlog
+from flockmq.rlog.schema import ROUTE, keys_of
 from integration.rlog.steps import CountedPort, agree, core_of, route, trimmed_below
 
 
@@ -77,6 +78,42 @@ async def test_a_corrupt_snapshot_is_named_and_replaced_by_the_log_or_another_co
     assert f"snapshot of shard route is refused: {snapshot}: frame" in caplog.text
     assert port.bootstraps == 1
     await agree(ROUTE, again, other)
+
+
+async def test_a_shard_isnt_begun_anew_without_what_a_broken_snapshot_held(nodes, valkey) -> None:
+    """Nothing is written, whatever other snapshots the core has. It begins without what is lost when somebody says
+    so."""
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, 1)])
+    await core.stop()
+    valkey.kill()
+    await asyncio.to_thread(valkey.restart, empty=True)
+    snapshot = nodes.data_dir("core") / "route.snapshot"
+    good = snapshot.read_bytes()
+    corrupt(snapshot)
+    broken = snapshot.read_bytes()
+    unstarted = core_of(Rlog("core@1", valkey.config, disk=Disk(snapshot.parent)))
+    await unstarted.load()
+    with pytest.raises(StorageUnavailable, match="has no log of it, and the snapshot of core can't be read"):
+        await unstarted.register(ROUTE, "core@1")
+    await unstarted.stop()
+    assert snapshot.read_bytes() == broken
+    link = RedisLink(valkey.config)
+    assert await link.call("EXISTS", *keys_of(ROUTE)) == 0
+    await link.close()
+    snapshot.write_bytes(good)
+    again = await nodes.core()
+    assert len(again.tables.routes) == 1
+
+
+async def test_a_deleted_snapshot_is_begun_without(nodes, valkey) -> None:
+    core = await nodes.core()
+    await core.write(ROUTE, [route(core, 1)])
+    await core.stop()
+    valkey.kill()
+    await asyncio.to_thread(valkey.restart, empty=True)
+    (nodes.data_dir("core") / "route.snapshot").unlink()
+    assert len((await nodes.core()).tables.routes) == 0
 
 
 async def test_a_lone_core_that_lost_its_snapshot_and_the_log_says_so(nodes, monkeypatch) -> None:

@@ -60,13 +60,15 @@ class Core:
         self._writing = asyncio.Lock()
 
     async def load(self) -> None:
-        """Load the snapshots as the initial tables. A corrupt snapshot is logged and ignored."""
+        """Load the snapshots as the initial tables. One that can't be read is logged and stays: the shard comes
+        from the log or another core, but isn't begun anew (generation.UNREADABLE)."""
         for shard in SHARDS:
             fresh = self._replica.tables.shards[shard].fresh()
             try:
                 position = await snapshot.load(self._disk, fresh, apply_entry)
             except LogCorrupt as error:
                 log.error("snapshot of shard %s is refused: %s", shard, error)
+                self.voter.unreadable.add(shard)
                 continue
             if position is not None:
                 self._replica.adopt(fresh)

@@ -22,6 +22,10 @@ grants g to one candidate only. From then on it applies entries only from a log 
 - A writer counts an append as done when its own tables have it, perhaps before a majority has it. It keeps the append
   until a majority has it (writer.py), and writes it again under its number if the next generation lacks it.
 
+A core that can't read its snapshot reports UNREADABLE, which is further than nothing but behind every log: the others'
+tables or the log in Redis are the base as always, but where there is neither, nobody begins an empty shard. A core
+without a snapshot reports START: it is new, or somebody decided to go on without.
+
 So an acknowledged write is lost only in two cases: Redis loses it and its writer dies before it heard that a majority
 has it, or Redis loses it together with the tables of a majority of the cores. If two cores seal or seed at once, Redis
 decides: it replaces only the life that the core had read.
@@ -30,10 +34,14 @@ decides: it replaces only the life that the core had read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt
+
+UNREADABLE: Final = StreamId(0, 1)
+"""The position of a core that has a snapshot, but can't read it and has no tables yet. No tables are ever there:
+generations begin at 1. Earlier releases wait, too, where it is the base: for a core whose tables are there."""
 
 
 class Life(NamedTuple):
@@ -117,6 +125,13 @@ def plan(found: StoredLog, generation: int, reports: Iterable[Report]) -> Seal |
     if found.last >= base and (found.life is not None or base == START):
         return Seal(life, base)
     return Seed(life, base)
+
+
+def unreadable(step: Seal | Seed, reports: Iterable[Report]) -> list[str]:
+    """The cores whose snapshots would have to be read first: where all else is empty, the step isn't to be taken."""
+    if isinstance(step, Seal) or step.base != UNREADABLE:
+        return []
+    return sorted(report.core for report in reports if report.position == UNREADABLE)
 
 
 def rank(core: str, step: Seal | Seed, reports: Iterable[Report]) -> int | None:

@@ -17,6 +17,7 @@ from redis.exceptions import ResponseError
 from flockmq import bounds
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import Argument, RedisLink, Reply
+from flockmq.rlog import snapshot
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.generation import (
     Life,
@@ -29,6 +30,7 @@ from flockmq.rlog.generation import (
     next_generation,
     plan,
     rank,
+    unreadable,
 )
 from flockmq.rlog.ports import VotePort
 from flockmq.rlog.schema import keys_of
@@ -61,7 +63,7 @@ class GenerationChange:
             return settled
         reports = await self._get_reports(shard, 0)
         generation = next_generation(found, reports)
-        step = plan(found, generation, reports)
+        step = self._plan(link, shard, found, generation, reports)
         before = rank(self._voter.name, step, reports)
         if before is None:
             raise StorageUnavailable(
@@ -100,9 +102,23 @@ class GenerationChange:
             raise StorageUnavailable(f"shard {shard}: another core begins generation {generation} or a later one")
         return reports
 
+    @staticmethod
+    def _plan(link: RedisLink, shard: str, found: StoredLog, generation: int, reports: list[Report]) -> Seal | Seed:
+        """As `plan`. Raises StorageUnavailable where that would lose what is in a snapshot that can't be read."""
+        step = plan(found, generation, reports)
+        if cores := unreadable(step, reports):
+            file = snapshot.name_of(shard)
+            raise StorageUnavailable(
+                f"shard {shard}: Redis at {link.config.address} has no log of it, and the snapshot of "
+                f"{', '.join(cores)} can't be read, so nobody begins it anew, which would be without what was in it: "
+                f"start a core that has it; or put {file} of another core or of a backup into the data folder there, "
+                f"or delete it to go on without, and restart"
+            )
+        return step
+
     async def _decide(self, link: RedisLink, shard: str, found: StoredLog, generation: int) -> Life:
         reports = await self._get_reports(shard, generation)
-        step = plan(found, generation, reports)
+        step = self._plan(link, shard, found, generation, reports)
         state = self._tables.shards[shard]
         arguments: list[Argument] = [str(found.life or ""), str(step.life), str(step.base)]
         if isinstance(step, Seed):

@@ -15,7 +15,7 @@ import msgspec
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, StreamId
-from flockmq.rlog.generation import Report
+from flockmq.rlog.generation import UNREADABLE, Report
 from flockmq.rlog.replica import Replica
 from flockmq.rlog.schema import SHARDS
 
@@ -30,6 +30,8 @@ class Voter:
 
     def __init__(self, name: str, replica: Replica, disk: Disk) -> None:
         self.name = name
+        self.unreadable: set[str] = set()
+        """Shards whose snapshots can't be read."""
         self._replica = replica
         self._disk = disk
         self._promised = dict.fromkeys(SHARDS, 0)
@@ -76,7 +78,10 @@ class Voter:
         self._replica.require_generation(shard, generation)
 
     def _position(self, shard: str) -> StreamId:
-        return START if self._replica.is_distrusted(shard) else self._replica.tables.shards[shard].applied
+        if self._replica.is_distrusted(shard):
+            return START
+        applied = self._replica.tables.shards[shard].applied
+        return UNREADABLE if applied == START and shard in self.unreadable else applied
 
     async def _write(self) -> None:
         """Write what is promised when its turn comes. Raises StorageUnavailable."""

@@ -5,6 +5,7 @@ import pytest
 from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.errors import LogCorrupt
 from flockmq.rlog.generation import (
+    UNREADABLE,
     Life,
     Report,
     Seal,
@@ -15,11 +16,13 @@ from flockmq.rlog.generation import (
     plan,
     rank,
     reached_by_majority,
+    unreadable,
 )
 
 NOW, BEFORE = "run-now", "run-before"
 A, B, C = (Report(name, StreamId(3, position), 3) for name, position in (("a", 9), ("b", 7), ("c", 9)))
 BLANK = Report("b", START, 0)
+BROKEN = Report("c", UNREADABLE, 0)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,10 @@ BLANK = Report("b", START, 0)
         pytest.param(Life(3, BEFORE), StreamId(3, 9), [A, B], Seal(Life(4, NOW), A.position), id="a plain restart"),
         pytest.param(Life(3, BEFORE), StreamId(3, 8), [A, B], Seed(Life(4, NOW), A.position), id="lost writes"),
         pytest.param(None, START, [BLANK, A], Seed(Life(4, NOW), A.position), id="an empty Redis"),
+        pytest.param(None, START, [BROKEN, A], Seed(Life(4, NOW), A.position), id="a snapshot is broken, one is good"),
+        pytest.param(
+            Life(3, BEFORE), StreamId(3, 9), [BROKEN, BLANK], Seal(Life(4, NOW), UNREADABLE), id="the log is there"
+        ),
         pytest.param(Life(1, NOW), StreamId(1, 4), [A], Seed(Life(4, NOW), A.position), id="another log"),
         pytest.param(None, StreamId(5, 4), [A], Seed(Life(4, NOW), A.position), id="a log that no one sealed"),
     ],
@@ -50,6 +57,27 @@ def test_plan(life: Life | None, last: StreamId, reports: list[Report], step: Se
 )
 def test_is_settled(life: Life | None, last: StreamId, mine: Report, settled: bool) -> None:
     assert is_settled(StoredLog(NOW, life, last), mine) == settled
+
+
+@pytest.mark.parametrize(
+    ("last", "reports", "cores"),
+    [
+        pytest.param(START, [BLANK, BROKEN], ["c"], id="nobody has it"),
+        pytest.param(START, [BROKEN, A], [], id="another core has it"),
+        pytest.param(StreamId(3, 9), [BLANK, BROKEN], [], id="Redis has it"),
+        pytest.param(START, [BLANK, BLANK], [], id="there never was one"),
+    ],
+)
+def test_an_empty_shard_isnt_begun_where_a_snapshot_cant_be_read(
+    last: StreamId, reports: list[Report], cores: list[str]
+) -> None:
+    found = StoredLog(NOW, None if last == START else Life(3, BEFORE), last)
+    assert unreadable(plan(found, 4, reports), reports) == cores
+
+
+def test_who_cant_read_its_snapshot_goes_on_with_the_log() -> None:
+    assert is_settled(StoredLog(NOW, Life(1, NOW), StreamId(1, 0)), BROKEN)
+    assert not is_settled(StoredLog(NOW, None, START), BROKEN)
 
 
 def test_a_generation_is_higher_than_all_that_anybody_heard_of() -> None:

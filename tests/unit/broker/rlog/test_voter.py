@@ -10,9 +10,10 @@ from typing import BinaryIO
 
 from flockmq.redis.link import RedisConfig
 from flockmq.rlog.disk import Disk
-from flockmq.rlog.entry import START
+from flockmq.rlog.entry import START, StreamId
+from flockmq.rlog.generation import UNREADABLE
 from flockmq.rlog.replica import Replica
-from flockmq.rlog.schema import CLUSTER
+from flockmq.rlog.schema import CLUSTER, ROUTE
 from flockmq.rlog.voter import Voter
 
 
@@ -36,6 +37,16 @@ async def loaded(disk: Disk) -> Voter:
     voter = Voter("core-0", Replica(config, None, lambda *_: None, lambda _: START, is_core=True), disk)
     await voter.load()
     return voter
+
+
+async def test_a_core_that_cant_read_its_snapshot_says_so_until_it_has_tables(tmp_path: Path) -> None:
+    replica = Replica(RedisConfig("redis://127.0.0.1:1"), None, lambda *_: None, lambda _: START, is_core=True)
+    voter = Voter("core-0", replica, Disk(tmp_path))
+    await voter.load()
+    voter.unreadable.add(CLUSTER)
+    assert [(await voter.report(shard, 0)).position for shard in (CLUSTER, ROUTE)] == [UNREADABLE, START]
+    replica.tables.shards[CLUSTER].applied = StreamId(1, 0)
+    assert (await voter.report(CLUSTER, 0)).position == StreamId(1, 0)
 
 
 async def test_a_promise_that_was_reported_outlives_the_write_of_an_older_one(tmp_path: Path) -> None:
