@@ -65,6 +65,8 @@ from flockmq.telemetry import metrics
 
 log: Final = logging.getLogger(__name__)
 
+SERVER: Final = "flockmq"
+"""The header `Server` of all answers: aiohttp would name itself and Python, with versions."""
 SCRAPES: Final = web.AppKey("scrapes", Scrapes)
 
 routes = web.RouteTableDef()
@@ -95,6 +97,10 @@ async def metrics_text(request: web.Request) -> web.Response:
 def _readiness(request: web.Request) -> web.Response:
     ready, reason = request.app[VIEWS].node.ready()
     return web.Response(status=200 if ready else 503, text=f"{reason}\n")
+
+
+async def _name_server(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers["Server"] = SERVER
 
 
 _UNREADABLE: Final = (HttpProcessingError, web.RequestPayloadError)
@@ -133,6 +139,7 @@ class _Http(web.RequestHandler):
         reason = (message or "").partition("\n")[0].rstrip(":").encode(errors="replace").decode()
         why = f"this can't be read as a request: {reason}" if status == 400 else "it failed here; see the node's log"
         refused = answer(status, {"error": why})
+        refused.headers["Server"] = SERVER  # no application prepares this answer
         refused.force_close()
         return refused
 
@@ -184,6 +191,7 @@ def _application(
 ) -> web.Application:
     middlewares = [connections.noting, Pace().paced, *Guard(keys, audit).middlewares()]
     app = web.Application(client_max_size=MANAGEMENT_REQUEST_MAX_BYTES, middlewares=middlewares)
+    app.on_response_prepare.append(_name_server)
     app[VIEWS] = views
     app[users_and_rules.ADMIN] = admin
     app[quotas.ADMIN] = quota_admin

@@ -99,6 +99,12 @@ async def test_a_ready_node_is_alive_ready_and_available(http: aiohttp.ClientSes
     assert [await code(http, path) for path in ("/livez", "/readyz", "/availz")] == [200, 200, 200]
 
 
+@pytest.mark.parametrize("path", ["/livez", "/metrics", "/api/v1/status", "/api/v1/users", "/none"])
+async def test_no_answer_tells_what_it_is_made_with(http: aiohttp.ClientSession, path: str) -> None:
+    async with http.get(path) as response:
+        assert response.headers.getall("Server") == ["flockmq"]
+
+
 async def test_a_node_that_is_not_ready_says_why_and_is_alive(http: aiohttp.ClientSession, node: ToldNode) -> None:
     node.is_ready = (False, "bootstrapping shard route")
     async with http.get("/readyz") as response:

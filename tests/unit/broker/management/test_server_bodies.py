@@ -57,6 +57,16 @@ async def test_what_is_no_text_is_answered_too(stream: Stream, caplog: pytest.Lo
     assert "Traceback" not in caplog.text
 
 
+@pytest.mark.parametrize("line", [b"GET http://[::1\xff HTTP/1.1", b"no request", b"GET /livez HTTP/1.1\r\nX"])
+async def test_what_is_no_request_isnt_told_what_answers(stream: Stream, line: bytes) -> None:
+    reader, writer = stream
+    writer.write(line + b"\r\n\r\n")
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    assert b"\r\nserver: flockmq\r\n" in head
+    assert b"aiohttp" not in head
+    assert b"python" not in head
+
+
 async def test_what_is_as_it_is_may_say_so(stream: Stream) -> None:
     head = b"GET /livez HTTP/1.1\r\nHost: x\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"
     assert await answered(stream, head) == (200, b"alive\n")
