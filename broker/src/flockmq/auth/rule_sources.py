@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from flockmq import strict_json
 from flockmq.auth.http_service import HttpService, Unanswered
 from flockmq.auth.rules import CLIENT_VALUES, Rules, Subject, compile_rules
 from flockmq.bounds import CONFIG_MAX_BYTES, RULES_COMPILED_MAX
@@ -150,7 +151,7 @@ def read_rules(file: Path, where: str) -> tuple[RuleSettings, ...]:
     if len(text) > CONFIG_MAX_BYTES:
         raise ConfigError(f"{where}: {str(file)!r} is larger than {CONFIG_MAX_BYTES} bytes")
     try:
-        document = msgspec.json.decode(text) if file.suffix == ".json" else tomllib.loads(text.decode())
+        document = strict_json.decode(text) if file.suffix == ".json" else tomllib.loads(text.decode())
         return msgspec.convert(document, _RulesFile).rules
     except (msgspec.DecodeError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(

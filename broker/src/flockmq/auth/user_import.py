@@ -21,6 +21,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from flockmq import strict_json
 from flockmq.auth.admin import Admin, Invalid, NewUser
 from flockmq.bounds import BOOTSTRAP_BATCH_USERS, BOOTSTRAP_MAX_BYTES
 from flockmq.clock import Clock
@@ -152,7 +153,9 @@ def _csv_rows(content: bytes, kind: Kind, file: Path) -> Iterator[tuple[str, dic
         raise ConfigError(f"{file}: line {line}: is not UTF-8; save the file as UTF-8") from None
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
-        columns = reader.fieldnames or []
+        columns = list(reader.fieldnames or [])
+        if twice := next((name for name in columns if columns.count(name) > 1), None):
+            raise ConfigError(f"{file}: line 1: names the column {twice} twice; keep one of them")
         if missing := {"user_id", COLUMNS[kind]} - set(columns):
             raise ConfigError(
                 f"{file}: line 1: has no column {' and '.join(sorted(missing))}; with bootstrap_type {kind} it must "
@@ -171,7 +174,7 @@ def _csv_rows(content: bytes, kind: Kind, file: Path) -> Iterator[tuple[str, dic
 
 def _json_rows(content: bytes, file: Path) -> Iterable[tuple[str, dict[str, object]]]:
     try:
-        rows = msgspec.json.decode(content, type=list[dict[str, object]])
+        rows = strict_json.decode(content, list[dict[str, object]])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{file}: not a JSON list of users: {error}") from None
     return [(f"{file}: user {place}", row) for place, row in enumerate(rows, start=1)]

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, 
 import msgspec
 from msgspec import Meta
 
+from flockmq import strict_json
 from flockmq.config.values import (
     HIDDEN,
     PARSERS,
@@ -79,7 +80,11 @@ def _items(value: object, of: object, where: str, is_text: bool) -> list[object]
     plain = of == Network or not (is_struct(of) or get_origin(of) in (Union, UnionType, dict))
     if is_text and isinstance(value, str):
         text = value.strip()
-        value = [part.strip() for part in text.split(",") if part.strip()] if plain and text[:1] != "[" else _json(text)
+        value = (
+            [part.strip() for part in text.split(",") if part.strip()]
+            if plain and text[:1] != "["
+            else _json(text, where)
+        )
     if not isinstance(value, list):
         table = re.sub(r"\[[0-9]+\]", "", where.rpartition(": ")[2])  # TOML table headers have no indexes
         mend = f"; write [[{table}]] above each" if isinstance(value, dict) and not is_text else ""
@@ -90,15 +95,17 @@ def _items(value: object, of: object, where: str, is_text: bool) -> list[object]
 
 def _table(value: object, where: str, is_text: bool) -> dict[str, object]:
     if is_text and isinstance(value, str):
-        value = _json(value)
+        value = _json(value, where)
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: must be a table of keys and values" + (", as JSON" if is_text else ""))
     return value
 
 
-def _json(text: str) -> object:
+def _json(text: str, where: str) -> object:
     try:
-        return msgspec.json.decode(text)
+        return strict_json.decode(text)
+    except strict_json.DuplicateKey as error:
+        raise ConfigError(f"{where}: {error}") from None
     except (msgspec.DecodeError, RecursionError):
         return None
 

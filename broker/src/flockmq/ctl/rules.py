@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from flockmq import strict_json
 from flockmq.bounds import CONFIG_MAX_BYTES
 from flockmq.ctl.api import Api, Row, path
 from flockmq.ctl.verbs import Verbs, add_list, add_verb
@@ -54,7 +55,7 @@ def _document(file: Path) -> object:
     try:
         with file.open("rb") as opened:
             text = opened.read(CONFIG_MAX_BYTES + 1)
-        return msgspec.json.decode(text) if file.suffix == ".json" else tomllib.loads(text.decode())
+        return strict_json.decode(text) if file.suffix == ".json" else tomllib.loads(text.decode())
     except OSError as error:
         raise ConfigError(f"{file}: can't be read: {error.strerror}") from None
     except (msgspec.DecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

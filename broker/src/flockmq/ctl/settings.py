@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from flockmq import strict_json
 from flockmq.config.hot import leaves
 from flockmq.ctl.api import Api, CtlError, Row
 from flockmq.ctl.credentials import check_text
@@ -93,7 +94,9 @@ def _change(text: str) -> tuple[str, object]:
         raise ConfigError(f"{path}: null is no value; to take a change back say: unset {path}")
     check_text(value, path)
     try:
-        return path, msgspec.json.decode(value)
+        return path, strict_json.decode(value)
+    except strict_json.DuplicateKey as error:
+        raise ConfigError(f"{path}: {error}") from None
     except (msgspec.DecodeError, RecursionError):
         return path, value
 

@@ -8,6 +8,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 from aiohttp import web
 
+from flockmq import strict_json
 from flockmq.bounds import AUTH_PAGE_MAX, AUTH_REQUEST_MAX_BYTES, MANAGEMENT_REQUEST_MAX_S
 from flockmq.management.view import Views
 
@@ -58,7 +59,7 @@ async def body_of(request: web.Request, kind: type[T]) -> T:
     if (check := request.get(STILL_ALLOWED)) is not None:
         check()
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return strict_json.decode(raw, kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestRefused(400, f"the body can't be used: {error}") from None
 

@@ -156,6 +156,8 @@ async def test_who_is_disabled_stays_so_unless_the_file_says_otherwise(
         ("u.csv", "user_id,password\na,b\u0007c\n", "plain", "line 2: user 'a': password: .*may not stand in"),
         ("u.csv", "user_id,password\na,b\nb,b\na,c\n", "plain", "line 4: user 'a' stands in line 2 too; keep one"),
         ("u.json", "{}", "plain", "not a JSON list of users"),
+        ("u.json", '[{"user_id": "jo", "user_id": "al"}]', "plain", "the key 'user_id' is there twice"),
+        ("u.csv", "user_id,password,password\njo,1,2\n", "plain", "line 1: names the column password twice"),
         (
             "u.json",
             '[{"user_id": "jo", "password": "a"}, {"user_id": "jo", "password": "a"}]',

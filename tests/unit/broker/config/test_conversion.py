@@ -71,6 +71,11 @@ def test_text_that_is_no_json_is_refused_without_being_shown() -> None:
     assert refusal("[{hunter2", Chain, is_text=True) == "here: must be a list of tables of keys and values, as JSON"
 
 
+def test_json_that_says_a_key_twice_is_refused_by_its_name() -> None:
+    said = '[{"mechanism": "http", "url": "http://a", "url": "http://b"}]'
+    assert refusal(said, Chain, is_text=True) == "here: the key 'url' is there twice in one object; say it once"
+
+
 def test_the_password_of_a_url_is_moved_to_where_it_is_hidden() -> None:
     read_back = read({"url": "http://me:hunter2@h/x"}, Http, "here")
     assert isinstance(read_back, Http)

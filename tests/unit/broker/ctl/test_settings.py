@@ -63,6 +63,13 @@ def test_values_are_json_or_else_text() -> None:
     assert node.requests == [("PATCH", "/settings", patch)]
 
 
+def test_a_value_that_says_a_key_twice_is_refused() -> None:
+    node = Asked()
+    with pytest.raises(ConfigError, match="zones: the key 'a' is there twice in one object; say it once"):
+        node.run("set", 'zones={"a": {}, "a": {}}')
+    assert node.requests == []
+
+
 def test_a_change_is_taken_back_and_a_revision_restored() -> None:
     node = Asked()
     node.run("unset", "quotas", "log.level")

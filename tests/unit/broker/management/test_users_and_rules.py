@@ -97,6 +97,18 @@ async def test_a_body_that_is_nested_too_deep_is_refused(site: Site) -> None:
     assert "the body can't be used" in answer["error"]
 
 
+async def test_a_body_that_says_a_key_twice_is_refused_by_its_name(site: Site) -> None:
+    for path, body, key in (
+        ("/users", b'{"user_id": "jo", "password": "one", "password": "two"}', "password"),
+        ("/quotas/jo", b'{"max_sessions": 1, "max_sessions": 2}', "max_sessions"),
+        ("/rules/all", b'{"rules": [{"permit": "deny", "topics": ["a"], "permit": "allow"}]}', "permit"),
+    ):
+        method = "POST" if path == "/users" else "PUT"
+        status, said = await site.ask(method, path, body)
+        why = f"the body can't be used: the key '{key}' is there twice in one object; say it once"
+        assert (status, said["error"]) == (400, why)
+
+
 async def test_a_user_is_made_shown_changed_and_removed(site: Site) -> None:
     shown = {"user_id": "jo/ö", "is_superuser": False, "is_disabled": False}
     assert await site.ask("POST", "/users", {"user_id": "jo/ö", "password": "pw"}) == (201, shown)
