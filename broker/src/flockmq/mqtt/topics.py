@@ -131,14 +131,36 @@ def _check_length(topic: bytes, what: str) -> None:
 
 
 def _check_levels(topic_filter: bytes) -> None:
-    levels = topic_filter.split(b"/")
-    if len(levels) > MAX_LEVELS:
+    """Looks at all levels at once, because a packet has up to half a million; one by one only at those of a filter that
+    is refused.
+    """
+    if topic_filter.count(b"/") >= MAX_LEVELS:
         raise PacketError(
             Reason.TOPIC_FILTER_INVALID, "section 4.7.3", f"topic filter of more than {MAX_LEVELS} levels"
         )
+    if not _are_wildcards_whole(topic_filter):
+        raise _misplaced_wildcard(topic_filter.split(b"/"))
+
+
+def _are_wildcards_whole(topic_filter: bytes) -> bool:
+    """True if each wildcard is a whole level, and `#` the last one."""
+    multi = topic_filter.find(b"#")
+    if multi >= 0 and (multi != len(topic_filter) - 1 or topic_filter[-2:] not in (b"#", b"/#")):
+        return False
+    pluses = topic_filter.count(b"+")
+    if not pluses:
+        return True
+    # `count` finds what doesn't overlap, so that each level needs slashes of its own.
+    apart = b"/" + topic_filter.replace(b"/", b"//") + b"/"
+    return apart.count(b"/+/") == pluses
+
+
+def _misplaced_wildcard(levels: list[bytes]) -> PacketError:
+    """What is wrong with a filter of these levels: the first error."""
     last = len(levels) - 1
     for position, level in enumerate(levels):
         if b"#" in level and (level != b"#" or position != last):
-            raise malformed("'#' that isn't the whole last level of a topic filter", "MQTT-4.7.1-1")
+            break
         if b"+" in level and level != b"+":
-            raise malformed("'+' that isn't a whole level of a topic filter", "MQTT-4.7.1-2")
+            return malformed("'+' that isn't a whole level of a topic filter", "MQTT-4.7.1-2")
+    return malformed("'#' that isn't the whole last level of a topic filter", "MQTT-4.7.1-1")

@@ -28,6 +28,7 @@ _SLOW: Final = 0
 _OPENING: Final = 1
 _FAST: Final = 2
 _CLOSING: Final = 3
+_LITERALS: Final = bytes([byte for byte in range(256) if byte not in b"+#/"])
 
 
 class Shape(TreeFilters):
@@ -273,9 +274,10 @@ def has_wildcard(topic_filter: bytes) -> bool:
 
 
 def shape_of(topic_filter: bytes) -> bytes:
-    """The filter with its literal levels emptied: equal for filters of one shape."""
-    levels = topic_filter.split(b"/")
-    return b"/".join([level if level in (b"+", b"#") else b"" for level in levels])
+    """The filter with its literal levels emptied: equal for filters of one shape. In one go, whatever the number of its
+    levels is: in a valid filter no literal level has a wildcard.
+    """
+    return topic_filter.translate(None, _LITERALS)
 
 
 def _rank(shape: Shape) -> tuple[int, bool, list[int]]:

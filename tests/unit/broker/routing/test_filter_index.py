@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from flockmq.bounds import FAST_SHAPE_FILTERS, FAST_SHAPES_MAX, SHAPE_MOVES
-from flockmq.routing.filter_index import FilterIndex, _is_fast
+from flockmq.routing.filter_index import FilterIndex, _is_fast, shape_of
 from flockmq.routing.filter_tree import Branch
 
 # Few levels, so that topics and filters meet; `a-` and `a0` stand on both sides of `a/` in byte order.
@@ -172,6 +172,14 @@ def fast(index: FilterIndex) -> set[bytes]:
 def fill(index: FilterIndex, pattern: bytes, filters: int, first: int = 0) -> None:
     for number in range(first, first + filters):
         index.add(pattern % number, number)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "shape"),
+    [(b"a/+/b/#", b"/+//#"), (b"+", b"+"), (b"#", b"#"), (b"//+", b"//+"), ("ä/+/\U0001f426".encode(), b"/+/")],
+)
+def test_a_shape_has_the_wildcards_and_where_they_are(topic_filter: bytes, shape: bytes) -> None:
+    assert shape_of(topic_filter) == shape
 
 
 def test_all_shapes_are_fast_while_they_are_few() -> None:
