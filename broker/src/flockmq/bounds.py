@@ -565,7 +565,8 @@ LINGER_MAX_S: Final = 1.0
 """Time for a disconnected client to read the reason."""
 PROXY_HEADER_MAX_BYTES: Final = 4096
 TLS_HELLO_MAX_BYTES: Final = 5 + 16 * 1024
-"""One TLS record. This much is buffered before any TLS state is created."""
+"""A ClientHello with the heads of its records; as much as one record. This much is buffered before any TLS state is
+created."""
 TLS_HANDSHAKE_BYTES: Final = 45 * 1024
 TLS_SESSION_BYTES: Final = 20 * 1024
 """Memory of an unauthenticated client during its handshake, and after it."""

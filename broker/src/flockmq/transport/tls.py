@@ -1,8 +1,7 @@
 """TLS as a layer: OpenSSL with two memory buffers, without a socket of its own.
 
 OpenSSL's object takes 45 KiB during a handshake and 18 KiB afterwards (measured). It is created when a complete
-ClientHello has arrived, so a client that sends nothing, or sends byte by byte, costs only what it sent. Invariant: at
-most one record and one read are kept before that.
+ClientHello has arrived, so a client that sends nothing, or sends byte by byte, costs only what it sent.
 
 OpenSSL reserves room for a handshake message as soon as it has read how long the message will be, up to 128 KiB. So a
 ClientHello that claims to be longer than TLS_HELLO_MAX_BYTES is refused. A later message may be a chain of
@@ -14,21 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import FILTER_ANSWERS_MAX_BYTES, READ_MAX_BYTES, TLS_HELLO_MAX_BYTES
+from flockmq.bounds import FILTER_ANSWERS_MAX_BYTES, READ_MAX_BYTES
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.client import ClientCertificate
+from flockmq.transport.client_hello import ClientHello
 from flockmq.transport.layer import Layer
 from flockmq.transport.tls_certificates import TlsCertificates, certificate_ended, client_certificate
-
-_HANDSHAKE_RECORD: Final = 0x16
-_RECORD_HEAD_BYTES: Final = 5
-_HEADS_BYTES: Final = _RECORD_HEAD_BYTES + 4
-"""A record's head, and that of the first handshake message in it."""
 
 
 @mypyc_attr(acyclic=True)
@@ -38,7 +32,7 @@ class Tls(Layer):
     `is_open`: the handshake is complete.
     """
 
-    __slots__ = ("_certificates", "_in", "_kept", "_object", "_out", "has_hello", "is_amid_message", "is_open")
+    __slots__ = ("_certificates", "_hello", "_in", "_object", "_out", "has_hello", "is_amid_message", "is_open")
 
     def __init__(self, certificates: TlsCertificates) -> None:
         super().__init__()
@@ -46,7 +40,7 @@ class Tls(Layer):
         self._object: ssl.SSLObject | None = None
         self._in: ssl.MemoryBIO | None = None
         self._out: ssl.MemoryBIO | None = None
-        self._kept: bytes = b""
+        self._hello: ClientHello | None = ClientHello()
         self.has_hello: bool = False
         self.is_amid_message: bool = False
         self.is_open: bool = False
@@ -55,12 +49,13 @@ class Tls(Layer):
         if self.has_ended or self.fault is not None:
             return b""
         continues = len(data) > 0
-        if self._object is None:
+        hello = self._hello
+        if hello is not None:
             if not self.has_hello:
-                self._hello(data)
+                self._await_hello(hello, data)
                 return b""
-            data = self._begin(data)
-            continues = len(data) > _record_bytes(data)
+            data = self._begin(hello, data)
+            continues = len(data) > hello.end
         incoming, outgoing, tls = self._in, self._out, self._object
         assert incoming is not None
         assert outgoing is not None
@@ -95,29 +90,19 @@ class Tls(Layer):
     def has_begun(self) -> bool:
         return self._object is not None
 
-    def _hello(self, data: bytes) -> None:
-        """Collect bytes until one record is complete."""
-        if not data:
-            return
-        data = self._kept + data
-        self._kept = data
-        if data[0] != _HANDSHAKE_RECORD or data[1:2] not in (b"", b"\x03"):
-            self.fault = PacketError(Reason.PROTOCOL_ERROR, "TLS", "the first bytes are no TLS handshake")
-        elif len(data) >= _RECORD_HEAD_BYTES:
-            size = _record_bytes(data)
-            claimed = _HEADS_BYTES + int.from_bytes(data[6:_HEADS_BYTES], "big") if len(data) >= _HEADS_BYTES else size
-            if size < _HEADS_BYTES or max(size, claimed) > TLS_HELLO_MAX_BYTES:
-                self.fault = PacketError(Reason.PROTOCOL_ERROR, "TLS", f"a ClientHello of {max(size, claimed)} bytes")
-            else:
-                self.has_hello = len(data) >= size
+    def _await_hello(self, hello: ClientHello, data: bytes) -> None:
+        try:
+            hello.add(data)
+        except PacketError as error:
+            self.fault = error
+        self.has_hello = hello.is_whole
 
-    def _begin(self, data: bytes) -> bytes:
+    def _begin(self, hello: ClientHello, data: bytes) -> bytes:
         """Create OpenSSL's object; returns all bytes so far."""
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = self._certificates.context.wrap_bio(self._in, self._out, server_side=True)
-        data = self._kept + data
-        self._kept = b""
-        return data
+        self._hello = None
+        return hello.data + data
 
     def wrap(self, data: bytes) -> bytes:
         outgoing, tls = self._out, self._object
@@ -144,11 +129,6 @@ class Tls(Layer):
         if self._object is None or not self.is_open:
             return None
         return client_certificate(self._object)
-
-
-def _record_bytes(data: bytes) -> int:
-    """The size of the record that begins here, its head included."""
-    return _RECORD_HEAD_BYTES + (data[3] << 8 | data[4])
 
 
 def _why(error: ssl.SSLError) -> str:

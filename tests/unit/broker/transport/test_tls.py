@@ -43,7 +43,7 @@ def test_data_goes_both_ways_and_each_side_says_goodbye(pki: Pki) -> None:
         client.hear(server.wrap(b""))
 
 
-def test_nothing_is_made_for_a_client_before_its_first_record_is_whole(pki: Pki) -> None:
+def test_nothing_is_made_for_a_client_before_its_hello_is_whole(pki: Pki) -> None:
     server, client = Tls(certificates(pki)), Client(pki.trusting())
     hello = client.say()
     for at in range(len(hello) - 1):
@@ -59,6 +59,23 @@ def test_nothing_is_made_for_a_client_before_its_first_record_is_whole(pki: Pki)
     assert server.is_open
 
 
+def in_records(hello: bytes, size: int) -> bytes:
+    """The same ClientHello, which is in one record, fragmented over records of `size` bytes (RFC 8446 section 5.1)."""
+    pieces = [hello[at : at + size] for at in range(5, len(hello), size)]
+    return b"".join(hello[:3] + len(piece).to_bytes(2, "big") + piece for piece in pieces)
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_a_hello_may_be_fragmented_over_records(pki: Pki, size: int) -> None:
+    server, client = Tls(certificates(pki)), Client(pki.trusting())
+    server.unwrap(in_records(client.say(), size))
+    assert server.has_hello
+    server.unwrap(b"")
+    assert not server.is_amid_message
+    client.hear(server.wrap(b""))
+    assert server.unwrap(client.say(b"x")) == b"x"
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -67,7 +84,7 @@ def test_nothing_is_made_for_a_client_before_its_first_record_is_whole(pki: Pki)
         b"\x16\x02\x01",
         b"\x16\x03\x01\xff\xff",
         pytest.param(b"\x16\x03\x01\x00\x05\x01\x02\x01\x40\x03", id="OpenSSL would reserve 128 KiB for it"),
-        pytest.param(b"\x16\x03\x01\x00\x03\x01\x02\x01", id="how long it will be is in the next record"),
+        pytest.param(b"\x16\x03\x01\x00\x03\x01\x02\x01\x16\x03\x01\x00\x01\x40", id="how long is in the next record"),
     ],
 )
 def test_what_is_no_client_hello_is_refused_at_once(pki: Pki, data: bytes) -> None:
