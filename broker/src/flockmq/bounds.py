@@ -279,8 +279,8 @@ MARKS_KEPT_S: Final = 3600.0
 MARKS_STRANGERS_MAX: Final = 256
 """Such nodes that are remembered. Beyond it, the one that was purged first is forgotten."""
 SLOT_WORK_MAX_S: Final = 0.005
-"""Work on all sessions, on slots that move, or on filters of ended sessions, yields to the event loop after this
-time."""
+"""Work on all sessions, on slots that move, on filters of ended sessions, or on retained messages for new
+subscriptions, yields to the event loop after this time."""
 NOTES_RETRY_S: Final = 0.01
 """How often a link that can't take more notifications is checked."""
 RESEND_DELAY_S: Final = 0.25
@@ -749,7 +749,7 @@ STANDING_LOGGED_PER_S: Final = 10
 SESSIONS_TICK_S: Final = 0.25
 """How often due wills and expired sessions are looked for."""
 RETAINED_FEED_TOPICS: Final = 512
-"""Retained topics checked for one new subscription per event-loop iteration."""
+"""Retained topics checked for one new subscription at a time; all of an iteration take SLOT_WORK_MAX_S and one more."""
 UNOFFERED_MAX_BYTES: Final = 256 * 1024 * 1024
 """Wills, and other messages without a connection, that wait to be published. Those beyond it are published in the next
 iteration."""

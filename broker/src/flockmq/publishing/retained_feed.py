@@ -1,15 +1,16 @@
 """Retained messages: the `messages` table by topic, and how a new subscription gets the matching ones [MQTT-3.3.1-9].
 
 Invariants: a client gets retained messages no faster than it reads them, and none for a subscription that was removed.
-No slice of the work blocks the event loop, and at most one task works for a session. A message that changes after the
-node has the complete table is left out: it is delivered live, by the route that was written before.
+In each event-loop iteration as much is sent as fits a time slice, to all sessions together, users in turn; at most one
+task works for a session. A message that changes after the node has the complete table is left out: it is delivered
+live, by the route that was written before.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, Self
 
 from flockmq.bounds import (
@@ -27,6 +28,7 @@ from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.retained_index import RetainedIndex
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.user_turns import UserTurns
 
 _ROOM_MIN_S: Final = 0.005
 _ROOM_MAX_S: Final = 0.25
@@ -175,6 +177,10 @@ class PendingRetained:
         self.since = since
 
 
+Awaited = PendingRetained | Publish
+"""What a feed waits for: that the table is complete for a subscription, or room for a message."""
+
+
 class RetainedSender:
     """Sends retained messages to new subscriptions. `catch_up` returns when the table has all that was retained before,
     or False if that isn't known: ask again. `flush` writes to the clients what was sent."""
@@ -194,6 +200,7 @@ class RetainedSender:
         self._clock = clock
         self._pending: dict[Subscriber, dict[bytes, PendingRetained]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns: UserTurns[Awaited] = UserTurns(clock)
 
     def __len__(self) -> int:
         """Sessions that still have to get retained messages."""
@@ -216,20 +223,31 @@ class RetainedSender:
 
     async def _feed(self, session: Subscriber) -> None:
         queue = self._pending[session]
+        user = session.client_id if session.usage is None else session.usage.user
         try:
             while queue:
-                pending = queue[next(iter(queue))]
-                if not pending.saw_all:
-                    await self._see_all(session, pending)
-                await self._send(session, pending)
-                self._retained.settled((pending,))
-                if queue.get(pending.subscription.filter) is pending:
-                    del queue[pending.subscription.filter]
-                    if session.subscriptions.find(pending.subscription.filter) is pending.subscription:
-                        self._giving.finished(pending.subscription)
+                steps = self._steps(session, queue)
+                while (awaited := await self._turns.run(user, steps)) is not None:
+                    if isinstance(awaited, PendingRetained):
+                        await self._see_all(session, awaited)
+                    else:
+                        await self._room(session, awaited)
         finally:
             self._retained.settled(queue.values())
             del self._pending[session]
+
+    def _steps(self, session: Subscriber, queue: dict[bytes, PendingRetained]) -> Iterator[Awaited | None]:
+        """Send what the subscriptions in the queue get: a slice of the topics of one in each step."""
+        while queue:
+            pending = queue[next(iter(queue))]
+            if not pending.saw_all:
+                yield pending
+            yield from self._send(session, pending)
+            self._retained.settled((pending,))
+            if queue.get(pending.subscription.filter) is pending:
+                del queue[pending.subscription.filter]
+                if session.subscriptions.find(pending.subscription.filter) is pending.subscription:
+                    self._giving.finished(pending.subscription)
 
     async def _see_all(self, session: Subscriber, pending: PendingRetained) -> None:
         """Wait for the log as long as it takes."""
@@ -238,7 +256,7 @@ class RetainedSender:
                 return
             await asyncio.sleep(RETAINED_BACK_S)
 
-    async def _send(self, session: Subscriber, pending: PendingRetained) -> None:
+    def _send(self, session: Subscriber, pending: PendingRetained) -> Iterator[Awaited | None]:
         subscription = pending.subscription
         filter = subscription.filter
         last_topic = self._giving.last_topic(subscription)
@@ -252,27 +270,27 @@ class RetainedSender:
                 message = of_row(topic, row, qos, self._clock.wall_ms())
                 if message is None:
                     continue
-                if not _has_room(session, qos, len(message.packet)):
-                    await self._room(session, qos, len(message.packet))
+                if not _has_room(session, message):
+                    self._flush()
+                    yield message
                 if session.subscriptions.find(filter) is not subscription:
                     return
                 self._giving.send(subscription, topic, message, qos)
             self._flush()
-            await asyncio.sleep(0)
+            yield None
 
-    async def _room(self, session: Subscriber, qos: int, size_bytes: int) -> None:
-        self._flush()
+    async def _room(self, session: Subscriber, message: Publish) -> None:
         pause_s = _ROOM_MIN_S
         while True:
             await asyncio.sleep(RETAINED_BACK_S if not session.is_connected() else pause_s)
-            if not len(session.subscriptions) or _has_room(session, qos, size_bytes):
+            if not len(session.subscriptions) or _has_room(session, message):
                 return
             pause_s = min(2 * pause_s, _ROOM_MAX_S)
 
 
-def _has_room(session: Subscriber, qos: int, size_bytes: int) -> bool:
+def _has_room(session: Subscriber, message: Publish) -> bool:
     return (
         session.is_connected()
         and session.sink.out_bytes <= SINK_DRAINED_BYTES
-        and (qos == 0 or session.has_room(size_bytes))
+        and (message.qos == 0 or session.has_room(len(message.packet)))
     )

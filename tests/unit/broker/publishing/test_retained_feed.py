@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from flockmq.bounds import SINK_CONGESTED_BYTES
-from flockmq.clock import SYSTEM
+from flockmq.bounds import RETAINED_FEED_TOPICS, SINK_CONGESTED_BYTES, SLOT_WORK_MAX_S
+from flockmq.clock import SYSTEM, Clock
 from flockmq.mqtt import encode
 from flockmq.protocol.channel import CONNECTED
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, RetainedSender, of_row
@@ -34,7 +34,7 @@ class Told(RetainedGiving):
 class Fed(Port):
     """A node whose feeds are real; its log is caught up when `caught_up` is set."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, clock: Clock = SYSTEM) -> None:
         super().__init__()
         self.node = Node(limits)
         self.node.port = self.node.serving(self)
@@ -45,7 +45,7 @@ class Fed(Port):
         self.through: list[bytes] = []
         self.in_vain = 0
         self.feeds = RetainedSender(
-            self.table, Told(self.node.router, self.through), self.catch_up, self.node.turn, SYSTEM
+            self.table, Told(self.node.router, self.through), self.catch_up, self.node.turn, clock
         )
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
@@ -136,6 +136,31 @@ async def test_nobody_asks_the_log_for_a_subscription_that_is_gone(fed: Fed, mon
     async with asyncio.timeout(PATIENCE_S):
         while len(fed.feeds):  # noqa: ASYNC110 - it gives up by itself
             await asyncio.sleep(0)
+
+
+class Slow:
+    """A clock by which each look takes a whole slice: so an iteration has time for one step."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        self.now_s += SLOT_WORK_MAX_S
+        return self.now_s
+
+
+async def test_an_iteration_sends_a_slice_however_many_clients_subscribe() -> None:
+    fed = Fed(Limits(), Clock(Slow().monotonic, SYSTEM.wall))
+    fed.retain_many(2 * RETAINED_FEED_TOPICS, qos=0)
+    clients = [fed.node.client(f"c{number}") for number in range(20)]
+    for client in clients:
+        fed.node.subscribe(client, ("r/#", 0))
+    sent = []
+    while len(fed.feeds):
+        await asyncio.sleep(0)
+        sent.append(sum(len(client.packets()) for client in clients))
+    assert max(sent) == RETAINED_FEED_TOPICS, "all clients got that in each iteration"
+    assert sum(sent) == len(clients) * 2 * RETAINED_FEED_TOPICS
 
 
 @pytest.mark.parametrize("max_mqueue_len", [0, 1, 10])
