@@ -37,7 +37,7 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
         faults, lately = story.faults, (closed.at - rules.recovered_max_s, closed.at)
         if connection.asked.version < 5 and faults.of_memory.overlap(*lately):
             continue
-        if connection.asked.lasts and faults.of_moved_data.overlap(*lately):
+        if _may_have_no_session(story, connection, *lately):
             continue
         if connection.asked.version < 5 and _was_not_written(story, rules, connection, closed.at):
             continue
@@ -54,6 +54,13 @@ def _was_not_written(story: Story, rules: Rules, connection: Connection, at: flo
         for sent in story.sent.values()
         if connection in sent.connections and sent.qos and (sent.retain or sent.is_delayed)
     )
+
+
+def _may_have_no_session(story: Story, connection: Connection, since: float, until: float) -> bool:
+    """Redis lost it between these times, while its slot moved."""
+    life = connection.life
+    lately = (loss for loss in story.moved_losses if since <= loss.at <= until)
+    return life is not None and life.lasts and any(loss.may_lack(life.began_at) for loss in lately)
 
 
 def _has_others(story: Story, connection: Connection) -> bool:

@@ -34,8 +34,6 @@ CLOCKED: Final = ("core", "replicant")
 """What they go on with where it is a node's."""
 OF_CORES: Final = ("core", "cores", "leader")
 """What kinds go on with by which slots move."""
-MOVED_MAX_S: Final = 3.0
-"""How long slots may still move when such a fault is over."""
 OWNS_AGAIN_MAX_S: Final = 10.0
 """How long a core may take, when such a fault is over, until it owns slots again: a busy machine starts it late."""
 CLOCKS_SET_MAX_S: Final = 6.0
@@ -99,8 +97,8 @@ class Faults:
     """`any`: of all nodes; `but_drains`: all but those by which a node ends in order; `of_time`: that made the
     cluster's time wrong, which is that of so many `cores`; `of_loss`: that lost packets, until these are there;
     `of_lateness`: those, and those that had a node stand still; `of_nodes`: not of Redis alone; `of_cores`: of cores;
-    `of_owners`: those, until slots are owned as before; `of_memory`: that had nodes refuse more; `of_moved_data`: by
-    which Redis lost what it had while slots moved; `unheard`: `any`, and until what a path held back is there.
+    `of_owners`: those, until slots are owned as before; `of_memory`: that had nodes refuse more; `unheard`: `any`, and
+    until what a path held back is there.
     """
 
     def __init__(self, faults: Sequence[Fault], cores: int) -> None:
@@ -113,12 +111,9 @@ class Faults:
         self.of_time = Spans(wrong)
         lossy = [fault for fault in faults if fault.kind.startswith("lossy")]
         self.of_memory = Spans(fault for fault in faults if fault.kind.startswith("crowd"))
-        moves = Spans(fault._replace(ended=fault.ended + MOVED_MAX_S) for fault in faults if _is_of_cores(fault))
         self.of_owners = Spans(
             fault._replace(ended=fault.ended + OWNS_AGAIN_MAX_S) for fault in faults if _is_of_cores(fault)
         )
-        emptied = [fault for fault in faults if fault.kind.startswith("empty")]
-        self.of_moved_data = Spans(fault for fault in emptied if moves.overlap(fault.began, fault.ended))
         resent = [fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy]
         stood_still = [fault._replace(ended=fault.ended + READ_MAX_S) for fault in faults if _is_of_stops(fault)]
         self.of_cores = Spans(fault for fault in (*faults, *stood_still) if _is_of_cores(fault))

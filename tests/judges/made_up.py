@@ -18,8 +18,10 @@ from load.history import (
     Disconnected,
     FaultBegan,
     FaultEnded,
+    NodeSeen,
     Published,
     PublishRefused,
+    RedisLost,
     Refused,
     Subscribed,
     SubscribeRefused,
@@ -149,6 +151,18 @@ class Script:
         self.events.append(FaultBegan(self.tick(), kind, nodes))
         yield
         self.events.append(FaultEnded(self.tick(), kind, nodes))
+
+    def look(self, **slots: int) -> None:
+        """How many slots each core has."""
+        at = self.tick()
+        self.events += [NodeSeen(at, core, True, False, count, True) for core, count in slots.items()]
+
+    @contextlib.contextmanager
+    def losing(self, kind: str) -> Iterator[None]:
+        """Redis is killed behind the block, and comes back with what the kind of fault leaves it."""
+        with self.during(kind, "redis"):
+            yield
+            self.events.append(RedisLost(self.tick()))
 
     def found(self, rules: Rules = Rules()) -> dict[str, int]:  # noqa: B008
         """But for DROPPED: connections end as a script needs it."""

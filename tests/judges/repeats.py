@@ -5,8 +5,9 @@ however many of its filters match. Any message comes once to a connection whose 
 sent it once.
 
 Lawful: a QoS 1 message again after a connection of either side broke; a delayed one again "if a leader ends in
-between", unless it has an origin, as those of QoS 2 have that a durable session published. Shared subscriptions and
-wills have judges of their own.
+between", unless it has an origin, as those of QoS 2 have that a durable session published; one of QoS 2 that a durable
+session has in flight again, for Redis came back with older data while slots moved. Shared subscriptions and wills have
+judges of their own.
 """
 
 from __future__ import annotations
@@ -28,19 +29,22 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
 
 
 def _judge(story: Story, life: Life) -> Iterator[Finding]:
-    first: dict[Sent, int] = {}
+    first: dict[Sent, Came] = {}
     for came in life.came:
         delivered, _, connections, sent = came
         if sent.is_will or life.ways(delivered) != (ORDINARY,):
             continue
-        if sent not in first:
-            first[sent] = connections
+        before = first.setdefault(sent, came)
+        if before is came:
             continue
         text = f"{delivered.publisher} {delivered.number} on {delivered.topic} came to {delivered.client} again"
         if delivered.qos == 2:
-            if not _may_be_published_twice(story, came):
+            is_lawful = any(loss.may_bring_again(before, came) for loss in story.moved_losses)
+            if not is_lawful and not _may_be_published_twice(story, came):
                 yield Finding(DUPLICATED, delivered.at, text)
-        elif first[sent] == connections and len(sent.connections) == 1 and not _may_be_published_twice(story, came):
+            continue
+        is_sent_once = before.connections == connections and len(sent.connections) == 1
+        if is_sent_once and not _may_be_published_twice(story, came):
             yield Finding(REPEATED, delivered.at, f"{text}, at QoS {delivered.qos}, sent once")
 
 

@@ -7,7 +7,8 @@
   one where the session of who had it ended; at QoS 2 to another one where it ended with a node that a fault kept from
   accepting it ("… and so does what a purged node never accepted"), or, sent again, that a fault ended meanwhile; sent
   again to another node, where one with such members may have ended, or wasn't purged yet, to which it was dealt; where
-  one was cut off for so long that it was purged, for it may have given the message away and not been heard. Before all
+  one was cut off for so long that it was purged, for it may have given the message away and not been heard; to the same
+  durable member, which has it in flight again, for Redis came back with older data while slots moved. Before all
   nodes are of a release that remembers it, also where it is sent again.
 - Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
   stays subscribed to the end. Lawful: what a member had that a fault ended ("what a killed node had accepted is lost
@@ -110,6 +111,8 @@ def _may_come_again(story: Story, rules: Rules, before: Came, again: Came) -> bo
     if delivered.qos == 0:
         return False
     if delivered.qos == 2 and before.delivered.qos == 2:
+        if any(loss.may_bring_again(before, again) for loss in story.moved_losses):
+            return True
         until = delivered.at if is_repeated else before.delivered.at
         return _may_not_have_been_accepted(story, rules, before, again, until)
     if before.life is again.life:

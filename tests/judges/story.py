@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from judges.faults import Fault, Faults
 from judges.life import Asking, Came, Connection, Life, Sent, Window
+from judges.moved_data import moved_losses
 from judges.topics import EXCLUSIVE, below, is_unsaid, matches, overlap, topic_filter
 from judges.verdict import FOREVER
 from load.history import (
@@ -27,6 +28,7 @@ from load.history import (
     FaultBegan,
     FaultEnded,
     Message,
+    NodeSeen,
     Published,
     PublishRefused,
     RedisLost,
@@ -92,6 +94,8 @@ class Story:
         for (kind, nodes), begins in self._running.items():
             self._faults.extend(Fault(began, FOREVER, kind, nodes) for began in begins)
         self.faults = Faults(self._faults, cores)
+        self.moved_losses = moved_losses(self._faults, self.all(RedisLost), self.all(NodeSeen))
+        """Of Redis' data while slots moved."""
 
     def all(self, kind: type[Kind]) -> list[Kind]:
         """The events of a kind that is of no connection, message or filter."""

@@ -90,20 +90,32 @@ def test_who_cannot_be_told_that_the_log_did_not_take_it_is_let_go(
 
 
 @pytest.mark.parametrize(
-    ("lasts", "faults", "found"),
+    ("lasts", "kind", "moved", "found"),
     [
-        (True, ("stop leader", "empty redis"), 0),
-        (True, ("empty redis",), 1),
-        (True, ("stop replicant", "empty redis"), 1),
-        (False, ("stop leader", "empty redis"), 1),
+        (True, "empty redis", 341, 0),
+        (True, "empty redis", 0, 1),
+        (False, "empty redis", 341, 1),
+        (True, "older redis", 341, 1),
     ],
 )
 def test_who_has_no_session_any_more_since_redis_lost_it_amid_a_move_is_let_go(
-    lasts: bool, faults: tuple[str, ...], found: int
+    lasts: bool, kind: str, moved: int, found: int
 ) -> None:
     script = Script()
     script.connect("c", lasts=lasts)
-    for kind in faults:
-        script.fault(kind, "another")
+    script.look(core=512, back=0)
+    with script.losing(kind):
+        pass
+    script.look(core=512 - moved, back=moved)
     script.close("c", by_server=True)
     assert dropped(script) == found
+
+
+def test_so_is_who_began_a_session_that_the_older_data_do_not_have() -> None:
+    script = Script()
+    script.look(core=512, back=0)
+    with script.losing("older redis"):
+        script.connect("c")
+    script.look(core=171, back=341)
+    script.close("c", by_server=True)
+    assert dropped(script) == 0
