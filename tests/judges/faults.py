@@ -112,11 +112,11 @@ class Faults:
         lossy = [fault for fault in faults if fault.kind.startswith("lossy")]
         self.of_memory = Spans(fault for fault in faults if fault.kind.startswith("crowd"))
         self.of_owners = Spans(
-            fault._replace(ended=fault.ended + OWNS_AGAIN_MAX_S) for fault in faults if _is_of_cores(fault)
+            fault._replace(ended=fault.ended + OWNS_AGAIN_MAX_S) for fault in faults if is_of_cores(fault)
         )
         resent = [fault._replace(ended=fault.ended + RESENT_MAX_S) for fault in lossy]
         stood_still = [fault._replace(ended=fault.ended + READ_MAX_S) for fault in faults if _is_of_stops(fault)]
-        self.of_cores = Spans(fault for fault in (*faults, *stood_still) if _is_of_cores(fault))
+        self.of_cores = Spans(fault for fault in (*faults, *stood_still) if is_of_cores(fault))
         self.of_loss = Spans(resent)
         self.of_nodes = Spans(fault for fault in faults if not {*OF_CORES, "replicant"}.isdisjoint(fault.kind.split()))
         self.of_lateness = Spans([*resent, *stood_still])
@@ -210,7 +210,7 @@ def _is_of_clock(fault: Fault) -> bool:
     return what in CLOCK_FAULTS and whose[0] in CLOCKED
 
 
-def _is_of_cores(fault: Fault) -> bool:
+def is_of_cores(fault: Fault) -> bool:
     return any(word in OF_CORES for word in fault.kind.split())
 
 

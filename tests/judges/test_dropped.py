@@ -111,7 +111,18 @@ def test_who_has_no_session_any_more_since_redis_lost_it_amid_a_move_is_let_go(
     assert dropped(script) == found
 
 
-def test_so_is_who_began_a_session_that_the_older_data_do_not_have() -> None:
+@pytest.mark.parametrize(("kind", "found"), [("stop leader", 0), ("stop replicant", 1)])
+def test_slots_may_move_unseen_behind_a_fault_of_a_core(kind: str, found: int) -> None:
+    script = Script()
+    script.connect("c")
+    script.fault(kind, "another")
+    with script.losing("empty redis"):
+        pass
+    script.close("c", by_server=True)
+    assert dropped(script) == found
+
+
+def test_who_began_a_session_that_the_older_data_do_not_have_is_let_go() -> None:
     script = Script()
     script.look(core=512, back=0)
     with script.losing("older redis"):

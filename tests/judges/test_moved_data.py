@@ -44,6 +44,21 @@ def test_slots_move_while_redis_loses_data_where_a_core_has_others_at_the_next_l
     assert moved_losses([OLDER], [LOST], moved(since, until)) == ((MovedLoss(12.0, 14.8),) if is_amid else ())
 
 
+@pytest.mark.parametrize(
+    ("kind", "ended", "is_amid"),
+    [
+        ("drain core", 11.9, True),
+        ("drain core", 11.7, False),
+        ("stop leader", 14.7, True),
+        ("stop replicant", 14.7, False),
+    ],
+)
+def test_they_may_move_unseen_behind_a_fault_of_a_core(kind: str, ended: float, is_amid: bool) -> None:
+    looks = [*look(11.5, a=512, b=512), *look(15.6, a=512, b=512)]
+    fault = Fault(11.6, ended, kind, ("b",))
+    assert moved_losses([fault, OLDER], [LOST], looks) == ((MovedLoss(12.0, 14.8),) if is_amid else ())
+
+
 def test_nothing_is_left_of_what_an_emptied_redis_had() -> None:
     emptied = OLDER._replace(kind="empty redis")
     assert moved_losses([emptied], [LOST], moved(14.5, 15.6)) == (MovedLoss(-FOREVER, 14.8),)
