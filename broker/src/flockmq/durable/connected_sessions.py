@@ -109,7 +109,7 @@ class ConnectedSessions:
             return  # It gets everything when it is admitted.
         if sink.cuts != sink.node.cuts and self._manager.holds(session):
             self._manager.now()
-            sink.cuts = sink.node.cuts
+            sink.start_again()
             session.send_again()
             self._host.flush_soon()
 

@@ -88,6 +88,15 @@ class ProxySink(Sink):
             if self.cuts == self.node.cuts:
                 self.deliver(self.node.incarnation, self.token, packets)
 
+    def start_again(self) -> None:
+        """Everything is sent again next. What was put since packets were lost would come before it, so it is
+        dropped.
+        """
+        if self.cuts != self.node.cuts:
+            self.cuts = self.node.cuts
+            self.out = NOTHING
+            self.out_bytes = 0
+
     def congest(self) -> None:
         if self.flow == FLOWING:
             self.flow = CONGESTED

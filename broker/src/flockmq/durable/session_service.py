@@ -271,7 +271,7 @@ class SessionService:
         sink = session.sink
         assert isinstance(sink, ProxySink)
         sink.is_admitted = True
-        sink.cuts = sink.node.cuts
+        sink.start_again()
         must_reauthorize = messages.UNAUTHORIZED if session.must_reauthorize else 0
         answer(messages.DURABLE | (messages.PRESENT if present else 0) | must_reauthorize)
         session.send_again()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from flockmq import bounds
@@ -18,6 +20,7 @@ from unit.broker.durable.rooms import (
     subscribed,
     will,
 )
+from unit.broker.protocol.harness import publish
 
 
 async def test_the_will_of_a_connection_that_went_with_its_node_is_published(owner: Owner) -> None:
@@ -155,6 +158,21 @@ async def test_what_was_lost_on_its_way_to_a_session_proxy_goes_again(owner: Own
     assert owner.packets() == [], "nothing goes there before all of it does"
     owner.linked = True
     await owner.settle()
+    assert owner.payloads() == [b"1"]
+
+
+async def test_nothing_that_is_put_in_the_same_turn_passes_what_goes_again(owner: Owner) -> None:
+    owner.service.connected.behind_s = 0.0
+    subscribed(owner)
+    owner.take(1)
+    await owner.settle()
+    owner.packets()
+    owner.service.cut(REPLICANT)
+    session = owner.service.connected.of(1)
+    assert session is not None
+    session.sink.put(publish(4, "a/b", "2", qos=1, packet_id=2))
+    while not owner.delivered:
+        await asyncio.sleep(0)
     assert owner.payloads() == [b"1"]
 
 
