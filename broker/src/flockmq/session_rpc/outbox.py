@@ -75,6 +75,10 @@ class Outbox:
         for key in [key for key in self._notes if key[0] == incarnation]:
             del self._notes[key]
 
+    def link_lost(self, incarnation: str) -> None:
+        """Deliveries may be lost. Those that still wait must not arrive before these are sent again."""
+        self._deliveries.pop(incarnation, None)
+
     def waits(self, incarnation: str) -> bool:
         """True if notes for the node aren't on its link yet, or wait there."""
         return self._cluster.is_backed_up(incarnation) or any(to == incarnation for to, _ in self._notes)

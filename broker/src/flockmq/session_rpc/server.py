@@ -390,6 +390,7 @@ class SessionRpcServer:
 
     def link_lost(self, incarnation: str) -> None:
         self._early.link_lost(incarnation)
+        self._notes.outbox.link_lost(incarnation)
         self.sessions.cut(incarnation)
 
     # --- time ---------------------------------------------------------------------------------------------------------

@@ -117,6 +117,17 @@ async def test_a_note_that_is_lost_with_its_link_costs_only_time(network: Networ
     assert len(core.rpc.server.registry) == 1
 
 
+async def test_what_wasnt_sent_yet_when_a_link_was_lost_doesnt_pass_what_is_sent_again(network: Network) -> None:
+    core, replicant = await network.start("core-0", "replicant-0")
+    core.rpc.server.deliver(replicant.incarnation, 1, b"new")
+    network.cut(core, replicant)
+    network.mend(core, replicant)
+    core.rpc.server.deliver(replicant.incarnation, 1, b"again")
+    await network.settle()
+    assert core.sessions.cuts == [replicant.incarnation]
+    assert replicant.clients.packets == [(core.incarnation, 1, b"again")]
+
+
 async def test_without_a_link_an_attach_waits_for_it(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
     network.cut(core, replicant)
