@@ -252,6 +252,10 @@ SLOTS: Final = 1024
 ATTACH_WAIT_S: Final = 6.0
 KICK_WAIT_S: Final = 5.0
 KICK_UNLINKED_S: Final = 0.25
+UNCONFIRMED_MAX: Final = 100_000
+"""Connections of which their nodes didn't confirm in time that they are closed, at one owner. Beyond it, the first one
+is forgotten.
+"""
 ATTACHES_MAX: Final = 100_000
 ATTACHES_MAX_BYTES: Final = 64 * 1024 * 1024
 """Attach requests, with their wills, that owners haven't answered yet. Further CONNECTs get 0x88."""

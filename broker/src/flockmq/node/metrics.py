@@ -81,6 +81,7 @@ def message_samples(
 def client_id_samples(session_rpc: SessionRpc) -> Iterator[Sample]:
     """Attaches, wills and notifications between this node and the owners of client ids."""
     yield Sample("flockmq_queue_length", len(session_rpc.client), ("attaches",))
+    yield Sample("flockmq_queue_length", session_rpc.server.registry.unconfirmed_ends(), ("unconfirmed_ends",))
     yield Sample("flockmq_queue_length", len(session_rpc.server.wills), ("home_wills",))
     yield Sample("flockmq_queue_length", session_rpc.server.wills.waiting_bytes, ("home_wills_bytes",))
     yield Sample("flockmq_owner_wills_dropped", session_rpc.server.wills.dropped)

@@ -8,6 +8,8 @@ A client id hashes to a slot; the core that owns the slot is its owner. Invarian
 - A token names one connection in the cluster, because at each log position a slot has one owner, which counts.
 - After a slot moved, nodes register their connections. Of two with the same client id, the one with the higher token
   stays; but if they belong to different users, the older one stays.
+- A connection whose node didn't confirm in time that it is closed is closed when that node is back, though the newer
+  one may have ended meanwhile [MQTT-3.1.4-3].
 - A client id belongs to its user while a connection holds it: no other user gets it or can close that connection.
 """
 
@@ -16,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
-from flockmq.bounds import SLOTS
+from flockmq.bounds import SLOTS, UNCONFIRMED_MAX
 from flockmq.routing.slots import slot_of
 
 COUNT_BITS: Final = 48
@@ -58,16 +60,23 @@ class Attached(NamedTuple):
 class ClientRegistry:
     """The client ids in the slots that this core owns."""
 
-    def __init__(self) -> None:
+    def __init__(self, unconfirmed_max: int = UNCONFIRMED_MAX) -> None:
         self._slots: dict[int, dict[bytes, Holder]] = {}
         self._epochs: dict[int, int] = {}
         self._waiting: dict[bytes, Holder] = {}
+        self._unconfirmed: dict[bytes, int] = {}
+        """Connections that may still be there: client id → the newest token. Their nodes may be back after a purge."""
+        self._unconfirmed_max = unconfirmed_max
         self._gone: set[str] = set()
         self._count = 0
 
     def __len__(self) -> int:
         """Number of client ids that are held; includes those of purged nodes until `sweep`."""
         return sum(map(len, self._slots.values()))
+
+    def unconfirmed_ends(self) -> int:
+        """Number of connections whose nodes didn't confirm in time that they are closed."""
+        return len(self._unconfirmed)
 
     def owns(self, slot: int) -> bool:
         return slot in self._slots
@@ -103,6 +112,7 @@ class ClientRegistry:
         held = self._slots[slot]
         old = held.get(client_id)
         if old is not None and old[0] in self._gone:
+            self.not_confirmed(client_id, old[1])
             old = None
         if old is not None and are_different_users(user, old[2]):
             return None
@@ -134,6 +144,8 @@ class ClientRegistry:
 
     def detach(self, client_id: bytes, token: int) -> Holder | None:
         """A connection ended. Returns the one that is admitted in its place, if any."""
+        if self._unconfirmed.get(client_id) == token:
+            del self._unconfirmed[client_id]
         held = self._slots.get(slot_of(client_id))
         if held is None:
             return None
@@ -150,12 +162,24 @@ class ClientRegistry:
         held[client_id] = self._waiting.pop(client_id)
         return waiting
 
+    def not_confirmed(self, client_id: bytes, token: int) -> None:
+        """The connection's node didn't confirm in time that it is closed."""
+        self._unconfirmed.pop(client_id, None)
+        self._unconfirmed[client_id] = token
+        if len(self._unconfirmed) > self._unconfirmed_max:
+            del self._unconfirmed[next(iter(self._unconfirmed))]
+
+    def _was_to_be_closed(self, client_id: bytes, token: int) -> bool:
+        return token <= self._unconfirmed.get(client_id, 0)
+
     def register(self, client_id: bytes, incarnation: str, token: int, user: bytes | None = None) -> Kick | None:
         """A node reports an existing connection, after the slot moved here or its link was lost. Returns which of two
         connections must be closed. If another connection waits for that, an earlier KICK may have been lost.
         """
         held = self._slots[slot_of(client_id)]
         old = held.get(client_id)
+        if self._was_to_be_closed(client_id, token):
+            return Kick(incarnation, client_id, token)
         if old is None or old[0] in self._gone:
             held[client_id] = (incarnation, token, user)
             return None
@@ -170,7 +194,9 @@ class ClientRegistry:
         return self._waiting.pop(client_id) if waiting is not None and are_different_users(user, waiting[2]) else None
 
     def has_newer(self, client_id: bytes, token: int, user: bytes | None = None) -> bool:
-        """True if a newer connection holds the client id or waits for it, or another user has an older one."""
+        """True if a newer connection holds the client id, waits for it or had it, or another user has an older one."""
+        if self._was_to_be_closed(client_id, token):
+            return True
         old = self._slots.get(slot_of(client_id), {}).get(client_id)
         if old is not None and old[0] not in self._gone and are_different_users(user, old[2]):
             return old[1] < token
@@ -190,6 +216,8 @@ class ClientRegistry:
             held = self._slots[slot_of(client_id)]
             old = held.get(client_id)
             if old is None or old[0] == incarnation:
+                if old is not None:
+                    self.not_confirmed(client_id, old[1])
                 held[client_id] = self._waiting.pop(client_id)
                 admitted.append((client_id, waiting))
         return admitted

@@ -12,7 +12,8 @@
 If this core is also the node of the connection, these are function calls instead of notes. Invariants:
 - The node of a kicked connection answers with DETACH when it is closed, at once if it doesn't exist. The waiting
   connection is admitted then, or when that node was purged, or after KICK_WAIT_S, or after KICK_UNLINKED_S without a
-  link to that node. If such a node comes back, it registers the older connection, and the owner kicks it.
+  link to that node. If such a node comes back, it registers the older connection, and the owner kicks it, also if the
+  newer one has ended.
 - A new owner of a slot admits nobody before the slot's sessions are loaded. A core that may have been purged admits
   nobody, because its slots may belong to another core.
 - An owner admits connections of members only. A node that isn't a member asks again, and its REGISTER waits.
@@ -421,6 +422,7 @@ class SessionRpcServer:
             self.on_will(will)
         with_will = not self.sessions.was_asked_by(waiting.client_id, waiting.request)
         self._detach(waiting.client_id, kick.token, -1, with_will, b"")
+        self.registry.not_confirmed(waiting.client_id, kick.token)
 
     async def publish_wills_of_purged(self) -> None:
         """Publish the wills of purged nodes, one slot in each event-loop iteration."""

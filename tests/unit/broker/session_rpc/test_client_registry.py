@@ -46,6 +46,17 @@ def test_of_two_that_wait_the_newer_gets_it() -> None:
     assert registry.detach(ID, old.token) == (A, winner.token, None)
 
 
+def test_of_too_many_connections_that_were_not_confirmed_as_closed_the_first_is_forgotten() -> None:
+    registry = ClientRegistry(unconfirmed_max=1)
+    for client_id in (b"other", ID):
+        registry.own(slot_of(client_id))
+    for client_id in (b"other", ID):
+        registry.not_confirmed(client_id, 7)
+    assert registry.unconfirmed_ends() == 1
+    assert registry.register(ID, A, 7) == Kick(A, ID, 7)
+    assert registry.register(b"other", A, 7) is None
+
+
 def test_what_a_purged_node_held_is_free() -> None:
     registry = registry_of(ID, b"other")
     registry.attach(ID, A, 0)

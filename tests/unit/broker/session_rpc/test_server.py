@@ -202,6 +202,29 @@ async def test_one_behind_a_cut_link_is_not_waited_for_and_goes_when_it_is_back(
     assert second.clients.held == {ID: token_of(newer)}
 
 
+@pytest.mark.parametrize("is_purged", [False, True])
+async def test_MQTT_3_1_4_3_one_behind_a_cut_link_goes_though_the_newer_one_has_ended(
+    network: Network, is_purged: bool
+) -> None:
+    core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
+    core.rpc.server.kick_unlinked_s = 0.0
+    first.clients.connect(ID)
+    await network.settle()
+    network.cut(core, first)
+    if is_purged:
+        network.purge(first)
+    second.clients.connect(ID)
+    await network.settle()
+    second.clients.let_go(ID)
+    await network.settle()
+    if is_purged:
+        network.rename(first, "replicant-0@2")
+    network.mend(core, first)
+    await network.settle()
+    assert not first.clients.held
+    assert len(core.rpc.server.registry) == core.rpc.server.registry.unconfirmed_ends() == 0
+
+
 async def test_a_kick_that_is_lost_with_its_link_is_said_again_when_the_connection_registers(network: Network) -> None:
     core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     older = token_of(await connected(network, first))
