@@ -105,6 +105,7 @@ fuzz: $(VENV)/.dev ## look for bytes that break the codec or a connection, SECON
 
 SEEDS ?= 1000
 FIRST ?= 1
+# SIMULATE_ARGS: --profile P (a load), --kinds "kill core" …, --few-kinds 2 (two kinds of faults a seed, which meet more often).
 simulate: $(VENV)/.dev $(if $(COMPILED),build/compiled) ## SEEDS=1000 runs of a simulated cluster, from FIRST=1 on: a load, faults, and what was promised (COMPILED=1)
 	PYTHONPATH=$(if $(COMPILED),build/compiled,broker/src):tests $(BIN)/python -m simulation.run --seeds $(SEEDS) --first $(FIRST) $(SIMULATE_ARGS)
 

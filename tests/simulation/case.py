@@ -42,6 +42,8 @@ class Case(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     pace: float = 1.0
     """Of the profile's rate: the longer its faults last, the less. More messages find no more."""
+    kinds: tuple[str, ...] = ()
+    """Its faults are of these kinds only; (): of the profile's."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -57,14 +59,18 @@ class Outcome(msgspec.Struct, frozen=True):
     findings: list[Finding]
 
 
-def case_of(seed: int, profile: str = "", kinds: tuple[str, ...] = ()) -> Case:
-    """`profile`: "" for one that the seed chooses; `kinds` of faults: () for the profile's."""
+def case_of(seed: int, profile: str = "", kinds: tuple[str, ...] = (), few: int = 0) -> Case:
+    """`profile`: "" for one that the seed chooses; `kinds` of faults: () for the profile's; `few`: only so many of
+    these, that the seed chooses. Few kinds meet themselves and one another more often (swarm testing).
+    """
     rng = random.Random(f"{seed} case")
     (chosen,) = rng.choices(list(PROFILES), [each.weight for each in PROFILES.values()])
     name = profile or chosen
     shape = rng.choice(PROFILES[name].shapes)
+    if few:
+        kinds = tuple(random.Random(f"{seed} kinds").sample(kinds or PROFILES[name].kinds, few))
     steps = _steps(rng, kinds or PROFILES[name].kinds, shape)
-    return Case(seed, name, shape, tuple(steps), FAULTS_LAST_S / lasts_s(steps))
+    return Case(seed, name, shape, tuple(steps), FAULTS_LAST_S / lasts_s(steps), kinds)
 
 
 def _steps(rng: random.Random, kinds: Sequence[str], shape: Shape) -> list[Step]:

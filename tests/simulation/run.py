@@ -1,7 +1,7 @@
 """`make simulate SEEDS=1000`: as many runs, each from a seed; what one of them finds can be played again.
 
     python -m simulation.run --seeds 1000 --first 1           which seeds; --profile NAME: only this load; --kinds: of
-                                                              faults, only these
+                                                              faults, only these; --few-kinds 2: of each seed, only two
     python -m simulation.run --seed 17 [--keep 0,2]           one of them, with only these of its faults; --out FILE:
                                                               where its history goes
 
@@ -75,7 +75,7 @@ def played(cluster: SimulatedCluster, each: Case) -> Outcome:
 
 def many(options: argparse.Namespace) -> int:
     cases = [
-        case.case_of(seed, options.profile, options.kinds)
+        case.case_of(seed, options.profile, options.kinds, options.few_kinds)
         for seed in range(options.first, options.first + options.seeds)
     ]
     began_s, found, finds = time.monotonic(), Counter[str](), list[tuple[Case, Outcome]]()
@@ -114,17 +114,17 @@ def tell(each: Case, outcome: Outcome, options: argparse.Namespace) -> None:
 
 def again(each: Case, options: argparse.Namespace) -> str:
     """The command that plays it, in the folder of the repository."""
-    whole = shrink.faults_of(case.case_of(each.seed, each.profile, options.kinds))
+    whole = shrink.faults_of(case.case_of(each.seed, each.profile, each.kinds))
     faults = shrink.faults_of(each)
     kept = ",".join(str(number) for number, fault in enumerate(whole) if fault in faults)
     keep = f" --keep {kept or NONE}" if len(faults) < len(whole) else ""
-    kinds = f" --kinds {shlex.join(options.kinds)}" if options.kinds else ""
+    kinds = f" --kinds {shlex.join(each.kinds)}" if each.kinds else ""
     bug = f" --bug {options.bug}" if options.bug else ""
     return f"{COMMAND} --seed {each.seed} --profile {each.profile}{kinds}{keep}{bug}"
 
 
 def one(options: argparse.Namespace) -> int:
-    each = case.case_of(options.seed, options.profile, options.kinds)
+    each = case.case_of(options.seed, options.profile, options.kinds, options.few_kinds)
     if options.keep is not None:
         each = shrink.keeping(each, options.keep)
     cluster = started(each.shape)
@@ -143,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, help="this one only, and its log")
     made.add_argument("--profile", choices=("", *PROFILES), default="", help="of each (default: what the seed chooses)")
     made.add_argument("--kinds", nargs="+", type=kind_of_fault, default=(), help="of faults, instead of the profile's")
+    made.add_argument("--few-kinds", type=int, default=0, help="only so many of these, that each seed chooses")
     made.add_argument("--keep", type=fault_numbers, help=f"which of the seed's faults, by number: 0,2 or {NONE}")
     made.add_argument("--bug", choices=("", *bugs.BUGS), default="", help="put into the nodes: it must be found")
     made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at once")

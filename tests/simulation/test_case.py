@@ -56,6 +56,15 @@ def test_a_profile_may_be_asked_for_and_its_faults_are_its_own(profile: str) -> 
     assert {fault.kind for fault in faults_of(case_of(1, profile, ("kill core",)))} == {"kill core"}
 
 
+def test_of_few_kinds_the_seed_chooses_which_and_these_give_the_same_case() -> None:
+    chosen = [case_of(seed, few=2) for seed in SEEDS]
+    assert all(len(case.kinds) == 2 for case in chosen)
+    assert len({case.kinds for case in chosen}) > 1
+    for case in chosen:
+        assert {fault.kind for fault in faults_of(case)} <= set(case.kinds)
+        assert case_of(case.seed, case.profile, case.kinds) == case
+
+
 def test_the_profile_that_a_seed_chooses_may_be_named_and_changes_nothing() -> None:
     for case in map(case_of, SEEDS):
         assert case_of(case.seed, case.profile) == case
