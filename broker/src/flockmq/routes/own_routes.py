@@ -2,7 +2,8 @@
 
 Invariants: a filter counts as routed only while the table has its row and no delete of the row is under way. If the
 result of a delete is unknown (the log was unavailable too long), the filter stays in doubt until a later write of it is
-done, which the log orders after the delete. However many filters a client leaves: the writes are split into pieces, and
+done, which the log orders after the delete. A write before it decides nothing, though it may be done later: a delete
+for which the log has no room fails at once. However many filters a client leaves: the writes are split into pieces, and
 what doesn't fit into the log is retried.
 """
 
@@ -66,8 +67,10 @@ class OwnRoutes:
         self._holders = holders
         self._is_wanted = is_wanted
         self._reason = reason
+        self._serial = 0
         self._deleting: dict[bytes, int] = {}
-        self.in_doubt: dict[bytes, None] = {}
+        self.in_doubt: dict[bytes, int] = {}
+        """Filter → the serial of the last delete that failed."""
 
     def rename(self, me: str) -> None:
         """This node is another incarnation."""
@@ -82,37 +85,50 @@ class OwnRoutes:
         pieces = list(in_pieces(filters))
         worst = WorstReason(len(pieces), done)
         for piece in pieces:
+            serial = self._next_serial()
             written = self._submit([ROUTES.put((filter, self._me), None) for filter in piece])
-            written.add_done_callback(partial(self._put, piece, worst.done))
+            written.add_done_callback(partial(self._put, piece, serial, worst.done))
 
     def delete(self, filters: list[bytes]) -> None:
         for piece in in_pieces(filters):
             for filter in piece:
                 self._deleting[filter] = self._deleting.get(filter, 0) + 1
+            serial = self._next_serial()
             written = self._submit([ROUTES.delete((filter, self._me)) for filter in piece])
-            written.add_done_callback(partial(self._deleted, piece))
+            written.add_done_callback(partial(self._deleted, piece, serial))
 
     def delete_again(self) -> None:
         """Delete filters in doubt that no client wants. Otherwise their messages would be forwarded here forever."""
         unwanted = (f for f in self.in_doubt if f not in self._deleting and not self._is_wanted(f))
         self.delete(list(islice(unwanted, ROUTES_TRIED_AGAIN_MAX)))
 
-    def _put(self, filters: list[bytes], done: Callable[[int], None], written: asyncio.Future[StreamId]) -> None:
+    def _next_serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def _put(
+        self, filters: list[bytes], serial: int, done: Callable[[int], None], written: asyncio.Future[StreamId]
+    ) -> None:
         reason = self._reason(written)
         if reason < 0x80:
-            for filter in filters:
-                self.in_doubt.pop(filter, None)
+            self._end_doubts(filters, serial)
         done(reason)
 
-    def _deleted(self, filters: list[bytes], written: asyncio.Future[StreamId]) -> None:
-        failed = self._reason(written) >= 0x80
+    def _deleted(self, filters: list[bytes], serial: int, written: asyncio.Future[StreamId]) -> None:
         for filter in filters:
             left = self._deleting[filter] - 1
             if left:
                 self._deleting[filter] = left
             else:
                 del self._deleting[filter]
-            if failed:
-                self.in_doubt[filter] = None
-            else:
-                self.in_doubt.pop(filter, None)
+        if self._reason(written) >= 0x80:
+            for filter in filters:
+                self.in_doubt[filter] = max(serial, self.in_doubt.get(filter, 0))
+        else:
+            self._end_doubts(filters, serial)
+
+    def _end_doubts(self, filters: list[bytes], serial: int) -> None:
+        """This write is done: it comes after the deletes before it."""
+        for filter in filters:
+            if self.in_doubt.get(filter, serial) < serial:
+                del self.in_doubt[filter]

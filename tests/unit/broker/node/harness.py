@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
+from flockmq.rlog.errors import LogFull
 
 
 class RouteLog:
@@ -16,10 +17,15 @@ class RouteLog:
         self.rows: dict[bytes, set[str]] = {}
         self.submitted = asyncio.Event()
         self.on_apply: Callable[[Op], None] = lambda op: None
+        self.is_full = False
+        """It has no room for another write."""
         self._waiting: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
 
     def submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
+        if self.is_full:
+            done.set_exception(LogFull("much waits"))
+            return done
         self._waiting.append((ops, done))
         self.submitted.set()
         return done

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from flockmq.bounds import LOG_TRANSACTION_MAX_BYTES
@@ -110,3 +112,33 @@ async def test_filters_that_go_in_pieces_have_one_answer(written: Written) -> No
         assert written.answers == []
         await written.log.answer(applied=piece != 0)
     assert written.answers == [Reason.UNSPECIFIED_ERROR]
+
+
+async def test_a_delete_that_found_no_room_behind_a_write_is_tried_again_when_that_is_done(written: Written) -> None:
+    """Its client left before it was there, while much waited for the log."""
+    written.put(b"a")
+    written.log.is_full = True
+    written.routes.delete([b"a"])
+    await asyncio.sleep(0)
+    await written.log.answer()
+    assert written.log.holders(b"a")
+    written.log.is_full = False
+    written.routes.delete_again()
+    await written.log.answer()
+    assert not written.log.holders(b"a")
+    assert not written.routes.in_doubt
+
+
+async def test_a_delete_before_that_one_does_not_stand_for_it(written: Written) -> None:
+    written.routes.delete([b"a"])
+    written.put(b"a")
+    written.log.is_full = True
+    written.routes.delete([b"a"])
+    await asyncio.sleep(0)
+    written.log.is_full = False
+    await written.log.answer()
+    await written.log.answer()
+    assert written.log.holders(b"a")
+    written.routes.delete_again()
+    await written.log.answer()
+    assert not written.log.holders(b"a")
