@@ -189,9 +189,9 @@ class OwnSharedMembers:
                 self._written[name] = None
                 self._dirty[name] = None
                 self._write_in(SHARED_RETRY_S)
-            elif self._written[name] == (0, 0):
+            elif (counts := self._written[name]) == (0, 0):
                 del self._written[name], self._latest[name]
-            else:
+            elif counts is not None:  # otherwise the row is written again
                 self._routed.add(name)
         if done is not None:
             done(reason)

@@ -122,6 +122,23 @@ async def test_the_last_member_takes_the_row_along(log: Written) -> None:
     assert log.rows == {G: (1, 0)}
 
 
+async def test_a_row_that_goes_while_a_late_count_is_seen_does_not_count_as_there(log: Written) -> None:
+    """So a SUBSCRIBE meanwhile waits for the row."""
+    log.set(G, 1, 0)
+    await log.written()
+    log.set(G, 0, 0)
+    await asyncio.sleep(0.01)
+    assert len(log.waiting) == 2
+    log.shares.mark_unknown(G)
+    await log.answer()
+    await log.answer()
+    assert log.rows == {}
+    assert not log.shares.has(G)
+    await log.written()
+    await log.answer()
+    assert not log.shares.has(G)
+
+
 async def test_a_write_whose_outcome_is_not_known_is_made_again(log: Written) -> None:
     log.counts[G] = (1, 0)
     log.shares.put([G], log.answers.append)
