@@ -1,13 +1,14 @@
 """The steps of one authorized SUBSCRIBE, at the node or owner where the session runs.
 
  claim exclusive filters ─▶ tell other nodes the user's usage ─▶ add to the router ─▶ add routes ─▶ answer
-                                                                               ─▶ send retained messages
+                        ◀─ if that took time                                   ─▶ send retained messages
 
 Invariants: SUBACK is sent when this node's own tables have the routes [MQTT-3.8.4-1] and all messages that were
 retained before. So a message that is published after the SUBACK arrives once, live, and not as a retained message too.
 If the cluster refuses a route, the filter is removed from the router and its reason code says so; but not if a later
 SUBSCRIBE of the same filter has replaced it, which gets its own answer. If the connection ends before the filters are
-added, none is: requests of a later connection may have been processed meanwhile.
+added, none is: requests of a later connection may have been processed meanwhile. A claim that no session uses may be
+deleted at any time, so exclusive filters are added in the moment in which they are granted.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ class SubscribeFlow:
         self._identifiers = identifiers
         self._reasons: list[int] = [_UNDECIDED] * len(wanted)
         self._claims: list[bytes] = []
+        self._waits = False
+        """The quota's room isn't there at once."""
         self._refused: dict[bytes, int] = {}
         self._made: list[Subscription] = []
         """Subscriptions whose filters need a route."""
@@ -132,13 +135,25 @@ class SubscribeFlow:
             return
         filters = [filter for filter, _, _ in self._wanted if filter not in self._refused]
         new = [filter for filter in filters if session.subscriptions.find(filter) is None]
-        FilterRoom(session.usage, new, self._has_room).make()
+        self._waits = False
+        FilterRoom(session.usage, new, self._room_made).make()
+        self._waits = True
+
+    def _room_made(self) -> None:
+        granted = self._granted()
+        if self._waits and granted and self._port.is_there():
+            self._port.claim(granted, self._claimed)
+        else:
+            self._has_room()
+
+    def _granted(self) -> list[bytes]:
+        return [filter for filter in self._claims if filter not in self._refused]
 
     def _has_room(self) -> None:
         if self._port.is_there():
             self._place()
         find = self._session.subscriptions.find
-        unused = [filter for filter in self._claims if filter not in self._refused and find(filter) is None]
+        unused = [filter for filter in self._granted() if find(filter) is None]
         if unused:
             self._port.release(unused)
         self._port.placed()

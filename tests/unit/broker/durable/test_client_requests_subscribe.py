@@ -7,9 +7,11 @@ from functools import partial
 
 import pytest
 
+from flockmq.bounds import QUOTA_SHARES
 from flockmq.durable.client_requests import DurableSubscribePort
 from flockmq.durable.router import DurableRouter
 from flockmq.mqtt.reason import Reason
+from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
@@ -313,6 +315,31 @@ def test_a_claim_waits_until_what_was_unsubscribed_before_it_is_durable(asked: A
     asked.owner.settle()
     assert asked.cluster.released == [EXCLUSIVE]
     assert [filters for filters, _ in asked.cluster.claims] == [[EXCLUSIVE]]
+
+
+@pytest.mark.parametrize("is_still_free", [True, False])
+def test_what_was_claimed_before_it_waited_for_room_is_claimed_again(asked: Asked, is_still_free: bool) -> None:
+    """While a session doesn't use its claim, that may be deleted as one that nobody uses, and the filter another's."""
+    quotas = Quotas(UNLIMITED._replace(subscriptions=2 * QUOTA_SHARES))
+    quotas.must_report = lambda: True
+    usage = quotas.of(b"eve")
+    usage.subscribed(b"others/have/1")
+    usage.subscribed(b"others/have/2")
+    asked.session.set_usage(usage)
+    asked.session.limits.exclusive_subscription = True
+    asked.subscribe((EXCLUSIVE, 1))
+    asked.cluster.claims.pop()[1]({})
+    assert (asked.filters(), asked.cluster.claims, asked.cluster.released) == ([], [], [])
+    quotas.largest()
+    quotas.report_sent()
+    ((filters, claimed),) = asked.cluster.claims
+    assert (filters, asked.filters()) == ([EXCLUSIVE], [])
+    claimed({} if is_still_free else {EXCLUSIVE: 0x97})
+    asked.routed()
+    assert asked.answers == [[1 if is_still_free else 0x97]]
+    assert asked.filters() == [EXCLUSIVE][:is_still_free]
+    assert len(asked.cluster.claims) == 1
+    assert usage.subscriptions == 2 + is_still_free
 
 
 def test_a_session_that_ended_meanwhile_is_not_answered(asked: Asked) -> None:
