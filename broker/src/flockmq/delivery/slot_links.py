@@ -118,8 +118,10 @@ class SlotLinks:
             self.sender.linked(core, other)
 
     def node_gone(self, incarnation: str) -> None:
+        """While there is a link, keep what came by it: nothing of a node that is no member is taken, and one that is a
+        member again (a new generation of the log lacked its row) sends nothing again by the same link."""
         self.sender.gone(incarnation)
-        if self.receiver is not None:
+        if self.receiver is not None and self._cluster.mesh.link_of(incarnation) is None:
             self.receiver.node_gone(incarnation)
 
     def _unaddressed_received(self, link: Link, body: bytes) -> None:

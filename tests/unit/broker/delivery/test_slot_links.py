@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import cast
@@ -9,8 +10,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from flockmq.delivery.frames import ADDRESSED, BATCH
+from flockmq.delivery.batch_queue import size_of
+from flockmq.delivery.frames import ADDRESSED, BATCH, batch_frame
 from flockmq.delivery.slot_links import SlotLinks
+from flockmq.delivery.slot_receiver import SlotReceiver
+from flockmq.membership.frames import SlotAck
 from flockmq.membership.handshake import Identity
 from flockmq.membership.link import Link
 from flockmq.membership.reachability import new_incarnation
@@ -115,6 +119,70 @@ async def test_who_is_no_member_yet_counts_anew_when_its_last_link_ends(core: Co
     del core.cluster.nodes_table["b@1"]
     core.slot_links.link_down(second)
     assert core.receiver.gone == ["b@1"]
+
+
+class Sessions:
+    """They take what comes, but nothing whose log position isn't reached yet."""
+
+    is_holding = False
+
+    def __init__(self) -> None:
+        self.reached = 1
+        self.taken: list[bytes] = []
+
+    def epoch(self) -> int:
+        return self.reached
+
+    def view(self) -> int:
+        return 1
+
+    def is_loading(self) -> bool:
+        return False
+
+    def is_changing(self) -> bool:
+        return False
+
+    def take(self, messages: Sequence[SlotMessage], epoch: int, sender: str, done: Callable[[bool], None]) -> None:
+        self.taken += [message.packet for message in messages]
+        done(True)
+
+    def advance(self) -> None:
+        """Nothing waits."""
+
+    def take_runs(self, messages: Sequence[SlotMessage]) -> None:
+        raise AssertionError("there are none")
+
+
+async def test_of_who_is_no_member_for_a_moment_nothing_is_accepted_that_was_not_taken(core: Core) -> None:
+    """In a generation of the log that lacks its row, which it writes again. Its link was up all the time, so it sends
+    nothing again."""
+    sessions, members = Sessions(), core.cluster.nodes_table
+    answers = MagicMock()
+    link = cast(Link, MagicMock(peer=Identity("b@1", "core"), control=answers))
+    core.links["b@1"] = link
+    core.slot_links.receiver = SlotReceiver(
+        sessions, members.__contains__, asyncio.get_running_loop().call_soon, lambda: 0.0
+    )
+    receive = core.cluster.handlers.frames[BATCH]
+
+    def come(number: int, epoch: int, payload: bytes) -> None:
+        message = SlotMessage(b"b" * 8, number, b"", 4, payload, [])
+        receive(link, b"".join(batch_frame(number, epoch, [message], size_of(message)))[5:])
+
+    members["b@1"] = NodeInfo("b", "core", "", 0, 0, "1")
+    come(1, 2, b"1")
+    del members["b@1"]
+    core.slot_links.node_gone("b@1")
+    members["b@1"] = NodeInfo("b", "core", "", 0, 0, "1")
+    come(2, 1, b"2")
+    await asyncio.sleep(0)
+    answers.assert_not_called()
+    sessions.reached = 2
+    core.slot_links.receiver.advance()
+    await asyncio.sleep(0)
+    assert sessions.taken == [b"1", b"2"]
+    answers.assert_called_once_with(SlotAck(2, 1))
+    core.slot_links.stop()
 
 
 async def test_messages_say_for_which_slots_they_are_once_all_nodes_understand_it(core: Core) -> None:
