@@ -118,11 +118,15 @@ class SlotLinks:
             self.sender.linked(core, other)
 
     def node_gone(self, incarnation: str) -> None:
-        """While there is a link, keep what came by it: nothing of a node that is no member is taken, and one that is a
-        member again (a new generation of the log lacked its row) sends nothing again by the same link."""
+        """While there is a link, keep what came by it: the node may be a member again (a new generation of the log
+        lacked its row)."""
         self.sender.gone(incarnation)
-        if self.receiver is not None and self._cluster.mesh.link_of(incarnation) is None:
+        if self.receiver is None:
+            return
+        if self._cluster.mesh.link_of(incarnation) is None:
             self.receiver.node_gone(incarnation)
+        else:
+            self.receiver.suspend(incarnation)
 
     def _unaddressed_received(self, link: Link, body: bytes) -> None:
         self._received(link, *frames.parse_batch(body), len(body))

@@ -12,7 +12,7 @@ Invariants, for each sender:
   view at that moment. If a batch isn't committed after TAKEN_APART_AFTER_S, its slots are blocked, and later batches
   are acknowledged except for these slots.
 - If a slot is lost before a batch for it is committed, the batch isn't accepted. It and all later ones are taken again,
-  after the sessions have handled the loss.
+  after the sessions have handled the loss. So are those of a sender that was no member for a moment.
 """
 
 from __future__ import annotations
@@ -186,8 +186,15 @@ class SlotReceiver:
             if sender.taken and sender.committed(now_s) != sender.answered:
                 self._answer_soon(sender)
 
+    def suspend(self, incarnation: str) -> None:
+        """The node is no member, but its link is up: if it becomes a member again, it sends nothing again. Then take
+        what isn't committed again, because sessions drop messages that they hold for a node that is no member."""
+        sender = self._senders.get(incarnation)
+        if sender is not None and sender.taken:
+            self._take_back(sender, sender.taken[0])
+
     def node_gone(self, incarnation: str) -> None:
-        """The node was purged: forget what it sent."""
+        """The node was purged, and sends nothing more here: forget what it sent."""
         self._senders.pop(incarnation, None)
         self._answering.pop(incarnation, None)
 

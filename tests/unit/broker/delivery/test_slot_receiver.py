@@ -248,6 +248,29 @@ def test_what_a_purged_node_sent_counts_no_more(owner: Owner) -> None:
     assert (owner.sessions.taken, owner.receiver.is_holding, owner.receiver.held_bytes("a@1")) == ([], False, 0)
 
 
+def test_what_was_not_committed_when_its_sender_was_no_member_is_taken_again(owner: Owner) -> None:
+    """Sessions drop what they hold of such a node, and count the rest of its batch as committed."""
+    owner.received(1)
+    owner.received(2)
+    owner.received(3)
+    owner.sessions.dones[0](True)
+    owner.members.clear()
+    owner.receiver.suspend("a@1")
+    owner.sessions.dones[1](True)
+    assert owner.end_turn() == [(1, 5)]
+    owner.receiver.advance()
+    assert owner.sessions.taken == [1, 2, 3]
+    owner.members.add("a@1")
+    owner.receiver.advance()
+    assert owner.sessions.taken == [1, 2, 3, 2, 3]
+    owner.sessions.dones[2](True)
+    assert owner.end_turn() == []
+    owner.sessions.dones[3](True)
+    owner.sessions.dones[4](True)
+    assert owner.end_turn() == [(3, 5)]
+    assert owner.receiver.held_bytes("a@1") == 0
+
+
 def test_an_answer_for_a_node_that_is_gone_is_not_sent(owner: Owner) -> None:
     owner.received(1)
     owner.receiver.node_gone("a@1")
