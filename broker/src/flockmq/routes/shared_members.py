@@ -162,8 +162,8 @@ class OwnSharedMembers:
     def _write_piece(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
         self._serial += 1
         ops: list[Op] = []
-        for name in share_filters:
-            counts = self._count(name)
+        counted = {name: self._count(name) for name in share_filters}
+        for name, counts in counted.items():
             if counts == (0, 0):
                 ops.append(SHARES.delete((name, self._me)))
                 self._routed.discard(name)
@@ -171,17 +171,17 @@ class OwnSharedMembers:
                 ops.append(SHARES.put((name, self._me), SharedMembers(*counts)))
             self._written[name] = counts
             self._latest[name] = self._serial
-        self._submit(ops).add_done_callback(partial(self._done, share_filters, self._serial, done))
+        self._submit(ops).add_done_callback(partial(self._done, counted, self._serial, done))
 
     def _done(
         self,
-        share_filters: list[bytes],
+        counted: dict[bytes, tuple[int, int]],
         serial: int,
         done: Callable[[int], None] | None,
         written: asyncio.Future[StreamId],
     ) -> None:
         reason = self._reason(written)
-        for name in share_filters:
+        for name, counts in counted.items():
             if self._latest.get(name) != serial:
                 continue  # a later write decides
             if reason >= 0x80:
@@ -189,9 +189,9 @@ class OwnSharedMembers:
                 self._written[name] = None
                 self._dirty[name] = None
                 self._write_in(SHARED_RETRY_S)
-            elif (counts := self._written[name]) == (0, 0):
-                del self._written[name], self._latest[name]
-            elif counts is not None:  # otherwise the row is written again
+            elif counts != (0, 0):
                 self._routed.add(name)
+            elif self._written[name] == counts:
+                del self._written[name], self._latest[name]
         if done is not None:
             done(reason)
