@@ -2,7 +2,8 @@
 
 A node is unreachable in these cases:
 
-- It left, or another incarnation of its name is linked.
+- It left, or another incarnation of its name is linked and it isn't the latest one of that name: a link to a former one
+  may be dead without this node knowing it yet.
 - Its last link ended more than MEMBER_UNLINKED_MAX_S ago. (A link that is silent for LINK_SILENT_MAX_S is closed
   first.)
 - It never had a link, and MEMBER_UNHEARD_MAX_S have passed: the other nodes need this time to find a core that just
@@ -36,6 +37,9 @@ class Reachability:
     def __init__(self, my_name: str, now: float) -> None:
         self._links: Counter[str] = Counter()
         self._linked_names: Counter[str] = Counter([my_name])
+        self._latest: dict[str, str] = {}
+        """Name → of its incarnations the one whose first link came last; only of other nodes that are linked."""
+        self._my_name = my_name
         self._unlinked_at: dict[str, float] = {}
         self._missed_since: dict[str, float] = {}
         self._non_member_since: dict[str, float] = {}
@@ -45,13 +49,20 @@ class Reachability:
     def linked(self, incarnation: str, now: float) -> None:
         if not self._links and self._unlinked_at:
             self.restart_timers(now)
+        name = name_of(incarnation)
+        is_first = incarnation not in self._links and incarnation not in self._unlinked_at
+        if name != self._my_name and (is_first or name not in self._latest):
+            self._latest[name] = incarnation
         self._links[incarnation] += 1
-        self._linked_names[name_of(incarnation)] += 1
+        self._linked_names[name] += 1
 
     def unlinked(self, incarnation: str, now: float) -> None:
         """One of its links ended."""
+        name = name_of(incarnation)
         _take_one(self._links, incarnation)
-        _take_one(self._linked_names, name_of(incarnation))
+        _take_one(self._linked_names, name)
+        if name not in self._linked_names:
+            self._latest.pop(name, None)
         if incarnation not in self._links:
             self._unlinked_at[incarnation] = now
 
@@ -96,8 +107,9 @@ class Reachability:
 
     def is_gone(self, incarnation: str) -> bool:
         """It left, or its name has a newer incarnation: no vote is needed to purge it."""
+        name = name_of(incarnation)
         return incarnation in self._left or (
-            incarnation not in self._links and name_of(incarnation) in self._linked_names
+            incarnation not in self._links and name in self._linked_names and self._latest.get(name) != incarnation
         )
 
     def _is_unreachable(self, incarnation: str, now: float, waits_longer: bool) -> bool:

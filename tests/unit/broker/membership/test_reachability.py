@@ -81,6 +81,36 @@ def test_who_left_or_was_restarted_is_unreachable_at_once() -> None:
     assert not members.is_gone(B)
 
 
+def test_who_was_restarted_is_not_gone_where_the_link_to_its_former_life_is_not_known_to_be_dead() -> None:
+    """It loses its own link for a moment meanwhile. It isn't fenced, so it has as much time as others."""
+    again = "a@00000002"
+    members = linked(A, B)
+    members.linked(again, 5.0)
+    members.unlinked(again, 10.0)
+    assert not members.is_gone(again)
+    assert members.unreachable([A, again, B], [], 10.0) == set()
+    assert members.unreachable([A, again, B], [], 10.0 + MEMBER_UNLINKED_MAX_S) == {again}
+    members.linked(again, 11.0)
+    members.unlinked(A, 12.0)
+    assert members.is_gone(A)
+
+
+def test_whoever_else_has_this_nodes_name_is_gone_when_its_link_ends() -> None:
+    members = linked("me@0000000f", B)
+    assert not members.is_gone("me@0000000f")
+    members.unlinked("me@0000000f", 1.0)
+    assert members.is_gone("me@0000000f")
+
+
+def test_a_former_life_that_is_linked_again_is_not_the_newer_one() -> None:
+    again = "a@00000002"
+    members = linked(A, again)
+    members.unlinked(A, 5.0)
+    members.linked(A, 6.0)
+    members.unlinked(again, 7.0)
+    assert not members.is_gone(again)
+
+
 def test_who_is_registered_and_no_member_is_missing_after_a_while_without_a_link() -> None:
     """Not at once, even if its name is linked: a node that begins may be known by its former incarnation yet."""
     members = linked(B, "a@00000002")
