@@ -262,22 +262,29 @@ class RetainedSender:
         last_topic = self._giving.last_topic(subscription)
         for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS, last_topic):
             for topic, _ in found:
-                row = self._retained.index.get(topic)
-                if row is None or self._retained.is_live(pending, topic):
-                    continue  # deleted meanwhile, or delivered live
-                assert isinstance(row, RetainedMessage)
-                qos = min(row.qos, subscription.qos)
-                message = of_row(topic, row, qos, self._clock.wall_ms())
-                if message is None:
-                    continue
-                if not _has_room(session, message):
+                message = self._retained_now(pending, topic)
+                while message is not None and not _has_room(session, message):
                     self._flush()
                     yield message
+                    message = self._retained_now(pending, topic)
                 if session.subscriptions.find(filter) is not subscription:
                     return
-                self._giving.send(subscription, topic, message, qos)
+                if message is not None:
+                    self._giving.send(subscription, topic, message, message.qos)
             self._flush()
             yield None
+
+    def _retained_now(self, pending: PendingRetained, topic: bytes) -> Publish | None:
+        """What the subscription gets of this topic. None: nothing, because it has ended, or the message was deleted,
+        has expired, or is delivered live.
+        """
+        subscription, row = pending.subscription, self._retained.index.get(topic)
+        if row is None or self._retained.is_live(pending, topic):
+            return None
+        if subscription.session.subscriptions.find(subscription.filter) is not subscription:
+            return None
+        assert isinstance(row, RetainedMessage)
+        return of_row(topic, row, min(row.qos, subscription.qos), self._clock.wall_ms())
 
     async def _room(self, session: Subscriber, message: Publish) -> None:
         pause_s = _ROOM_MIN_S

@@ -15,7 +15,7 @@ from flockmq.rlog.schema import RetainedMessage
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
-from unit.broker.protocol.harness import Client, Node, Port
+from unit.broker.protocol.harness import Client, Node, Port, publish
 
 PATIENCE_S = 30
 
@@ -215,6 +215,46 @@ async def test_what_is_deleted_before_it_is_read_is_not_sent(fed: Fed) -> None:
     client.stuck = False
     client.flush()
     assert await fed.read(client) == [b"r/%05d" % number for number in range(9)]
+
+
+@pytest.mark.parametrize("change", ["replaced", "deleted", "expired"])
+async def test_what_changes_while_a_client_has_no_room_is_sent_as_it_is_then(change: str) -> None:
+    wall_s = [1.0]
+    fed = Fed(Limits(), Clock(SYSTEM.monotonic, lambda: wall_s[0]))
+    for number in range(10):
+        fed.table.put(b"r/%05d" % number, RetainedMessage(b"x" * 500_000, 0, b"", 4, 60_000), None)
+    client = fed.node.client("c")
+    client.stuck = True
+    fed.node.subscribe(client, ("r/#", 0))
+    await turns(100)
+    sent = sum(packet[0] >> 4 == 3 for packet in client.out)
+    assert 0 < sent < 10
+    if change == "replaced":
+        fed.retain_many(10, b"newer")
+    elif change == "deleted":
+        for number in range(10):
+            fed.table.delete(b"r/%05d" % number, RetainedMessage(b"", 0, b"", 4))
+    else:
+        wall_s[0] = 61.0
+    client.stuck = False
+    client.flush()
+    assert len(await fed.read(client)) == sent
+
+
+async def test_room_that_is_gone_before_a_clients_turn_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for pause in ("_ROOM_MIN_S", "_ROOM_MAX_S"):
+        monkeypatch.setattr(f"flockmq.publishing.retained_feed.{pause}", 0)
+    fed = Fed(Limits(max_inflight=1, max_mqueue_len=1))
+    fed.retain_many(3)
+    client, publisher = fed.node.client("c"), fed.node.client("p")
+    fed.node.subscribe(client, ("r/+", 1))
+    await turns(20)
+    client.feed(b"\x40\x02\0\1")
+    await turns(1)
+    fed.node.feed(publisher, publish(4, "r/live_", "x", qos=1, packet_id=1))
+    await turns(20)
+    assert client.state == CONNECTED
+    assert sorted(await fed.read(client)) == [b"r/00000", b"r/00001", b"r/00002", b"r/live_"]
 
 
 async def test_a_topic_that_says_that_it_was_cleared_is_not_shown(fed: Fed) -> None:
