@@ -91,4 +91,6 @@ class OutgoingAliases:
             packet[content_at:],
         ]
         rest = b"".join(parts)
-        return packet[:1] + varint(len(rest)) + rest
+        shortened = packet[:1] + varint(len(rest)) + rest
+        # An alias is longer than a topic of one or two bytes.
+        return packet if 0 < self._max_packet_bytes < len(shortened) else shortened

@@ -239,7 +239,10 @@ class Conversation(Channel):
         self.router.counters.connects_refused += 1
         self.port.refused(self, reason)
         own = _reason_string(why) if reason != Reason.USE_ANOTHER_SERVER else self._server_reference()
-        self.put(encode.connack(self.protocol_version, reason, own=own, max_bytes=self._largest()))
+        largest = self._largest()
+        connack = encode.connack(self.protocol_version, reason, own=own, max_bytes=largest)
+        if not 0 < largest < len(connack):
+            self.put(connack)
         self._end(reason)
 
     def _auth(self, body: bytes) -> None:
@@ -261,7 +264,7 @@ class Conversation(Channel):
     def challenged(self, data: bytes) -> None:
         if self.state == CLOSED:
             return
-        self.put(encode.auth(Reason.CONTINUE_AUTHENTICATION, self._authentication(data)))
+        self.answer(encode.auth(Reason.CONTINUE_AUTHENTICATION, self._authentication(data)))
         if self.state == ADMITTING:
             self.state = AUTHENTICATING
             self.last_seen_s = self.router.now_s
@@ -269,7 +272,7 @@ class Conversation(Channel):
 
     def reauthenticated(self, data: bytes | None) -> None:
         if self.state == CONNECTED:
-            self.put(encode.auth(Reason.SUCCESS, self._authentication(data)))
+            self.answer(encode.auth(Reason.SUCCESS, self._authentication(data)))
 
     def _authentication(self, data: bytes | None) -> Properties:
         properties = Properties()

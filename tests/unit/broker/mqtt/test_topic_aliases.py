@@ -132,3 +132,12 @@ def test_no_alias_makes_a_packet_larger_than_its_receiver_takes(version: int) ->
     assert client.packets() == [publish(5, "topic", "x" * 120)]
     node.feed(publisher, publish(version, "topic", "x" * 20) * 2)
     assert client.packets() == [aliased("topic", "x" * 20, 1), aliased("", "x" * 20, 1)]
+
+
+@pytest.mark.parametrize("topic", [b"a", b"ab", b"abcd"])
+@pytest.mark.parametrize("payload_bytes", [1, *range(117, 128)])
+def test_MQTT_3_1_2_24_an_alias_makes_no_packet_larger_than_its_client_allows(topic: bytes, payload_bytes: int) -> None:
+    packet = encode.publish(5, topic, b"x" * payload_bytes)
+    aliases = OutgoingAliases(10, len(packet))
+    aliases.shorten(encode.publish(5, topic, b""))
+    assert len(aliases.shorten(packet)) <= len(packet)

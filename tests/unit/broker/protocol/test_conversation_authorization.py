@@ -11,7 +11,7 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
 from flockmq.protocol.client import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNDECIDED
-from unit.broker.protocol.harness import Client, Node, publish, remote
+from unit.broker.protocol.harness import Client, Node, publish, remote, without_words
 
 
 @pytest.fixture
@@ -300,8 +300,6 @@ def authenticating(node: Node) -> Client:
     own.authentication_method = b"M"
     client = node.opened()
     node.port.admit = lambda channel, connect: channel.challenged(b"who?")  # type: ignore[method-assign]
-    from flockmq.mqtt.packets import Connect
-
     (challenge,) = node.feed(client, encode.connect(Connect(5, b"c", properties=own)))
     assert challenge == encode.auth(0x18, method(b"who?"))
     return client
@@ -331,4 +329,32 @@ def test_an_exchange_goes_on_by_auth(node: Node) -> None:
 def test_anything_else_amid_an_exchange_ends_the_connection(node: Node, packet: bytes) -> None:
     client = authenticating(node)
     assert node.feed(client, packet) == []
+    assert client.state == CLOSED
+
+
+def test_MQTT_3_1_2_24_a_challenge_that_is_too_large_for_its_client_ends_the_connection(node: Node) -> None:
+    own = Properties()
+    own.authentication_method, own.maximum_packet_size = b"M", 20
+    client = node.opened()
+    node.port.admit = lambda channel, connect: channel.challenged(b"x" * 20)  # type: ignore[method-assign]
+    assert node.feed(client, encode.connect(Connect(5, b"c", properties=own))) == []
+    assert client.state == CLOSED
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_MQTT_3_1_2_24_so_it_is_amid_a_connection(node: Node, is_last: bool) -> None:
+    own = Properties()
+    own.authentication_method, own.maximum_packet_size = b"M", 50
+    client = node.client("c", connect=Connect(5, b"c", properties=own))
+    (client.reauthenticated if is_last else client.challenged)(b"x" * 50)
+    node.turn()
+    assert without_words(client.packets()) == [encode.disconnect(5, Reason.PACKET_TOO_LARGE)]
+
+
+def test_MQTT_3_1_2_24_a_refusal_that_is_too_large_for_its_client_is_not_sent(node: Node) -> None:
+    own = Properties()
+    own.maximum_packet_size = 4
+    client = node.opened()
+    node.port.admit = lambda channel, connect: channel.refuse(Reason.BANNED)  # type: ignore[method-assign]
+    assert node.feed(client, encode.connect(Connect(5, b"c", properties=own))) == []
     assert client.state == CLOSED
