@@ -244,44 +244,55 @@ class RetainedSender:
                 yield pending
             yield from self._send(session, pending)
             self._retained.settled((pending,))
+            subscription = self._standing(pending)
             if queue.get(pending.subscription.filter) is pending:
                 del queue[pending.subscription.filter]
-                if session.subscriptions.find(pending.subscription.filter) is pending.subscription:
-                    self._giving.finished(pending.subscription)
+            if subscription is not None:
+                self._giving.finished(subscription)
 
     async def _see_all(self, session: Subscriber, pending: PendingRetained) -> None:
         """Wait for the log as long as it takes."""
         while not await self._catch_up():
-            if session.subscriptions.find(pending.subscription.filter) is not pending.subscription:
+            if self._standing(pending) is None:
                 return
             await asyncio.sleep(RETAINED_BACK_S)
 
     def _send(self, session: Subscriber, pending: PendingRetained) -> Iterator[Awaited | None]:
-        subscription = pending.subscription
-        filter = subscription.filter
-        last_topic = self._giving.last_topic(subscription)
-        for found in self._retained.index.match_filter(matching(filter), RETAINED_FEED_TOPICS, last_topic):
+        filter = matching(pending.subscription.filter)
+        last_topic = self._giving.last_topic(pending.subscription)
+        for found in self._retained.index.match_filter(filter, RETAINED_FEED_TOPICS, last_topic):
             for topic, _ in found:
                 message = self._retained_now(pending, topic)
                 while message is not None and not _has_room(session, message):
                     self._flush()
                     yield message
                     message = self._retained_now(pending, topic)
-                if session.subscriptions.find(filter) is not subscription:
+                subscription = self._standing(pending)
+                if subscription is None:
                     return
                 if message is not None:
                     self._giving.send(subscription, topic, message, message.qos)
             self._flush()
             yield None
 
+    def _standing(self, pending: PendingRetained) -> Subscription | None:
+        """The subscription that gets the rest: if a SUBSCRIBE has replaced it, the new one [MQTT-3.8.4-4]. None: it was
+        removed, or the new one gets all again.
+        """
+        subscription = pending.subscription
+        while subscription.successor is not None:
+            subscription = subscription.successor
+        session, filter = subscription.session, subscription.filter
+        pending.subscription = subscription
+        is_current = self._pending[session].get(filter) is pending
+        return subscription if is_current and session.subscriptions.find(filter) is subscription else None
+
     def _retained_now(self, pending: PendingRetained, topic: bytes) -> Publish | None:
         """What the subscription gets of this topic. None: nothing, because it has ended, or the message was deleted,
         has expired, or is delivered live.
         """
-        subscription, row = pending.subscription, self._retained.index.get(topic)
-        if row is None or self._retained.is_live(pending, topic):
-            return None
-        if subscription.session.subscriptions.find(subscription.filter) is not subscription:
+        subscription, row = self._standing(pending), self._retained.index.get(topic)
+        if subscription is None or row is None or self._retained.is_live(pending, topic):
             return None
         assert isinstance(row, RetainedMessage)
         return of_row(topic, row, min(row.qos, subscription.qos), self._clock.wall_ms())

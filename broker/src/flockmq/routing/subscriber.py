@@ -79,9 +79,11 @@ class Subscriber:
 
 @mypyc_attr(acyclic=True)
 class Subscription:
-    """`identifiers`: the encoded Subscription Identifier properties, empty if there are none."""
+    """`identifiers`: the encoded Subscription Identifier properties, empty if there are none. `successor`: what a later
+    SUBSCRIBE of the same filter replaced it by.
+    """
 
-    __slots__ = ("filter", "identifiers", "no_local", "qos", "retain_as_published", "session")
+    __slots__ = ("filter", "identifiers", "no_local", "qos", "retain_as_published", "session", "successor")
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class Subscription:
         self.no_local = no_local
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers
+        self.successor: Subscription | None = None
 
     def is_plain(self) -> bool:
         """True if the subscriber gets QoS 0 messages unchanged, as they were published."""

@@ -41,6 +41,7 @@ def add_subscription(
         return Reason.QUOTA_EXCEEDED
     router.add(subscription)
     if older is not None:
+        older.successor = subscription
         router.remove(older)
     else:
         router.began(subscription)

@@ -204,6 +204,51 @@ async def test_a_subscription_that_is_gone_gets_nothing(fed: Fed, end: str) -> N
     assert client.out == []
 
 
+@pytest.mark.parametrize("held_back", [False, True])
+@pytest.mark.parametrize("retain_handling", [1, 2])
+async def test_MQTT_3_8_4_4_a_subscription_that_replaces_one_gets_what_that_had_to_get(
+    fed: Fed, retain_handling: int, held_back: bool
+) -> None:
+    fed.retain_many(10, b"x" * 500_000)
+    client = fed.node.client("c", 5)
+    client.stuck = True
+    if held_back:
+        fed.hold_back()
+    fed.node.subscribe(client, ("r/#", 0))
+    await turns(100)
+    fed.node.subscribe(client, ("r/#", 1 | retain_handling << 4))
+    fed.caught_up.set()
+    client.stuck = False
+    client.flush()
+    assert await fed.read(client) == [b"r/%05d" % number for number in range(10)]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("retain_handling", [0, 1])
+async def test_MQTT_3_8_4_4_so_does_one_that_replaces_one_whose_route_is_not_there_yet(
+    fed: Fed, retain_handling: int, order: int
+) -> None:
+    fed.retain_many(10)
+    client = fed.node.client("c", 5)
+    fed.hold = True
+    fed.node.subscribe(client, ("r/#", 0))
+    fed.node.subscribe(client, ("r/#", 1 | retain_handling << 4))
+    for done in fed.unanswered[::order]:
+        done(0, True)
+    assert await fed.read(client) == [b"r/%05d" % number for number in range(10)]
+
+
+async def test_a_subscription_that_is_made_again_gets_nothing_that_the_one_before_had_to_get(fed: Fed) -> None:
+    fed.retain_many(10)
+    client = fed.node.client("c", 5)
+    fed.hold_back()
+    fed.node.subscribe(client, ("r/#", 1))
+    fed.node.feed(client, encode.unsubscribe(5, 1, [b"r/#"]))
+    fed.node.subscribe(client, ("r/#", 1 | 2 << 4))
+    fed.caught_up.set()
+    assert await fed.read(client) == []
+
+
 async def test_what_is_deleted_before_it_is_read_is_not_sent(fed: Fed) -> None:
     fed.retain_many(10, b"x" * 500_000, qos=0)
     client = fed.node.client("c")
