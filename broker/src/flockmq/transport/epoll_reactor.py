@@ -240,10 +240,12 @@ class EpollReactor(Reactor):
     def _serve_waiting(self, waiting: WaitingConnections, until_s: float) -> None:
         """Read from the first waiting connection, and from more while there is time."""
         for _ in range(len(waiting)):
+            if not waiting:  # A read may close others.
+                return
             connection = waiting.next()
             if not connection.paused:
                 self._read(connection, connection.fd)
-                if self._is_over(until_s) or not waiting:
+                if self._is_over(until_s):
                     return
 
     def _is_over(self, until_s: float) -> bool:

@@ -15,6 +15,7 @@ from flockmq.bounds import (
     READ_WORK_MAX_S,
     STOOD_STILL_S,
     TURN_WORK_MAX_S,
+    UNAUTHENTICATED_COUNTED_BYTES,
 )
 from flockmq.clock import Clock
 from flockmq.mqtt import encode, frame
@@ -201,6 +202,25 @@ def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
         served.reactor.turn()
         served.reactor.table.close(others[0][0])
         assert others[0][0] not in served.reactor.table.waiting
+
+
+def test_a_connection_that_is_closed_for_another_ones_read_and_a_paused_one_may_wait() -> None:
+    with Served() as served:
+        table = served.reactor.table
+        paused, _ = served.client("paused")
+        costly, _ = served.opened()
+        reader, client = served.opened()
+        table.add_cost(costly, table.unauthenticated.max_bytes - UNAUTHENTICATED_COUNTED_BYTES)
+        table.add_cost(reader, UNAUTHENTICATED_COUNTED_BYTES)
+        paused.pause()
+        table.watch(paused)
+        client.sendall(b"\x10\xff\x7f")
+        reader.has_more = True
+        for connection in (reader, costly, paused):
+            table.waiting.add(connection)
+        served.reactor.turn()
+        assert costly.fd < 0
+        assert not table.waiting
 
 
 @pytest.mark.parametrize("how", ["reset", "close", "disconnect"])
