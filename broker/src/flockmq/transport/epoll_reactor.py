@@ -243,10 +243,12 @@ class EpollReactor(Reactor):
             if not waiting:  # A read may close others.
                 return
             connection = waiting.next()
-            if not connection.paused:
-                self._read(connection, connection.fd)
-                if self._is_over(until_s):
-                    return
+            if connection.paused:
+                self.table.watch(connection)  # It may have been paused between two turns.
+                continue
+            self._read(connection, connection.fd)
+            if self._is_over(until_s):
+                return
 
     def _is_over(self, until_s: float) -> bool:
         """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES, or RECEIVERS_PER_READ_MAX, and

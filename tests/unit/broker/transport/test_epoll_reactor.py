@@ -204,6 +204,20 @@ def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
         assert others[0][0] not in served.reactor.table.waiting
 
 
+def test_a_connection_with_more_that_was_paused_between_two_turns_is_not_watched() -> None:
+    with Served() as served:
+        connection, client = served.client("c")
+        connection.has_more = True
+        connection.pause()
+        client.sendall(encode.PINGREQ)
+        served.reactor.turn()
+        assert not served.reactor.epoll.poll(0), "the event loop would be busy with it"
+        connection.unpause()
+        served.reactor.end_turn()
+        served.reactor.turn()
+        assert client.recv(100) == encode.PINGRESP
+
+
 def test_a_connection_that_is_closed_for_another_ones_read_and_a_paused_one_may_wait() -> None:
     with Served() as served:
         table = served.reactor.table
