@@ -86,6 +86,8 @@ class LocalDelivery:
         """Send one message to one session, in its form. `share`: the share filter through which it came. Returns False
         if the session ended because its queue was full.
         """
+        if session.is_detached:
+            return False
         sink = session.sink
         if identifiers and sink.protocol_version == 5:
             packet = message.form_with(qos, retain, identifiers)
@@ -128,8 +130,10 @@ class LocalDelivery:
         self, session: Subscriber, packet: bytes, packet_id: int, qos: int, stored: StoredMessage | None = None
     ) -> bool:
         """Send or queue one QoS 1 or 2 packet. A connected client without room is disconnected. Returns False if its
-        session ended with that.
+        session ended with that, or amid the delivery of this message.
         """
+        if session.is_detached:
+            return False
         answer = session.offer(packet, packet_id, qos, stored)
         counters = self.counters
         if answer != SENT:

@@ -68,7 +68,10 @@ class LocalSession(Subscriber, ClientSession):
         """A clean session has nothing to send again."""
 
     def erase(self) -> None:
-        """The session has ended: free its messages, even if something still refers to it."""
+        """The session has ended: free its messages, even if something still refers to it, as the fan-out of a message
+        that is being delivered.
+        """
+        self.is_detached = True
         self.subscriptions.clear()
         self.inflight = self.kept = self.queue = self.awaiting_rel = None
         self.queue_bytes = 0

@@ -159,3 +159,25 @@ def test_what_is_dropped_for_a_lagging_client_is_counted_as_dropped_only(node: N
     assert (len(lagging.packets()), len(other.packets())) == (0, 5)
     assert node.router.counters.messages_sent == 5
     assert node.router.counters.dropped_slow_reader == 5
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_MQTT_3_14_4_1_who_is_disconnected_as_a_groups_member_gets_nothing_more_of_the_message(qos: int) -> None:
+    node = Node(Limits(max_inflight=1, max_mqueue_len=1))
+    subscriber = node.client("s", 5)
+    node.subscribe(subscriber, ("$share/g/t", 1), ("t", qos))
+    for name in ("p", "q", "r"):
+        if subscriber.state == CONNECTED:
+            node.feed(node.client(name, 5), publish(5, "t", name, qos=1, packet_id=1))
+    assert subscriber.packets()[-1] == encode.disconnect(5, Reason.QUOTA_EXCEEDED)
+
+
+def test_MQTT_3_14_4_1_nor_who_is_disconnected_for_what_another_one_left_to_its_group() -> None:
+    node = Node(Limits(max_inflight=1, max_mqueue_len=1))
+    members = [node.client(name, 5) for name in ("a", "b")]
+    for member in members:
+        node.subscribe(member, ("$share/g/u", 1), ("t", 1))
+    for number, topic in enumerate(("u", "u", "t", "t")):
+        node.feed(node.client(f"p{number}", 5), publish(5, topic, "x", qos=1, packet_id=1))
+    for member in members:
+        assert member.packets()[-1] == encode.disconnect(5, Reason.QUOTA_EXCEEDED)
