@@ -15,6 +15,7 @@ from conformance.wire import (
     PUBLISH,
     PUBREC,
     PUBREL,
+    SESSION_EXPIRY,
     SUBACK,
     SUBSCRIPTION_ID,
     UNSUBACK,
@@ -86,6 +87,20 @@ def test_no_local_keeps_a_clients_own_messages_from_it(client: Clients, topic: T
     wire.subscribe((topic("a"), 0x04 | 2), (topic("b"), 2))
     wire.publish(topic("a"), b"own", qos=qos)
     client("other", version).publish(topic("a"), b"another's", qos=qos)
+    assert wire.receive().payload == b"another's"
+    wire.quiet()
+
+
+@statement("MQTT-3.8.3-3", version=5)
+@pytest.mark.parametrize("session_expiry_s", [0, 60])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_no_local_keeps_a_clients_own_delayed_messages_from_it(
+    client: Clients, topic: Topic, version: int, qos: int, session_expiry_s: int
+) -> None:
+    wire = client("own", version, properties=[(SESSION_EXPIRY, session_expiry_s)])
+    wire.subscribe((topic("a"), 0x04 | 1))
+    wire.publish(f"$delayed/1/{topic('a')}", b"own", qos=qos)
+    client("other", version).publish(f"$delayed/1/{topic('a')}", b"another's", qos=qos)
     assert wire.receive().payload == b"another's"
     wire.quiet()
 

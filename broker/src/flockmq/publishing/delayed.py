@@ -314,7 +314,7 @@ class Delayed:
             self._leaving.add(key)
             return True
         message = publication(row.version, row.qos, row.retain, row.topic, row.payload, row.properties, row.expiry_s)
-        message.origin = row.origin
+        message.origin, message.publisher = row.origin, row.client_id
         message.user = row.user if row.client_id or row.user else None
         if not await self._host.publish(message):
             return False
