@@ -180,10 +180,11 @@ class Connections:
             if session.is_remote():
                 nonce = nonce_of(self._remote_sessions.request(token))
                 self._remote_sessions.remove(token)
+                expiry_s = session.expiry_s if channel.admitted_once else -1
                 if hold_s:
-                    self._owner().evict(client_id, token, session.expiry_s, nonce, hold_s, None)
+                    self._owner().evict(client_id, token, expiry_s, nonce, hold_s, None)
                 else:
-                    self._owner().detach(client_id, token, session.expiry_s, with_will=will is not None, nonce=nonce)
+                    self._owner().detach(client_id, token, expiry_s, with_will=will is not None, nonce=nonce)
             else:
                 request = self.registrations.gone(token, session)
                 if request is not None and hold_s:
@@ -323,8 +324,10 @@ class Connections:
             session = self._remote_sessions.add(channel, made, admission.token, request, admission.must_reauthorize)
         else:
             self.registrations.admitted(admission.token, made, request)
-        self._counters.connects += 1
         channel.admitted(connect, admission.token, session, admission.present, extra)
+        if not channel.admitted_once:
+            return  # Its CONNACK would be too large for it: it was refused.
+        self._counters.connects += 1
         if admission.begins:
             self._owner().confirm(session.client_id, admission.token)
         self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)

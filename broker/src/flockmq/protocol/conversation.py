@@ -220,14 +220,14 @@ class Conversation(Channel):
             return
         self.token = token
         self.session = session
-        self.admitted_once = True
-        self.connected_s = self.router.now_s
-        self.state = CONNECTED
-        self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
         connack = opening.connack(connect, self.limits, session, present, extra)
         if 0 < session.max_packet_bytes < len(connack):
             self._end(Reason.PACKET_TOO_LARGE)  # Without CONNACK: it would be too large for the client.
             return
+        self.admitted_once = True
+        self.connected_s = self.router.now_s
+        self.state = CONNECTED
+        self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
         self.put(connack)
         if present:
             session.send_again()

@@ -86,6 +86,25 @@ def test_a_client_that_left_while_its_owner_was_asked_is_detached(admitting: Adm
     assert not admitting.events
 
 
+@pytest.mark.parametrize("lasts", [False, True])
+def test_a_client_that_allows_no_packet_as_large_as_its_CONNACK_was_never_connected(
+    admitting: Admitting, lasts: bool
+) -> None:
+    own = expiring(60 if lasts else 0)
+    own.maximum_packet_size = 10
+    will = ConnectWill(b"t", b"gone", 0, False, None)
+    client = admitting.node.opened()
+    admitting.node.feed(client, encode.connect(Connect(5, b"c", clean_start=not lasts, will=will, properties=own)))
+    assert admitting.answer(client, 7, lasts=lasts) == b""
+    assert client.state == CLOSED
+    assert admitting.owner.detached == [(b"c", 7, -1, False)]
+    assert admitting.left == [None]
+    assert not admitting.owner.confirmed
+    assert not admitting.events
+    assert not admitting.clients.by_id
+    assert len(admitting.proxies) == 0
+
+
 def test_a_kicked_client_hears_why_and_its_owner_that_it_is_gone(admitting: Admitting) -> None:
     client = admitting.connecting()
     admitting.answer(client, 7)
