@@ -218,8 +218,8 @@ def waited(message: Publish, waited_s: int) -> Publish | None:
         message.payload_at,
         left_s,
     )
-    left.origin, left.publisher, left.author = message.origin, message.publisher, message.author
-    left.user = message.user
+    left.origin, left.deals, left.publisher = message.origin, message.deals, message.publisher
+    left.author, left.user = message.author, message.user
     return left
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 from flockmq.default_callbacks import ignore
-from flockmq.mqtt.message import Publish
+from flockmq.mqtt.message import Publish, waited
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_delayed
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ALLOWED, DENIED
 from flockmq.session.client_session import ClientSession
@@ -30,16 +31,18 @@ DONE: Final = 7
 
 class PendingPublish:
     """One PUBLISH that waits. `reason`: the reason code for its acknowledgement. `size_bytes`: its size, for limits.
-    `said`: the message as the client sent it; plugins or rules may have changed `message`.
+    `said`: the message as the client sent it; plugins or rules may have changed `message`. `since_s`: up to when its
+    expiry interval is reduced by the time that it has waited.
     """
 
-    __slots__ = ("channel", "message", "reason", "said", "session", "size_bytes", "state", "waits")
+    __slots__ = ("channel", "message", "reason", "said", "session", "since_s", "size_bytes", "state", "waits")
 
     def __init__(self, channel: Channel, message: Publish, state: int) -> None:
         self.channel = channel
         self.session: ClientSession | None = channel.session
         self.message = message
         self.said = message
+        self.since_s: float = channel.router.now_s
         self.size_bytes: int = len(message.packet)
         self.state = state
         self.waits: int = 0
@@ -59,6 +62,20 @@ class PendingPublish:
             is_denied = verdict == DENIED
             self.end(self.channel.denied_reason(self.message) if is_denied else Reason.IMPLEMENTATION_SPECIFIC_ERROR)
         self._moved()
+
+    def has_expired(self) -> bool:
+        """True if its expiry interval has passed, which is reduced by the time that it has waited [MQTT-3.3.2-6]. That
+        of a delayed message begins when it is due.
+        """
+        waited_s = int(self.channel.router.now_s - self.since_s)
+        if waited_s <= 0 or is_delayed(self.message.topic):
+            return False
+        left = waited(self.message, waited_s)
+        if left is None:
+            return True
+        self.message = left
+        self.since_s += waited_s
+        return False
 
     def remembered(self) -> None:
         """The owner of the session has stored the message's id."""

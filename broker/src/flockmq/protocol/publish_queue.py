@@ -168,7 +168,7 @@ class PublishQueue(HoldableQueue):
             logging.append(pending)
             if pending.state == LOGGING and (self._refuses(pending) or not self._has_room_for(pending.message)):
                 pending.end(Reason.QUOTA_EXCEEDED)
-            if pending.state == LOGGING:
+            if pending.state == LOGGING and not self._drops_expired(pending):
                 self._port.log(pending)
             self._note_refusal(pending)
         while logging and logging[0].state != LOGGING:
@@ -261,12 +261,22 @@ class PublishQueue(HoldableQueue):
             self._forgetting = None
         self.channel.acknowledge(pending.message.qos, pending.message.packet_id, pending.reason)
 
+    def _drops_expired(self, pending: PendingPublish) -> bool:
+        """True if the message has expired [MQTT-3.3.2-5]: it is acknowledged, and nobody gets it."""
+        if not pending.has_expired():
+            return False
+        self.channel.router.counters.dropped_expired += 1
+        pending.end(Reason.SUCCESS)
+        return True
+
     def _deliver(self, pending: PendingPublish) -> None:
         router = self.channel.router
-        message = pending.message
         if self._refuses(pending):
             pending.end(Reason.QUOTA_EXCEEDED)
             return
+        if self._drops_expired(pending):
+            return
+        message = pending.message
         if router.may_refuse(message):
             fan = router.fanout_with_room(message, self.channel, is_in_log=message.must_be_logged())
         else:

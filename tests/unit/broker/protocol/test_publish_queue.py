@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
+from flockmq.mqtt import encode
 from flockmq.mqtt.message import publication
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
-from flockmq.protocol.client import ASKED
+from flockmq.protocol.client import ALLOWED, ASKED
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteSharedMembers
@@ -401,3 +402,61 @@ def test_behind_what_is_refused_and_not_told_yet_nothing_is_delivered(node: Node
     third = with_origin(node, publisher, 3)
     third.logged(Reason.SUCCESS)
     assert len(link.taken) == 2, "who was told is told in order"
+
+
+def expiring(left_s: int, retain: bool = False) -> bytes:
+    encoded = b"\x02" + left_s.to_bytes(4, "big")
+    return encode.publish(5, b"a", b"x", qos=1, packet_id=1, retain=retain, encoded_properties=encoded)
+
+
+@pytest.mark.parametrize("waited_s", [4, 10])
+@pytest.mark.parametrize("awaited", ["authorization", "log", "tables"])
+def test_MQTT_3_3_2_6_what_waits_here_expires(node: Node, awaited: str, waited_s: int) -> None:
+    subscriber, publisher = node.client("s", 5), node.client("p", 5)
+    node.subscribe(subscriber, ("a", 1))
+    router, port = node.router, node.port
+    if awaited == "authorization":
+        publisher.set_must_authorize(True)
+        port.verdicts[b"a"] = ASKED
+    port.hold, router.stale = awaited == "log", awaited == "tables"
+    assert node.feed(publisher, expiring(10, retain=awaited == "log")) == []
+    router.now_s += waited_s
+    if awaited == "authorization":
+        port.asked[-1][2](ALLOWED)
+    elif awaited == "log":
+        port.inbound.pop().logged(Reason.SUCCESS)
+    else:
+        router.stale = False
+        router.resume_held(1)
+    node.turn()
+    assert subscriber.packets() == ([expiring(10 - waited_s)] if waited_s < 10 else [])
+    assert publisher.packets() == [b"\x40\x02\x00\x01"]
+    assert router.counters.dropped_expired == (waited_s == 10)
+
+
+@pytest.mark.parametrize("waited_s", [4, 10])
+def test_MQTT_3_3_2_6_what_waits_before_it_is_retained_is_retained_for_less(node: Node, waited_s: int) -> None:
+    publisher = node.client("p", 5)
+    publisher.set_must_authorize(True)
+    node.port.verdicts[b"a"], node.port.hold = ASKED, True
+    node.feed(publisher, expiring(10, retain=True))
+    node.router.now_s += waited_s
+    node.port.asked[-1][2](ALLOWED)
+    node.turn()
+    assert [pending.message.expiry_s for pending in node.port.inbound] == ([6] if waited_s < 10 else [])
+    assert publisher.packets() == ([] if waited_s < 10 else [b"\x40\x02\x00\x01"])
+
+
+def test_what_has_waited_keeps_to_whom_it_was_dealt_out(node: Node) -> None:
+    subscriber, publisher = node.client("s", 5), node.client("p", 5)
+    node.subscribe(subscriber, ("a", 2))
+    remote(publisher)
+    node.port.hold = True
+    publish_qos2 = encode.publish(5, b"a", b"x", qos=2, packet_id=1, encoded_properties=b"\x02\0\0\0\x0a")
+    node.feed(publisher, publish_qos2)
+    pending = node.port.inbound.pop()
+    pending.message.origin, pending.message.deals = origin_of(session_source(b"8 bytes."), 1), b"deals"
+    node.router.now_s += 3
+    pending.remembered()
+    assert pending.message.expiry_s == 7
+    assert (pending.message.origin[-1], pending.message.deals) == (1, b"deals")
