@@ -4,7 +4,7 @@ A fan-out is made when a topic is first seen, and shared by all topics that matc
 path can send a run of packets with different topics to one fan-out as one chunk.
 
 Invariants: a detached session is in none. A session is in a fan-out once, with the highest QoS and all identifiers of
-its matching subscriptions [MQTT-3.3.4-2, MQTT-3.3.4-3].
+its matching subscriptions [MQTT-3.3.4-2, MQTT-3.3.4-3]; for its own messages, of those without No Local.
 """
 
 from __future__ import annotations
@@ -93,12 +93,41 @@ def build(matched: list[object]) -> Fanout:
     return Fanout(list(by_session.values()), peers, groups, list(slots))
 
 
+@mypyc_attr(acyclic=True)
+class _PartlyLocal(Subscription):
+    """Several subscriptions of one session, some of them with No Local: its own messages come through `own`, which is
+    all others.
+    """
+
+    __slots__ = ("own",)
+
+    def __init__(self, merged: Subscription, own: Subscription) -> None:
+        as_published = merged.retain_as_published
+        super().__init__(merged.session, merged.filter, merged.qos, True, as_published, merged.identifiers)
+        self.own = own
+
+    def of_own(self) -> Subscription | None:
+        return self.own
+
+
 def _merged(one: Subscription, other: Subscription) -> Subscription:
+    both = _both(one, other)
+    if not one.no_local and not other.no_local:
+        return both
+    own = [each for each in (_of_own(one), _of_own(other)) if each is not None]
+    return _PartlyLocal(both, own[0] if len(own) == 1 else _both(own[0], own[1])) if own else both
+
+
+def _of_own(subscription: Subscription) -> Subscription | None:
+    return subscription.of_own() if subscription.no_local else subscription
+
+
+def _both(one: Subscription, other: Subscription) -> Subscription:
     return Subscription(
         one.session,
         one.filter,
         max(one.qos, other.qos),
-        one.no_local and other.no_local,
+        one.no_local or other.no_local,
         one.retain_as_published or other.retain_as_published,
         one.identifiers + other.identifiers,
     )

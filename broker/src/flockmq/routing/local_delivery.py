@@ -73,7 +73,10 @@ class LocalDelivery:
         if subscription.no_local:
             client_id = message.publisher if publisher is None else publisher.client_id()
             if client_id == session.client_id:
-                return
+                own = subscription.of_own()
+                if own is None:
+                    return
+                subscription = own
         qos = message.qos if message.qos < subscription.qos else subscription.qos
         retain = message.retain and subscription.retain_as_published
         self.send(session, message, qos, retain, subscription.identifiers)

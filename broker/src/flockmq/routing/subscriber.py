@@ -102,6 +102,10 @@ class Subscription:
         self.identifiers = identifiers
         self.successor: Subscription | None = None
 
+    def of_own(self) -> Subscription | None:
+        """If it has `no_local`: what the client's own messages come through nevertheless; None: nothing."""
+        return None
+
     def is_plain(self) -> bool:
         """True if the subscriber gets QoS 0 messages unchanged, as they were published."""
         session = self.session

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flockmq.bounds import CLIENT_FILTERS_MAX_BYTES
 from flockmq.mqtt import encode
-from flockmq.mqtt.packets import SubscribeEntry
+from flockmq.mqtt.packets import NO_LOCAL, SubscribeEntry
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.session.limits import Limits
@@ -190,3 +192,24 @@ def test_a_retained_message_that_the_log_refuses_is_not_delivered(node: Node) ->
     node.turn()
     assert publisher.packets() == [b"\x40\x03\x00\x01\x97"]
     assert subscriber.packets() == []
+
+
+@pytest.mark.parametrize("qos", [0, 2])
+@pytest.mark.parametrize("order", [1, -1])
+def test_MQTT_3_8_3_3_beside_no_local_its_own_messages_come_by_the_other_subscription_alone(
+    node: Node, order: int, qos: int
+) -> None:
+    client, another = node.client("c", 5), node.client("d", 5)
+    identified = [("a/+", NO_LOCAL | 2, 1), ("a/#", 1, 2), ("+/b", NO_LOCAL | 0, 3)][::order]
+    for filter, options, identifier in identified:
+        own = Properties()
+        own.subscription_identifier = identifier
+        node.feed(client, encode.subscribe(5, 1, [SubscribeEntry(filter.encode(), options)], own))
+    packet = publish(5, "a/b", "x", qos=qos, packet_id=1 if qos else 0)
+    alone = encode.publish(5, b"a/b", b"x", qos=min(qos, 1), packet_id=1, encoded_properties=b"\x0b\x02")
+    assert [answer for answer in node.feed(client, packet) if answer[0] >> 4 == 3] == [alone]
+    client.feed(b"\x40\x02\0\1")
+    node.feed(another, packet)
+    (received,) = client.packets()
+    assert received[0] >> 1 & 3 == qos
+    assert sum(received.count(b"\x0b" + bytes((identifier,))) for _, _, identifier in identified) == 3
