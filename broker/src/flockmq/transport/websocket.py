@@ -210,6 +210,8 @@ class WebSocket(Layer):
     # Bytes out.
 
     def wrap(self, data: bytes) -> bytes:
+        if self._said_goodbye and not self._close_code:
+            return b""  # The close frame was sent.
         if data:
             size = len(data)
             if size < 126:

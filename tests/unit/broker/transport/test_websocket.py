@@ -117,6 +117,14 @@ def test_a_close_is_answered_and_what_came_before_it_counts() -> None:
     assert websocket.unwrap(frame(BINARY, b"later")) == b""
 
 
+def test_nothing_is_sent_behind_a_close() -> None:
+    """A connection that is paused ends later: until then there may be messages for its client."""
+    websocket = opened()
+    websocket.unwrap(frame(CLOSE, b"\x03\xe8"))
+    assert websocket.wrap(b"before") == frame(BINARY, b"before", mask=None) + closing(1000)
+    assert websocket.wrap(b"behind") == b""
+
+
 @pytest.mark.parametrize(
     ("data", "code"),
     [
