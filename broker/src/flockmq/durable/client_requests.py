@@ -254,11 +254,11 @@ class DurableSubscribePort(SubscribePort):
     def _saw(self, done: Callable[[int, bool], None], saw_all: bool) -> None:
         self._settle(partial(done, Reason.SUCCESS, saw_all))
 
-    def take_back(self, subscriptions: list[Subscription], new: set[bytes]) -> None:
+    def take_back(self, subscriptions: list[Subscription]) -> None:
         session = self._session
         unused: list[bytes] = []
         for made in subscriptions:
-            if made.filter in new:
+            if not made.is_granted:
                 self._router.remove(made)
                 self._router.ended(made)
                 session.remove_subscription(made.filter)

@@ -215,7 +215,7 @@ class _NodeSide(SubscribePort):
     def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
         self._port.route(filters, with_retained, done)
 
-    def take_back(self, subscriptions: list[Subscription], new: set[bytes]) -> None:
+    def take_back(self, subscriptions: list[Subscription]) -> None:
         self._port.unsubscribe(self._channel, self._session, [taken.filter for taken in subscriptions])
 
     def tell(self, reasons: list[int], owed: list[Subscription], saw_all: bool) -> None:

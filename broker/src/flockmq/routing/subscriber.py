@@ -80,10 +80,13 @@ class Subscriber:
 @mypyc_attr(acyclic=True)
 class Subscription:
     """`identifiers`: the encoded Subscription Identifier properties, empty if there are none. `successor`: what a later
-    SUBSCRIBE of the same filter replaced it by.
+    SUBSCRIBE of the same filter replaced it by. `is_granted`: a SUBSCRIBE of this filter may have been granted: if one
+    is refused, the subscription stays.
     """
 
-    __slots__ = ("filter", "identifiers", "no_local", "qos", "retain_as_published", "session", "successor")
+    __slots__ = (
+        "filter", "identifiers", "is_granted", "no_local", "qos", "retain_as_published", "session", "successor",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class Subscription:
         self.no_local = no_local
         self.retain_as_published = retain_as_published
         self.identifiers = identifiers
+        self.is_granted: bool = True
         self.successor: Subscription | None = None
 
     def of_own(self) -> Subscription | None:

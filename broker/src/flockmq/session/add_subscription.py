@@ -19,7 +19,7 @@ def add_subscription(
     router: Router, session: Subscriber, limits: Limits, filter: bytes, qos: int, options: int, identifiers: bytes
 ) -> Subscription | int:
     """Add one subscription to the router and the session; it replaces an older one with the same filter [MQTT-3.8.4-3].
-    Returns the subscription, or the reason code of the refusal. `limits`: the session's. `options` as in SUBSCRIBE
+    A new one isn't granted yet. Returns the subscription, or the reason code of the refusal. `limits`: the session's. `options` as in SUBSCRIBE
     (section 3.8.3.1).
     """
     if is_shared(filter) and not limits.shared_subscription:
@@ -40,6 +40,7 @@ def add_subscription(
     if wild and not session.subscriptions.may_have_shape(shape_of(filter), limits.max_wildcard_shapes):
         return Reason.QUOTA_EXCEEDED
     router.add(subscription)
+    subscription.is_granted = older is not None and older.is_granted
     if older is not None:
         older.successor = subscription
         router.remove(older)

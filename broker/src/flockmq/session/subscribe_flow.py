@@ -6,7 +6,7 @@
 Invariants: SUBACK is sent when this node's own tables have the routes [MQTT-3.8.4-1] and all messages that were
 retained before. So a message that is published after the SUBACK arrives once, live, and not as a retained message too.
 If the cluster refuses a route, the filter is removed from the router and its reason code says so; but not if a later
-SUBSCRIBE of the same filter has replaced it, which gets its own answer. If the connection ends before the filters are
+SUBSCRIBE of the same filter, or the same one that was asked again, has replaced it, which gets its own answer. If the connection ends before the filters are
 added, none is: requests of a later connection may have been processed meanwhile. A claim that no session uses may be
 deleted at any time, so exclusive filters are added in the moment in which they are granted.
 """
@@ -72,8 +72,8 @@ class SubscribePort:
         """
         raise NotImplementedError(type(self).__name__)
 
-    def take_back(self, subscriptions: list[Subscription], new: set[bytes]) -> None:
-        """The cluster refused the routes: remove the subscriptions. The session had those that aren't `new` before."""
+    def take_back(self, subscriptions: list[Subscription]) -> None:
+        """The cluster refused the routes: remove the subscriptions. The session had those that are granted before."""
         raise NotImplementedError(type(self).__name__)
 
     def tell(self, reasons: list[int], pending_retained: list[Subscription], saw_all: bool) -> None:
@@ -106,7 +106,6 @@ class SubscribeFlow:
         self._refused: dict[bytes, int] = {}
         self._made: list[Subscription] = []
         """Subscriptions whose filters need a route."""
-        self._new: set[bytes] = set()
         self._pending_retained: list[Subscription] = []
 
     def start(self) -> None:
@@ -176,14 +175,14 @@ class SubscribeFlow:
             self._pending_retained.append(placed)
         if self._port.needs_route(filter):
             self._made.append(placed)
-            if is_new:
-                self._new.add(filter)
+        else:
+            placed.is_granted = True
         return placed.qos
 
     def _routed(self, reason: int, saw_all: bool) -> None:
+        find = self._session.subscriptions.find
         if reason >= 0x80:
-            find = self._session.subscriptions.find
-            self._port.take_back([made for made in self._made if find(made.filter) is made], self._new)
+            self._port.take_back([made for made in self._made if find(made.filter) is made])
             refused = {made.filter for made in self._made}
             for position, (filter, _, _) in enumerate(self._wanted):
                 if filter in refused and self._reasons[position] < 0x80:
@@ -193,4 +192,8 @@ class SubscribeFlow:
                 for pending_retained in self._pending_retained
                 if pending_retained.filter not in refused
             ]
+        else:
+            for made in self._made:
+                if (current := find(made.filter)) is not None:
+                    current.is_granted = True
         self._port.tell(self._reasons, self._pending_retained, saw_all)

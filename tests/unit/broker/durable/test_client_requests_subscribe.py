@@ -245,6 +245,20 @@ def test_a_later_SUBSCRIBE_of_the_same_filter_stays_when_the_earlier_is_refused(
     assert asked.filters() == [OTHER]
 
 
+@pytest.mark.parametrize("first", [Reason.SUCCESS, Reason.UNSPECIFIED_ERROR])
+def test_a_filter_stays_if_one_of_two_SUBSCRIBEs_was_granted_and_goes_if_both_are_refused(
+    asked: Asked, first: int
+) -> None:
+    """The second may be the same one, which was asked again."""
+    asked.subscribe((OTHER, 1 | NEVER), nonce=NONCE)
+    asked.subscribe((OTHER, 1 | NEVER), nonce=NONCE)
+    asked.cluster.routes[0][1](first)
+    asked.owner.settle()
+    asked.cluster.routes[1][1](Reason.UNSPECIFIED_ERROR)
+    assert asked.filters() == ([OTHER] if first == Reason.SUCCESS else [])
+    assert asked.answers[1] == [Reason.UNSPECIFIED_ERROR]
+
+
 def test_an_exclusive_filter_is_claimed_first(asked: Asked) -> None:
     asked.session.limits.exclusive_subscription = True
     asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
