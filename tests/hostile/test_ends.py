@@ -23,7 +23,7 @@ from integration.dev.commands import Commands
 CONNECTIONS: Final = 50
 FILTERS: Final = 3000
 WILLS: Final = 200
-GROUPS: Final = 1500
+GROUPS: Final = 1000
 AT_ONCE_MAX_S: Final = 0.2
 """It was 1 s. A turn, and a slice of what is left, take a tenth of that."""
 PATIENCE_S: Final = 60

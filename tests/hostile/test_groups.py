@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,8 @@ from integration.broker.conftest import Fleet, Node, eventually
 from integration.dev.commands import Commands
 
 GROUPS: Final = 4000
-A_SUBSCRIBE: Final = 1000
+A_CLIENT: Final = 1000
+"""`mqtt.max_shared_subscriptions`."""
 CONNECTIONS: Final = 200
 TOPICS: Final = 300
 """To match each took a time that was quadratic in the groups, and all that was read at once went in one go."""
@@ -56,21 +57,27 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         made.stop_redis()
 
 
-def join_all(member: Wire) -> None:
-    for packet_id, first in enumerate(range(0, GROUPS, A_SUBSCRIBE), 1):
-        filters = ((f"$share/{group}/many/#", 0) for group in range(first, first + A_SUBSCRIBE))
-        member.send(subscribe(V5, packet_id, *filters))
+def join_all(connected: Callable[[str], Wire]) -> None:
+    """By as many clients as must."""
+    for first in range(0, GROUPS, A_CLIENT):
+        member = connected(f"member-{first}")
+        member.send(subscribe(V5, 1, *((f"$share/{group}/many/#", 0) for group in range(first, first + A_CLIENT))))
         assert set(member.expect(SUBACK).reasons) == {0}
 
 
 def test_no_node_stands_still_for_one_users_groups(fleet: Fleet) -> None:
     fleet.core("core")
     there, here = fleet.replicant("there"), fleet.replicant("here")
-    with Wire(there.mqtt) as member, Wire(here.mqtt) as hostile, Wire(here.mqtt) as other:
-        for wire, name in ((member, "member"), (hostile, "hostile"), (other, "other")):
+    with ExitStack() as stack:
+
+        def connected(name: str, node: Node = there) -> Wire:
+            wire = stack.enter_context(Wire(node.mqtt))
             wire.send(connect(V5, name))
             assert wire.next() is not None
-        join_all(member)
+            return wire
+
+        hostile, other = connected("hostile", here), connected("other", here)
+        join_all(connected)
         other.subscribe(("quiet", 1))
         eventually(lambda: there.metric("flockmq_shared_groups") == GROUPS, "it is in all of them")
         hostile.send(b"".join(publish(V5, f"many/{number}", b"x") for number in range(TOPICS)))
@@ -81,15 +88,15 @@ def test_no_node_stands_still_for_one_users_groups(fleet: Fleet) -> None:
 def test_a_user_waits_for_one_message_of_another_users_connections(node: Node) -> None:
     with ExitStack() as stack:
 
-        def connected(name: str, user: bytes) -> Wire:
+        def connected(name: str, user: bytes = b"many") -> Wire:
             wire = stack.enter_context(Wire(node.mqtt))
             wire.send(connect(V5, name, user_name=user, password=b"x"))
             assert wire.next() is not None
             return wire
 
-        member, other = connected("member", b"many"), connected("other", b"other")
-        join_all(member)
-        hostile = [connected(f"hostile-{number}", b"many") for number in range(CONNECTIONS)]
+        other = connected("other", b"other")
+        join_all(connected)
+        hostile = [connected(f"hostile-{number}") for number in range(CONNECTIONS)]
         other.quiet()
         for wire in hostile:
             wire.send(publish(V5, "many/1", b"x"))

@@ -180,6 +180,7 @@ class Mqtt(Rates, frozen=True):
     server_keepalive: Amount | None = None
     idle_timeout: Amount | None = None
     max_subscriptions: int | None = None
+    max_shared_subscriptions: int | None = None
     max_wildcard_shapes: int | None = None
     response_information: str | None = None
     server_reference: str | None = None

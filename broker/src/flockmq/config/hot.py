@@ -34,7 +34,8 @@ _OF_CONNECTIONS: Final = (
     *("max_clientid_len", "max_qos_allowed", "max_topic_alias", "retain_available", "wildcard_subscription"),
     *("shared_subscription", "exclusive_subscription", "max_inflight", "max_mqueue_len", "mqueue_store_qos0"),
     *("max_awaiting_rel", "await_rel_timeout", "session_expiry_interval", "max_session_expiry_interval"),
-    *("keepalive_multiplier", "server_keepalive", "idle_timeout", "max_subscriptions", "max_wildcard_shapes"),
+    *("keepalive_multiplier", "server_keepalive", "idle_timeout"),
+    *("max_subscriptions", "max_shared_subscriptions", "max_wildcard_shapes"),
     *("response_information", "server_reference", "strict_mode"),
 )
 """Keys of `[mqtt]` and of zones. CONNACK told them to a client, so they hold until its connection ends."""

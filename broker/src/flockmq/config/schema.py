@@ -135,6 +135,8 @@ class MqttSettings(RatesSettings, frozen=True, kw_only=True):
     idle_timeout: Some = 15.0
     """How long a connection may take until its CONNECT is complete, including TLS."""
     max_subscriptions: Count = 100_000
+    max_shared_subscriptions: Count = 1000
+    """Of one client. Each costs its owner work when the client comes and goes."""
     max_wildcard_shapes: Annotated[int, Meta(ge=1, le=256)] = 16
     """Number of shapes, that is positions of wildcards, among one client's filters."""
     response_information: TextToClients = ""

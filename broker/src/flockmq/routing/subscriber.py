@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr, u8
 
 from flockmq.mqtt.message import StoredMessage
 from flockmq.mqtt.topic_aliases import OutgoingAliases
+from flockmq.mqtt.topics import is_shared
 from flockmq.quotas import Usage
 from flockmq.routing.filter_index import has_wildcard, shape_of
 from flockmq.routing.sink import AWAY, Sink
@@ -125,10 +126,11 @@ class Subscription:
 @mypyc_attr(acyclic=True)
 class SubscriptionSet:
     """The subscriptions of one session. Holds none, a single one directly, or many by filter. `filter_bytes`: the size
-    of all filters. `asked`: filter → the filter that the client asked for, if a rewrite rule changed it.
+    of all filters. `shared`: how many of them are shared. `asked`: filter → the filter that the client asked for, if a
+    rewrite rule changed it.
     """
 
-    __slots__ = ("_held", "_shapes", "asked", "filter_bytes")
+    __slots__ = ("_held", "_shapes", "asked", "filter_bytes", "shared")
 
     def __init__(self) -> None:
         self._held: Subscription | dict[bytes, Subscription] | None = None
@@ -136,6 +138,7 @@ class SubscriptionSet:
         """Wildcard shape → number of subscriptions; None: not counted yet, or none."""
         self.asked: dict[bytes, bytes] | None = None
         self.filter_bytes: int = 0
+        self.shared: int = 0
 
     def __len__(self) -> int:
         held = self._held
@@ -162,6 +165,7 @@ class SubscriptionSet:
         filter, held = subscription.filter, self._held
         if self.find(filter) is None:
             self.filter_bytes += len(filter)
+            self.shared += is_shared(filter)
             if self._shapes is not None:
                 _count(self._shapes, filter, 1)
         if isinstance(held, dict):
@@ -177,6 +181,7 @@ class SubscriptionSet:
         if removed is None:
             return None
         self.filter_bytes -= len(filter)
+        self.shared -= is_shared(filter)
         if isinstance(held, dict) and len(held) > 1:
             del held[filter]
             if self._shapes is not None:
@@ -187,7 +192,7 @@ class SubscriptionSet:
 
     def clear(self) -> None:
         self._held = self._shapes = self.asked = None
-        self.filter_bytes = 0
+        self.filter_bytes = self.shared = 0
 
     def note_asked(self, filter: bytes, asked: bytes) -> None:
         """Remember the filter that the client asked for; authorization checks use it."""

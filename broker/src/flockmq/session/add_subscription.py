@@ -19,8 +19,8 @@ def add_subscription(
     router: Router, session: Subscriber, limits: Limits, filter: bytes, qos: int, options: int, identifiers: bytes
 ) -> Subscription | int:
     """Add one subscription to the router and the session; it replaces an older one with the same filter [MQTT-3.8.4-3].
-    A new one isn't granted yet. Returns the subscription, or the reason code of the refusal. `limits`: the session's. `options` as in SUBSCRIBE
-    (section 3.8.3.1).
+    A new one isn't granted yet. Returns the subscription, or the reason code of the refusal. `limits`: the session's.
+    `options` as in SUBSCRIBE (section 3.8.3.1).
     """
     if is_shared(filter) and not limits.shared_subscription:
         return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
@@ -74,6 +74,8 @@ def unsubscribed(router: Router, removed: list[Subscription | None]) -> tuple[li
 def _has_room(session: Subscriber, limits: Limits, filter: bytes) -> bool:
     """True if the client's limits and the user's quota allow one more subscription."""
     if len(session.subscriptions) >= limits.max_subscriptions:
+        return False
+    if is_shared(filter) and session.subscriptions.shared >= limits.max_shared_subscriptions:
         return False
     if session.subscriptions.filter_bytes + len(filter) > CLIENT_FILTERS_MAX_BYTES:
         return False

@@ -44,6 +44,7 @@ class Limits:
     server_keepalive: int = _DEFAULTS.server_keepalive
     idle_timeout: float = _DEFAULTS.idle_timeout
     max_subscriptions: int = _DEFAULTS.max_subscriptions
+    max_shared_subscriptions: int = _DEFAULTS.max_shared_subscriptions
     max_wildcard_shapes: int = _DEFAULTS.max_wildcard_shapes
     response_information: str = _DEFAULTS.response_information
     server_reference: str = _DEFAULTS.server_reference

@@ -6,9 +6,10 @@
 Invariants: SUBACK is sent when this node's own tables have the routes [MQTT-3.8.4-1] and all messages that were
 retained before. So a message that is published after the SUBACK arrives once, live, and not as a retained message too.
 If the cluster refuses a route, the filter is removed from the router and its reason code says so; but not if a later
-SUBSCRIBE of the same filter, or the same one that was asked again, has replaced it, which gets its own answer. If the connection ends before the filters are
-added, none is: requests of a later connection may have been processed meanwhile. A claim that no session uses may be
-deleted at any time, so exclusive filters are added in the moment in which they are granted.
+SUBSCRIBE of the same filter, or the same one that was asked again, has replaced it, which gets its own answer. If the
+connection ends before the filters are added, none is: requests of a later connection may have been processed meanwhile.
+A claim that no session uses may be deleted at any time, so exclusive filters are added in the moment in which they are
+granted.
 """
 
 from __future__ import annotations

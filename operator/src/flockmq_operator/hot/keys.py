@@ -7,7 +7,8 @@ OF_CONNECTIONS = (
     *("max_clientid_len", "max_qos_allowed", "max_topic_alias", "retain_available", "wildcard_subscription"),
     *("shared_subscription", "exclusive_subscription", "max_inflight", "max_mqueue_len", "mqueue_store_qos0"),
     *("max_awaiting_rel", "await_rel_timeout", "session_expiry_interval", "max_session_expiry_interval"),
-    *("keepalive_multiplier", "server_keepalive", "idle_timeout", "max_subscriptions", "max_wildcard_shapes"),
+    *("keepalive_multiplier", "server_keepalive", "idle_timeout"),
+    *("max_subscriptions", "max_shared_subscriptions", "max_wildcard_shapes"),
     *("response_information", "server_reference", "strict_mode"),
     *RATES,
 )

@@ -53,6 +53,17 @@ def test_a_shape_whose_last_subscription_is_gone_makes_room_for_another() -> Non
     assert node.subscribe(client, ("d/+", 0), ("a/b/+", 0)) == [encode.suback(5, 1, [0, Reason.QUOTA_EXCEEDED])]
 
 
+def test_one_client_has_so_many_shared_subscriptions_at_most() -> None:
+    node = Node(Limits(max_shared_subscriptions=1))
+    client, other = node.client("c", 5), node.client("o", 5)
+    shared, another = "$share/g/a", "$share/g/b"
+    assert node.subscribe(client, (shared, 0), ("a", 0)) == [encode.suback(5, 1, [0, 0])]
+    assert node.subscribe(client, (another, 0), (shared, 1)) == [encode.suback(5, 1, [Reason.QUOTA_EXCEEDED, 1])]
+    assert node.subscribe(other, (another, 0)) == [encode.suback(5, 1, [0])]
+    node.feed(client, encode.unsubscribe(5, 2, [shared.encode()]))
+    assert node.subscribe(client, (another, 0)) == [encode.suback(5, 1, [0])]
+
+
 def test_one_clients_filters_have_so_many_bytes_at_most() -> None:
     node = Node()
     client, other = node.client("c", 5), node.client("o", 5)
