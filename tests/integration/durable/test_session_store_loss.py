@@ -121,6 +121,35 @@ async def test_idle_slots_of_an_emptied_redis_are_found_out(
     assert {await made.lost.get() for _ in range(3)} == {0, 1, 2}
 
 
+async def test_all_slots_of_an_emptied_redis_are_taken_again_in_few_round_trips(
+    owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await owner()
+    fences = dict.fromkeys(range(512), OLD)
+    async for slot, _ in made.store.take_all(fences):
+        made.store.put(slot, A, M, b"meta")
+    for slot in fences:
+        assert await made.durable(slot)
+    valkey.kill()
+    valkey.restart(empty=True)
+    assert {await made.lost.get() for _ in fences} == fences.keys()
+    pipeline, round_trips = RedisLink.pipeline, 0
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        nonlocal round_trips
+        round_trips += 1
+        return await pipeline(*args, **options)
+
+    monkeypatch.setattr(RedisLink, "pipeline", counted)
+    async for slot, _ in made.store.take_all(fences, again=True):
+        made.store.begin_anew(slot)  # As SlotRewriter does it.
+        made.store.put(slot, A, M, b"meta")
+        made.store.end_anew(slot)
+    for slot in fences:
+        assert await made.durable(slot)
+    assert round_trips < 100  # One by one: 3,000.
+
+
 async def test_a_full_redis_takes_what_waits_and_says_that_it_is_full(
     owner: Owners, valkey: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,14 +143,14 @@ class SessionStore(PendingWrites):
         return list((await self._servers.group(slots)).values())
 
     async def take_all(
-        self, fences: Mapping[int, str]
+        self, fences: Mapping[int, str], *, again: bool = False
     ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | UnreadableSlot]]:
         """As `take`, with many slots in a round trip, small ones first. A slot may be written after it was yielded. A
         slot that is released meanwhile isn't yielded. Raises RedisUnreachable or StorageUnavailable: slots that
         weren't yielded must be taken again.
         """
         for server, group in (await self._servers.group(fences)).items():
-            slots = self._take_at(server, {number: fences[number] for number in group}, again=False)
+            slots = self._take_at(server, {number: fences[number] for number in group}, again)
             async with server.reading, aclosing(slots):
                 async for taken in slots:
                     yield taken

@@ -1,16 +1,20 @@
-"""Writes a slot from memory to Redis again when Redis lost committed data.
+"""Writes slots from memory to Redis again when Redis lost committed data.
 
-Invariant: it first takes the slot again with the same fence, so no other core owns it meanwhile. Sessions that Redis
-still has but that ended since are deleted; sessions that can't be read stay. What waited when Redis lost data is
-answered when the whole slot is written.
+Invariants:
+- It first takes a slot again with the same fence, so no other core owns it meanwhile. Sessions that Redis still has but
+  that ended since are deleted; sessions that can't be read stay. What waited when Redis lost data is answered when the
+  whole slot is written.
+- All slots of one server that were lost together are taken again together: one by one, each waits for the round trips
+  of all others, and none is written before. Slots at one server don't wait for another server.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Final
 
 from flockmq import bounds, tasks
 from flockmq.clock import Clock
@@ -20,7 +24,7 @@ from flockmq.durable.session_table import SessionTable
 from flockmq.durable.slot import OwnedSlot, SlotReports
 from flockmq.durable.slot_reader import SlotContents, UnreadableSlot
 from flockmq.logs import Retrying
-from flockmq.redis.errors import StorageError
+from flockmq.redis.errors import StorageError, StorageUnavailable
 
 log: Final = logging.getLogger(__name__)
 
@@ -47,6 +51,8 @@ class SlotRewriter:
         self._fenced = fenced
         self._reports = reports
         self._trouble = Retrying(log, clock.monotonic)
+        self._lost: dict[int, OwnedSlot] = {}
+        """Lost in this event-loop iteration."""
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def stop(self) -> None:
@@ -61,35 +67,78 @@ class SlotRewriter:
         if slot.loaded:
             what = "Redis lost what it had of their sessions, or a part; it is written anew from memory"
             self._reports.happened(what, number)
-            task = asyncio.ensure_future(self._take_again(slot))
-            self._tasks[task] = None
-            task.add_done_callback(self._tasks.pop)
+            if not self._lost:
+                self._run(self._begin())
+            self._lost[number] = slot
 
-    async def _take_again(self, slot: OwnedSlot) -> None:
-        retry_s = bounds.LOG_RETRY_MIN_S
-        while self._is_ours(slot) and not slot.is_lost:
-            try:
-                taken = await self._store.take(slot.number, slot.fence, again=True)
-                self._trouble.worked()
-                if self._is_ours(slot):  # Otherwise its sessions were removed, and there is nothing to compare.
-                    self._write_again(slot, taken)
-                    self._reports.slot_unreadable(slot, "")
-                return
-            except StoreFenced:
-                if self._is_ours(slot):
-                    self._fenced(slot.number)
-                return
-            except UnreadableSlot as error:
-                if self._is_ours(slot):
-                    self._reports.slot_unreadable(slot, str(error))
-                await asyncio.sleep(bounds.SLOT_SPOILT_RETRY_S)
-            except StorageError as error:
-                self._trouble.failed("slots of sessions that Redis lost wait for it: %s", error)
-                await asyncio.sleep(retry_s)
-                retry_s = min(2 * retry_s, bounds.LOG_RETRY_MAX_S)
-            except Exception:  # Otherwise nothing of the slot's sessions would ever be committed.
-                log.exception("slot %d of sessions could not be taken again; it is tried again", slot.number)
-                await asyncio.sleep(bounds.LOG_RETRY_MAX_S)
+    def _run(self, taking: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(taking)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _begin(self) -> None:
+        lost, self._lost = self._lost, {}
+        await self._deal(lost, bounds.LOG_RETRY_MIN_S)
+
+    async def _deal(self, slots: dict[int, OwnedSlot], retry_s: float) -> None:
+        """Take the slots again, those of each server apart."""
+        try:
+            groups = await self._store.apart(slots)
+        except StorageError as error:
+            self._failed(error, slots, retry_s)
+            return
+        for group in groups:
+            self._run(self._take_again({number: slots[number] for number in group}, retry_s))
+
+    async def _take_again(self, slots: dict[int, OwnedSlot], retry_s: float) -> None:
+        """The slots are at one server. Whatever prevents it, those that are still ours are tried again."""
+        left = {number: slot for number, slot in slots.items() if self._is_running(slot)}
+        fences = {number: slot.fence for number, slot in left.items()}
+        try:
+            async with aclosing(self._store.take_all(fences, again=True)) as taken:
+                async for number, contents in taken:
+                    self._trouble.worked()
+                    self._taken(left.pop(number), contents)
+                    await asyncio.sleep(0)
+        except StorageError as error:
+            self._failed(error, left, retry_s)
+        except Exception:  # Otherwise nothing of the slots' sessions would ever be committed.
+            log.exception("slots of sessions could not be taken again; they are tried again")
+            self._run(self._later(left, bounds.LOG_RETRY_MAX_S))
+        else:
+            if left := {number: slot for number, slot in left.items() if self._is_running(slot)}:
+                self._failed(StorageUnavailable("they were lost again while they were read"), left, retry_s)
+
+    def _taken(self, slot: OwnedSlot, taken: SlotContents | StoreFenced | UnreadableSlot) -> None:
+        if not self._is_ours(slot):  # Its sessions were removed, and there is nothing to compare.
+            return
+        if isinstance(taken, StoreFenced):
+            self._fenced(slot.number)
+            return
+        if isinstance(taken, UnreadableSlot):
+            self._reports.slot_unreadable(slot, str(taken))
+            self._run(self._later({slot.number: slot}, bounds.SLOT_SPOILT_RETRY_S))
+            return
+        try:
+            self._write_again(slot, taken)
+            self._reports.slot_unreadable(slot, "")
+        except Exception:  # Otherwise nothing of the slot's sessions would ever be committed.
+            log.exception("slot %d of sessions could not be written again; it is tried again", slot.number)
+            self._run(self._later({slot.number: slot}, bounds.LOG_RETRY_MAX_S))
+
+    def _failed(self, error: StorageError, slots: dict[int, OwnedSlot], retry_s: float) -> None:
+        self._trouble.failed("%d slots of sessions that Redis lost wait for it: %s", len(slots), error)
+        self._run(self._later(slots, retry_s, min(2 * retry_s, bounds.LOG_RETRY_MAX_S)))
+
+    async def _later(
+        self, slots: dict[int, OwnedSlot], after_s: float, retry_s: float = bounds.LOG_RETRY_MIN_S
+    ) -> None:
+        await asyncio.sleep(after_s)
+        if left := {number: slot for number, slot in slots.items() if self._is_running(slot)}:
+            await self._deal(left, retry_s)
+
+    def _is_running(self, slot: OwnedSlot) -> bool:
+        return self._is_ours(slot) and not slot.is_lost
 
     def _is_ours(self, slot: OwnedSlot) -> bool:
         return self._slots.get(slot.number) is slot

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from typing import Any
 
 import pytest
 
 from flockmq import bounds
+from flockmq.redis.errors import RedisUnreachable
+from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from unit.broker.durable.redis import Redis
 from unit.broker.durable.rooms import ID, REPLICANT, SLOT, Owner, another, clients_of_slot, request, subscribed
@@ -163,3 +167,104 @@ async def test_what_waits_for_a_slot_that_goes_while_it_is_written_anew_is_refus
     assert done == []
     owner.service.disown(SLOT)
     assert done == [False]
+
+
+# All slots of a Redis that lost its data.
+
+
+async def _clients_of_slots(owner: Owner, count: int) -> dict[int, bytes]:
+    """Clients with a session each, in slots of their own."""
+    clients: dict[int, bytes] = {}
+    for number in range(1 << 16):
+        clients.setdefault(slot_of(b"%d" % number), b"%d" % number)
+        if len(clients) == count:
+            break
+    await owner.own(*(slot for slot in clients if slot != SLOT))
+    while not all(map(owner.service.has_loaded, clients)):
+        await owner.settle()
+    owner.open_all(list(clients.values()))
+    return clients
+
+
+async def test_slots_that_are_lost_together_are_taken_again_together(
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one each waits for the round trips of all others: 487 took longer than their core lived."""
+    clients = await _clients_of_slots(owner, 20)
+    taken_at_once: list[set[int]] = []
+    take_all = owner.disk.take_all
+
+    def counted(fences: Mapping[int, str], *, again: bool = False) -> AsyncGenerator[tuple[int, Any]]:
+        taken_at_once.append(set(fences))
+        return take_all(fences, again=again)
+
+    monkeypatch.setattr(owner.disk, "take_all", counted)
+    redis.slots.clear()
+    for slot in clients:
+        owner.disk.on_lost(slot)
+    for _ in clients:
+        await owner.settle()
+    assert taken_at_once == [clients.keys()]
+    assert {slot: set(redis.slot(slot).sessions) for slot in clients} == {slot: {i} for slot, i in clients.items()}
+
+
+async def test_a_slot_that_can_not_be_read_or_written_again_holds_up_no_other(
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "LOG_RETRY_MAX_S", 0.0)
+    monkeypatch.setattr(bounds, "SLOT_SPOILT_RETRY_S", 0.0)
+    clients = await _clients_of_slots(owner, 4)
+    unreadable, unwritable, *others = clients
+    with monkeypatch.context() as patched:
+        patched.setattr(owner.service.manager.slots[unwritable].wills, "write_again", lambda: 1 / 0)
+        redis.slots.clear()
+        redis.slot(unreadable).read_error = "not a hash"
+        for slot in clients:
+            owner.disk.on_lost(slot)
+        await owner.settle()
+        assert [set(redis.slot(slot).sessions) for slot in others] == [{clients[slot]} for slot in others]
+        assert redis.slot(unreadable).sessions == redis.slot(unwritable).sessions == {}
+        assert owner.alarms[unreadable]
+    redis.slot(unreadable).read_error = ""
+    await owner.settle()
+    assert {slot: set(redis.slot(slot).sessions) for slot in clients} == {slot: {i} for slot, i in clients.items()}
+    assert not owner.alarms[unreadable]
+
+
+@pytest.mark.parametrize("fails", ["apart", "take_all"])
+async def test_slots_that_Redis_lost_are_taken_again_when_it_can_be_reached(
+    redis: Redis, owner: Owner, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    monkeypatch.setattr(bounds, "LOG_RETRY_MIN_S", 0.0)
+    clients = await _clients_of_slots(owner, 3)
+    redis.slots.clear()
+    with monkeypatch.context() as patched:
+
+        async def is_away(slots: Iterable[int]) -> list[list[int]]:
+            raise RedisUnreachable("away")
+
+        if fails == "apart":
+            patched.setattr(owner.disk, "apart", is_away)
+        redis.is_away = True
+        for slot in clients:
+            owner.disk.on_lost(slot)
+        await owner.settle()
+        assert not redis.slots
+    redis.is_away = False
+    await owner.settle()
+    assert {slot: set(redis.slot(slot).sessions) for slot in clients} == {slot: {i} for slot, i in clients.items()}
+
+
+async def test_a_slot_that_another_core_took_meanwhile_stops_and_the_others_are_written_again(
+    redis: Redis, owner: Owner
+) -> None:
+    clients = await _clients_of_slots(owner, 3)
+    taken, *others = clients
+    redis.slots.clear()
+    redis.slot(taken).fence = (1 << 20, 0, "core-1@1")
+    for slot in clients:
+        owner.disk.on_lost(slot)
+    await owner.settle()
+    assert not owner.service.has_loaded(taken)
+    assert redis.slot(taken).sessions == {}
+    assert [set(redis.slot(slot).sessions) for slot in others] == [{clients[slot]} for slot in others]
