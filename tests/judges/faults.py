@@ -129,6 +129,9 @@ class Faults:
         self._of_paths = {
             node: Spans(fault for fault in some if fault.kind.split()[0] in PATH_FAULTS) for node, some in of.items()
         }
+        self._of_stops = {
+            node: Spans(fault for fault in some if fault.kind.split()[0] == "stop") for node, some in of.items()
+        }
         self._drains = {node: Spans(filter(_is_drain, some)) for node, some in of.items()}
         self._none = Spans(())
 
@@ -176,6 +179,10 @@ class Faults:
     def of_paths(self, node: str) -> Spans:
         """Those that kept it from hearing others, or being heard, though it ran."""
         return self._of_paths.get(node, self._none)
+
+    def of_stops(self, node: str) -> Spans:
+        """When it stood still, and went on."""
+        return self._of_stops.get(node, self._none)
 
     def kept_apart(self, node: str, since: float, until: float) -> bool:
         """Whether what it had for others waited at these times: they didn't hear it, or hadn't a link again yet."""

@@ -7,7 +7,9 @@
   one where the session of who had it ended; at QoS 2 to another one where it ended with a node that a fault kept from
   accepting it ("… and so does what a purged node never accepted"), or, sent again, that a fault ended meanwhile; sent
   again to another node, where one with such members may have ended, or wasn't purged yet, to which it was dealt; where
-  one was cut off for so long that it was purged, for it may have given the message away and not been heard; to the same
+  one was cut off for so long that it was purged, for it may have given the message away and not been heard; sent again,
+  once more at QoS 1, where one stood still for so long with a member at QoS 1 that ended: it gives what that had to
+  another when it goes on, and the node that sent it there has dealt it anew; to the same
   durable member, which has it in flight again, for Redis came back with older data while slots moved. Before all
   nodes are of a release that remembers it, also where it is sent again.
 - Lost to a group: an acknowledged message comes to one member, if there is one that was there `max_stale_s` before and
@@ -58,7 +60,8 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
                 came_surely = [each for each in came if _is_sure(each)]
                 if len(came_surely) > 1:
                     is_anew = _may_be_dealt_anew(story, rules, members, came_surely)
-                    yield from _judge_repeats(story, rules, group, came_surely, is_anew)
+                    is_handed_on = _may_be_handed_on(story, rules, members, came_surely)
+                    yield from _judge_repeats(story, rules, group, came_surely, is_anew, is_handed_on)
                 if not came and losses.is_lost(sent):
                     text = f"{sent.message.publisher} {sent.message.number} on {topic} (QoS {sent.qos})"
                     yield Finding(SHARED_LOST, sent.acknowledged_at, f"{text} came to nobody of {group}")
@@ -82,9 +85,30 @@ def _may_be_dealt_anew(story: Story, rules: Rules, members: list[tuple[Life, Win
     return moved and any(faults.of(node).overlap(since - rules.purged_max_s, until) for node in nodes)
 
 
-def _judge_repeats(story: Story, rules: Rules, group: str, came: list[Came], is_anew: bool) -> Iterator[Finding]:
+def _may_be_handed_on(story: Story, rules: Rules, members: list[tuple[Life, Window]], came: list[Came]) -> bool:
+    """Sent again at QoS 2, when a node stood still that may have had it in flight to a member at QoS 1: as the node was
+    purged it is dealt anew, and as the member's session has ended the node gives it to another when it goes on."""
+    sent, until = came[0].sent, came[-1].delivered.at
+    if sent.qos < 2 or len(sent.connections) < 2:
+        return False
+    since = sent.first_sent_at
+    return any(
+        not life.lasts
+        and window.qos == 1
+        and window.asked_at <= since <= window.until
+        and life.ended_at <= until + rules.silent_max_s
+        and story.faults.of_stops(life.connections[-1].asked.node).overlap_for(rules.purged_min_s, since, until)
+        for life, window in members
+    )
+
+
+def _judge_repeats(
+    story: Story, rules: Rules, group: str, came: list[Came], is_anew: bool, is_handed_on: bool
+) -> Iterator[Finding]:
     for place, again in enumerate(came[1:], 1):
         earlier = came[:place]
+        if is_handed_on:
+            earlier = [before for before in earlier if before.delivered.qos == again.delivered.qos]
         if is_anew:
             earlier = [before for before in earlier if _is_taken_once(rules, before, again)]
         if earlier and not any(_may_come_again(story, rules, before, again) for before in earlier):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -156,6 +156,45 @@ def test_sent_again_elsewhere_it_may_come_twice_where_a_node_with_members_ended_
     script.connect("pub", present=True, node=again_at)
     script.publish("pub", 1, qos=2, again=True)
     script.deliver("also", "pub", 1, qos=2)
+    assert script.found() == found
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({}, {}),
+        ({"is_sent_again": False}, {SHARED_TWICE: 1}),
+        ({"kind": "kill replicant"}, {SHARED_TWICE: 1}),
+        ({"node": "a"}, {SHARED_TWICE: 1}),
+        ({"seconds": 1.0}, {SHARED_TWICE: 1}),
+        ({"member_qos": 2}, {SHARED_TWICE: 1}),
+        ({"ends": False}, {SHARED_TWICE: 1}),
+        ({"qos": 2}, {SHARED_TWICE: 1}),
+        ({"third": 1}, {SHARED_TWICE: 1}),
+    ],
+)
+def test_sent_again_it_comes_once_more_at_qos_1_where_a_node_stood_still_that_had_it_in_flight_to_a_member_at_qos_1(
+    change: dict[str, object], found: dict[str, int]
+) -> None:
+    case: dict[str, Any] = {"kind": "stop replicant", "node": "b", "seconds": 6.0, "is_sent_again": True}
+    case |= {"member_qos": 1, "ends": True, "qos": 1, "third": 0} | change
+    script = group()
+    script.connect("full", lasts=False, node="b")
+    script.subscribe("full", GROUP, case["member_qos"])
+    script.tick(10.0)
+    script.publish("pub", 1, qos=2)
+    script.events.append(FaultBegan(script.tick(), case["kind"], (case["node"],)))
+    if case["is_sent_again"]:
+        script.close("pub")
+        script.connect("pub", present=True)
+        script.publish("pub", 1, qos=2, again=True)
+    if case["ends"]:
+        script.close("full")
+    script.deliver("stays", "pub", 1, qos=2)
+    script.events.append(FaultEnded(script.tick(case["seconds"]), case["kind"], (case["node"],)))
+    script.deliver("goes", "pub", 1, qos=case["qos"])
+    if case["third"]:
+        script.deliver("stays", "pub", 1, qos=case["third"])
     assert script.found() == found
 
 
