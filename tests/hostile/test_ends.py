@@ -10,7 +10,6 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -18,7 +17,6 @@ import pytest
 from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Will, Wire, connect, disconnect, subscribe
 from hostile.decent import used_s
 from integration.broker.conftest import Node
-from integration.dev.commands import Commands
 
 CONNECTIONS: Final = 50
 FILTERS: Final = 3000
@@ -28,15 +26,6 @@ AT_ONCE_MAX_S: Final = 0.2
 """It was 1 s. A turn, and a slice of what is left, take a tenth of that."""
 PATIENCE_S: Final = 60
 RESET: Final = struct.pack("ii", 1, 0)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    commands = Commands()
-    try:
-        yield Node("n", *commands.start_node("--data-dir", str(tmp_path)))
-    finally:
-        commands.end_all()
 
 
 @pytest.fixture

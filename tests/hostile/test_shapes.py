@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
 from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Wire, connect, subscribe
 from integration.broker.conftest import Node
-from integration.dev.commands import Commands
 
 CONNECTIONS: Final = 20
 SHAPES_OF_ONE: Final = 16
 """`mqtt.max_wildcard_shapes`."""
 LEVELS: Final = 9
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    commands = Commands()
-    try:
-        yield Node("n", *commands.start_node("--data-dir", str(tmp_path)))
-    finally:
-        commands.end_all()
 
 
 def strange(number: int) -> str:

@@ -17,20 +17,41 @@ from flockmq.clock import Clock
 T = TypeVar("T")
 
 
+class TurnQueue(Generic[T]):
+    """What waits, by user: users take turns, what is one user's goes in order."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[bytes | None, deque[T]] = OrderedDict()
+        """The user whose last turn is longest ago is first."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def append(self, user: bytes | None, item: T) -> None:
+        self._waiting.setdefault(user, deque()).append(item)
+
+    def popleft(self) -> tuple[bytes | None, T]:
+        """The first of the user whose turn it is."""
+        user, items = self._waiting.popitem(last=False)
+        item = items.popleft()
+        if items:
+            self._waiting[user] = items
+        return user, item
+
+
 class UserTurns(Generic[T]):
     """Steps are those of an iterator. Each yields None if it can go on, or else what it waits for."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: OrderedDict[bytes, deque[tuple[Iterator[T | None], asyncio.Future[T | None]]]] = OrderedDict()
-        """By user. The one whose last step is longest ago is first."""
+        self._waiting = TurnQueue[tuple[Iterator[T | None], asyncio.Future[T | None]]]()
         self._is_due = False
         """Whether a call of `_go_on` is scheduled."""
 
     async def run(self, user: bytes, steps: Iterator[T | None]) -> T | None:
         """Run steps until one must wait; returns what for. None: all are done. Raises what a step raises."""
         ended: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(user, deque()).append((steps, ended))
+        self._waiting.append(user, (steps, ended))
         self._go_on_soon()
         return await ended
 
@@ -50,19 +71,17 @@ class UserTurns(Generic[T]):
 
     def _step(self) -> None:
         """One step for the user whose turn it is."""
-        user, works = self._waiting.popitem(last=False)
-        work = works.popleft()
+        user, work = self._waiting.popleft()
         steps, ended = work
-        if not ended.done():  # Otherwise it was cancelled.
-            try:
-                found = next(steps)
-                if found is None:
-                    works.append(work)
-                else:
-                    ended.set_result(found)
-            except StopIteration:
-                ended.set_result(None)
-            except Exception as error:
-                ended.set_exception(error)
-        if works:
-            self._waiting[user] = works
+        if ended.done():
+            return  # It was cancelled.
+        try:
+            found = next(steps)
+            if found is None:
+                self._waiting.append(user, work)
+            else:
+                ended.set_result(found)
+        except StopIteration:
+            ended.set_result(None)
+        except Exception as error:
+            ended.set_exception(error)

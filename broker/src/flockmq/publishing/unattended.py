@@ -37,6 +37,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
 from flockmq.routing.group import Group
 from flockmq.routing.router import Router
+from flockmq.user_turns import TurnQueue
 
 log: Final = logging.getLogger(__name__)
 
@@ -131,8 +132,8 @@ class Unattended:
         self._spawn = spawn
         self._flush = flush
         self._now_s = now_s
-        self._new: dict[bytes | None, deque[_Offer]] = {}
-        """Messages that wait to be sent for the first time, by user."""
+        self._new = TurnQueue[_Offer]()
+        """Messages that wait to be sent for the first time."""
         self._is_publishing = False
         self._refused: deque[_Offer] = deque()
         self._is_trying = False
@@ -193,18 +194,13 @@ class Unattended:
     def _add(self, offer: _Offer) -> None:
         """The message waits for its turn."""
         self.new_bytes += offer.size()
-        self._new.setdefault(offer.message.user, deque()).append(offer)
+        self._new.append(offer.message.user, offer)
         if not self._is_publishing:
             self._is_publishing = True
             self._spawn(self._publish_new())
 
     def _next(self) -> _Offer:
-        """Users take turns."""
-        user, offers = next(iter(self._new.items()))
-        del self._new[user]
-        offer = offers.popleft()
-        if offers:
-            self._new[user] = offers
+        _, offer = self._new.popleft()
         self.new_bytes -= offer.size()
         return offer
 
