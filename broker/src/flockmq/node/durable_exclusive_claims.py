@@ -51,7 +51,7 @@ class DurableSessionClaims:
         """As `durable.ports.ClusterPort.claim`."""
         claims = self._durable if self._by_slot() else self._of_node
         self.offline.claimed(client_id)
-        claim_all(filters, lambda filter, claimed: claims.claim(matching(filter), client_id, claimed), done)
+        claim_all(self._of_node.pending, client_id, filters, claims.claim, done)
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None:
         """As `durable.ports.ClusterPort.release`."""

@@ -93,7 +93,7 @@ class DurableExclusiveClaims:
     def release(self, filter: bytes, client_id: bytes) -> None:
         """A client unsubscribed, or its session ended, and that is committed."""
         epoch = self._sessions.gained_at(slot_of(client_id))
-        if epoch < 0 or self._sessions.has_exclusively(client_id, filter):
+        if epoch < 0 or self._is_used(filter, client_id):
             return
         own = durable_key(filter, client_id, epoch)
         if not self._pending.release(own):
@@ -105,7 +105,7 @@ class DurableExclusiveClaims:
         count = 0
         for slot in list(self._sessions.loaded()):
             for key, client_id in list(self._claims.of_slot(slot)):
-                if key not in self._pending and not self._sessions.has_exclusively(client_id, filter_of(key)):
+                if key not in self._pending and not self._is_used(filter_of(key), client_id):
                     self._sessions.settle(slot, partial(self._delete_unused, slot, key, client_id))
                 count += 1
                 if count % REJOIN_SLICE_FILTERS == 0:
@@ -113,8 +113,12 @@ class DurableExclusiveClaims:
 
     def _delete_unused(self, slot: int, key: Key, client_id: bytes) -> None:
         is_ours = self._sessions.has_loaded(slot) and epoch_of(key) <= self._sessions.gained_at(slot)
-        if is_ours and key not in self._pending and not self._sessions.has_exclusively(client_id, filter_of(key)):
+        if is_ours and key not in self._pending and not self._is_used(filter_of(key), client_id):
             self._delete([key])
+
+    def _is_used(self, filter: bytes, client_id: bytes) -> bool:
+        """True if the session has the filter, or a SUBSCRIBE of it waits for others."""
+        return self._sessions.has_exclusively(client_id, filter) or self._pending.is_wanted(filter, client_id)
 
     def _claimed(self, key: Key, client_id: bytes, reason: int, is_released: bool) -> None:
         if reason >= 0x80:

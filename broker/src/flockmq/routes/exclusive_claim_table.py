@@ -8,8 +8,9 @@ A claim belongs to a clean session or to a durable one:
 The epoch is the position of the cluster's log at which the owner that wrote the claim got the slot. So two owners of a
 slot write and delete different rows, however late. The owner with the higher epoch is the later one.
 
-Invariant: a filter is granted to at most one client. The log's order decides: a client gets the filter if no other
-client had a claim when its own claim arrived in the table. A claim that is refused is deleted again.
+Invariants: a filter is granted to at most one client. The log's order decides: a client gets the filter if no other
+client had a claim when its own claim arrived in the table. A claim that is refused is deleted again. One that a
+SUBSCRIBE was granted isn't deleted as unused while the same SUBSCRIBE waits for others.
 """
 
 from __future__ import annotations
@@ -124,9 +125,23 @@ class PendingClaims:
         self._submit = submit
         self._reason = reason
         self._pending: dict[Key, _PendingClaim] = {}
+        self._wanted: dict[tuple[bytes, bytes], int] = {}
+        """(filter, client id) → how many SUBSCRIBEs wait until all their claims are decided."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._pending
+
+    def want(self, filter: bytes, client_id: bytes, more: int) -> None:
+        """A SUBSCRIBE begins (1) or ends (-1) to wait until all its claims, this one among them, are decided."""
+        wanted = self._wanted.get((filter, client_id), 0) + more
+        if wanted:
+            self._wanted[filter, client_id] = wanted
+        else:
+            del self._wanted[filter, client_id]
+
+    def is_wanted(self, filter: bytes, client_id: bytes) -> bool:
+        """True: don't delete the client's claim as unused. A SUBSCRIBE will use it, or release it."""
+        return (filter, client_id) in self._wanted
 
     def join(self, key: Key, done: Done) -> bool:
         """If a claim with this key is pending, the caller gets the same answer."""

@@ -75,7 +75,7 @@ class ExclusiveClaims:
     def release(self, filter: bytes) -> None:
         """A client unsubscribed, or its session ended. Another client may have the filter by now."""
         client_id = self._own.get(filter)
-        if client_id is not None and not self._in_use(client_id, filter):
+        if client_id is not None and not (self._in_use(client_id, filter) or self.pending.is_wanted(filter, client_id)):
             self._delete_claim(filter)
 
     async def look(self) -> None:

@@ -21,7 +21,7 @@ from flockmq.protocol.ports import FiltersPort
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.rlog import ReasonOf
-from flockmq.routes.exclusive_claim_table import Done, Submit
+from flockmq.routes.exclusive_claim_table import Done, PendingClaims, Submit
 from flockmq.routes.exclusive_claims import ExclusiveClaims, InUse, IsHere
 from flockmq.routes.own_routes import OwnRoutes, WorstReason
 from flockmq.routes.shared_members import OwnSharedMembers
@@ -57,7 +57,7 @@ class FilterRegistration(FiltersPort):
 
     def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         """Ask the cluster to grant the client these exclusive filters. `done` gets the refused ones."""
-        claim_all(filters, lambda filter, claimed: self.exclusive.claim(matching(filter), client_id, claimed), done)
+        claim_all(self.exclusive.pending, client_id, filters, self.exclusive.claim, done)
 
     def route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
         """Write rows that route filters of any kind to this node. `done` gets the worst reason code."""
@@ -91,14 +91,48 @@ class FilterRegistration(FiltersPort):
         self.exclusive.release_again()
 
 
+class _Claims:
+    """The claims of one SUBSCRIBE. The first that are granted wait for the last."""
+
+    __slots__ = ("_client_id", "_done", "_filters", "_left", "_pending", "_refused")
+
+    def __init__(
+        self, pending: PendingClaims, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]
+    ) -> None:
+        self._pending = pending
+        self._client_id = client_id
+        self._filters = filters
+        self._left = len(filters)
+        self._refused: dict[bytes, int] = {}
+        self._done = done
+        self._want(1)
+
+    def decided(self, filter: bytes, reason: int) -> None:
+        if reason >= 0x80:
+            self._refused[filter] = reason
+        self._left -= 1
+        if self._left == 0:
+            self._want(-1)  # From now on the caller uses what is granted, or releases it.
+            self._done(self._refused)
+
+    def _want(self, more: int) -> None:
+        for filter in self._filters:
+            self._pending.want(matching(filter), self._client_id, more)
+
+
 def claim_all(
-    filters: list[bytes], claim: Callable[[bytes, Done], None], done: Callable[[dict[bytes, int]], None]
+    pending: PendingClaims,
+    client_id: bytes,
+    filters: list[bytes],
+    claim: Callable[[bytes, bytes, Done], None],
+    done: Callable[[dict[bytes, int]], None],
 ) -> None:
-    """`done` gets the refused filters with their reasons, when all are decided."""
-    answers: dict[bytes, int] = {}
-    distinct = dict.fromkeys(filters)
+    """`done` gets the refused filters with their reasons, when all are decided. Until then none of the claims is
+    deleted as unused: a request of the client's former connection may release them meanwhile."""
+    distinct = list(dict.fromkeys(filters))
+    claims = _Claims(pending, client_id, distinct, done)
     for filter in distinct:
-        claim(filter, partial(_claimed, len(distinct), answers, done, filter))
+        claim(matching(filter), client_id, partial(claims.decided, filter))
 
 
 class WriteReasons:
@@ -115,11 +149,3 @@ class WriteReasons:
         log_line = self._failures.info if isinstance(error, LogStopping) else self._failures.warning
         log_line("%s", error)
         return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR
-
-
-def _claimed(
-    most: int, answers: dict[bytes, int], done: Callable[[dict[bytes, int]], None], filter: bytes, reason: int
-) -> None:
-    answers[filter] = reason
-    if len(answers) == most:
-        done({filter: reason for filter, reason in answers.items() if reason >= 0x80})

@@ -15,7 +15,7 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
 from flockmq.routes.exclusive_claim_table import PendingClaims, durable_key, epoch_of, filter_of
-from flockmq.routes.filter_registration import WriteReasons
+from flockmq.routes.filter_registration import WriteReasons, claim_all
 from flockmq.routing.slots import slot_of
 
 T = b"t"
@@ -297,6 +297,35 @@ async def test_what_is_on_its_way_is_no_orphan(cluster: Cluster) -> None:
         core.pending.claims.put((raw, owner), value, None)
     await core.claims.look()
     assert core.on_its_way == []
+
+
+@pytest.mark.parametrize("looks", [False, True])
+async def test_of_several_filters_none_is_given_back_before_all_are_decided(cluster: Cluster, looks: bool) -> None:
+    """By the SUBSCRIBE of the client's former connection, which asked for the same, or because no session has it."""
+    core, filters = cluster.cores[0], [b"$exclusive/t", b"$exclusive/u"]
+
+    def given_back(_: dict[bytes, int]) -> None:
+        for filter in (T, b"u"):
+            core.claims.release(filter, C)
+
+    def placed(refused: dict[bytes, int]) -> None:
+        assert refused == {}
+        core.using.add(C)
+
+    if not looks:
+        claim_all(core.pending, C, filters, core.claims.claim, given_back)
+    claim_all(core.pending, C, filters, core.claims.claim, placed)
+    core.write()
+    await core.apply()
+    if looks:
+        await core.claims.look()
+    await cluster.settle()
+    epoch = core.gained_at(slot_of(C))
+    assert cluster.log.rows() == {durable_key(T, C, epoch), durable_key(b"u", C, epoch)}
+    core.using.clear()
+    given_back({})
+    await cluster.settle()
+    assert cluster.log.rows() == set()
 
 
 STEPS = st.lists(

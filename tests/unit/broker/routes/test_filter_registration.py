@@ -12,7 +12,7 @@ import pytest
 from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
-from flockmq.rlog.entry import DELETE, Op, StreamId
+from flockmq.rlog.entry import DELETE, PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.schema import CLAIMS, ROUTES, SHARES
 from flockmq.routes.filter_registration import FilterRegistration, WriteReasons, claim_all
@@ -48,11 +48,16 @@ class Written:
             self.log.submit,
             self.log.holders,
             self.router,
-            lambda client_id, filter: False,
+            lambda client_id, filter: filter in self.using,
             lambda client_id: False,
             self.reason_of,
         )
         self.answers: list[int] = []
+        self.using: set[bytes] = set()
+
+    def claims(self) -> list[int]:
+        """What was done to claims, in order."""
+        return [op[1] for ops, _ in self.log.writes for op in ops if op[0] == CLAIMS.number]
 
     async def answer(self, number: int, error: Exception | None = None) -> None:
         _, done = self.log.writes[number]
@@ -101,12 +106,31 @@ async def test_claims_are_answered_together_with_those_that_are_refused(written:
     assert refused == [{EXCLUSIVE: Reason.QUOTA_EXCEEDED, b"$exclusive/y": Reason.UNSPECIFIED_ERROR}]
 
 
-def test_claims_of_many_filters_take_a_kilobyte_each_at_most() -> None:
+async def test_what_a_client_asks_for_again_is_not_given_back_by_its_former_connection(written: Written) -> None:
+    """Both SUBSCRIBEs wait for the same claims, and the first one's connection has ended."""
+    filters, refused = [EXCLUSIVE, b"$exclusive/y"], []
+
+    def placed(which: dict[bytes, int]) -> None:
+        refused.append(which)
+        written.using.update((b"x", b"y"))
+
+    written.filters.claim(b"c", filters, lambda _: written.filters.unrouted(filters))
+    written.filters.claim(b"c", filters, placed)
+    await written.answer(0)
+    await written.answer(1)
+    assert refused == [{}]
+    assert written.claims() == [PUT, PUT]
+    written.using.clear()
+    written.filters.unrouted(filters)
+    assert written.claims() == [PUT, PUT, DELETE, DELETE]
+
+
+async def test_claims_of_many_filters_take_a_kilobyte_each_at_most(written: Written) -> None:
     claimed: list[Callable[[int], None]] = []
     refused: list[dict[bytes, int]] = []
     filters = [b"%d" % number for number in range(2_000)]
     tracemalloc.start()
-    claim_all(filters, lambda _, done: claimed.append(done), refused.append)
+    claim_all(written.filters.exclusive.pending, b"c", filters, lambda *asked: claimed.append(asked[2]), refused.append)
     taken_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     for done in claimed:
