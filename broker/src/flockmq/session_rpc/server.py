@@ -114,9 +114,11 @@ class SessionRpcServer:
         self._ask_again(slot)
 
     def retaken(self, slot: int) -> None:
-        """The slot was lost and came back: once its sessions are loaded, ask all nodes to register their
-        connections.
+        """The slot was lost and came back, and had another owner meanwhile, whose tokens new ones must be above: forget
+        its connections. Once its sessions are loaded, ask all nodes to register them.
         """
+        self._forget(slot)
+        self.registry.own(slot)
         for incarnation in dict.fromkeys((self._notes.me, *self._cluster.nodes_table)):
             if self.is_linked(incarnation):
                 self._early.miss(slot, incarnation)
@@ -368,8 +370,12 @@ class SessionRpcServer:
             log.exception("slot %d moved, and this node can't follow", slot)
 
     def _let_go(self, slot: int) -> None:
-        tokens = [token for _, (_, token, _) in self.registry.disown(slot)]
+        self._forget(slot)
         self.sessions.disown(slot)
+
+    def _forget(self, slot: int) -> None:
+        """Forget the slot's connections. Those that wait are asked for again."""
+        tokens = [token for _, (_, token, _) in self.registry.disown(slot)]
         self.wills.let_go(slot)
         for waiting in self._unloaded.take(slot):
             self._waiting[waiting.token] = waiting

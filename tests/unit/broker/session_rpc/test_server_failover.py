@@ -5,6 +5,7 @@ from __future__ import annotations
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
+from flockmq.session_rpc.attach_result import Admission, AttachError
 from unit.broker.session_rpc.clients import DURABLE_REQUEST, ID, connected, token_of
 from unit.broker.session_rpc.network import Network
 
@@ -92,3 +93,22 @@ async def test_of_a_slot_that_was_taken_again_every_node_says_what_it_has(networ
     core.rpc.server.retaken(slot_of(ID))
     await network.settle()
     assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
+
+
+async def test_of_a_slot_that_was_taken_again_tokens_are_above_those_of_who_had_it_meanwhile(network: Network) -> None:
+    """Otherwise what the client retains would count as older than what its former connection did."""
+    core, meanwhile, replicant = await network.start("core-0", "core-1", "replicant-0")
+    network.move(range(bounds.SLOTS), core)
+    await connected(network, replicant)
+    newer: list[Admission | AttachError] = []
+    for owner in (meanwhile, core):
+        network.epoch += 1
+        for node in (meanwhile, replicant):
+            network.tell(node, {slot_of(ID): owner.incarnation})
+        await network.settle()
+        newer = newer or await connected(network, replicant)
+    network.tell(core, {})  # by a bootstrap, which doesn't show that the slot was another's
+    core.rpc.server.retaken(slot_of(ID))
+    await network.settle()
+    newest = await connected(network, replicant)
+    assert token_of(newest) > token_of(newer)
