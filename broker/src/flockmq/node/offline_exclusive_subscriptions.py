@@ -54,14 +54,14 @@ class OfflineExclusiveSubscriptions:
         await self.look()
 
     async def look(self) -> None:
-        claimants = self._claimants()
-        for count, client_id in enumerate(claimants, start=1):
+        for count, client_id in enumerate(self._claimants(), start=1):
             session = self._session_service.sessions.find(client_id)
             if isinstance(session, DurableSession) and self._session_service.manager.holds(session):
                 await self._look_at(session)
             if count % REJOIN_SLICE_FILTERS == 0:
                 await asyncio.sleep(0)
-        self._known = {client_id: self._known[client_id] for client_id in claimants if client_id in self._known}
+        here = self._session_service.sessions.by_id  # A claimant's claim may still be on its way to the table.
+        self._known = {client_id: rules for client_id, rules in self._known.items() if client_id in here}
 
     def _learn(self, session: DurableSession) -> bytes:
         rules = self._access.rules_by_name(session.client_id, session.record.user or b"")

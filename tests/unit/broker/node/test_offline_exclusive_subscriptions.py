@@ -43,11 +43,13 @@ class Part:
     def __init__(self, owner: Owner, rules: bytes) -> None:
         self.owner = owner
         self.access = Access()
-        self.part = OfflineExclusiveSubscriptions(owner.service, self.access, lambda: [ID])
+        self.part = OfflineExclusiveSubscriptions(owner.service, self.access, lambda: self.claimants)
+        self.claimants: list[bytes] = []
         self.connect(1, rules)
         self.part.claimed(ID)
         for filter in (FILTER, OTHER, b"a"):
             owner.subscribe(1, filter)
+        self.claimants = [ID]
         self.access.rules, self.access.denied = OTHER_RULES, {FILTER}
 
     def connect(self, token: int, rules: bytes) -> None:
@@ -88,6 +90,15 @@ async def test_where_rules_look_at_more_now_nothing_is_lost(owner: Owner) -> Non
     owner.service.leave(ID, 1, -1, False)
     client.access.rules = b""
     assert await client.held() == [FILTER, OTHER, b"a"]
+
+
+async def test_what_is_known_of_who_claims_a_filter_is_not_forgotten_before_the_claim_is_there(owner: Owner) -> None:
+    client = Part(owner, RULES)
+    client.claimants = []
+    await client.part.look()
+    client.claimants = [ID]
+    owner.service.leave(ID, 1, -1, False)
+    assert await client.held() == [OTHER, b"a"]
 
 
 async def test_what_was_known_of_a_former_connection_says_nothing_of_the_next(owner: Owner) -> None:
