@@ -237,13 +237,18 @@ class Clustered:
 
     def move_slot(self, slot: int, source: Server, target: Server) -> None:
         """With its keys, while it is used."""
-        target_id = target.said("CLUSTER", "MYID")
-        target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.said("CLUSTER", "MYID"))
-        source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+        self.begin_move(slot, source, target)
         while keys := source.rows("CLUSTER", "GETKEYSINSLOT", slot, 100):
-            source.call("MIGRATE", *target.address, "", 0, 10_000, "KEYS", *[key for key in keys if type(key) is bytes])
+            self.move_keys(source, target, [key for key in keys if type(key) is bytes])
         for server in (target, source):
-            server.call("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+            server.call("CLUSTER", "SETSLOT", slot, "NODE", target.said("CLUSTER", "MYID"))
+
+    def begin_move(self, slot: int, source: Server, target: Server) -> None:
+        target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", source.said("CLUSTER", "MYID"))
+        source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.said("CLUSTER", "MYID"))
+
+    def move_keys(self, source: Server, target: Server, keys: Sequence[bytes]) -> None:
+        source.call("MIGRATE", *target.address, "", 0, 10_000, "KEYS", *keys)
 
     def stop(self) -> None:
         for server in self.servers:

@@ -133,6 +133,31 @@ async def test_slots_are_on_the_masters_that_have_their_hash_slots_and_follow_th
     assert made.lost.empty()
 
 
+async def test_a_hash_slot_that_is_moved_holds_up_only_its_own_slot(owner: Owners, clustered: Clustered) -> None:
+    made = await started(owner(RedisConfig(clustered.url)))
+    async for _ in made.store.take_all(dict.fromkeys(SLOTS, OLD)):
+        pass
+    source, target, _ = clustered.masters
+    moving, *others = [slot for slot in SLOTS if source.rows("KEYS", SlotKeys(slot).fence)]
+    made.store.put(moving, A, META, b"1")
+    assert await made.durable(moving)
+    keys, hash_slot = SlotKeys(moving), key_slot(SlotKeys(moving).fence)
+    clustered.begin_move(hash_slot, source, target)
+    clustered.move_keys(source, target, [keys.ids])
+    made.store.put(moving, A, META, b"2")
+    waits = asyncio.ensure_future(made.durable(moving))
+    async with asyncio.timeout(PATIENCE_S):
+        for number in range(10):
+            for slot in others:
+                made.store.put(slot, A, META, b"%d" % number)
+                assert await made.durable(slot)
+    assert not waits.done()
+    await asyncio.to_thread(clustered.move_slot, hash_slot, source, target)
+    assert await waits
+    assert target.call("HGET", keys.sessions + A, META) == b"2"
+    assert made.lost.empty()
+
+
 async def test_slots_of_living_masters_do_not_wait_for_a_dead_one(owner: Owners, clustered: Clustered) -> None:
     made = await started(owner(RedisConfig(clustered.url)))
     async for _ in made.store.take_all(dict.fromkeys(SLOTS, OLD)):

@@ -7,7 +7,8 @@ Invariants:
   error, when nobody knows what was executed, the same batch is sent again; a second execution has no effect.
 - When a higher owner has taken a slot, it is released here: its barriers get False. If Redis doesn't have the last
   batch that it confirmed, it lost data: writes wait until the slot is taken again.
-- A slot with a key of a wrong type is reported, and doesn't delay other slots.
+- A slot with a key of a wrong type is reported, and doesn't delay other slots; nor does one whose hash slot is being
+  moved to another master.
 - If Redis is full (`maxmemory`), or nearly, `is_full` is True; waiting writes are still sent, because their deletes
   free memory. `is_short` is True well before that.
 """
@@ -31,7 +32,7 @@ from flockmq.durable.slot_reader import SlotContents, SlotReading, UnreadableSlo
 from flockmq.durable.store_servers import StoreServer, StoreServers
 from flockmq.logs import Retrying
 from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
-from flockmq.redis.link import RedisConfig, RedisLink
+from flockmq.redis.link import RedisConfig, RedisLink, is_moving
 from flockmq.redis.memory import MemoryRoom, RedisMemory, memory_of
 
 log: Final = logging.getLogger(__name__)
@@ -300,6 +301,7 @@ class SessionStore(PendingWrites):
         replies = await server.link.write(
             [state.batches[0].call(function, state.keys, state.before, state.after) for state in group],
             repeats_write=True,
+            apart=True,
         )
         failure = ""
         for state, reply in zip(group, replies, strict=True):
@@ -340,9 +342,18 @@ class SessionStore(PendingWrites):
                     server.link.address,
                 )
             server.is_full = True
+        elif is_moving(error):
+            self._suspend(state)
+            asyncio.get_running_loop().call_later(bounds.LOG_RETRY_MIN_S, self._go_on, state)
         else:
             return text
         return ""
+
+    def _go_on(self, state: SlotQueue) -> None:
+        """Try again to write a slot whose hash slot was being moved."""
+        if self._slots.get(state.number) is state:
+            state.writable = True
+            self._enqueue(state)
 
     # --- watching Redis -----------------------------------------------------------------------------------------------
 
@@ -376,7 +387,7 @@ class SessionStore(PendingWrites):
             calls.append(WriteBatch().call(function, state.keys, state.before, state.before))
             function = WRITE_FULL
         is_full = False
-        *replies, info = await server.link.pipeline([*calls, (b"INFO", b"memory")])
+        *replies, info = await server.link.pipeline([*calls, (b"INFO", b"memory")], apart=True)
         server.room.looked(_memory_of(info))
         for state, reply in zip(looked_at, replies, strict=True):
             if isinstance(reply, ResponseError) and self._slots.get(state.number) is state:

@@ -85,10 +85,12 @@ class RedisLink:
         timeout_s: float = bounds.LOG_REPLY_MAX_S,
         *,
         on: RedisConnection | None = None,
+        apart: bool = False,
     ) -> list[Reply | ResponseError]:
         """Send all commands in one round trip. `on`: only on this connection, for callers that go on with a cursor: a
         server that was restarted, or another one, doesn't know it. `timeout_s`: of silence; a long reply may arrive
-        slowly. Raises RedisUnreachable; then it is unknown which were executed."""
+        slowly. `apart`: a command whose hash slot is just being moved (`is_moving`) is refused alone. Raises
+        RedisUnreachable; then it is unknown which were executed."""
         async with self._lock:
             if on is not None and self._connection is not on:
                 raise RedisUnreachable(f"Redis at {self.address}: the connection was lost")
@@ -102,7 +104,7 @@ class RedisLink:
             try:
                 replies = await connection.exchange(commands, timeout_s)
                 for reply in replies:
-                    if isinstance(reply, ResponseError) and _is_over(reply):
+                    if isinstance(reply, ResponseError) and _is_over(reply) and not (apart and is_moving(reply)):
                         raise reply
             except (RedisError, OSError, TimeoutError) as error:
                 if isinstance(error, MovedError) and error.host:
@@ -120,20 +122,22 @@ class RedisLink:
         timeout_s: float = bounds.LOG_REPLY_MAX_S,
         *,
         repeats_write: bool = False,
+        apart: bool = False,
     ) -> list[Reply | ResponseError]:
         """`pipeline` for writes that are acknowledged to a client or node. It returns when `min_replicas` replicas have
         these writes and all earlier ones. So the answer to a repeat that wrote nothing counts as well. `repeats_write`:
-        each accepted command writes something, even as a repeat, so no extra write is needed. Raises StorageUnavailable
-        if too few replicas have the writes in time: the commands were executed, and may be sent again."""
+        each accepted command writes something, even as a repeat, so no extra write is needed. `apart`: as in
+        `pipeline`. Raises StorageUnavailable if too few replicas have the writes in time: the commands were executed,
+        and may be sent again."""
         wanted = self.config.min_replicas
         if not wanted:
-            return await self.pipeline(commands, timeout_s)
+            return await self.pipeline(commands, timeout_s, apart=apart)
         wait_s = self.config.wait_timeout_s
         # WAIT is about the last write of this connection, and a repeat may write nothing. So always write something.
         barrier: list[Sequence[Argument]] = [("WAIT", wanted, int(wait_s * 1000))]
         if not repeats_write:
             barrier.insert(0, ("EVAL", _SET_BARRIER, 1, _barrier_key(self.key)))
-        replies = await self.pipeline([*commands, *barrier], timeout_s + wait_s)
+        replies = await self.pipeline([*commands, *barrier], timeout_s + wait_s, apart=apart)
         for reply in replies[len(commands) :]:
             if isinstance(reply, ResponseError):
                 raise StorageUnavailable(f"Redis at {self._server}: {reply}")
@@ -228,6 +232,11 @@ class RedisLinks:
             await link.close()
         self._links.clear()
         self._connecting.clear()
+
+
+def is_moving(error: ResponseError) -> bool:
+    """True if the hash slot of a command's keys is just being moved to another master: some are there by now."""
+    return isinstance(error, TryAgainError | AskError) and not isinstance(error, MovedError)
 
 
 def _is_over(error: ResponseError) -> bool:
