@@ -117,7 +117,7 @@ async def test_a_batch_that_comes_late_from_a_lost_connection_changes_nothing(ow
     assert isinstance(after, bytes)
     keys = ("flockmq:{s3}:fence", "flockmq:{s3}:ids", "flockmq:{s3}:c:client-a")
     with pytest.raises(Exception, match="LOST"):
-        await link.call("FCALL", "flockmq_home_write_1", 3, *keys, before, after, "B", 2, 0, "m", "1")
+        await link.call("FCALL", "flockmq_home_write_2", 3, *keys, before, after, "B", 2, 0, "m", "1")
     assert await link.call("HGET", keys[2], "m") == b"2"
     await link.close()
 

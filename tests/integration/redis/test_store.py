@@ -158,6 +158,33 @@ async def test_a_hash_slot_that_is_moved_holds_up_only_its_own_slot(owner: Owner
     assert made.lost.empty()
 
 
+async def test_what_begins_anew_while_its_hash_slot_is_moved_is_there_as_a_whole(
+    owner: Owners, clustered: Clustered
+) -> None:
+    """Redis refuses a function a key that it has just deleted there: it might be at the next master."""
+    made = await started(owner(RedisConfig(clustered.url)))
+    source, target, _ = clustered.masters
+    async for _ in made.store.take_all(dict.fromkeys(SLOTS, OLD)):
+        pass
+    moving = next(slot for slot in SLOTS if source.rows("KEYS", SlotKeys(slot).fence))
+    made.store.put(moving, A, META, b"1")
+    made.store.put(moving, A, b"old", b"1")
+    assert await made.durable(moving)
+    keys, hash_slot = SlotKeys(moving), key_slot(SlotKeys(moving).fence)
+    clustered.begin_move(hash_slot, source, target)
+    made.store.drop(moving, A)
+    made.store.put(moving, A, META, b"2")
+    waits = asyncio.ensure_future(made.durable(moving))
+    while not made.store.retries:  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0.01)
+    assert not waits.done()
+    await asyncio.to_thread(clustered.move_slot, hash_slot, source, target)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await waits
+    assert made.lost.empty()
+    assert target.call("HGETALL", keys.sessions + A) == [META, b"2"]
+
+
 async def test_slots_of_living_masters_do_not_wait_for_a_dead_one(owner: Owners, clustered: Clustered) -> None:
     made = await started(owner(RedisConfig(clustered.url)))
     async for _ in made.store.take_all(dict.fromkeys(SLOTS, OLD)):

@@ -151,7 +151,7 @@ class Generator:
     def _of_slot(self) -> Command:
         fence = f"1-{self._number(1, 2)} core-{self._number(0, 1)}@1"
         if self._number(0, 3) == 0:
-            return "FCALL", "flockmq_home_take_1", 1, SLOT[0], fence, self._number(0, 3)
+            return "FCALL", "flockmq_home_take_2", 1, SLOT[0], fence, self._number(0, 3)
         clients = self._random.sample(["ann", "bob", "eve"], self._number(0, 3))
         arguments: list[Argument] = []
         for _ in clients:
@@ -160,7 +160,7 @@ class Generator:
             arguments += [f"f{self._number(0, 5)}" if at % 2 == 0 else self._text() for at in range(2 * puts)]
             arguments += [f"f{self._number(0, 5)}" for _ in range(deletes)]
         keys = *SLOT, *(f"flockmq:{{s3}}:c:{client}" for client in clients)
-        function = self._one("flockmq_home_write_1", "flockmq_home_write_full_1")
+        function = self._one("flockmq_home_write_2", "flockmq_home_write_full_2")
         before, after = f"{fence} {self._number(0, 3)}", f"{fence} {self._number(0, 3)}"
         return "FCALL", function, len(keys), *keys, before, after, *arguments
 

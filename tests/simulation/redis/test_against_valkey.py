@@ -161,8 +161,8 @@ def test_a_batch_beyond_luas_stack_is_taken_alike(real_connection: redis.Connect
     begins = ("1-1 a 1", "1-1 a 2", "B", len(fields), 0, *fields)
     commands: list[Command] = [
         *LOAD,
-        ("FCALL", "flockmq_home_take_1", 1, SLOT[0], "1-1 a", 1),
-        ("FCALL", "flockmq_home_write_1", 3, *SLOT, "flockmq:{s3}:c:ann", *begins),
+        ("FCALL", "flockmq_home_take_2", 1, SLOT[0], "1-1 a", 1),
+        ("FCALL", "flockmq_home_write_2", 3, *SLOT, "flockmq:{s3}:c:ann", *begins),
         ("HMGET", "flockmq:{s3}:c:ann", "f0", "f8999", "f9000"),
     ]
     check_equal(commands, Simulated().ask(commands), ask_real(real_connection, commands))

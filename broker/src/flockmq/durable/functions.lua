@@ -1,11 +1,13 @@
-#!lua name=flockmq_home_1
+#!lua name=flockmq_home_2
 -- What Redis itself checks of a slot's durable sessions. A slot's keys share one hash tag, flockmq:{sN}:
 --   :fence   "generation-sequence incarnation number": who may write, and the number of its last batch
 --   :ids     set: the client ids that have a session
 --   :c:ID    hash: one session
 --   :marks   hash: source of messages -> the last number that was taken from it
 -- A batch names what :fence must be before it and what it is afterwards. So a deposed owner does no harm; a batch that
--- comes again is known, and not applied over what came later; and a Redis that lost a batch is found out.
+-- comes again is known, and not applied over what came later; and a Redis that lost a batch is found out. :fence is
+-- set last: a function may fail amid a batch, when its hash slot is being moved to another master and it deleted a key
+-- that it then puts, and a repeat writes it as a whole.
 
 -- Lua's stack takes some 8000 values at once; even, because a field and its value stay together.
 local CHUNK = 4000
@@ -48,8 +50,8 @@ local function write(keys, args)
     end
     return redis.error_reply('LOST ' .. (fence or 'all'))
   end
-  redis.call('SET', keys[1], after) -- of a known batch too: WAIT counts from the last write of its connection
   if fence == after then
+    redis.call('SET', keys[1], after) -- WAIT counts from the last write of its connection
     return 1
   end
   local at = 3
@@ -73,6 +75,7 @@ local function write(keys, args)
       call_many('HDEL', key, args, delete_at, at - 1)
     end
   end
+  redis.call('SET', keys[1], after)
   return 1
 end
 
@@ -90,6 +93,6 @@ end
 -- A Redis that is full refuses the first of these only. `full` is for what was taken in before: it is bounded, and its
 -- deletes make room.
 local full = { 'allow-oom' }
-redis.register_function('flockmq_home_write_1', write)
-redis.register_function({ function_name = 'flockmq_home_write_full_1', callback = write, flags = full })
-redis.register_function({ function_name = 'flockmq_home_take_1', callback = take, flags = full })
+redis.register_function('flockmq_home_write_2', write)
+redis.register_function({ function_name = 'flockmq_home_write_full_2', callback = write, flags = full })
+redis.register_function({ function_name = 'flockmq_home_take_2', callback = take, flags = full })

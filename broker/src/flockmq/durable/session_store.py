@@ -38,9 +38,9 @@ from flockmq.redis.memory import MemoryRoom, RedisMemory, memory_of
 log: Final = logging.getLogger(__name__)
 
 FUNCTIONS: Final = files("flockmq.durable").joinpath("functions.lua").read_text()
-TAKE: Final = b"flockmq_home_take_1"
-WRITE: Final = b"flockmq_home_write_1"
-WRITE_FULL: Final = b"flockmq_home_write_full_1"
+TAKE: Final = b"flockmq_home_take_2"
+WRITE: Final = b"flockmq_home_write_2"
+WRITE_FULL: Final = b"flockmq_home_write_full_2"
 """The same function for a full Redis, which refuses WRITE."""
 
 
@@ -232,7 +232,7 @@ class SessionStore(PendingWrites):
         number = next(self._numbers)
         takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
         await self._servers.connect(server, slots[0])
-        replies = await server.link.write(takes, repeats_write=True)
+        replies = await server.link.write(takes, repeats_write=True, apart=True)
         answers: list[StoreFenced | UnreadableSlot | None] = []
         for state, reply in zip(slots, replies, strict=True):
             if not isinstance(reply, ResponseError):

@@ -90,7 +90,7 @@ class SlotReading:
         for at in range(0, len(scans), bounds.STORE_MEASURE_KEYS):
             some = scans[at : at + bounds.STORE_MEASURE_KEYS]
             sizes = [(b"MEMORY", b"USAGE", scan.key, b"SAMPLES", 0) for scan in some]
-            replies = await self._link.pipeline(sizes, on=self._connection)
+            replies = await self._link.pipeline(sizes, on=self._connection, apart=True)
             for scan, reply in zip(some, replies, strict=True):
                 scan.measured(reply)
 
@@ -103,14 +103,14 @@ class SlotReading:
         """Read the sessions. Returns the slots whose fence is still the same."""
         await self._scan([scan for slot in slots for scan in slot.sessions.values()])
         gets = [(b"GET", slot.keys.fence) for slot in slots]
-        fences = await self._link.pipeline(gets, on=self._connection)
+        fences = await self._link.pipeline(gets, on=self._connection, apart=True)
         return [slot for slot, fence in zip(slots, fences, strict=True) if fence == self._fences[slot.keys]]
 
     async def _scan(self, scans: Sequence[_Scan]) -> None:
         waiting = deque(scans)
         while some := list(self._next(waiting)):
             commands = [scan.next_page(self._page_bytes) for scan in some]
-            replies = await self._link.pipeline(commands, on=self._connection)
+            replies = await self._link.pipeline(commands, on=self._connection, apart=True)
             for scan, reply in zip(some, replies, strict=True):
                 scan.take(reply)
                 if scan.cursor != START:
