@@ -18,6 +18,7 @@ DELAY_S: Final = 10
 LATE_WILL: Final = wire.Will("wills", b"gone", qos=1, properties=[(wire.WILL_DELAY, DELAY_S)])
 REFUSED_AFTER_S: Final = 6.0
 MOMENT_S: Final = 0.05
+AWAY_S: Final = 20.0
 TOLD_S: Final = 1.0
 """By then a node has told the next owner what it has."""
 
@@ -204,3 +205,18 @@ async def test_who_was_not_let_in_and_is_back_in_time_has_none(cluster: Simulate
     await Client.connect(cluster, "c", at="replicant-2", expiry_s=60)
     await asyncio.sleep(2 * DELAY_S)
     assert watcher.payloads() == []
+
+
+@scenario()
+async def test_who_left_in_order_while_redis_was_away_leaves_no_will_though_its_owner_dies(
+    cluster: SimulatedCluster,
+) -> None:
+    """That it left isn't in Redis when its owner dies: only its node knows."""
+    watcher = await _watching(cluster)
+    client = await Client.connect(cluster, "c", at="replicant-1", expiry_s=60, will=WILL)
+    await cluster.redis[0].kill()
+    client.disconnect()
+    await asyncio.sleep(AWAY_S)
+    await cluster.hosts[cluster.owner_of("c")].kill()
+    await cluster.redis[0].start()
+    assert not await watcher.receives(WILL.payload, within_s=AWAY_S)

@@ -32,10 +32,12 @@ from flockmq.session_rpc.questions import Questions
 
 log: Final = logging.getLogger(__name__)
 
-DETACHED_AGAIN_S: Final = 10.0
-"""A DETACH that was sent less than this long ago may be lost with its owner or its link, so it is sent again."""
+EVICTED_AGAIN_S: Final = 10.0
+"""An EVICT that was sent less than this long ago may be lost with its owner or its link, so it is sent again. Later its
+will may have been published."""
 DETACHED_KEPT_S: Final = 60.0
-"""A DETACH is kept this long; Redis, and so the slot's owner, may be away for half a minute."""
+"""A DETACH is kept, and sent again, this long: Redis may be away for half a minute, and what the slot's owner was told
+meanwhile is lost with it."""
 
 
 class _Pending:
@@ -62,6 +64,9 @@ class _Detached(msgspec.Struct, gc=False):
     method: str
     item: messages.Detach | messages.Evict
     sent_at: float = 0.0
+
+    def may_be_lost(self, now: float) -> bool:
+        return self.method == messages.DETACH or not self.sent_at or self.sent_at > now - EVICTED_AGAIN_S
 
     def as_of(self, now: float) -> messages.Detach | messages.Evict:
         """The item to send at `now`: the remaining time for which the will is held back is shorter."""
@@ -288,10 +293,11 @@ class SessionRpcClient:
             await self._register_those(partial(_is_in, moved))
             now = self._loop.time()
             self._forget_detached(now)
-            for detached in list(self._detached):
-                may_be_lost = not detached.sent_at or detached.sent_at > now - DETACHED_AGAIN_S
-                if may_be_lost and slot_of(detached.item[0]) in moved:
-                    self._send_detached(detached)
+            lost = [each for each in self._detached if each.may_be_lost(now) and slot_of(each.item[0]) in moved]
+            for count, detached in enumerate(lost, start=1):
+                self._send_detached(detached)
+                if count % bounds.NOTES_BATCH_MAX == 0:
+                    await self._owners_take_more()
             again = [n for n, pending in self._pending.items() if slot_of(pending.client_id) in moved]
             for number in again:
                 self._pending[number].deadline = now + bounds.ATTACH_WAIT_S

@@ -187,20 +187,25 @@ async def test_who_left_in_order_while_there_was_no_owner_for_half_a_minute_left
     assert (ID, token, 0, False) in connected.later.sessions.left
 
 
-async def test_that_a_connection_is_gone_is_not_told_of_long_after_its_owner_heard_it(
-    connected: Connected, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_evicted", [False, True])
+async def test_the_next_owner_is_told_long_after_the_former_one_who_left_but_not_whose_will_may_be_out(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch, is_evicted: bool
 ) -> None:
-    """Its client may be back elsewhere, and what is said of this connection would be taken for that one."""
-    network, token = connected.network, connected.token
-    connected.replicant.clients.let_go(ID, 0)
+    """Redis may have been away, and what the former one was told is lost with it."""
+    network, token, replicant = connected.network, connected.token, connected.replicant
+    if is_evicted:
+        replicant.rpc.client.evict(ID, replicant.clients.held.pop(ID), 0, b"nonce", 30.0, None)
+    else:
+        replicant.clients.let_go(ID, 0)
     await network.settle()
     loop = asyncio.get_running_loop()
     now = loop.time
     monkeypatch.setattr(loop, "time", lambda: now() + 35)
     network.move(range(bounds.SLOTS), connected.later)
     await network.settle()
-    assert (ID, token, 0, False) in connected.former.sessions.left
-    assert connected.later.sessions.left == []
+    left = (ID, token, 0, is_evicted)
+    assert left in connected.former.sessions.left
+    assert (left in connected.later.sessions.left) != is_evicted
 
 
 async def test_who_is_registered_waits_for_no_core_without_a_link(
