@@ -227,6 +227,20 @@ async def test_a_session_whose_key_has_a_wrong_type_is_named_and_others_of_its_s
     await link.close()
 
 
+async def test_a_session_that_ended_in_a_batch_that_failed_amid_it_is_none(owner: Owners, valkey: Valkey) -> None:
+    """Its key is gone, and it is still among the slot's client ids: nothing of it could be read, or kept."""
+    made = await owner()
+    await made.store.take(3, OLD)
+    for client_id in (A, B):
+        made.store.put(3, client_id, M, b"1")
+    assert await made.durable(3)
+    link = RedisLink(valkey.config)
+    await link.call("DEL", b"flockmq:{s3}:c:" + A)
+    await link.close()
+    taken = await (await owner()).store.take(3, NEW)
+    assert taken == SlotContents({B: {M: b"1"}})
+
+
 async def test_what_a_wrong_type_refused_is_not_durable_before_it_is_written_anew(
     owner: Owners, valkey: Valkey
 ) -> None:

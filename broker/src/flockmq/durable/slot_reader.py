@@ -7,7 +7,7 @@ Invariants:
   but not yet taken over. Only a key that is larger is read alone, in pages, and a larger slot alone.
 - Small slots come first. A large one is put back until all small ones are read.
 - A key of a wrong type makes its session unreadable, or, if it belongs to the slot, the slot; everything else is still
-  read.
+  read. A session whose key isn't there has ended: its owner crashed behind a batch that failed amid it (functions.lua).
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ class _Slot:
         sessions, self.sessions = self.sessions, {}
         scans = sessions.items()
         return SlotContents(
-            {client_id: scan.pairs() for client_id, scan in scans if not scan.error},
+            {client_id: scan.pairs() for client_id, scan in scans if scan.found and not scan.error},
             self.marks.pairs(),
             {client_id: scan.error for client_id, scan in scans if scan.error},
         )
