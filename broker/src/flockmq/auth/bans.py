@@ -35,6 +35,9 @@ ADDRESSES: Final = ("peerhost", "peerhost_net")
 Key = tuple[str, str]
 Client = tuple[str, str, str]
 """(user name or "", client id, address)"""
+Place = tuple[str, int, int]
+"""(kind of ban, number of host bits, IP version). The kind, because an address and the network of this address alone
+have rows of their own."""
 
 
 class Bans:
@@ -46,8 +49,8 @@ class Bans:
         self._exact: dict[Key, Ban] = {}
         self._clients: dict[Client, Ban] = {}
         self._patterns: dict[Key, tuple[Callable[[str], bool], Ban]] = {}
-        self._networks: dict[tuple[int, int], dict[int, Ban]] = {}
-        """(number of host bits, IP version) → network address shifted right by these bits → ban."""
+        self._networks: dict[Place, dict[int, Ban]] = {}
+        """Place → network address shifted right by the place's host bits → ban."""
 
     def __len__(self) -> int:
         networks = sum(len(some) for some in self._networks.values())
@@ -81,7 +84,7 @@ class Bans:
         number = int(address)
         return any(
             self._holds(some.get(number >> ignored))
-            for (ignored, version), some in self._networks.items()
+            for (_, ignored, version), some in self._networks.items()
             if version == address.version
         )
 
@@ -104,7 +107,7 @@ class Bans:
         if kind not in KINDS:
             raise ValueError("its kind is unknown here")
         if kind in ADDRESSES:
-            place, number = _place(who)
+            place, number = _place(key)
             self._networks.setdefault(place, {})[number] = ban
         elif kind in PATTERNS:
             if key not in self._patterns and len(self._patterns) >= BAN_PATTERNS_MAX:
@@ -122,7 +125,7 @@ class Bans:
             if key[0] == CLIENT:
                 self._clients.pop(_client(key[1]), None)
             elif key[0] in ADDRESSES:
-                place, number = _place(key[1])
+                place, number = _place(key)
                 some = self._networks.get(place, {})
                 some.pop(number, None)
                 if not some:
@@ -183,7 +186,8 @@ def _client(who: str) -> Client:
     return username, client_id, host
 
 
-def _place(who: str) -> tuple[tuple[int, int], int]:
+def _place(key: Key) -> tuple[Place, int]:
+    kind, who = key
     network = ipaddress.ip_network(who)
     ignored = network.max_prefixlen - network.prefixlen
-    return (ignored, network.version), int(network.network_address) >> ignored
+    return (kind, ignored, network.version), int(network.network_address) >> ignored

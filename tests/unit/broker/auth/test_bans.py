@@ -74,6 +74,23 @@ def test_a_ban_ends_at_its_time_whether_its_row_is_gone_or_not(bans: Bans, clock
     assert banned(bans), "a longer one has taken its place"
 
 
+@pytest.mark.parametrize(("address", "net"), [("192.0.2.1", "192.0.2.1/32"), ("2001:db8::1", "2001:db8::1/128")])
+def test_an_address_and_the_network_of_it_alone_are_two_bans(bans: Bans, clock: Clock, address: str, net: str) -> None:
+    host, network = ("peerhost", address), ("peerhost_net", net)
+    for_a_while = Ban(1010.0, "test", "", 1000.0)
+    for lasting, other in ((host, network), (network, host)):
+        bans.put(lasting, FOR_GOOD, None)
+        bans.put(other, for_a_while, None)
+        assert len(bans) == 2
+        clock.now_s = 1010.0
+        assert banned(bans, host=address), "the other one's end isn't its own"
+        bans.delete(other, for_a_while)
+        assert banned(bans, host=address)
+        bans.delete(lasting, FOR_GOOD)
+        assert bans.is_empty()
+        clock.now_s = 1000.0
+
+
 def test_who_listens_hears_of_each_ban_and_of_a_new_table(bans: Bans) -> None:
     heard: list[Key | None] = []
     bans.on_ban = heard.append
