@@ -102,7 +102,7 @@ def _why(error: Exception) -> str:
 
 def _parsed(body: bytes) -> dict[str | None, object]:
     """The usable signature keys by key id. A key for which the issuer names an algorithm is used with that one only
-    (RFC 7517, section 4.4). Raises ValueError."""
+    (RFC 7517, section 4.4). A key that can't be used is left out. Raises ValueError."""
     document = msgspec.json.decode(body, type=dict[str, object])
     listed = document.get("keys")
     if not isinstance(listed, list):
@@ -113,9 +113,11 @@ def _parsed(body: bytes) -> dict[str | None, object]:
             continue
         try:
             made = jwt.PyJWK(key)
-        except jwt.PyJWTError:
+        except Exception as error:  # PyJWT raises other errors than its own, too: for `alg` "none", or a list
+            log.debug("a key of a key set can't be used: %s", type(error).__name__)
             continue
-        keys[made.key_id] = made if "alg" in key else made.key
+        if isinstance(made.key_id, str | None):
+            keys[made.key_id] = made if "alg" in key else made.key
     if not keys:
         raise ValueError("it has no key for signatures that is known here")
     return keys

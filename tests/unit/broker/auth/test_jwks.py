@@ -20,7 +20,7 @@ from unit.broker.auth.harness import attempt
 from unit.broker.auth.http_server import Server
 
 
-def published(*key_ids: str) -> dict[str, object]:
+def published(*key_ids: str) -> dict[str, list[dict[str, object]]]:
     keys = [
         json.loads(jwt.algorithms.ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key()))
         | {"kid": key_id}
@@ -56,6 +56,23 @@ async def test_keys_stay_until_others_were_fetched(server: Server, caplog: pytes
     await keys.refresh()
     assert "a" not in keys
     assert keys.get(None) is keys.get("c")
+    await keys.stop()
+
+
+@pytest.mark.parametrize("odd", [{"kid": ["a"]}, {"kid": {}}, {"kid": 7}, {"alg": ["ES256"]}, {"alg": "none"}])
+async def test_a_key_that_cant_be_used_spoils_no_other(server: Server, odd: dict[str, object]) -> None:
+    (key,) = published("odd")["keys"][2:]
+    document = published("a")
+    document["keys"].append(key | odd)
+
+    async def handler(request: web.Request) -> web.Response:
+        return web.json_response(document)
+
+    server.handler = handler
+    keys = KeySet(server.url, 3600.0, "here")
+    await keys.start()
+    assert "a" in keys
+    assert len(keys) == 1
     await keys.stop()
 
 
