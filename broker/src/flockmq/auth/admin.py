@@ -232,6 +232,10 @@ class Admin:
             return
         if not 0 < len(new.password.encode()) <= PASSWORD_MAX_BYTES:
             raise Invalid("password", f"must have 1 to {PASSWORD_MAX_BYTES} bytes")
+        try:
+            hashing.check_password(new.password.encode(), self._algorithm)
+        except ValueError as error:
+            raise Invalid("password", str(error)) from None
         if self._scram_iterations is not None:
             try:
                 scram.saslprep(new.password, PASSWORD_MAX_BYTES)

@@ -49,13 +49,18 @@ def made(password: bytes, algorithm: HashAlgorithm) -> str:
                 password, salt, passes, memory, 1, HASH_BYTES, argon2.low_level.Type.ID
             ).decode()
         case BcryptSettings():
-            if len(password) > BCRYPT_MAX_BYTES:
-                raise ValueError(f"bcrypt takes passwords of at most {BCRYPT_MAX_BYTES} bytes; this one has more")
+            check_password(password, algorithm)
             return bcrypt.hashpw(password, bcrypt.gensalt(algorithm.salt_rounds)).decode()
         case Pbkdf2Settings():
             salt = secrets.token_bytes(SALT_BYTES)
             derived = hashlib.pbkdf2_hmac(algorithm.mac_fun, password, salt, algorithm.iterations, HASH_BYTES)
             return _pbkdf2_text(algorithm.mac_fun, algorithm.iterations, salt, derived)
+
+
+def check_password(password: bytes, algorithm: HashAlgorithm) -> None:
+    """Raises ValueError if the algorithm can't take the password."""
+    if isinstance(algorithm, BcryptSettings) and len(password) > BCRYPT_MAX_BYTES:
+        raise ValueError(f"bcrypt takes passwords of at most {BCRYPT_MAX_BYTES} bytes; this one has more")
 
 
 @functools.cache
