@@ -1,15 +1,21 @@
 """Changes of users, rules and bans: this checks them, hashes passwords and writes the log. The REST API calls it.
 
 A change returns when this node's tables have it. Other nodes get it when they read the log.
+
+Invariant: what changes a part of a user's row keeps the other parts as they are when it is written, however long a hash
+takes: no user that was deleted, disabled or created meanwhile is undone. (Changes of one user at several nodes in the
+same moment: the last one in the log counts.)
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Final, Generic, Literal, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Meta
@@ -163,6 +169,8 @@ class Admin:
         self._ruled: SortedKeys[tuple[str, str]] = SortedKeys()
         self._banned: SortedKeys[tuple[str, str]] = SortedKeys()
         self._swept_to: tuple[str, str] | None = None
+        self._writing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Held from the last look at a user's row until what follows from it is in the tables, by user."""
         self._users_matter = users_matter
         self._rules_matter = rules_matter
         rlog.on_change(USERS.name, self._users)
@@ -185,28 +193,35 @@ class Admin:
         """Raises Unused, Invalid, Exists, Busy, StorageError."""
         if not self._users_matter:
             raise Unused('nothing in authentication.chain asks for users: add "password_based:built_in_database"')
-        if self._tables.users.get(new.user_id) is not None:
-            raise Exists(f"user {new.user_id!r} is there already")
+        self._check_absent(new.user_id)
         user = await self.made(new)
-        await self._write([USERS.put(new.user_id, user)])
+        async with self._lock(new.user_id):
+            self._check_absent(new.user_id)
+            await self._write([USERS.put(new.user_id, user)])
         return _answered_user(new.user_id, user)
 
     async def update_user(self, user_id: str, change: UserChange) -> AnsweredUser:
         """Raises Missing, Invalid, Busy, StorageError."""
-        old = self._user(user_id)
-        is_superuser = old.is_superuser if change.is_superuser is None else change.is_superuser
-        if change.password is None and change.password_hash is None:
-            user = _with_disabled(msgspec.structs.replace(old, is_superuser=is_superuser), change.is_disabled, old)
-        else:
-            given = change.password, change.password_hash, change.salt
-            user = await self.made(NewUser(user_id, *given, is_superuser, change.is_disabled), old)
-        await self._write([USERS.put(user_id, user)])
-        return _answered_user(user_id, user)
+        while True:
+            old = self._user(user_id)
+            user = await self._changed(user_id, change, old)
+            async with self._lock(user_id):
+                if self._tables.users.get(user_id) == old:
+                    await self._write([USERS.put(user_id, user)])
+                    return _answered_user(user_id, user)
 
     async def delete_user(self, user_id: str) -> None:
         """Raises Missing, StorageError."""
         self._user(user_id)
         await self._write([USERS.delete(user_id)])
+
+    async def _changed(self, user_id: str, change: UserChange, old: User) -> User:
+        """Raises Invalid, Busy."""
+        is_superuser = old.is_superuser if change.is_superuser is None else change.is_superuser
+        if change.password is None and change.password_hash is None:
+            return _with_disabled(msgspec.structs.replace(old, is_superuser=is_superuser), change.is_disabled, old)
+        given = change.password, change.password_hash, change.salt
+        return await self.made(NewUser(user_id, *given, is_superuser, change.is_disabled), old)
 
     async def made(self, new: NewUser, old: User | None = None) -> User:
         """Make the row to write. If `new` has the password of `old`, the hash stays the same. Raises Invalid, Busy."""
@@ -257,6 +272,13 @@ class Admin:
         if self._scram_iterations is not None and not verifier:
             verifier = str(scram.Verifier.made(password, self._scram_iterations))
         return stored or hashing.made(password.encode(), self._algorithm), verifier
+
+    def _lock(self, user_id: str) -> asyncio.Lock:
+        return self._writing.setdefault(user_id, asyncio.Lock())
+
+    def _check_absent(self, user_id: str) -> None:
+        if self._tables.users.get(user_id) is not None:
+            raise Exists(f"user {user_id!r} is there already")
 
     def _user(self, user_id: str) -> User:
         user = self._tables.users.get(user_id)

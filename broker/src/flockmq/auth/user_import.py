@@ -3,9 +3,10 @@
     user_id,password_hash,salt,is_superuser          user_id,password,is_superuser,is_disabled
     meter-1,$argon2id$v=19$…,,false                  meter-1,secret,false,true
 
-A core imports each version of the file once; the log keeps its SHA-256. Existing users stay unchanged. A deleted user
-is imported again only from another version of the file. With `replace` an import also overwrites existing users, and
-runs whenever the file isn't the version that was imported last. So changing the file changes a password.
+A core imports each version of the file once; the log keeps its SHA-256. Existing users stay unchanged, also those that
+are made while others are hashed. A deleted user is imported again only from another version of the file. With `replace`
+an import also overwrites existing users, and runs whenever the file isn't the version that was imported last. So
+changing the file changes a password.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import csv
 import hashlib
 import io
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -28,7 +29,7 @@ from flockmq.clock import Clock
 from flockmq.errors import ConfigError
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import AUTH, IMPORTS, USERS, ImportedFile
+from flockmq.rlog.schema import AUTH, IMPORTS, USERS, ImportedFile, User
 
 log: Final = logging.getLogger(__name__)
 
@@ -78,20 +79,34 @@ class UserImport:
 
     async def _import_new(self, users: list[NewUser], digest: str) -> None:
         there = self._rlog.tables.users
-        fresh = [user for user in users if self._replace or there.get(user.user_id) is None]
+        all_rows = [(user, there.get(user.user_id)) for user in users]
+        fresh = [(user, old) for user, old in all_rows if self._replace or old is None]
         for start in range(0, len(fresh), BOOTSTRAP_BATCH_USERS):
-            ops: list[Op] = []
-            for user in fresh[start : start + BOOTSTRAP_BATCH_USERS]:
-                old = there.get(user.user_id)
-                made = await self._admin.made(user, old)
-                if made != old:
-                    ops.append(USERS.put(user.user_id, made))
-            if ops:
-                await self._rlog.write(AUTH, ops)
+            await self._write(fresh[start : start + BOOTSTRAP_BATCH_USERS])
         # Newer than all other imports, even if another core's clock was ahead.
         at_s = max(self._clock.wall(), self._newest_s() + 0.001)
         await self._rlog.write(AUTH, [IMPORTS.put(digest, ImportedFile(at_s, len(fresh)))])
         log.info("%s: %d users, %d of them written", self._file, len(users), len(fresh))
+
+    async def _write(self, rows: Sequence[tuple[NewUser, User | None]]) -> None:
+        """Write users with their rows from before. Whom somebody makes, changes or deletes while hashes are made stays
+        so; with `replace` a change counts as one from before."""
+        there = self._rlog.tables.users
+        while rows:
+            made = [await self._admin.made(user, old) for user, old in rows]
+            now = [there.get(user.user_id) for user, _ in rows]
+            ops: list[Op] = [
+                USERS.put(user.user_id, row)
+                for (user, old), row, current in zip(rows, made, now, strict=True)
+                if current == old and row != old
+            ]
+            rows = [
+                (user, current)
+                for (user, old), current in zip(rows, now, strict=True)
+                if self._replace and current not in (None, old)
+            ]
+            if ops:
+                await self._rlog.write(AUTH, ops)
 
 
 def _signature(file: Path) -> tuple[int, ...]:

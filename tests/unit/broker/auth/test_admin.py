@@ -1,23 +1,38 @@
-"""Changes of users: what is refused before a hash is made."""
+"""Changes of users: what is refused before a hash is made, and what happens to a user while one is made."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from flockmq.auth.admin import Admin, Invalid, NewUser, UserChange
+from flockmq.auth.admin import Admin, Exists, Invalid, Missing, NewUser, UserChange
 from flockmq.auth.bans import Bans
 from flockmq.auth.hash_pool import HashPool
+from flockmq.auth.hashing import is_right
 from flockmq.auth.user_import import UserImport
+from flockmq.auth.user_revocation import enabled, is_disabled
 from flockmq.clock import SYSTEM
-from flockmq.config.auth_settings import BcryptSettings, HashAlgorithm
+from flockmq.config.auth_settings import BcryptSettings, HashAlgorithm, Pbkdf2Settings
 from flockmq.errors import ConfigError
+from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.schema import USERS, User
 from unit.broker.auth.harness import FakeLog
 
+CHEAP = Pbkdf2Settings(iterations=4096)
 BCRYPT = BcryptSettings(salt_rounds=5)
 TOO_LONG = "x" * 73
+
+
+class SlowLog(FakeLog):
+    """A write reaches the tables in a later iteration, as Redis has it do."""
+
+    async def write(self, shard: str, ops: Sequence[Op]) -> StreamId:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return await super().write(shard, ops)
 
 
 @pytest.fixture
@@ -49,3 +64,84 @@ async def test_a_password_that_bcrypt_would_cut_is_refused_by_its_name(
     file.write_text(f"user_id,password\nann,{TOO_LONG}\n")
     with pytest.raises(ConfigError, match="line 2: user 'ann': password: bcrypt takes"):
         UserImport(file, "plain", users, log.as_rlog(), SYSTEM).check()
+
+
+async def hashing(work: asyncio.Task[object], pool: HashPool) -> None:
+    """Wait until the hash of this change is being made."""
+    while not pool.waiting and pool._free == 2:
+        assert not work.done()
+        await asyncio.sleep(0)
+
+
+async def test_who_is_disabled_while_its_password_is_hashed_stays_so(log: FakeLog, pool: HashPool) -> None:
+    users = admin(log, pool, CHEAP)
+    await users.create_user(NewUser("jo", "old", is_superuser=True))
+    change = asyncio.ensure_future(users.update_user("jo", UserChange("new")))
+    await hashing(change, pool)
+    await users.update_user("jo", UserChange(is_disabled=True, is_superuser=False))
+    shown = (await change).shown
+    assert (shown.is_disabled, shown.is_superuser) == (True, False)
+    jo = log.tables.users.get("jo")
+    assert jo is not None
+    assert is_disabled(jo)
+    assert is_right(b"new", enabled(jo).password_hash)
+
+
+async def test_who_is_deleted_while_its_password_is_hashed_stays_so(log: FakeLog, pool: HashPool) -> None:
+    users = admin(log, pool, CHEAP)
+    await users.create_user(NewUser("jo", "old"))
+    change = asyncio.ensure_future(users.update_user("jo", UserChange("new")))
+    await hashing(change, pool)
+    await users.delete_user("jo")
+    with pytest.raises(Missing):
+        await change
+    assert log.tables.users.get("jo") is None
+
+
+async def test_of_two_that_make_the_same_user_one_is_told_that_it_is_there(pool: HashPool) -> None:
+    log = SlowLog()
+    users = admin(log, pool, CHEAP)
+    made = [users.create_user(NewUser("jo", password)) for password in ("one", "two")]
+    first, second = await asyncio.gather(*made, return_exceptions=True)
+    assert sorted(isinstance(one, Exists) for one in (first, second)) == [False, True]
+    jo = log.tables.users.get("jo")
+    assert jo is not None
+    assert is_right(b"two" if isinstance(first, Exists) else b"one", jo.password_hash)
+
+
+async def test_two_changes_of_a_user_at_once_are_both_kept(pool: HashPool) -> None:
+    log = SlowLog()
+    users = admin(log, pool, CHEAP)
+    await users.create_user(NewUser("jo", "pw", is_superuser=True))
+    await asyncio.gather(
+        users.update_user("jo", UserChange(is_disabled=True)), users.update_user("jo", UserChange(is_superuser=False))
+    )
+    shown = users.user("jo").shown
+    assert (shown.is_disabled, shown.is_superuser) == (True, False)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+async def test_what_happens_to_a_user_while_a_file_is_hashed_isnt_undone(
+    log: FakeLog, pool: HashPool, tmp_path: Path, replace: bool
+) -> None:
+    users = admin(log, pool, CHEAP)
+    file = tmp_path / "users.csv"
+    file.write_text("user_id,password\nann,file's\njo,file's\nlast,file's\n")
+    if replace:
+        await users.create_user(NewUser("ann", "old"))
+        await users.create_user(NewUser("jo", "old"))
+    importing = UserImport(file, "plain", users, log.as_rlog(), SYSTEM, replace=replace)
+    taken = asyncio.ensure_future(importing.import_users())
+    await hashing(taken, pool)
+    if replace:
+        await users.update_user("ann", UserChange(is_disabled=True))
+        await users.delete_user("jo")
+    else:
+        log.put([USERS.put("jo", User("somebody's"))])
+    await taken
+    ann, jo, last = map(log.tables.users.get, ("ann", "jo", "last"))
+    assert ann is not None
+    assert last is not None
+    assert is_right(b"file's", enabled(ann).password_hash)
+    assert is_disabled(ann) is replace
+    assert jo == (None if replace else User("somebody's"))
