@@ -63,9 +63,9 @@ class BuiltInAuthenticator:
         user_id = attempt.client_id if self._by_client_id else attempt.username
         if not user_id or attempt.password is None:
             return Pass.UNKNOWN
-        if len(attempt.password) > PASSWORD_MAX_BYTES:
-            return WRONG
         user = self._user(user_id.decode())
+        if len(attempt.password) > PASSWORD_MAX_BYTES:  # perhaps a token for the next authenticator
+            return Pass.UNKNOWN if user is None else WRONG
         if user is not None and self._passwords.knows(attempt.password, user.password_hash):
             return _granted(user_id, user)
         return self._checked(attempt, attempt.password, user_id, user)

@@ -63,8 +63,6 @@ class RedisAuthenticator:
     def check(self, attempt: Attempt) -> Verdict | Coroutine[None, None, Verdict]:
         if attempt.password is None or any(attempt.value(name) is None for name in self._key.names):
             return Pass.UNKNOWN
-        if len(attempt.password) > PASSWORD_MAX_BYTES:
-            return WRONG
         return self._checked(attempt, attempt.password)
 
     async def _checked(self, attempt: Attempt, password: bytes) -> Verdict:
@@ -81,6 +79,8 @@ class RedisAuthenticator:
             self._asked -= 1
         row = {name: _text(value) for name, value in zip(self._fields, found, strict=True) if value}
         stored = self._stored(row)
+        if len(password) > PASSWORD_MAX_BYTES:  # perhaps a token for the next authenticator
+            return Pass.UNKNOWN if stored is None else WRONG
         if stored is not None and self._passwords.knows(password, stored):
             return _granted(attempt, row)
         try:

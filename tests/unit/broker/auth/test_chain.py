@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
+import jwt
 import pytest
 
 from flockmq.auth.authenticator import Attempt, Authenticator, Granted, LoginRefused, Pass, Verdict
@@ -15,12 +17,22 @@ from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.client_ids import BoundToClientIds, ClientIds
 from flockmq.auth.hash_pool import HashPool, VerifiedPasswords
 from flockmq.auth.hashing import decoy, made
+from flockmq.auth.jwt import JwtAuthenticator
+from flockmq.auth.redis import RedisAuthenticator
 from flockmq.auth.scram import Verifier
 from flockmq.auth.unknown_user_iterations import UnknownUserIterations
 from flockmq.auth.user_revocation import disabled, enabled
-from flockmq.bounds import LOGINS_OF_NAME_MAX
-from flockmq.clock import Clock
-from flockmq.config.auth_settings import BuiltInSettings, CertificateSettings, FailedLoginsSettings, Pbkdf2Settings
+from flockmq.bounds import JWT_MAX_BYTES, LOGINS_OF_NAME_MAX, PASSWORD_MAX_BYTES
+from flockmq.clock import SYSTEM, Clock
+from flockmq.config.auth_settings import (
+    BuiltInSettings,
+    CertificateSettings,
+    FailedLoginsSettings,
+    JwtSettings,
+    Pbkdf2Settings,
+    RedisAuthSettings,
+)
+from flockmq.config.values import Secret
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.client import ClientCertificate as PeerCertificate
 from flockmq.rlog.schema import User
@@ -210,6 +222,26 @@ async def test_a_user_is_let_in_with_its_password_only(pool: HashPool) -> None:
         assert outcome.reason == Reason.BAD_USER_NAME_OR_PASSWORD
     assert (await decided(users.by_id, attempt(client_id="jo", password="pw"))).reason == Reason.SUCCESS
     assert (await decided(users.by_id, attempt(client_id="x", username="jo", password="pw"))).reason >= 0x80
+
+
+async def test_a_token_longer_than_a_password_is_asked_about_behind_authenticators_of_passwords(pool: HashPool) -> None:
+    passwords = Passwords(pool, VerifiedPasswords(), decoy(CHEAP))
+    stored = {"mqtt_user:jo": [made(b"pw", CHEAP).encode(), None]}
+
+    async def hmget(key: str, fields: list[str]) -> list[bytes | None]:
+        return stored.get(key, [None, None])
+
+    in_redis = RedisAuthenticator(RedisAuthSettings(url="redis://127.0.0.1"), "here", passwords, SYSTEM)
+    in_redis._client = cast(Any, SimpleNamespace(hmget=hmget))
+    tokens = JwtSettings(algorithm="hmac-based", secret=Secret("s" * 32))
+    token = jwt.encode({"acl": {"pub": [f"{number}/x" for number in range(500)]}}, "s" * 32, "HS256")
+    assert PASSWORD_MAX_BYTES < len(token) <= JWT_MAX_BYTES
+    for first in (BuiltInAuthenticator(BuiltInSettings(), Users(pool).users.get, passwords), in_redis):
+        chain = Chain([first, JwtAuthenticator(tokens, "there")], None)
+        assert (await decided(chain, attempt(username="ann", password=token))).reason == Reason.SUCCESS
+        refused = await decided(chain, attempt(username="jo", password=token))
+        assert refused.reason == Reason.BAD_USER_NAME_OR_PASSWORD, "the first one knows this user"
+    assert not pool.hashed
 
 
 async def test_who_is_known_by_its_client_id_has_it_as_its_user_name_whatever_name_it_sends(pool: HashPool) -> None:
