@@ -47,30 +47,34 @@ class CoreAdmin(CoresView):
         self._evacuation = evacuation
         self._clock = clock
         self._ends: asyncio.TimerHandle | None = None
+        self._leaving = asyncio.Lock()
 
     async def leave(self) -> Leaving:
         me, disk = self._cluster.settings.name, self.disk
         if self._cluster.settings.role != "core" or disk is None:
             raise Conflict(f"{me} is no core of a cluster: stop its process to end it")
-        state = await self._checked(me)
-        mine = next((node for node in state.nodes if node.name == me), None)
-        clients, slots = (0, 0) if mine is None else (mine.connections, mine.slots)
-        if self._ends is None:
-            await self._begin(me, disk)
+        async with self._leaving:  # or one that is refused would end the draining of another
+            state = await self._checked(me)
+            mine = next((node for node in state.nodes if node.name == me), None)
+            clients, slots = (0, 0) if mine is None else (mine.connections, mine.slots)
+            if self._ends is None:
+                await self._begin(me, disk)
         return Leaving(node=me, clients=clients, slots=slots, file=str(disk.path(left_cluster.FILE)))
 
     async def _begin(self, me: str, disk: Disk) -> None:
         """Drain, and then leave, or go on as before. Raises Conflict, Unavailable."""
-        was_wanted = self._evacuation.is_wanted
+        was_wanted, is_left = self._evacuation.is_wanted, False
         self._evacuation.start()
         try:
             await asyncio.sleep(LEAVE_HEARD_S)
             await self._checked(me)
+            if not self._evacuation.is_wanted:
+                raise Conflict(f"{me} stays: somebody has ended its evacuation meanwhile")
             await self._write(disk)
-        except (Conflict, Unavailable):
-            if not was_wanted:
+            is_left = True
+        finally:
+            if not (was_wanted or is_left):
                 self._evacuation.stop()
-            raise
         log.info(
             "an operator has this core leave its cluster; until %s is deleted it doesn't start again",
             disk.path(left_cluster.FILE),
