@@ -13,6 +13,8 @@ from flockmq.bounds import AUTH_PAGE_MAX, AUTH_REQUEST_MAX_BYTES, MANAGEMENT_REQ
 from flockmq.management.view import Views
 
 PAGE_DEFAULT: Final = 100
+_LIMIT_MAX_DIGITS: Final = 9
+"""Python converts no text of thousands of digits."""
 ANY_TEXT: Final = "(?s:.+)"
 """The last part of a path, with slashes and line breaks: clients choose their ids, and users may have any name."""
 T = TypeVar("T")
@@ -82,7 +84,7 @@ def shown(json: bytes) -> web.Response:
 def limit_of(request: web.Request) -> int:
     """The parameter `limit`. Raises RequestRefused."""
     text = request.query.get("limit", str(PAGE_DEFAULT))
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= AUTH_PAGE_MAX:
+    if not (text.isascii() and text.isdigit() and len(text) <= _LIMIT_MAX_DIGITS and 1 <= int(text) <= AUTH_PAGE_MAX):
         raise RequestRefused(400, f"limit: {text!r} must be a number from 1 to {AUTH_PAGE_MAX}")
     return int(text)
 
