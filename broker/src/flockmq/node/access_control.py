@@ -188,6 +188,9 @@ class AccessControl(AccessPort):
             return
         extra = None
         if outcome.client_id is not None and not connect.client_id:
+            if len(outcome.client_id) > channel.limits.max_clientid_len:  # it contains what the client calls itself
+                self._refuse(channel, Reason.CLIENT_IDENTIFIER_NOT_VALID)
+                return
             connect.client_id = session.client_id = outcome.client_id
             extra = Properties()
             extra.assigned_client_identifier = outcome.client_id  # [MQTT-3.2.2-16]

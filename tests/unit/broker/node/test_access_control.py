@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import jwt
 import pytest
 
 from flockmq.auth.rule_sources import encoded
@@ -14,13 +15,16 @@ from flockmq.config.auth_settings import (
     AuthenticationSettings,
     AuthorizationSettings,
     BuiltInSourceSettings,
+    JwtSettings,
     RuleSettings,
 )
+from flockmq.config.values import Secret
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.packets import ConnectWill as PacketWill
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import EXPIRY_CHECK_S
+from flockmq.protocol.channel import CONNECTED
 from flockmq.protocol.client import ALLOWED, DENIED, UNKNOWN, PeerInfo, Principal
 from flockmq.rlog.schema import BANS, RULES, Ban
 from unit.broker.auth.test_scram import proved
@@ -86,6 +90,23 @@ async def test_a_ban_sends_away_who_is_here(gate: Make, key: tuple[str, str]) ->
     await kicking
     node.node.turn()
     assert without_words(client.packets()) == [encode.disconnect(5, Reason.NOT_AUTHORIZED)]
+
+
+@pytest.mark.parametrize(("letters", "is_within"), [(1003, True), (1004, False), (60_000, False)])
+async def test_a_client_id_that_is_made_of_a_name_is_no_longer_than_one_that_a_client_chooses(
+    gate: Make, letters: int, is_within: bool
+) -> None:
+    tokens = JwtSettings(algorithm="hmac-based", secret=Secret("s" * 32), clientid="${username}-*")
+    node = gate(AuthenticationSettings(chain=(tokens,)))
+    token = jwt.encode({}, "s" * 32, "HS256").encode()
+    client = node.node.opened()
+    named = Connect(5, b"", user_name=b"n" * letters, password=token)
+    answer = node.node.feed(client, encode.connect(named))
+    if is_within:
+        assert client.state == CONNECTED
+        assert len(client.client_id()) == client.limits.max_clientid_len
+    else:
+        assert without_words(answer) == [encode.connack(5, Reason.CLIENT_IDENTIFIER_NOT_VALID)]
 
 
 async def test_a_ban_that_comes_amid_authentication_holds(gate: Make) -> None:
