@@ -95,8 +95,12 @@ class KeySet:
 
 
 def _why(error: Exception) -> str:
+    """Describe the error for the log, without the path and the query of `endpoint`, which may hold secrets, and without
+    the answer. aiohttp's message has all of them."""
     if isinstance(error, TimeoutError):
         return f"no answer within {FETCH_MAX_S:g} s"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "what it says is no HTTP"
     return str(error) or type(error).__name__
 
 

@@ -89,6 +89,19 @@ async def test_an_issuer_that_is_late_is_said_to_be(
     assert "here.endpoint: the keys can't be had: no answer within 0.1 s" in caplog.text
 
 
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: "])
+async def test_what_is_no_http_is_said_without_what_was_asked(before: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(before + await reader.readline() + b"\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as odd:
+        port = odd.sockets[0].getsockname()[1]
+        await KeySet(f"http://jo:secret@127.0.0.1:{port}/secret?token=secret", 3600.0, "here").refresh()
+    assert "here.endpoint: the keys can't be had: what it says is no HTTP" in caplog.text
+    assert "secret" not in caplog.text
+
+
 async def test_who_waits_for_keys_waits_for_one_question(server: Server) -> None:
     asked = 0
 
