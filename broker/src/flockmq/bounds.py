@@ -683,6 +683,8 @@ BOOTSTRAP_BATCH_USERS: Final = 500
 AUTH_HOUSEKEEPING_S: Final = 5.0
 """How often the leader imports users and removes expired bans."""
 AUTH_PAGE_MAX: Final = 1000
+AUTH_PAGE_MAX_BYTES: Final = 1024 * 1024
+"""Names, and rules, of one page of users, rules, bans or quotas. The last row may exceed it."""
 PAGE_END_MAX_CHARACTERS: Final = 1024
 """Of a name by which a page goes on: at 12 bytes each in an address, less than MANAGEMENT_REQUEST_LINE_MAX_BYTES."""
 AUTH_REQUEST_MAX_BYTES: Final = 128 * 1024

@@ -109,7 +109,8 @@ class AnsweredUser(NamedTuple):
 class ShownRules(msgspec.Struct, frozen=True, rename={"of": "as"}):
     of: str
     who: str
-    rules: tuple[RuleSettings, ...]
+    rules: msgspec.Raw
+    """As the log has them, so that a page of many costs little, and what a later release wrote is shown, too."""
 
 
 class NewBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"of": "as"}):
@@ -290,8 +291,9 @@ class Admin:
 
     def ruled(self, after: str | None, limit: int) -> Page[ShownRules]:
         """Raises Invalid."""
-        keys, end = _page(self._ruled, after, limit, "/".join, _split)
-        shown = [ShownRules(*key, rule_sources.decoded(raw)) for key in keys if (raw := self._tables.rules.get(key))]
+        stored = self._tables.rules
+        keys, end = _page(self._ruled, after, limit, "/".join, _split, lambda key: len(stored.get(key) or b""))
+        shown = [ShownRules(*key, msgspec.Raw(raw)) for key in keys if (raw := stored.get(key))]
         return Page(shown, len(self._ruled), end)
 
     def rules(self, of: OfKind, who: str) -> ShownRules:
@@ -299,7 +301,7 @@ class Admin:
         raw = self._tables.rules.get((of, who))
         if raw is None:
             raise Missing(f"{_shown_key(of, who)} has no rules")
-        return ShownRules(of, who, rule_sources.decoded(raw))
+        return ShownRules(of, who, msgspec.Raw(raw))
 
     async def put_rules(self, of: OfKind, who: str, rules: tuple[RuleSettings, ...]) -> ShownRules:
         """Set the rules, in place of any that exist. Raises Unused, Invalid, StorageError."""
@@ -313,7 +315,7 @@ class Admin:
         if len(raw) > RULES_MAX_BYTES:
             raise Invalid("rules", f"have {len(raw)} bytes; {RULES_MAX_BYTES} is the most")
         await self._write([RULES.put((of, who), raw)])
-        return ShownRules(of, who, rules)
+        return ShownRules(of, who, msgspec.Raw(raw))
 
     async def delete_rules(self, of: OfKind, who: str) -> None:
         """Raises Missing, StorageError."""
@@ -408,10 +410,15 @@ def _shown_ban(key: tuple[str, str], ban: Ban) -> ShownBan:
 
 
 def _page(
-    keys: SortedKeys[K], after: str | None, limit: int, text_of: Callable[[K], str], key_of: Callable[[str], K]
+    keys: SortedKeys[K],
+    after: str | None,
+    limit: int,
+    text_of: Callable[[K], str],
+    key_of: Callable[[str], K],
+    row_bytes: Callable[[K], int] = lambda _: 0,
 ) -> tuple[list[K], str | None]:
     try:
-        return page_of(keys, after, limit, text_of, key_of)
+        return page_of(keys, after, limit, text_of, key_of, row_bytes)
     except ValueError as error:
         raise Invalid("after", str(error)) from None
 

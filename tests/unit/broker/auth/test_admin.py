@@ -1,24 +1,29 @@
-"""Changes of users: what is refused before a hash is made, and what happens to a user while one is made."""
+"""Changes of users: what is refused before a hash is made, and what happens to a user while one is made. Lists of
+rules."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from flockmq.auth.admin import Admin, Exists, Invalid, Missing, NewUser, UserChange
 from flockmq.auth.bans import Bans
 from flockmq.auth.hash_pool import HashPool
 from flockmq.auth.hashing import is_right
+from flockmq.auth.rule_sources import encoded
 from flockmq.auth.user_import import UserImport
 from flockmq.auth.user_revocation import enabled, is_disabled
+from flockmq.bounds import AUTH_PAGE_MAX_BYTES, RULES_MAX_BYTES
 from flockmq.clock import SYSTEM
-from flockmq.config.auth_settings import BcryptSettings, HashAlgorithm, Pbkdf2Settings
+from flockmq.config.auth_settings import BcryptSettings, HashAlgorithm, Pbkdf2Settings, RuleSettings
 from flockmq.errors import ConfigError
 from flockmq.rlog.entry import Op, StreamId
-from flockmq.rlog.schema import USERS, User
+from flockmq.rlog.schema import RULES, USERS, User
 from unit.broker.auth.harness import FakeLog
 
 CHEAP = Pbkdf2Settings(iterations=4096)
@@ -64,6 +69,31 @@ async def test_a_password_that_bcrypt_would_cut_is_refused_by_its_name(
     file.write_text(f"user_id,password\nann,{TOO_LONG}\n")
     with pytest.raises(ConfigError, match="line 2: user 'ann': password: bcrypt takes"):
         UserImport(file, "plain", users, log.as_rlog(), SYSTEM).check()
+
+
+async def test_a_page_of_very_many_rules_holds_nobody(log: FakeLog, pool: HashPool) -> None:
+    raw = encoded(tuple(RuleSettings(permit="allow", topics=(f"site/{number}/+/state",)) for number in range(1000)))
+    names = [f"u{number:03d}" for number in range(100)]
+    users = admin(log, pool, CHEAP)
+    log.put([RULES.put(("username", name), raw) for name in names])
+    found: list[str] = []
+    end: str | None = None
+    for _ in names:
+        began_s = time.thread_time()
+        page = users.ruled(end, 1000)
+        assert len(msgspec.json.encode(page)) < AUTH_PAGE_MAX_BYTES + 2 * RULES_MAX_BYTES
+        assert time.thread_time() - began_s < 0.1
+        found += [row.who for row in page.data]
+        if (end := page.next) is None:
+            break
+    assert found == names
+
+
+async def test_rules_of_a_later_release_are_shown_as_they_are(log: FakeLog, pool: HashPool) -> None:
+    raw = b'[{"permit":"allow","when":"later"}]'
+    users = admin(log, pool, CHEAP)
+    log.put([RULES.put(("all", ""), raw)])
+    assert [row.rules for row in users.ruled(None, 10).data] == [users.rules("all", "").rules] == [msgspec.Raw(raw)]
 
 
 async def hashing(work: asyncio.Task[object], pool: HashPool) -> None:

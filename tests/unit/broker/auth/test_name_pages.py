@@ -53,6 +53,17 @@ def test_so_have_those_of_kinds_and_names(names: set[str], limit: int) -> None:
     assert found == sorted(pairs)
 
 
+def test_a_page_ends_where_it_is_large_enough() -> None:
+    names = [f"{number:02d}" + "x" * 60_000 for number in range(40)]
+    keys, pages, end = listed(set(names)), list[list[str]](), None
+    for _ in range(4):
+        page, end = page_of(keys, end, 100, str, str, lambda name: 40_000)
+        pages.append(page)
+    assert end is None
+    assert [len(page) for page in pages] == [11, 11, 11, 7]
+    assert [name for page in pages for name in page] == names
+
+
 @pytest.mark.parametrize("number", ["", "x", "-1", "²", "1" * 10])
 def test_what_no_page_said_is_an_error(number: str) -> None:
     with pytest.raises(ValueError, match="must be what the page before said as next"):
