@@ -218,6 +218,8 @@ CORE_WAIT_MAX_S: Final = 2.0
 CORE_RETRY_S: Final = 0.05
 CORE_UNABLE_S: Final = 60.0
 """After a core couldn't write for a replicant, the replicant doesn't return to this core for this long."""
+OVERVIEW_ASKED_EVERY_S: Final = 0.1
+"""How often a node asks all others for one overview, however many ask it."""
 OVERVIEW_WAIT_S: Final = 2.0
 """How long a request about the whole cluster waits for the answer of each node."""
 DIRECTORY_SLICE_ROWS: Final = 100

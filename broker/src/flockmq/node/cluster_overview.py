@@ -2,6 +2,9 @@
 
 A core has a link to every node. If its tables may be stale, another core is asked. A replicant that reaches no core
 answers from what it knows itself. A node that doesn't answer within OVERVIEW_WAIT_S is shown without its log.
+
+Some of this needs no key, and each answer is asked of all nodes. So those who ask this node at the same time share an
+answer, however many they are.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from flockmq.membership.frames import Status
 from flockmq.membership.link_requests import LinkLost, Refusal
 from flockmq.membership.reachability import CORE_ROLES, name_of
 from flockmq.node.node_details import NodeDetails
+from flockmq.node.shared_answer import SharedAnswer
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import SHARDS, NodeInfo
 
@@ -45,6 +49,8 @@ class ClusterOverview:
         """Set before the cluster starts."""
         self._cluster = cluster
         self._rlog = rlog
+        self._shared_logs = SharedAnswer(self._all_logs)
+        self._shared_details = SharedAnswer(self._all_details)
         cluster.on_request(LOG, self._serve_log)
         cluster.on_request(DETAILS, self._serve_details)
         if cluster.is_core:
@@ -54,6 +60,9 @@ class ClusterOverview:
 
     async def logs(self) -> list[NodeLog]:
         """Every node's log, by name."""
+        return await self._shared_logs.get()
+
+    async def _all_logs(self) -> list[NodeLog]:
         answer = await self._asked_core(LOGS)
         return await self._gathered() if answer is None else _logs.decode(answer)
 
@@ -63,6 +72,9 @@ class ClusterOverview:
 
     async def details(self) -> Mapping[str, NodeDetails | None]:
         """Incarnation → what that node tells of itself; None if it doesn't answer, or is of an older release."""
+        return await self._shared_details.get()
+
+    async def _all_details(self) -> Mapping[str, NodeDetails | None]:
         answer = await self._asked_core(ALL_DETAILS)
         return await self._gathered_details() if answer is None else _all_details.decode(answer)
 
