@@ -6,6 +6,7 @@ message is its sentence), or `Unreachable`, when it couldn't be asked; the first
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -79,6 +80,10 @@ RESOURCES: dict[str, Resource] = {
     "Pod": Resource("", "v1", "pods"),
     "Event": Resource("events.k8s.io", "v1", "events"),
 }
+
+NAME = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+"""How the name of any object of these kinds looks. What a spec names is anybody's text: in a path `..` leads out of its
+namespace, `?` and `/` to another request."""
 
 OF_ONE_OBJECT = (b"failed to create typed patch object", b"failed calling webhook")
 """What an API server says with HTTP 500 though it is well: an object isn't what its schema says, or somebody's webhook
@@ -268,12 +273,16 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             raise ValueError(f"an event of more than {EVENT_MAX_BYTES} bytes")
 
 
-def _path(kind: str, namespace: str | None, name: str = "") -> str:
-    """`namespace` None: all."""
+def _path(kind: str, namespace: str | None, name: str | None = None) -> str:
+    """`namespace` None: all; `name` None: all of them. Raises Refused where no object can have that name."""
     resource = RESOURCES[kind]
     path = (
         f"{resource.base}/namespaces/{namespace}/{resource.plural}"
         if namespace
         else f"{resource.base}/{resource.plural}"
     )
-    return f"{path}/{name}" if name else path
+    if name is None:
+        return path
+    if not NAME.fullmatch(name):
+        raise Refused(404, f"{kind} {name!r} can't exist: that is no name of an object")
+    return f"{path}/{name}"

@@ -106,6 +106,13 @@ async def test_what_is_not_there_is_none(kube: Kube, server: Server) -> None:
     assert await kube.get("Service", "ns", "demo") is None
 
 
+@pytest.mark.parametrize("name", ["../../kube-system/secrets/key", "..", "a/b", "a?watch=true", "a#b", "%2e", "", "A"])
+async def test_a_name_that_no_object_can_have_leads_nowhere(kube: Kube, server: Server, name: str) -> None:
+    """Specs name Secrets and claims: whoever writes one may not have the operator read in other namespaces."""
+    assert await kube.get("Secret", "ns", name) is None
+    assert server.asked == []
+
+
 async def test_a_watch_tells_of_metadata_alone_from_a_version_on(kube: Kube, server: Server) -> None:
     server.body = '{"metadata": {"resourceVersion": "7"}, "items": []}'
     assert await kube.newest_version("Secret", "ns") == "7"
