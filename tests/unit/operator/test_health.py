@@ -44,3 +44,32 @@ async def test_a_body_is_neither_unpacked_nor_waited_for(caplog: pytest.LogCaptu
         writer.close()
     finally:
         await health.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /livez HTTP/1.1", b"200"),
+        (b"HEAD /metrics HTTP/1.1", b"200"),
+        (b"GET /readyz HTTP/1.1", b"503"),
+        (b"GET /none HTTP/1.1", b"404"),
+        (b"POST /livez HTTP/1.1", b"405"),
+        (b"GET /livez HTTP/1.1\r\nContent-Length: x", b"400"),
+        (b"\x16\x03\x01", b"400"),
+    ],
+)
+async def test_no_answer_tells_what_it_is_made_with_and_no_request_fills_the_log(
+    request_line: bytes, status: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    health = await serve_health(0, asyncio.Event(), Metrics())
+    try:
+        port = next(address[1] for address in health.addresses if len(address) == 2)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_line + b"\r\nHost: x\r\n\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.split(b" ")[1] == status
+        assert [line for line in head.splitlines() if line.startswith(b"Server:")] == [b"Server: flockmq"]
+        assert not caplog.records
+        writer.close()
+    finally:
+        await health.cleanup()
