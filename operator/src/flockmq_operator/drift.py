@@ -6,7 +6,9 @@ Server-side apply keeps, in `metadata.managedFields`, the trie of the fields tha
   element more in a list that is owned as a whole);
 - the operator owns a field that the manifest no longer has.
 
-Fields of other owners (defaults, annotations of other controllers, elements they add to keyed lists) never count.
+Fields of other owners (defaults, annotations of other controllers, elements they add to keyed lists) never count. Nor
+does what the API server leaves out though it was applied (`readOnly: false`, `value: ""`): it is the operator's
+nevertheless, and what somebody removed isn't.
 """
 
 import json
@@ -43,9 +45,10 @@ def _lacking(desired: Manifest, live: Manifest, owned: Trie, path: str) -> Itera
     for key, value in desired.items():
         here = f"{path}.{key}".removeprefix(".")
         empty = value in ("", None, [], {})  # the API server may store nothing for these
-        if here in IDENTITY or (empty and key not in live):
-            continue
         below = owned.get(f"f:{key}")
+        omitted = key not in live and (empty or (not value and below is not None))
+        if here in IDENTITY or omitted:
+            continue
         if key not in live or below is None:
             yield here
         elif not below:
@@ -106,10 +109,11 @@ def _has_keys(element: Manifest, keys: Manifest) -> bool:
 
 
 def _same(desired: object, live: object) -> bool:
-    """Equal but for defaults within, and for how a quantity is written: the API server turns 1000m into 1."""
+    """Equal but for defaults within, for what is left out, and for how a quantity is written: the API server turns
+    1000m into 1."""
     match desired, live:
         case dict(), dict():
-            return all(key in live and _same(value, live[key]) for key, value in desired.items())
+            return all(_same(value, live[key]) if key in live else not value for key, value in desired.items())
         case list(), list():
             return len(desired) == len(live) and all(map(_same, desired, live))
         case _:

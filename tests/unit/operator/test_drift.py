@@ -49,6 +49,15 @@ def test_a_field_that_somebody_took_is_drift_even_at_the_same_value() -> None:
     assert drift(desired, live) == ["spec.ingress"]
 
 
+def test_a_no_that_somebody_removed_is_drift_for_it_may_not_be_what_is_so_without_it() -> None:
+    desired, live = pair("Deployment demo-defaults")
+    container = live["spec"]["template"]["spec"]["containers"][0]
+    owned = live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
+    container["securityContext"] = {}
+    del owned['k:{"name":"shipper"}']["f:securityContext"]
+    assert drift(desired, live) == ["spec.template.spec.containers[shipper].securityContext"]
+
+
 def test_one_element_more_in_a_list_owned_as_a_whole_is_drift() -> None:
     desired, live = pair("NetworkPolicy demo-core")
     live["spec"]["ingress"].append({})
