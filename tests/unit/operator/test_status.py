@@ -8,6 +8,7 @@ import pytest
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.problems import Problem
 from flockmq_operator.resources.context import Context
+from flockmq_operator.revisions import is_whole
 from flockmq_operator.status import make_status
 from flockmq_operator.status.condition import Situation
 from unit.operator.schema import SCHEMA, violations
@@ -195,6 +196,23 @@ async def test_a_pause_is_told_and_what_waits_is_not_ready() -> None:
 async def test_what_was_just_changed_is_not_ready_yet() -> None:
     made = await status(await running(), changed=True)
     assert (summary(made)["Ready"], summary(made)["Reconciling"]) == ("False", "True")
+
+
+async def test_an_edit_that_waits_for_its_turn_is_not_ready_though_every_part_is() -> None:
+    """Replicants that come don't make it False; what waits for them does, or it would be a spec to go back to."""
+    world = await running()
+    previous = await status(world)
+    await step(world, context({"replicants": {"replicas": 4}}))
+    world.settle()
+    world.objects[REPLICANTS]["status"]["readyReplicas"] = 2
+    spec: Manifest = {"replicants": {"replicas": 4}, "redis": {"image": "redis:2"}}
+    plan = await step(world, context(spec))
+    assert not plan.changes
+    assert plan.waiting_for
+    made = await status(world, context(spec), previous, waiting_for=plan.waiting_for)
+    assert condition(made, "ReplicantsReady")["reason"] == "Scaling"
+    assert condition(made, "Ready")["reason"] == "Waiting"
+    assert not is_whole(made)
 
 
 async def test_waiting_says_for_what() -> None:

@@ -15,6 +15,8 @@ def judge(situation: Situation, parts: list[Condition]) -> Condition:
         return Condition(TYPE, False, lacking[0].reason, "; ".join(f"{part.type}: {part.message}" for part in lacking))
     if situation.behind:
         return Condition(TYPE, False, "Paused", situation.paused)
+    if situation.waiting_for:  # an edit whose turn hasn't come: all parts may be ready as they were before
+        return Condition(TYPE, False, "Waiting", f"waiting for {situation.waiting_for}")
     if situation.changed and not situation.resized:
         return Condition(TYPE, False, "Applying", "changes were just applied")
     return Condition(TYPE, True, "AllReady", "all parts are ready")
