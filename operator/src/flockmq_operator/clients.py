@@ -12,8 +12,9 @@ from datetime import datetime
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.order import state_of
-from flockmq_operator.resources.context import Context
+from flockmq_operator.resources.context import LINK_PORT, MANAGEMENT_PORT, Context
 from flockmq_operator.resources.labels import COMPONENT, PODS_DIGEST, SELECTS, TAKES_CLIENTS, Component
+from flockmq_operator.resources.pod import NODE
 from flockmq_operator.spec import pods_digest
 from flockmq_operator.status.workload import rolled_out
 from flockmq_operator.workloads import template_of, workload
@@ -48,6 +49,29 @@ def select_by_label(context: Context, observed: Observed, desired: list[Manifest
                 manifest["spec"]["selector"][TAKES_CLIENTS] = "true"
                 annotations = manifest["metadata"].get("annotations", {})
                 manifest["metadata"]["annotations"] = {**annotations, SELECTS: TAKES_CLIENTS}
+
+
+def admit_ports_in_use(context: Context, observed: Observed, desired: list[Manifest]) -> None:
+    """Have the NetworkPolicies of `desired`, whose templates are those that are applied, let clients in to each port at
+    which pods listen: another port of the spec is that of pods that come, and the Service leads to both by its name."""
+    parts: tuple[Component, ...] = ("core", "replicant")
+    policies = {Ref("NetworkPolicy", workload(context, component).name): component for component in parts}
+    for manifest in desired:
+        if component := policies.get(ref(manifest)):
+            rules = manifest["spec"]["ingress"]
+            open_to_all = {entry["port"] for rule in rules if "from" not in rule for entry in rule["ports"]}
+            in_use = {port for maker in makers(context, observed, desired, component) for port in clients_ports(maker)}
+            if lacking := sorted(in_use - open_to_all):
+                rules.append({"ports": [{"protocol": "TCP", "port": port} for port in lacking]})
+
+
+def clients_ports(pod: Manifest) -> Iterator[int]:
+    """Of a pod, or a template of it."""
+    for container in pod["spec"].get("containers", ()):
+        if container["name"] == NODE:
+            for port in container.get("ports", ()):
+                if port["containerPort"] not in (LINK_PORT, MANAGEMENT_PORT):
+                    yield port["containerPort"]
 
 
 def makers(context: Context, observed: Observed, desired: list[Manifest], component: Component) -> Iterator[Manifest]:

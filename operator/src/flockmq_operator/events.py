@@ -47,7 +47,8 @@ def describe_change(manifest: Manifest, live: Manifest, paths: list[str], *, men
         sentence = f"from {old.get('minReplicas')} to {spec['minReplicas']}"
         return Event("Normal", "FloorMoved", f"The fewest replicants that connections ask for went {sentence}", about)
     changed = ", ".join(visible(paths))
-    if mended and "spec.selector" not in paths:  # that of the clients' Service follows its pods
+    follows_pods = "spec.selector" in paths or paths == ["spec.ingress"]  # of the clients' Service; of a NetworkPolicy
+    if mended and not follows_pods:
         return Event("Normal", "Mended", f"{what} wasn't as the MqttCluster says; mended {changed}", about)
     return Event("Normal", "Updated", f"Updated {what}: {changed}", about)
 

@@ -161,3 +161,70 @@ async def test_a_template_without_the_label_that_has_pods_again_is_seen() -> Non
     await step(world, context())
     assert not selects(world)
     assert SELECTS not in world.objects[SERVICE]["metadata"].get("annotations", {})
+
+
+# Where pods listen
+
+
+def open_ports(world: World, policy: str) -> set[int]:
+    """At which clients may connect to its pods."""
+    rules = world.objects[Ref("NetworkPolicy", policy)]["spec"]["ingress"]
+    return {entry["port"] for rule in rules if "from" not in rule for entry in rule["ports"]}
+
+
+def clients_ports(manifest: Manifest) -> set[int]:
+    """At which pods of a template, or a pod, listen to clients."""
+    found = manifest["spec"].get("template", manifest)["spec"].get("containers", ())
+    return {port["containerPort"] for each in found for port in each["ports"]} & {1883, 1884}
+
+
+def listening(world: World, component: str) -> set[int]:
+    pods = [
+        item
+        for item in world.objects.values()
+        if item["kind"] in (*WORKLOADS, "ReplicaSet", "Pod")
+        and item["metadata"]["labels"]["app.kubernetes.io/component"] == component
+        and (item["kind"] != "ReplicaSet" or item["status"]["replicas"])
+    ]
+    return {port for item in pods for port in clients_ports(item)}
+
+
+OTHER_PORT: Manifest = {"listeners": [{"name": "mqtt", "port": 1884}], "mqtt": {"maxInflight": 7}}
+"""Cores are rolled out first; replicants of before go on meanwhile."""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "component"),
+    [
+        ({}, OTHER_PORT, "replicant"),
+        (CORES_ALONE, CORES_ALONE | OTHER_PORT, "core"),
+        (CORES_ALONE, {}, "core"),
+    ],
+)
+async def test_a_port_is_open_for_as_long_as_pods_listen_there(
+    before: Manifest, after: Manifest, component: str
+) -> None:
+    world = await running(before)
+    policy = f"demo-{component}"
+    for _ in range(40):
+        plan = await step(world, context(after))
+        assert listening(world, component) <= open_ports(world, policy)
+        if not plan.changes:
+            break
+        world.settle()
+    assert open_ports(world, policy) == listening(world, component)
+
+
+async def test_a_port_is_open_while_a_replica_set_of_before_has_pods() -> None:
+    world = await running()
+    (before,) = [item for item in world.objects.values() if item["kind"] == "ReplicaSet"]
+    world.put({"kind": "MqttCluster", "metadata": {"name": "demo"}, "status": {"observedGeneration": 1}})
+    edited = context({"listeners": OTHER_PORT["listeners"]})
+    await step(world, edited)
+    world.settle()
+    before["status"]["replicas"] = 1
+    assert not (await step(world, edited)).changes
+    assert open_ports(world, "demo-replicant") == {1883, 1884}
+    before["status"]["replicas"] = 0
+    assert reasons(await step(world, edited)) == ["Updated"], "nobody has meddled"
+    assert open_ports(world, "demo-replicant") == {1884}

@@ -26,6 +26,8 @@ from flockmq_operator.resources.labels import (
 from flockmq_operator.resources.node_config import Role
 from flockmq_operator.resources.secret_files import SecretFile, node_files, takes_clients
 
+NODE = "flockmq"
+"""The container of a broker node."""
 UID = 10001
 SECRET_MODE = 0o440
 """Readable by the pod's user, through its group."""
@@ -72,7 +74,7 @@ def node_template(context: Context, role: Role, resources: Manifest, volumes: It
     """The pod of a broker node; `volumes` hold one named `data`, unless a volume claim template does."""
     listeners = context.spec.listeners if takes_clients(context, role) else ()
     container: Manifest = {
-        "name": "flockmq",
+        "name": NODE,
         "image": context.spec.image or context.settings.flockmq_broker_image,
         "imagePullPolicy": context.image_pull_policy,
         "args": ["run", "--config", f"{CONFIG_DIR}/flockmq.toml"],
