@@ -6,7 +6,7 @@ The Service selects by TAKES_CLIENTS only while all pods that it leads to have t
 that an earlier operator made have none, and none of them may leave the Service for that.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
@@ -51,6 +51,21 @@ def select_by_label(context: Context, observed: Observed, desired: list[Manifest
                 manifest["metadata"]["annotations"] = {**annotations, SELECTS: TAKES_CLIENTS}
 
 
+def keep_ports(context: Context, observed: Observed, desired: list[Manifest], left_alone: Collection[Ref]) -> None:
+    """Have the Service of `desired` lead to the listeners of the template that is applied, which isn't the spec's while
+    it is held: it leads to ports by their names. `left_alone`: workloads that aren't applied."""
+    by_name = {ref(manifest): manifest for manifest in desired}
+    service = by_name[Ref("Service", context.name)]
+    serving = workload(context, service["spec"]["selector"][COMPONENT])
+    template = template_of((observed.objects if serving in left_alone else by_name).get(serving, {}))
+    there = dict(listeners(template)) if template else {}
+    if there and there != {port["name"]: port["port"] for port in service["spec"]["ports"]}:
+        said = {port["name"]: port for port in service["spec"]["ports"]}
+        service["spec"]["ports"] = [
+            {**said.get(name, {}), "name": name, "port": port, "targetPort": name} for name, port in there.items()
+        ]
+
+
 def admit_ports_in_use(context: Context, observed: Observed, desired: list[Manifest]) -> None:
     """Have the NetworkPolicies of `desired`, whose templates are those that are applied, let clients in to each port at
     which pods listen: another port of the spec is that of pods that come, and the Service leads to both by its name."""
@@ -67,11 +82,16 @@ def admit_ports_in_use(context: Context, observed: Observed, desired: list[Manif
 
 def clients_ports(pod: Manifest) -> Iterator[int]:
     """Of a pod, or a template of it."""
+    return (port for _, port in listeners(pod))
+
+
+def listeners(pod: Manifest) -> Iterator[tuple[str, int]]:
+    """Name and port of each."""
     for container in pod["spec"].get("containers", ()):
         if container["name"] == NODE:
             for port in container.get("ports", ()):
                 if port["containerPort"] not in (LINK_PORT, MANAGEMENT_PORT):
-                    yield port["containerPort"]
+                    yield port["name"], port["containerPort"]
 
 
 def makers(context: Context, observed: Observed, desired: list[Manifest], component: Component) -> Iterator[Manifest]:

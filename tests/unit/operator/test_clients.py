@@ -215,6 +215,45 @@ async def test_a_port_is_open_for_as_long_as_pods_listen_there(
     assert open_ports(world, policy) == listening(world, component)
 
 
+def leads_to(world: World) -> dict[str, int]:
+    """Name and number of the Service's ports."""
+    return {port["targetPort"]: port["port"] for port in world.objects[SERVICE]["spec"]["ports"]}
+
+
+def listeners(manifest: Manifest) -> dict[str, int]:
+    """The like of a workload's template."""
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    return {name: port for name, port in ports.items() if name not in ("link", "management")}
+
+
+@pytest.mark.parametrize("spec", [OTHER_PORT, {**OTHER_PORT, "listeners": [{"name": "other", "port": 1883}]}])
+async def test_the_service_leads_to_listeners_that_there_are_until_others_take_their_turn(spec: Manifest) -> None:
+    world = await running()
+    for _ in range(40):
+        plan = await step(world, context(spec))
+        assert leads_to(world) == listeners(world.objects[REPLICANTS])
+        if not plan.changes:
+            break
+        world.settle()
+    assert leads_to(world) == {each["name"]: each["port"] for each in spec["listeners"]}
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_the_service_leads_to_pods_that_stay_because_a_secret_of_others_is_missing(is_known: bool) -> None:
+    world = await running()
+    listener = {"name": "mqtts", "type": "ssl", "port": 8883, "nodePort": 30883, "tls": {"secretName": "gone"}}
+    spec = {"listeners": [listener], "service": {"type": "NodePort"}}
+    if not is_known:
+        world.objects[REPLICANTS]["metadata"]["annotations"] = {}
+    await step(world, context(spec))
+    assert leads_to(world) == {"mqtt": 1883}
+    world.put({"kind": "Secret", "metadata": {"name": "gone"}, "data": {"tls.crt": "", "tls.key": ""}})
+    await step(world, context(spec))
+    (port,) = world.objects[SERVICE]["spec"]["ports"]
+    assert port == {"name": "mqtts", "port": 8883, "targetPort": "mqtts", "nodePort": 30883}
+
+
 async def test_a_port_is_open_while_a_replica_set_of_before_has_pods() -> None:
     world = await running()
     (before,) = [item for item in world.objects.values() if item["kind"] == "ReplicaSet"]

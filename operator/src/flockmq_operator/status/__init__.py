@@ -123,7 +123,8 @@ def _endpoint(situation: Situation) -> str:
     service = situation.observed.objects.get(Ref("Service", context.name), {})
     ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
     host = ingress[0].get("hostname") or ingress[0].get("ip") or f"{context.name}.{context.namespace}.svc"
-    return f"{host}:{context.spec.listeners[0].port}"
+    ports = service.get("spec", {}).get("ports") or [{}]  # its own: an edit may wait for its turn
+    return f"{host}:{ports[0].get('port', context.spec.listeners[0].port)}"
 
 
 def _counts(live: Manifest | None, pods: list[Manifest] | None = None) -> Manifest:
