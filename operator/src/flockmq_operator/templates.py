@@ -87,8 +87,9 @@ def hold(change: Change, is_kept: bool) -> None:
         return
     spec = change.manifest["spec"]
     spec["template"] = change.made.template
-    if is_kept and change.manifest["kind"] == "StatefulSet":  # majorities are of a number that the template says
-        spec["replicas"] = change.live["spec"]["replicas"]
+    falls_asleep = spec["replicas"] == 0
+    if is_kept and change.manifest["kind"] == "StatefulSet" and not falls_asleep:
+        spec["replicas"] = change.live["spec"]["replicas"]  # majorities are of a number that the template says
 
 
 def note(manifest: Manifest, digest: str) -> None:

@@ -129,6 +129,22 @@ async def test_an_edit_made_meanwhile_holds_when_it_wakes() -> None:
     assert numbers(world) == (5, 3, 1)
 
 
+async def test_it_falls_asleep_though_somebody_has_to_act_for_its_cores_and_they_stay_so_until_then() -> None:
+    world = await cluster()
+    edited = ASLEEP | {"image": "elsewhere.example/broker:1", "cores": {"replicas": 5}}
+    await step(world, edited)
+    await step(world, edited)
+    assert numbers(world) == (0, 0, 1)
+    world.end("core")
+    await step(world, edited)
+    assert numbers(world) == (0, 0, 0)
+    world.end("redis")
+    awake = {key: value for key, value in edited.items() if key != "hibernate"}
+    await step(world, awake)
+    await step(world, awake)
+    assert numbers(world) == (2, 0, 1)
+
+
 async def test_the_redis_of_somebody_else_is_left_alone() -> None:
     spec: Manifest = {"redis": {"external": {"url": "redis://there:6379"}}}
     world = await running(spec)
