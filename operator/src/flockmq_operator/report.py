@@ -13,6 +13,10 @@ from flockmq_operator.spec import GROUP
 
 log = logging.getLogger(__name__)
 
+NAME_MAX = 253
+NOTE_MAX_BYTES = 1024
+"""The API server's bounds of an event: it refuses a longer one."""
+
 
 async def report(kube: Kube, body: Manifest, status: Manifest, events: Iterable[Event], instance: str) -> None:
     """`body`: as it was read; `instance`: this operator's pod."""
@@ -29,16 +33,19 @@ async def report(kube: Kube, body: Manifest, status: Manifest, events: Iterable[
 
 
 def event_manifest(body: Manifest, event: Event, instance: str, now: datetime) -> Manifest:
-    metadata = body["metadata"]
+    metadata, tail = body["metadata"], f".{uuid4().hex[:16]}"
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{metadata['name']}.{uuid4().hex[:16]}", "namespace": metadata["namespace"]},
+        "metadata": {
+            "name": f"{metadata['name'][: NAME_MAX - len(tail)].rstrip('.-')}{tail}",
+            "namespace": metadata["namespace"],
+        },
         "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "type": event.type,
         "reason": event.reason,
         "action": "Reconcile",
-        "note": event.message,
+        "note": event.message.encode()[:NOTE_MAX_BYTES].decode(errors="ignore"),
         "reportingController": f"{GROUP}/operator",
         "reportingInstance": instance[:128],
         "regarding": {
