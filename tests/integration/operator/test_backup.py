@@ -7,12 +7,15 @@ has another name, other ports and new volumes.
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from redis import Redis
@@ -176,14 +179,46 @@ def test_only_so_many_stay_and_what_was_left_amid_a_run_goes(
         (core,) = cores(old, "demo-core-0")
         place.tables(core, "demo")
         (place.backups / "demo/.new/redis.rdb").write_text("half of one")
+        for name, hours_ago in (("killed", 6), ("that-runs", 1)):
+            (place.backups / f"demo/.new.{name}").mkdir()
+            os.utime(place.backups / f"demo/.new.{name}", (time.time() - hours_ago * 3600,) * 2)
         place.take(old.redis_port, "demo", keep=2)
-    kept, newest, mine = place.of("demo")
-    assert (kept, mine) == ("20260103T000000Z", "mine")
+    other, kept, newest, mine = place.of("demo")
+    assert (other, kept, mine) == (".new.that-runs", "20260103T000000Z", "mine")
     files = {path.name for path in (place.backups / "demo" / newest).iterdir()}
     assert files == {
         *("cluster.snapshot", "route.snapshot", "retained.snapshot", "auth.snapshot"),
         *("positions", "redis.rdb", "SHA256SUMS"),
     }
+
+
+def test_a_run_amid_another_one_spoils_neither(place: Place, tmp_path: pathlib.Path, flockmq: Commands) -> None:
+    """One by hand, while that of the schedule has just copied Redis: tables that are newer than Redis' log would have a
+    restored cluster begin it anew."""
+    copied, go_on = place.folder / "copied", place.folder / "go-on"
+    wait = f"touch {copied}; while [ ! -e {go_on} ]; do sleep 0.05; done"
+    (place.folder / "valkey-cli").unlink()
+    (place.folder / "valkey-cli").write_text(
+        f'#!/bin/sh\n{HERE / "valkey-cli"} "$@" || exit 1\ncase "$*" in *--rdb*) {wait} ;; esac\n'
+    )
+    (place.folder / "valkey-cli").chmod(0o755)
+    with cluster_in(tmp_path / "old", flockmq) as old, ThreadPoolExecutor() as threads:
+        (core,) = cores(old, "demo-core-0")
+        place.tables(core, "demo")
+        first = (place.backups / "demo/.new/positions").read_text()
+        scheduled = threads.submit(place.take, old.redis_port, "demo")
+        try:
+            eventually(copied.exists, "it has copied Redis")
+            assert api(core, "POST", "/users", USER)[0] == 201
+            place.tables(core, "demo")
+            second = (place.backups / "demo/.new/positions").read_text()
+        finally:
+            go_on.touch()
+        scheduled.result()
+        time.sleep(1.1)  # a backup is named by its second
+        place.take(old.redis_port, "demo")
+    assert first != second
+    assert [(place.backups / "demo" / name / "positions").read_text() for name in place.of("demo")] == [first, second]
 
 
 @pytest.fixture(scope="module")
@@ -210,8 +245,7 @@ def test_a_log_that_lacks_where_the_tables_are_is_no_backup(made: tuple[Place, i
     positions.write_text(positions.read_text().replace("route 1-", "route 1-77"))
     with pytest.raises(AssertionError, match=r"none of 127\.0\.0\.1 can be copied"):
         place.take(port, "demo")
-    assert place.of("demo")[0] == ".new"
-    assert len(place.of("demo")) == 2
+    assert len(place.of("demo")) == 1, "nothing is left of it"
 
 
 def test_a_volume_that_was_used_is_left_alone(made: tuple[Place, int], tmp_path: pathlib.Path) -> None:

@@ -10,6 +10,9 @@
 #   redis.rdb        Redis, a moment later. Its log continues all tables, so what is restored is as of this moment.
 #   SHA256SUMS       of all of these
 #
+# A run takes the folder .new for its own before it looks into it, so one that begins meanwhile (by hand, beside that of
+# the schedule) can't put newer tables beside its copy of Redis: one of the two may find none, and is tried again.
+#
 # BACKUPS          the folder of the volume with backups
 # to take:         CLUSTER (its name), HOSTS (the servers of Redis), KEEP (how many backups stay),
 #                  SECRETS (the folder with the administrator's `password`), TLS (with ca.crt; not set: in the clear)
@@ -23,6 +26,8 @@ SHARDS="cluster route retained auth"
 TIME='[0-9]\{8\}T[0-9]\{6\}Z'
 # How long a replica may be behind the tables.
 CATCH_UP_S=60
+# How old is what a run left that was killed: more than any run may take.
+LEFT_MIN=300
 # On each volume: `filling` or `filled`, and the backup. It stays, so nothing is filled twice.
 MARK=.flockmq-restored
 
@@ -76,8 +81,11 @@ check_rdb() {
 backups_of() { ls "$BACKUPS/$1" 2>/dev/null | grep -x "$TIME" | sort; }
 
 take() {
-  new=$BACKUPS/$CLUSTER/.new
-  [ -s "$new/positions" ] || fail "$new/positions isn't there: the tables were not saved"
+  saved=$BACKUPS/$CLUSTER/.new new=$BACKUPS/$CLUSTER/.new.$(uname -n).$$
+  mv "$saved" "$new" || fail "$saved isn't there: the tables were not saved"
+  trap 'rm -rf "$new"' EXIT # unless it has its name by then
+  find "$BACKUPS/$CLUSTER" -mindepth 1 -maxdepth 1 -name '.new.*' -mmin +$LEFT_MIN -exec rm -rf {} +
+  [ -s "$new/positions" ] || fail "$saved/positions isn't there: the tables were not saved"
   choose_server
   time=$(date -u +%Y%m%dT%H%M%SZ)
   cli -h "$server" --rdb "$new/redis.rdb" >"$TMP/rdb" 2>&1 || fail "$server can't be copied: $(tail -n 3 "$TMP/rdb")"
