@@ -113,3 +113,16 @@ def test_the_charts_readme_names_every_value() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     readme = (CHART / "README.md").read_text()
     assert [name for name in values if f"`{name}" not in readme] == []
+
+
+def test_the_commands_in_the_notes_can_be_copied() -> None:
+    """A here-document ends by a line that is its word alone; each later command is for the namespace of the first."""
+    lines = (CHART / "templates/NOTES.txt").read_text().splitlines()
+    (begins,) = [number for number, line in enumerate(lines) if "<<" in line]
+    ends = lines.index("EOF", begins)
+    document = yaml.safe_load("\n".join(lines[begins + 1 : ends]))
+    assert (document["kind"], document["metadata"], document["spec"]) == (KIND, {"name": "demo"}, {})
+    first = next(line for line in lines if line.startswith("kubectl"))
+    assert first.startswith("kubectl config set-context --current --namespace")
+    before_use = "\n".join(lines).partition('"$password"')[0]
+    assert "password=$(" in before_use
