@@ -6,7 +6,7 @@ the newest. Whoever may view MqttClusters of a namespace mostly may view these, 
 has names of Secrets, not what they hold.
 
 Going back isn't about how many replicants there are, nor about what a field has the operator do once (a restart,
-another key, a pause): specs that differ in nothing else are one revision.
+another key, a pause, what a new cluster began with): specs that differ in nothing else are one revision.
 """
 
 import copy
@@ -33,6 +33,7 @@ DONE_ONCE = (
     ("pause",),
     ("hibernate",),
     ("clusterKeyRotation",),
+    ("restore",),
     *((part, "podTemplate", "metadata", "annotations", RESTARTED_AT) for part in ("cores", "replicants", "redis")),
 )
 """Where fields stand in a spec that have the operator do something once, or leave it."""
@@ -118,6 +119,7 @@ def digest_of(spec: Spec) -> str:
         pause=False,
         hibernate=False,
         cluster_key_rotation="",
+        restore=None,
         cores=not_restarted(spec.cores),
         replicants=replace(not_restarted(spec.replicants), replicas=min(spec.replicants.replicas, 1)),
         redis=not_restarted(spec.redis),

@@ -110,6 +110,7 @@ async def test_revisions_of_its_statefulsets_are_left_alone() -> None:
     [
         {"pause": True},
         {"clusterKeyRotation": "again"},
+        {"restore": {"claimName": "backups", "backup": "demo"}},
         {"replicants": {"replicas": 9}},
         {"cores": RESTART, "replicants": RESTART, "redis": RESTART},
         {"cores": {"replicas": 3}},  # as a definition fills it in
@@ -125,7 +126,8 @@ def test_all_else_does(other: Manifest) -> None:
 
 
 def test_what_is_not_gone_back_from_stays_as_it_is() -> None:
-    former = {"image": "b:1", "replicants": {"replicas": 2}, "cores": RESTART, "clusterKeyRotation": "first"}
+    former: Manifest = {"image": "b:1", "replicants": {"replicas": 2}, "cores": RESTART, "clusterKeyRotation": "first"}
+    former["restore"] = {"claimName": "backups", "backup": "demo"}  # the definition refuses to add it
     again = {"podTemplate": {"metadata": {"annotations": {RESTARTED_AT: "2026-11-27T00:00:00Z"}}}}
     current = {"image": "b:2", "replicants": {"replicas": 7}, "redis": again, "pause": True}
     back = restored(former, current)
