@@ -1,8 +1,8 @@
 """A new cluster that begins with a backup: its volumes are filled before its cores and its Redis are made. Pure.
 
-Once there is a StatefulSet of Redis there is nothing to restore any more. Volumes that were there before are never
-filled, and never run beside restored ones: cores whose tables are newer than the restored log would have it begin anew
-from these tables, with sessions that are older.
+Once there is a StatefulSet of Redis or of cores there is nothing to restore any more. Volumes that were there before
+are never filled, and never run beside restored ones: cores whose tables are newer than the restored log would have it
+begin anew from these tables, with sessions that are older.
 """
 
 from typing import NamedTuple
@@ -37,7 +37,7 @@ def next_step(context: Context, observed: Observed) -> Restoring:
     spec, job = context.spec.restore, Ref("Job", context.restore)
     if spec is None:
         return Restoring()
-    if Ref("StatefulSet", context.redis) in observed.objects:
+    if {Ref("StatefulSet", context.redis), Ref("StatefulSet", context.core)} & observed.objects.keys():
         return Restoring(kept=frozenset({job}))
     live = observed.objects.get(job)
     if live and is_finished(live, "Complete"):

@@ -77,6 +77,18 @@ async def test_when_the_job_is_done_all_is_made_and_nothing_is_restored_again() 
     assert [ref(live) for live in plan.delete if live["kind"] == "Job"] == [JOB]
 
 
+async def test_a_redis_that_somebody_deleted_comes_back_with_what_its_volumes_hold() -> None:
+    """Its pods' volumes, all but the first, aren't a restore's; nor is there its job any more."""
+    world = await begun()
+    end(world, "Complete")
+    await converge(world, context(SPEC))
+    del world.objects[JOB], world.objects[REDIS]
+    plan = await step(world, context(SPEC))
+    assert plan.problems == ()
+    assert REDIS in world.objects
+    assert JOB not in world.objects
+
+
 async def test_one_that_failed_is_said_and_begins_again_when_another_backup_is_named() -> None:
     world = await begun()
     end(world, "Failed")
