@@ -103,8 +103,11 @@ def _abandoned(owned: Trie, desired: object, path: str) -> Iterator[str]:
             yield f"{path}[{rest}]"
 
 
-def _has_keys(element: Manifest, keys: Manifest) -> bool:
-    """Whether an element of a list has these keys; a missing protocol is TCP, as the API server fills it in."""
+def _has_keys(element: object, keys: Manifest) -> bool:
+    """Whether an element of a list has these keys; a missing protocol is TCP, as the API server fills it in. Whatever
+    else than a map somebody wrote into a podTemplate has none, and the API server says so when it is applied."""
+    if not isinstance(element, dict):
+        return False
     return all(element.get(key, "TCP" if key == "protocol" else None) == value for key, value in keys.items())
 
 

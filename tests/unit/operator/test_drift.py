@@ -70,6 +70,13 @@ def test_an_element_that_somebody_added_to_a_keyed_list_is_theirs() -> None:
     assert drift(desired, live) == []
 
 
+@pytest.mark.parametrize("wrong", ["7", 7, None, ["7"]])
+def test_an_element_that_the_spec_made_no_map_of_is_drift_that_the_api_server_refuses(wrong: object) -> None:
+    desired, live = pair("Deployment demo-defaults")
+    desired["spec"]["template"]["spec"]["containers"][0]["ports"] = [wrong]
+    assert drift(desired, live)[0] == "spec.template.spec.containers[shipper].ports"
+
+
 def test_fields_of_others_are_theirs() -> None:
     desired, live = pair("Service demo")
     live["metadata"]["annotations"]["cloud.example/id"] = "7"
