@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from conformance.wire import SUBACK, V5, Wire, connect, publish, subscribe
+from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Wire, connect, publish, subscribe
 from hostile.decent import used_s
 from integration.broker.conftest import Fleet, Node, eventually
 from integration.dev.commands import Commands
@@ -24,6 +26,13 @@ TOPICS: Final = 300
 
 WAIT_MAX_S: Final = 0.25
 """Of the node's processor time; it was what all messages take: 1 s."""
+SUBSCRIBING_MAX_S: Final = 0.5
+"""The same, of a SUBSCRIBE, which takes some ten iterations, and perhaps a garbage collection; it was what all rows of
+the others take.
+"""
+MEMBERS: Final = 60
+ROUNDS: Final = 3
+ROUND_S: Final = 0.5
 USERS: Final = """
 [authentication]
 bootstrap_file = "{folder}/users.csv"
@@ -103,3 +112,57 @@ def test_a_user_waits_for_one_message_of_another_users_connections(node: Node) -
         begun_s = used_s(node.command)
         other.quiet()
         assert used_s(node.command) - begun_s < WAIT_MAX_S
+
+
+def longest_subscribing_s(node: Node, other: Wire, name: str) -> float:
+    """The most processor time of the node until a SUBSCRIBE is answered, for ROUND_S."""
+    longest_s, until_s = 0.0, time.monotonic() + ROUND_S
+    for number in itertools.count():
+        begun_s = used_s(node.command)
+        other.subscribe((f"{name}/{number}", 1))
+        longest_s = max(longest_s, used_s(node.command) - begun_s)
+        if time.monotonic() > until_s:
+            break
+        time.sleep(0.01)
+    return longest_s
+
+
+def test_who_subscribes_waits_for_a_few_rows_of_another_users_members(node: Node) -> None:
+    """Those have a thousand groups each, and subscribe, end and come back together."""
+    with ExitStack() as stack:
+
+        def opened(number: int) -> Wire:
+            wire = stack.enter_context(Wire(node.mqtt))
+            wire.send(
+                connect(
+                    V5,
+                    f"member-{number}",
+                    user_name=b"many",
+                    password=b"x",
+                    clean=False,
+                    properties=[(SESSION_EXPIRY, 3600)],
+                )
+            )
+            return wire
+
+        other = stack.enter_context(Wire(node.mqtt))
+        other.send(connect(V5, "other", user_name=b"other", password=b"x"))
+        assert other.next() is not None
+        members = [opened(number) for number in range(MEMBERS)]
+        for wire in members:
+            assert wire.next() is not None
+        for number, wire in enumerate(members):
+            wire.send(subscribe(V5, 1, *((f"$share/g/{number}/{at}", 0) for at in range(A_CLIENT))))
+        for wire in members:
+            assert set(wire.expect(SUBACK).reasons) == {0}
+        longest_s = 0.0
+        for count in range(ROUNDS):
+            for wire in members:
+                wire.vanish()
+            members = [opened(number) for number in range(MEMBERS)]
+            longest_s = max(longest_s, longest_subscribing_s(node, other, f"{count}"))
+        for wire in members:
+            connack = wire.next()
+            assert connack is not None
+        assert longest_s < SUBSCRIBING_MAX_S
+        eventually(lambda: node.metric("flockmq_shared_groups") == MEMBERS * A_CLIENT, "they are in all of them")

@@ -144,6 +144,14 @@ REJOIN_SLICE_FILTERS: Final = 1000
 """Routes that a rejoining node writes at a time, and clients that it checks per event-loop iteration."""
 ROUTES_TRIED_AGAIN_MAX: Final = 100_000
 """Routes that a node or slot deletes at a time, after they couldn't be deleted while the log was unavailable."""
+ROUTE_ROWS_UNDER_WAY_MAX: Final = 500
+"""Rows of this node on their way to the shard of routes. All nodes apply them in one go. Others wait, users in turn."""
+ROUTE_ROW_BYTES: Final = 128
+"""A row that waits counts this many bytes besides its own."""
+ROUTES_WAITING_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Rows that wait. What is beyond it is refused."""
+ROUTES_OF_USER_WAITING_MAX_BYTES: Final = ROUTES_WAITING_MAX_BYTES // 2
+"""Of these, rows of one user."""
 FORWARD_WAIT_S: Final = 0.2
 SLOT_QUEUE_MAX_BYTES: Final = 32 * 1024 * 1024
 SLOT_QUEUE_MAX_MESSAGES: Final = 100_000
@@ -419,7 +427,9 @@ SHARED_DEALS_MAX: Final = 64
 """A QoS 2 message remembers its member for at most this many shared groups. In further groups a resend may go to
 another member."""
 SHARED_COUNTS_S: Final = 0.1
-"""The number of a group's members on a node is written at most this often."""
+"""The number of a group's members on a node is written at most this often, while no others wait."""
+SHARED_COUNTS_A_TURN: Final = 250
+"""Such numbers that are written together. The next ones wait for them."""
 SHARED_RETRY_S: Final = 1.0
 SHARED_HOPS_MAX: Final = 16
 """How often a shared message may be passed on to another node or slot, because the former had no members any more."""

@@ -241,7 +241,8 @@ class DurableSubscribePort(SubscribePort):
         if with_retained and self._cluster.knows_subscribes():
             # Behind the subscriptions: if only these reach Redis, a repeat entitles them again.
             self._session.note_subscribed(self._nonce)
-        self._cluster.route_slot(self._session.writer.slot, filters, partial(self._routed, with_retained, done))
+        slot, user = self._session.writer.slot, self._session.takes_turns_as()
+        self._cluster.route_slot(slot, filters, partial(self._routed, with_retained, done), user)
 
     def _routed(self, with_retained: bool, done: Callable[[int, bool], None], reason: int) -> None:
         if reason >= 0x80:

@@ -22,8 +22,9 @@ class ClusterPort(Protocol):
         """Give up claims of exclusive filters that the client doesn't use."""
         ...
 
-    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Add routes to the slot for filters that have none yet. `done` gets the worst reason code."""
+    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None], user: bytes) -> None:
+        """Add routes to the slot for filters that have none yet, in the user's turn. `done` gets the worst reason
+        code."""
         ...
 
     def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:

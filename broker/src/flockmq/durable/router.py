@@ -22,8 +22,8 @@ from flockmq.routing.subscriber import Subscription
 
 class DurableRouter(Router):
     """`own`: the router of this node's clean sessions. Both share the iteration, the counters and the
-    shared-subscription assigner. `on_count` is called with a slot and share filter whose number of members changed;
-    `on_missing` when a message arrived for a share filter without members.
+    shared-subscription assigner. `on_count` is called with a slot and share filter whose number of members changed,
+    and the user of the member; `on_missing` when a message arrived for a share filter without members.
     """
 
     def __init__(self, own: Router, slots: SlotPeers) -> None:
@@ -31,7 +31,7 @@ class DurableRouter(Router):
         self.turn = own.turn
         self.away4.turn = self.away5.turn = own.turn
         self.shared = own.shared
-        self.on_count: Callable[[int, bytes], None] = ignore
+        self.on_count: Callable[[int, bytes, bytes], None] = ignore
         self.on_missing: Callable[[int, bytes], None] = ignore
         self.wanted: dict[tuple[int, bytes], int] = {}
         self.filters: dict[int, int] = {}
@@ -76,7 +76,7 @@ class DurableRouter(Router):
 
     def member_moved(self, member: Subscription) -> None:
         group = self._group(slot_of(member), member.filter)
-        if group is not None:
+        if group is not None and group.has(member):
             self._place(group, member)
 
     def deliver_to(self, subscription: Subscription, message: Publish) -> None:
@@ -131,8 +131,8 @@ class DurableRouter(Router):
         self._place(group, member)
 
     def _place(self, group: Group, member: Subscription) -> None:
-        group.place(member)
-        self.on_count(slot_of(member), member.filter)
+        if group.place(member):
+            self.on_count(slot_of(member), member.filter, member.session.takes_turns_as())
 
     def _leave(self, member: Subscription) -> None:
         slot = slot_of(member)
@@ -145,7 +145,7 @@ class DurableRouter(Router):
             del by_filter[member.filter]
             if not by_filter:
                 del self.groups[slot]
-        self.on_count(slot, member.filter)
+        self.on_count(slot, member.filter, member.session.takes_turns_as())
 
 
 def slot_of(subscription: Subscription) -> int:

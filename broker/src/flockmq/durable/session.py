@@ -222,7 +222,7 @@ class DurableSession(Subscriber):
             return
         if proxy.flow == AWAY:  # From now on QoS 0 messages are sent at once, behind those that waited.
             proxy.flow = FLOWING
-            proxy.router.match_again(self)
+            proxy.router.sink_changed(self)
         self._sends_again_later = self._unwritten_returns > 0
         if self._sends_again_later:
             self.outgoing.send_qos0()

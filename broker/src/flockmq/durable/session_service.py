@@ -355,7 +355,7 @@ class SessionService:
         if is_attached:
             hand_over(session.sink, fresh.sink)
             session.attach(fresh.sink, session.limits, request.window, request.max_packet_bytes)
-            self.router.match_again(session)
+            self.sessions.match_again(session)
         else:
             self.sessions.open(fresh, False)
         session.hold_until_authorized(request.rules)

@@ -22,6 +22,7 @@ from flockmq.mqtt.topics import matching
 from flockmq.routing.router import Router
 from flockmq.session.add_subscription import unsubscribed
 from flockmq.session.ended_subscriptions import EndedSubscriptions
+from flockmq.session.moved_members import MovedMembers
 from flockmq.time_slices import TimeSlices
 
 _NEVER_S: Final = float("inf")
@@ -70,6 +71,7 @@ class SessionTable:
         self.by_id: dict[bytes, DurableSession] = {}
         self.away: dict[bytes, OfflineSession] = {}
         self.ended = EndedSubscriptions(router, slices)
+        self._members = MovedMembers(router, slices)
         self._router = router
         self._port = port
         self._away_max = away_max
@@ -92,9 +94,14 @@ class SessionTable:
             return fresh, False
         self.come_back(known)
         known.resume(fresh)
-        self._router.match_again(known)
+        self.match_again(known)
         self._router.counters.sessions_resumed += 1
         return known, True
+
+    def match_again(self, session: DurableSession) -> None:
+        """The session's client connected or disconnected."""
+        self._router.sink_changed(session)
+        self._members.connected_or_left(session)
 
     def find(self, client_id: bytes) -> DurableSession | None:
         """The session of this client id. First it does what is due, even if no tick has done so yet."""
@@ -118,7 +125,7 @@ class SessionTable:
             self.end(session)
             return False
         session.leave(self._router.away5 if session.sink.protocol_version == 5 else self._router.away4, will)
-        self._router.match_again(session)
+        self.match_again(session)
         self.by_id[session.client_id] = session
         self._keep_away(session, will, now_s, now_s + delay_s)
         return True

@@ -166,8 +166,8 @@ class ConnectionServices(NodePort):
 
     # Subscriptions.
 
-    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
-        self._filters.route(filters, partial(self._routed, len(filters) > 0, with_retained, done))
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None], user: bytes) -> None:
+        self._filters.route(filters, partial(self._routed, len(filters) > 0, with_retained, done), user)
 
     def _routed(self, is_written: bool, with_retained: bool, done: Callable[[int, bool], None], reason: int) -> None:
         """If this SUBSCRIBE wrote a route, reading it may already have shown that this node has all retained messages

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import partial
 
 from flockmq.bounds import STORE_STOP_MAX_S
 from flockmq.clock import Clock
@@ -30,9 +29,10 @@ from flockmq.node.user_quotas import UserQuotas
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import ReasonOf, Rlog
-from flockmq.rlog.schema import ROUTE
+from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import FilterRegistration
 from flockmq.routes.remote_routes import RemoteRoutes
+from flockmq.routes.route_turns import Submit
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routes.slot_routes import SlotRoutes
 from flockmq.routing.router import Router
@@ -56,6 +56,8 @@ class DurableHost:
         cluster: Cluster,
         delivery: Delivery,
         rlog: Rlog,
+        submit: Submit,
+        counts: CountTurns,
         reason_of: ReasonOf,
         session_rpc: SessionRpcServer,
         router: Router,
@@ -91,9 +93,9 @@ class DurableHost:
         self._spawn = spawn
         self.router = DurableRouter(router, slot_peers)
         self.session_service = SessionService(self, session_rpc, store, self.router, clock)
-        submit, runs_here = partial(rlog.submit, ROUTE), self.session_service.has_loaded
+        runs_here = self.session_service.has_loaded
         self.routes = SlotRoutes(
-            self.router, runs_here, submit, reason_of, lambda: rlog.tables.routes, shares.count, spawn
+            self.router, runs_here, submit, reason_of, lambda: rlog.tables.routes, shares.count, counts, spawn
         )
         self.router.on_count = self.routes.members_changed
         self.router.on_missing = self.routes.members_missing
@@ -103,7 +105,13 @@ class DurableHost:
         remote.on_swap = self.routes.swapped
         shares.on_slot_row = self.routes.share_written
         self.claims = DurableSessionClaims(
-            self.session_service, filters.exclusive, access, submit, reason_of, cluster.version.gate(2), spawn
+            self.session_service,
+            filters.exclusive,
+            access,
+            submit,
+            reason_of,
+            cluster.version.gate(2),
+            spawn,
         )
         self.claim = self.claims.claim
         self.release = self.claims.release

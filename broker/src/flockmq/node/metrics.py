@@ -20,6 +20,7 @@ from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import SHARDS
 from flockmq.routes.filter_registration import FilterRegistration
+from flockmq.routes.route_turns import RouteTurns
 from flockmq.routing.router import Router
 from flockmq.session_rpc.rpc import SessionRpc
 from flockmq.telemetry.counters import Counters
@@ -66,7 +67,12 @@ def subscription_samples(
 
 
 def message_samples(
-    rlog: Rlog, router: Router, retained: RetainedFeed, delayed: Delayed, unattended: Unattended
+    rlog: Rlog,
+    router: Router,
+    retained: RetainedFeed,
+    delayed: Delayed,
+    unattended: Unattended,
+    routes: RouteTurns,
 ) -> Iterator[Sample]:
     yield Sample("flockmq_retained_messages", len(retained.index))
     yield Sample("flockmq_delayed_messages", len(rlog.tables.delayed))
@@ -76,6 +82,7 @@ def message_samples(
     yield Sample("flockmq_queue_length", len(unattended), ("offered_messages",))
     yield Sample("flockmq_queue_length", unattended.waiting_bytes, ("offered_bytes",))
     yield Sample("flockmq_queue_length", router.held.bytes, ("held_bytes",))
+    yield Sample("flockmq_queue_length", routes.waiting_bytes, ("routes_waiting_bytes",))
 
 
 def client_id_samples(session_rpc: SessionRpc) -> Iterator[Sample]:

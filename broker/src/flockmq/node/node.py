@@ -53,8 +53,10 @@ from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, Retai
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, ROUTE, ROUTES, SHARDS, SHARES
+from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import FilterRegistration, WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner
+from flockmq.routes.route_turns import RouteTurns
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.router import Router
 from flockmq.routing.slots import SlotPeers
@@ -175,14 +177,17 @@ class Node:
         """Build the routes to other nodes and to slots, and the registration of this node's filters."""
         cluster, router, slot_sender = self.cluster, self.router, self.delivery.slots.sender
         self.remote = RemoteRoutes(router, cluster.incarnation, self.delivery.nodes.peer)
+        self.route_turns = RouteTurns(partial(self.rlog.submit, ROUTE))
+        self._counts = CountTurns()
         self.filters = FilterRegistration(
             cluster.incarnation,
-            partial(self.rlog.submit, ROUTE),
+            self.route_turns.submit,
             self._holders,
             router,
             self._has_alone,
             self._is_here,
             self._reason_of,
+            self._counts,
         )
         self.remote_shares = RemoteSharedMembers(router, cluster.incarnation)
         self._slot_peers = SlotPeers(router.turn, slot_sender)
@@ -276,6 +281,8 @@ class Node:
                 cluster=self.cluster,
                 delivery=self.delivery,
                 rlog=self.rlog,
+                submit=self.route_turns.submit,
+                counts=self._counts,
                 reason_of=self._reason_of,
                 session_rpc=self.session_rpc.server,
                 router=self.router,
@@ -326,7 +333,15 @@ class Node:
             self._auth.samples,
             partial(metrics.client_samples, self.reactor, counters),
             partial(metrics.subscription_samples, self.router, self.filters, self.sessions, self.durable_host),
-            partial(metrics.message_samples, rlog, self.router, self.retained, delayed, self.left.unattended),
+            partial(
+                metrics.message_samples,
+                rlog,
+                self.router,
+                self.retained,
+                delayed,
+                self.left.unattended,
+                self.route_turns,
+            ),
             partial(metrics.client_id_samples, self.session_rpc),
             partial(metrics.delivery_samples, self.delivery),
             partial(metrics.slot_message_samples, self.delivery.slots.sender, self.shortage),

@@ -24,8 +24,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
 from flockmq.redis.errors import StorageUnavailable
-from flockmq.rlog.errors import LogFull, LogRefused
-from flockmq.rlog.schema import ROUTE, ROUTES
+from flockmq.rlog.errors import LogFull, LogRefused, LogStopping
+from flockmq.rlog.schema import ROUTES
 from flockmq.routes.own_routes import in_pieces
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
@@ -66,6 +66,7 @@ async def rejoin(node: Node) -> None:
     closed += await _close_who_may_have_missed(node)  # those who subscribed meanwhile have no valid route
     node.remote.rename(me)
     node.remote_shares.rename(me)
+    node.route_turns.fail(LogStopping("this node continues as another incarnation"))
     filters = node.filters
     filters.routes.rename(me)
     filters.shares.rename(me)
@@ -122,7 +123,7 @@ async def _write_wanted(node: Node, filters: Sequence[bytes]) -> None:
     """Write the filters that clients here are still subscribed to."""
     ops = [ROUTES.put((filter, node.cluster.incarnation), None) for filter in filters if node.router.has_local(filter)]
     if ops:
-        await node.rlog.write(ROUTE, ops)
+        await node.route_turns.submit(ops)
 
 
 async def _until_logged(write: Callable[[], Awaitable[object]]) -> None:

@@ -153,9 +153,9 @@ class NodePort:
         """Remove the subscriptions with these filters. Returns the reason codes for UNSUBACK."""
         raise NotImplementedError
 
-    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
-        """Add routes of these filters to this node. If `with_retained`, then wait until this node has all retained
-        messages. `done` gets the worst reason code, and whether all retained messages are here.
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None], user: bytes) -> None:
+        """Add routes of these filters to this node, in the user's turn. If `with_retained`, then wait until this node
+        has all retained messages. `done` gets the worst reason code, and whether all retained messages are here.
         """
         raise NotImplementedError
 

@@ -213,7 +213,7 @@ class _NodeSide(SubscribePort):
         return not self._port.filters.is_routed(filter)
 
     def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
-        self._port.route(filters, with_retained, done)
+        self._port.route(filters, with_retained, done, self._session.takes_turns_as())
 
     def take_back(self, subscriptions: list[Subscription]) -> None:
         self._port.unsubscribe(self._channel, self._session, [taken.filter for taken in subscriptions])

@@ -223,7 +223,7 @@ class RetainedSender:
 
     async def _feed(self, session: Subscriber) -> None:
         queue = self._pending[session]
-        user = session.client_id if session.usage is None else session.usage.user
+        user = session.takes_turns_as()
         try:
             while queue:
                 steps = self._steps(session, queue)

@@ -21,9 +21,11 @@ from flockmq.protocol.ports import FiltersPort
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.rlog import ReasonOf
-from flockmq.routes.exclusive_claim_table import Done, PendingClaims, Submit
+from flockmq.routes.count_turns import CountTurns
+from flockmq.routes.exclusive_claim_table import Done, PendingClaims
 from flockmq.routes.exclusive_claims import ExclusiveClaims, InUse, IsHere
 from flockmq.routes.own_routes import OwnRoutes, WorstReason
+from flockmq.routes.route_turns import NOBODY, Submit
 from flockmq.routes.shared_members import OwnSharedMembers
 from flockmq.routing.router import Router
 
@@ -33,7 +35,8 @@ Holders = Callable[[bytes], Collection[str]]
 
 
 class FilterRegistration(FiltersPort):
-    """`submit` writes to the shard of routes. `holders` returns the owners of a filter's rows."""
+    """`submit` writes to the shard of routes, users in turn. `holders` returns the owners of a filter's rows. `counts`:
+    when changed numbers of members are written."""
 
     def __init__(
         self,
@@ -44,9 +47,10 @@ class FilterRegistration(FiltersPort):
         in_use: InUse,
         is_here: IsHere,
         reason_of: ReasonOf,
+        counts: CountTurns,
     ) -> None:
         self.routes = OwnRoutes(me, submit, holders, router.has_local, reason_of)
-        self.shares = OwnSharedMembers(me, submit, router.shared.count, reason_of)
+        self.shares = OwnSharedMembers(me, submit, router.shared.count, reason_of, counts)
         self.exclusive = ExclusiveClaims(me, submit, reason_of, in_use, is_here)
         self._router = router
         router.shared.me = me
@@ -59,18 +63,19 @@ class FilterRegistration(FiltersPort):
         """Ask the cluster to grant the client these exclusive filters. `done` gets the refused ones."""
         claim_all(self.exclusive.pending, client_id, filters, self.exclusive.claim, done)
 
-    def route(self, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Write rows that route filters of any kind to this node. `done` gets the worst reason code."""
+    def route(self, filters: list[bytes], done: Callable[[int], None], user: bytes = NOBODY) -> None:
+        """Write rows that route filters of any kind to this node, in the user's turn. `done` gets the worst reason
+        code."""
         shared = [filter for filter in filters if is_shared(filter)]
         others = [matching(filter) for filter in filters if not is_shared(filter)]
         if shared and others:
             both = WorstReason(2, done)
-            self.shares.put(shared, both.done)
-            self.routes.put(others, both.done)
+            self.shares.put(shared, both.done, user)
+            self.routes.put(others, both.done, user)
         elif shared:
-            self.shares.put(shared, done)
+            self.shares.put(shared, done, user)
         elif others:
-            self.routes.put(others, done)
+            self.routes.put(others, done, user)
         else:
             done(Reason.SUCCESS)
 

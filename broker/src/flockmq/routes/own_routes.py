@@ -16,10 +16,9 @@ from itertools import islice
 
 from flockmq.bounds import LOG_TRANSACTION_MAX_BYTES, ROUTES_TRIED_AGAIN_MAX
 from flockmq.mqtt.reason import Reason
-from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.entry import StreamId
 from flockmq.rlog.schema import ROUTES
-
-Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
+from flockmq.routes.route_turns import NOBODY, Submit
 
 
 def in_pieces(filters: Sequence[bytes]) -> Iterator[list[bytes]]:
@@ -80,13 +79,14 @@ class OwnRoutes:
     def has(self, filter: bytes) -> bool:
         return filter not in self._deleting and filter not in self.in_doubt and self._me in self._holders(filter)
 
-    def put(self, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """`done` gets the reason code for SUBACK, once it is known whether this node's table has the rows."""
+    def put(self, filters: list[bytes], done: Callable[[int], None], user: bytes = NOBODY) -> None:
+        """Write the rows in the user's turn. `done` gets the reason code for SUBACK, once it is known whether this
+        node's table has them."""
         pieces = list(in_pieces(filters))
         worst = WorstReason(len(pieces), done)
         for piece in pieces:
             serial = self._next_serial()
-            written = self._submit([ROUTES.put((filter, self._me), None) for filter in piece])
+            written = self._submit([ROUTES.put((filter, self._me), None) for filter in piece], user)
             written.add_done_callback(partial(self._put, piece, serial, worst.done))
 
     def delete(self, filters: list[bytes]) -> None:
@@ -94,7 +94,7 @@ class OwnRoutes:
             for filter in piece:
                 self._deleting[filter] = self._deleting.get(filter, 0) + 1
             serial = self._next_serial()
-            written = self._submit([ROUTES.delete((filter, self._me)) for filter in piece])
+            written = self._submit([ROUTES.delete((filter, self._me)) for filter in piece], NOBODY)
             written.add_done_callback(partial(self._deleted, piece, serial))
 
     def delete_again(self) -> None:

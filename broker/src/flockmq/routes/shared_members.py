@@ -2,27 +2,28 @@
 
 A row is owned by an incarnation, or by `#N`: slot N, whichever core owns that. So a slot that moves changes nothing
 here. Invariants: `RemoteSharedMembers` has the rows of other owners. A group counts as routed only while the table has
-the owner's row and no delete of it is under way. Changed counts are written within SHARED_COUNTS_S.
+the owner's row and no delete of it is under way. Changed counts are written soon (`count_turns`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Self
 
-from flockmq.bounds import SHARED_COUNTS_S, SHARED_RETRY_S
+from flockmq.bounds import SHARED_RETRY_S
 from flockmq.mqtt.topics import matching
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.schema import SHARES, SharedMembers
+from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.own_routes import WorstReason, in_pieces
 from flockmq.routes.remote_routes import slot_of_owner
+from flockmq.routes.route_turns import NOBODY, Submit
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import MembersElsewhere
 from flockmq.routing.router import Router
 
-Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
 Reason = Callable[["asyncio.Future[StreamId]"], int]
 
 
@@ -95,9 +96,16 @@ class RemoteSharedMembers:
 
 class OwnSharedMembers:
     """The rows of one owner: this node, or a slot. `count` returns (connected, offline) of a group here. `reason` gives
-    the reason code of a write."""
+    the reason code of a write. `turns`: of all owners of the node."""
 
-    def __init__(self, me: str, submit: Submit, count: Callable[[bytes], tuple[int, int]], reason: Reason) -> None:
+    def __init__(
+        self,
+        me: str,
+        submit: Submit,
+        count: Callable[[bytes], tuple[int, int]],
+        reason: Reason,
+        turns: CountTurns,
+    ) -> None:
         self._me = me
         self._submit = submit
         self._count = count
@@ -107,8 +115,11 @@ class OwnSharedMembers:
         self._written: dict[bytes, tuple[int, int] | None] = {}  # None: unknown
         self._latest: dict[bytes, int] = {}
         self._serial = 0
-        self._dirty: dict[bytes, None] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._turns = turns
+        self._dirty: set[bytes] = set()
+        """Filters whose counts may have to be written."""
+        self._waiting: set[tuple[bytes, bytes]] = set()
+        """(filter, user) that wait for their turn. The first turn of a dirty filter counts."""
         self._is_stopped = False
 
     def rename(self, me: str) -> None:
@@ -121,8 +132,6 @@ class OwnSharedMembers:
     def stop(self) -> None:
         """From now on another core writes these rows."""
         self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
 
     def has(self, share_filter: bytes) -> bool:
         return share_filter in self._routed
@@ -133,33 +142,35 @@ class OwnSharedMembers:
         self._written[share_filter] = None
         self.changed(share_filter)
 
-    def put(self, share_filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Write the counts now. `done` gets the reason code once it is known whether this node's table has them."""
-        self._write(share_filters, done)
-
-    def changed(self, share_filter: bytes) -> None:
-        """Members came, left, or went offline: the count is written soon, together with other changes."""
-        self._dirty[share_filter] = None
-        self._write_in(SHARED_COUNTS_S)
-
-    def _write_in(self, seconds: float) -> None:
-        if self._timer is None and not self._is_stopped:
-            self._timer = self._loop.call_later(seconds, self._write_dirty)
-
-    def _write_dirty(self) -> None:
-        self._timer = None
-        dirty, self._dirty = self._dirty, {}
-        stale = [name for name in dirty if self._written.get(name, (0, 0)) != self._count(name)]
-        if stale:
-            self._write(stale, None)
-
-    def _write(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
+    def put(self, share_filters: list[bytes], done: Callable[[int], None], user: bytes = NOBODY) -> None:
+        """Write the counts now, in the user's turn. `done` gets the reason code once it is known whether this node's
+        table has them."""
         pieces = list(in_pieces(share_filters))
-        worst = None if done is None else WorstReason(len(pieces), done)
+        worst = WorstReason(len(pieces), done)
         for piece in pieces:
-            self._write_piece(piece, None if worst is None else worst.done)
+            self._write(piece, worst.done, user)
 
-    def _write_piece(self, share_filters: list[bytes], done: Callable[[int], None] | None) -> None:
+    def changed(self, share_filter: bytes, user: bytes = NOBODY) -> None:
+        """A member of this user came, left, or went offline: the count is written soon, together with other
+        changes."""
+        if self._is_stopped:
+            return
+        self._dirty.add(share_filter)
+        if (share_filter, user) not in self._waiting:
+            self._waiting.add((share_filter, user))
+            self._turns.append(user, self, share_filter)
+
+    def its_turn(self, share_filter: bytes, user: bytes) -> bool:
+        self._waiting.discard((share_filter, user))
+        if share_filter not in self._dirty or self._is_stopped:
+            return False
+        self._dirty.discard(share_filter)
+        return self._written.get(share_filter, (0, 0)) != self._count(share_filter)
+
+    def write_counts(self, share_filters: list[bytes], done: Callable[[int], None]) -> None:
+        self.put(share_filters, done)
+
+    def _write(self, share_filters: list[bytes], done: Callable[[int], None], user: bytes) -> None:
         self._serial += 1
         ops: list[Op] = []
         counted = {name: self._count(name) for name in share_filters}
@@ -171,27 +182,32 @@ class OwnSharedMembers:
                 ops.append(SHARES.put((name, self._me), SharedMembers(*counts)))
             self._written[name] = counts
             self._latest[name] = self._serial
-        self._submit(ops).add_done_callback(partial(self._done, counted, self._serial, done))
+        self._submit(ops, user).add_done_callback(partial(self._done, counted, self._serial, done))
 
     def _done(
         self,
         counted: dict[bytes, tuple[int, int]],
         serial: int,
-        done: Callable[[int], None] | None,
+        done: Callable[[int], None],
         written: asyncio.Future[StreamId],
     ) -> None:
         reason = self._reason(written)
+        unknown: list[bytes] = []
         for name, counts in counted.items():
             if self._latest.get(name) != serial:
                 continue  # a later write decides
             if reason >= 0x80:
                 self._routed.discard(name)
                 self._written[name] = None
-                self._dirty[name] = None
-                self._write_in(SHARED_RETRY_S)
+                unknown.append(name)
             elif counts != (0, 0):
                 self._routed.add(name)
             elif self._written[name] == counts:
                 del self._written[name], self._latest[name]
-        if done is not None:
-            done(reason)
+        if unknown:
+            self._loop.call_later(SHARED_RETRY_S, self._all_changed, unknown)
+        done(reason)
+
+    def _all_changed(self, share_filters: list[bytes]) -> None:
+        for name in share_filters:
+            self.changed(name)

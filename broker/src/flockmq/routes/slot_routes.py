@@ -23,9 +23,10 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_shared, matching
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.rlog.route_table import RouteTable
-from flockmq.routes.exclusive_claim_table import Submit
+from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.own_routes import OwnRoutes, WorstReason
 from flockmq.routes.remote_routes import slot_of_owner, slot_owner
+from flockmq.routes.route_turns import NOBODY, Submit
 from flockmq.routes.shared_members import OwnSharedMembers
 from flockmq.routing.group import Group
 
@@ -63,6 +64,7 @@ class SlotRoutes:
         reason_of: ReasonOf,
         table: Callable[[], RouteTable],
         members: Members,
+        counts: CountTurns,
         spawn: Callable[[Awaitable[None]], object],
     ) -> None:
         self._router = router
@@ -71,6 +73,7 @@ class SlotRoutes:
         self._table = table
         self._reason_of = reason_of
         self._members = members
+        self._counts = counts
         self._spawn = spawn
         self._soon = asyncio.get_running_loop().call_soon
         self._routes: dict[int, OwnRoutes] = {}
@@ -81,18 +84,19 @@ class SlotRoutes:
 
     # --- requests of a slot's sessions ---
 
-    def put(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
-        """Write routes for filters that aren't routed to the slot yet. `done` gets the worst reason code."""
+    def put(self, slot: int, filters: list[bytes], done: Callable[[int], None], user: bytes = NOBODY) -> None:
+        """Write routes for filters that aren't routed to the slot yet, in the user's turn. `done` gets the worst reason
+        code."""
         routes, shares = self._routes_of(slot), self._shares_of(slot)
         shared = [filter for filter in filters if is_shared(filter) and not shares.has(filter)]
         others = [matching(f) for f in filters if not is_shared(f) and not routes.has(matching(f))]
         both = WorstReason(2, done)
         if shared:
-            shares.put(shared, both.done)
+            shares.put(shared, both.done, user)
         else:
             both.done(Reason.SUCCESS)
         if others:
-            routes.put(others, both.done)
+            routes.put(others, both.done, user)
         else:
             both.done(Reason.SUCCESS)
 
@@ -117,9 +121,9 @@ class SlotRoutes:
         if (shares := self._shares.pop(slot, None)) is not None:
             shares.stop()
 
-    def members_changed(self, slot: int, share_filter: bytes) -> None:
+    def members_changed(self, slot: int, share_filter: bytes, user: bytes) -> None:
         if slot in self._shares:
-            self._shares[slot].changed(share_filter)
+            self._shares[slot].changed(share_filter, user)
 
     def members_missing(self, slot: int, share_filter: bytes) -> None:
         """The log has members that this slot may not have. Correct that if all its sessions are loaded here."""
@@ -188,7 +192,8 @@ class SlotRoutes:
         shares = self._shares.get(slot)
         if shares is None:
             count = partial(self._router.count, slot)
-            shares = self._shares[slot] = OwnSharedMembers(slot_owner(slot), self._submit, count, self._reason_of)
+            me, counts = slot_owner(slot), self._counts
+            shares = self._shares[slot] = OwnSharedMembers(me, self._submit, count, self._reason_of, counts)
         return shares
 
     def _holders(self, filter: bytes) -> Collection[str]:

@@ -62,11 +62,18 @@ class Group:
     def total(self) -> int:
         return self.ends[len(self.ends) - 1] if self.ends else 0
 
-    def place(self, member: Subscription) -> None:
-        """Put the member among the connected or the offline ones."""
+    def place(self, member: Subscription) -> bool:
+        """Put the member among the connected or the offline ones. False: it is there."""
         is_connected = member.session.is_connected()
-        (self.away if is_connected else self.connected).discard(member)
-        (self.connected if is_connected else self.away).add(member)
+        to, other = (self.connected, self.away) if is_connected else (self.away, self.connected)
+        if member in to:
+            return False
+        other.discard(member)
+        to.add(member)
+        return True
+
+    def has(self, member: Subscription) -> bool:
+        return member in self.connected or member in self.away
 
     def discard(self, member: Subscription) -> None:
         self.connected.discard(member)

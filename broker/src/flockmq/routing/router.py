@@ -150,17 +150,18 @@ class Router(SinkHost):
         """True if, after its removal, no other subscription here has the same filter."""
         return not self.has_local(subscription.filter)
 
-    def match_again(self, session: Subscriber) -> None:
-        """The session's client connected or disconnected: match its filters again."""
-        has_many = len(session.subscriptions) > MATCHED_AGAIN_MAX
-        if has_many:
+    def sink_changed(self, session: Subscriber) -> None:
+        """Messages reach the session in another way, because its client connected or disconnected: match its filters
+        again, but for the shared ones (`member_moved`).
+        """
+        own = len(session.subscriptions) - session.subscriptions.shared
+        if own > MATCHED_AGAIN_MAX:
             self._cache.clear()
             self._forget_fanouts()
-        for subscription in session.subscriptions.all():
-            if is_shared(subscription.filter):
-                self.member_moved(subscription)
-            elif not has_many:
-                self.changed(matching(subscription.filter))
+        elif own:
+            for subscription in session.subscriptions.all():
+                if not is_shared(subscription.filter):
+                    self.changed(matching(subscription.filter))
 
     def member_moved(self, member: Subscription) -> None:
         """The client of a shared subscription's member connected or disconnected."""

@@ -51,8 +51,8 @@ _PASSED_OVER_MAX: Final = 8
 
 class SharedGroups:
     """One per router. `me`: this node's incarnation. `find_peer` returns None for a node that isn't a member of the
-    cluster, and a `SlotPeer` for a slot. `on_count` is called when the members of a group on this node change,
-    `on_filter` when a filter gets or loses a group.
+    cluster, and a `SlotPeer` for a slot. `on_count` is called when a member of a group on this node comes,
+    leaves or moves, with the filter and the user; `on_filter` when a filter gets or loses a group.
     """
 
     def __init__(self, on_filter: Callable[[bytes], None], seed: int | None) -> None:
@@ -60,7 +60,7 @@ class SharedGroups:
         self.me: str = ""
         self.groups: dict[bytes, Group] = {}
         self.find_peer: Callable[[str], NodeTarget | None] = _no_peer
-        self.on_count: Callable[[bytes], None] = ignore
+        self.on_count: Callable[[bytes, bytes], None] = ignore
         self._on_filter = on_filter
         self._random = Random(seed)  # noqa: S311 (it spreads load)
         self._local = FilterIndex()
@@ -80,14 +80,14 @@ class SharedGroups:
             self.groups[member.filter] = group
             self._on_filter(group.topic_filter)
         group.place(member)
-        self._counted(member.filter)
+        self._counted(member)
 
     def remove(self, member: Subscription) -> None:
         group = self.groups.get(member.filter)
         if group is None:
             return
         group.discard(member)
-        self._counted(member.filter)
+        self._counted(member)
         if group.is_empty():
             del self.groups[member.filter]
             self._local.remove(group.topic_filter, group)
@@ -99,10 +99,8 @@ class SharedGroups:
     def moved(self, member: Subscription) -> None:
         """The member's client connected or disconnected."""
         group = self.groups.get(member.filter)
-        if group is None:
-            return
-        group.place(member)
-        self._counted(member.filter)
+        if group is not None and group.has(member) and group.place(member):
+            self._counted(member)
 
     def has(self, share_filter: bytes) -> bool:
         """True if there are members here."""
@@ -121,9 +119,9 @@ class SharedGroups:
         """Number of stored turns and sticky members."""
         return len(self._turns) + len(self._sticky)
 
-    def _counted(self, share_filter: bytes) -> None:
+    def _counted(self, member: Subscription) -> None:
         self._changes += 1
-        self.on_count(share_filter)
+        self.on_count(member.filter, member.session.takes_turns_as())
 
     # Members elsewhere.
 

@@ -67,6 +67,10 @@ class Subscriber:
     def is_connected(self) -> bool:
         raise NotImplementedError(type(self).__name__)
 
+    def takes_turns_as(self) -> bytes:
+        """Whose turn it is when something is done for it: its user's, or, where clients have no users, its own."""
+        return self.client_id if self.usage is None else self.usage.user
+
     def is_congested(self) -> bool:
         """True if so many messages wait that publishers to this session should pause."""
         raise NotImplementedError(type(self).__name__)

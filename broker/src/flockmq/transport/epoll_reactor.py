@@ -252,7 +252,7 @@ class EpollReactor(Reactor):
 
     def _is_over(self, until_s: float) -> bool:
         """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES, or RECEIVERS_PER_READ_MAX, and
-        after each connection that ended.
+        after each connection that ended, or that isn't connected yet: a CONNECT is small, and may cost much.
         """
         if self._fed_bytes >= READ_MIN_BYTES or self.router.receivers > self._look_at:
             self._fed_bytes = 0
@@ -275,7 +275,7 @@ class EpollReactor(Reactor):
             connection.lost()
             self.table.close(connection)
         else:
-            self._fed_bytes += len(data)
+            self._fed_bytes += len(data) if connection.state == CONNECTED else READ_MIN_BYTES
             connection.has_more = len(data) == connection.read_bytes
             if connection.has_more:
                 self._feed_much(connection, data)

@@ -169,7 +169,7 @@ class Owner:
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None: ...
 
-    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
+    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None], user: bytes) -> None:
         self.routed += [(slot, filter) for filter in filters]
         done(0)
 

@@ -43,7 +43,7 @@ class ClusterPort:
     def release(self, client_id: bytes, filters: list[bytes]) -> None:
         self.released += filters
 
-    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None]) -> None:
+    def route_slot(self, slot: int, filters: list[bytes], done: Callable[[int], None], user: bytes) -> None:
         self.routes.append((filters, done))
 
     def unrouted_slot(self, slot: int, client_id: bytes, filters: list[bytes]) -> None:

@@ -148,7 +148,7 @@ async def test_what_no_node_of_ours_sends_is_refused_and_the_rest_is_taken(owner
 
 async def test_members_are_counted_as_they_come_and_go(owner: Owner) -> None:
     counted: list[tuple[int, int]] = []
-    owner.router.on_count = lambda slot, filter: counted.append(owner.router.count(slot, filter))
+    owner.router.on_count = lambda slot, filter, user: counted.append(owner.router.count(slot, filter))
     join(owner, 1)
     owner.service.leave(ID, 1, 60, False)
     owner.open(2, request(2))

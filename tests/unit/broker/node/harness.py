@@ -21,7 +21,7 @@ class RouteLog:
         """It has no room for another write."""
         self._waiting: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
 
-    def submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+    def submit(self, ops: Sequence[Op], user: bytes = b"") -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         if self.is_full:
             done.set_exception(LogFull("much waits"))

@@ -81,14 +81,14 @@ async def test_a_route_that_is_given_up_while_it_can_not_be_written_is_not_writt
     monkeypatch.setattr(rejoining, "LOG_RETRY_MAX_S", 0.0)
     me, wanted, written = "a@00000001", {b"kept", b"given/up"}, []
 
-    async def write(shard: str, ops: Sequence[Op]) -> None:
+    async def write(ops: Sequence[Op]) -> None:
         if b"given/up" in wanted:
             wanted.discard(b"given/up")
             raise StorageUnavailable("Redis is away")
         written.extend(key for _, _, _, key, _ in ops)
 
-    router, rlog = SimpleNamespace(has_local=wanted.__contains__), SimpleNamespace(write=write)
-    node = cast(Node, SimpleNamespace(cluster=SimpleNamespace(incarnation=me), router=router, rlog=rlog))
+    router, turns = SimpleNamespace(has_local=wanted.__contains__), SimpleNamespace(submit=write)
+    node = cast(Node, SimpleNamespace(cluster=SimpleNamespace(incarnation=me), router=router, route_turns=turns))
     await rejoining._until_logged(partial(rejoining._write_wanted, node, sorted(wanted)))
     assert written == [ROUTES.put((b"kept", me), None)[3]]
 

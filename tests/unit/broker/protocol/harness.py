@@ -199,7 +199,7 @@ class Port(NodePort):
         else:
             done({filter: self.taken[filter] for filter in filters if filter in self.taken})
 
-    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None], user: bytes) -> None:
         if self.hold:
             self.unanswered.append(done)
             self.routing += filters

@@ -15,6 +15,7 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import DELETE, PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.schema import CLAIMS, ROUTES, SHARES
+from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import FilterRegistration, WriteReasons, claim_all
 from flockmq.routing.router import Router
 from flockmq.telemetry.counters import Counters
@@ -29,7 +30,7 @@ class Log:
         self.writes: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
         self.held: dict[bytes, set[str]] = {}
 
-    def submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+    def submit(self, ops: Sequence[Op], user: bytes = b"") -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         self.writes.append((ops, done))
         return done
@@ -51,6 +52,7 @@ class Written:
             lambda client_id, filter: filter in self.using,
             lambda client_id: False,
             self.reason_of,
+            CountTurns(),
         )
         self.answers: list[int] = []
         self.using: set[bytes] = set()

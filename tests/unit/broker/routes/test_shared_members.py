@@ -7,12 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
+from flockmq.bounds import SHARED_COUNTS_A_TURN
 from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.schema import SHARES, SharedMembers
-from flockmq.routes import shared_members
+from flockmq.routes import count_turns, shared_members
+from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routes.shared_members import OwnSharedMembers, RemoteSharedMembers
 from flockmq.routing.router import Router
@@ -34,7 +36,7 @@ class Written:
         self.answers: list[int] = []
         self.submitted = asyncio.Event()
         self.shares = OwnSharedMembers(
-            ME, self._submit, lambda name: self.counts.get(name, (0, 0)), WriteReasons(SYSTEM).of
+            ME, self._submit, lambda name: self.counts.get(name, (0, 0)), WriteReasons(SYSTEM).of, CountTurns()
         )
 
     def set(self, name: bytes, *counts: int) -> None:
@@ -63,7 +65,7 @@ class Written:
             done.set_exception(StorageUnavailable("the log is away"))
         await asyncio.sleep(0)
 
-    def _submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+    def _submit(self, ops: Sequence[Op], user: bytes = b"") -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         self.waiting.append((ops, done))
         self.submitted.set()
@@ -72,7 +74,7 @@ class Written:
 
 @pytest.fixture
 async def log(monkeypatch: pytest.MonkeyPatch) -> Written:
-    monkeypatch.setattr(shared_members, "SHARED_COUNTS_S", 0.001)
+    monkeypatch.setattr(count_turns, "SHARED_COUNTS_S", 0.001)
     monkeypatch.setattr(shared_members, "SHARED_RETRY_S", 0.001)
     return Written()
 
@@ -106,6 +108,33 @@ async def test_a_change_that_was_undone_is_not_written(log: Written) -> None:
     assert [op[3] for op in await log.written()] == [H]
 
 
+async def test_counts_that_changed_are_written_a_few_at_a_time_users_in_turn(log: Written) -> None:
+    for number in range(10 * SHARED_COUNTS_A_TURN):
+        log.counts[b"$share/g/%d" % number] = (1, 0)
+        log.shares.changed(b"$share/g/%d" % number, b"many")
+    log.counts[G] = (1, 0)
+    log.shares.changed(G, b"one")
+    assert len(await log.written()) == SHARED_COUNTS_A_TURN
+    assert G in [op[3] for op in log.waiting[0][0]]
+    await asyncio.sleep(0.01)
+    assert len(log.waiting) == 1, "the next ones wait for these"
+    while len(log.rows) <= 10 * SHARED_COUNTS_A_TURN:
+        assert len(await log.written()) <= SHARED_COUNTS_A_TURN
+        await log.answer()
+    assert log.waiting == []
+
+
+async def test_a_count_that_changes_while_it_waits_is_one_row(log: Written) -> None:
+    for number in range(1, 100):
+        log.counts[G] = (number, 0)
+        log.shares.changed(G, b"user %d" % (number % 2))
+    await log.written()
+    await log.answer()
+    assert log.rows == {G: (99, 0)}
+    await asyncio.sleep(0.01)
+    assert log.waiting == []
+
+
 async def test_the_last_member_takes_the_row_along(log: Written) -> None:
     log.set(G, 1, 0)
     await log.written()
@@ -124,8 +153,8 @@ async def test_the_last_member_takes_the_row_along(log: Written) -> None:
 
 async def test_a_row_that_goes_while_a_late_count_is_seen_does_not_count_as_there(log: Written) -> None:
     """So a SUBSCRIBE meanwhile waits for the row."""
-    log.set(G, 1, 0)
-    await log.written()
+    log.counts[G] = (1, 0)
+    log.shares.put([G], log.answers.append)
     log.set(G, 0, 0)
     await asyncio.sleep(0.01)
     assert len(log.waiting) == 2

@@ -18,9 +18,11 @@ from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.entry import PUT, Op
 from flockmq.rlog.route_table import RouteTable
 from flockmq.rlog.schema import ROUTES, SHARES, SharedMembers
+from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_owner
+from flockmq.routes.route_turns import NOBODY
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routes.slot_routes import OrphanedSlotRoutes
 from flockmq.routing.router import Router
@@ -55,8 +57,9 @@ class Hosted:
         parts: dict[str, Any] = {
             "cluster": SimpleNamespace(nodes_table={}, version=self.version, incarnation="me@0"),
             "delivery": SimpleNamespace(slots=SimpleNamespace()),
+            "submit": submit,
+            "counts": CountTurns(),
             "rlog": SimpleNamespace(
-                submit=lambda shard, ops: self.log.submit(ops),
                 tables=SimpleNamespace(
                     routes=SimpleNamespace(nodes=self.log.holders, rows_of=table.rows_of), alarms={}
                 ),
@@ -94,7 +97,7 @@ class Hosted:
     async def subscribe(self, filter: bytes) -> Subscription:
         subscription = Subscription(self.session, filter, 1)
         self.durable_host.router.add(subscription)
-        self.durable_host.route_slot(SLOT, [filter], self.answers.append)
+        self.durable_host.route_slot(SLOT, [filter], self.answers.append, NOBODY)
         while self.log.waiting():
             await self.log.answer()
         return subscription
@@ -112,7 +115,7 @@ async def hosted() -> Hosted:
 async def test_a_filter_is_routed_to_the_slot_once(hosted: Hosted) -> None:
     await hosted.subscribe(b"a/#")
     assert hosted.log.rows == {b"a/#": {OWNER}}
-    hosted.durable_host.route_slot(SLOT, [b"a/#"], hosted.answers.append)
+    hosted.durable_host.route_slot(SLOT, [b"a/#"], hosted.answers.append, NOBODY)
     assert hosted.log.waiting() == 0
     assert hosted.answers == [Reason.SUCCESS, Reason.SUCCESS]
 
@@ -186,7 +189,7 @@ class Shared(Hosted):
 
 @pytest.fixture
 async def shared(monkeypatch: pytest.MonkeyPatch) -> Shared:
-    monkeypatch.setattr("flockmq.routes.shared_members.SHARED_COUNTS_S", 0.001)
+    monkeypatch.setattr("flockmq.routes.count_turns.SHARED_COUNTS_S", 0.001)
     return Shared()
 
 

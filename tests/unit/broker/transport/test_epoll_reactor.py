@@ -93,7 +93,7 @@ def test_a_client_whose_packets_take_long_is_read_in_smaller_pieces() -> None:
 class Defective(Port):
     """Meets a defect with one client's subscriptions, and with the end of another."""
 
-    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None]) -> None:
+    def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None], user: bytes) -> None:
         if filters == [b"defect"]:
             raise RuntimeError("a defect")
         super().route(filters, with_retained, done)
@@ -175,6 +175,22 @@ def test_a_turn_that_takes_long_ends_and_the_next_goes_on_with_who_is_left() -> 
             served.reactor.turn()
             assert counters.messages_received == had
         assert not served.reactor.table.waiting
+
+
+def test_a_turn_ends_among_clients_that_connect() -> None:
+    """Their packets are small, but a session may have very many filters."""
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        clock.step_s = TURN_WORK_MAX_S * 0.6
+        clients = [served.opened()[1] for _ in range(5)]
+        for number, client in enumerate(clients):
+            client.sendall(encode.connect(Connect(4, b"c%d" % number)))
+        served.reactor.turn()
+        waiting = len(served.reactor.table.waiting)
+        assert 0 < waiting < len(clients)
+        while served.reactor.table.waiting:
+            served.reactor.turn()
+        assert all(client.recv(100)[:4:3] == b" \0" for client in clients)
 
 
 def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:
