@@ -814,6 +814,16 @@ REBALANCE_WAIT_MAX_S: Final = 3600.0
 """A node whose clients come back each time waits no longer than this, or than the wait that is set."""
 OTHERS_UNKNOWN_MAX_S: Final = 3.0
 """If that is unknown for this long, the node disconnects all clients at once."""
+LOGGED_TOGETHER_MAX: Final = 256
+"""Retained and delayed messages of clients in one write to the log. Others wait, users in turn."""
+LOGGED_WAIT_S: Final = 0.1
+"""The next ones wait this long for that write. While it isn't done then, each is written at once."""
+LOGGED_MESSAGE_BYTES: Final = 128
+"""A message that waits counts this many bytes besides its packet."""
+LOGGED_WAITING_MAX_BYTES: Final = 64 * 1024 * 1024
+"""Such messages that wait. Publishers of further ones get 0x97."""
+LOGGED_OF_USER_WAITING_MAX_BYTES: Final = LOGGED_WAITING_MAX_BYTES // 2
+"""Of these, messages of one user."""
 RETAINED_BACK_S: Final = 2.0
 """How often a feed of retained messages checks whether its client is back, or asks a log that didn't answer again."""
 RETAINED_CLEARED_KEPT_S: Final = 300.0

@@ -23,12 +23,31 @@ class TurnQueue(Generic[T]):
     def __init__(self) -> None:
         self._waiting: OrderedDict[bytes | None, deque[T]] = OrderedDict()
         """The user whose last turn is longest ago is first."""
+        self._held: dict[bytes | None, deque[T]] = {}
 
     def __bool__(self) -> bool:
+        return bool(self._waiting or self._held)
+
+    def has_turn(self) -> bool:
+        """True if something waits that isn't held."""
         return bool(self._waiting)
 
     def append(self, user: bytes | None, item: T) -> None:
-        self._waiting.setdefault(user, deque()).append(item)
+        held = self._held.get(user)
+        (self._waiting.setdefault(user, deque()) if held is None else held).append(item)
+
+    def hold(self, user: bytes | None, first: T) -> None:
+        """What was just taken can't go on: it is the user's first again, which gets no turn before `release`."""
+        items = self._waiting.pop(user, deque[T]())
+        items.appendleft(first)
+        self._held[user] = items
+
+    def release(self) -> bool:
+        """Those that are held get turns again. Returns False if none were."""
+        had = bool(self._held)
+        self._waiting.update(self._held)
+        self._held.clear()
+        return had
 
     def popleft(self) -> tuple[bytes | None, T]:
         """The first of the user whose turn it is."""

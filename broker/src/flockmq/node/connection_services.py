@@ -26,8 +26,9 @@ from flockmq.protocol.channel import Channel
 from flockmq.protocol.clean_session_end import CleanSessionEnd, CleanSessionEndPort
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.protocol.ports import NodePort
+from flockmq.publishing.log_queue import OVER_QUOTA, LogQueue, Row
 from flockmq.publishing.retained_feed import RetainedSender
-from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
+from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.retained_order import author_of
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import RETAINED, ROUTE
@@ -105,6 +106,11 @@ class ConnectionWatcher:
         return encode(self._access.authorization(channel, sent_message(message)))
 
 
+MakeLogQueue = Callable[
+    [Callable[[PendingPublish], Row | int], Callable[[PendingPublish, int], None]], LogQueue[PendingPublish]
+]
+
+
 class ConnectionServices(NodePort):
     """`refusals` counts the reason codes of refused CONNECTs. `flush` makes the reactor write queued output. `spawn`
     runs a coroutine as a task."""
@@ -121,6 +127,7 @@ class ConnectionServices(NodePort):
         left: LeftMessages,
         rlog: Rlog,
         retaining: RetainedLog,
+        log_queue: MakeLogQueue,
         feeds: RetainedSender,
         sys_topics: SysTopics,
         refusals: Reasons,
@@ -137,6 +144,7 @@ class ConnectionServices(NodePort):
         self._left = left
         self._rlog = rlog
         self._retaining = retaining
+        self.log_queue = log_queue(self._row, self._logged)
         self._feeds = feeds
         self._sys_topics = sys_topics
         self._refusals = refusals
@@ -200,20 +208,25 @@ class ConnectionServices(NodePort):
             pending.remembered()
 
     def log(self, pending: PendingPublish) -> None:
-        self._spawn(self._log_then(pending))
+        channel = pending.channel
+        user = channel.principal.username or channel.client_id()
+        self.log_queue.put(user, pending, pending.size_bytes)
 
-    async def _log_then(self, pending: PendingPublish) -> None:
+    def _row(self, pending: PendingPublish) -> Row | int:
+        """What the log gets for a message."""
         message, channel = pending.message, pending.channel
         if is_delayed(message.topic):
             authorization = self._access.authorization(channel, sent_message(pending.said), message.topic)
-            reason = await self._left.delay(message, authorization)
-            pending.logged(Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason, deliver=False)
-            return
+            return self._left.delayed_row(message, authorization)
         if isinstance(channel, Channel) and isinstance(channel.token, int):
             message.author = author_of(channel.client_id(), channel.token, is_will=False)
         message.user = channel.principal.username
-        reason = await self._retaining.retain(message)
-        pending.logged(reason, deliver=not self._retaining.is_overtaken(message))
+        return self._retaining.row(message)
+
+    def _logged(self, pending: PendingPublish, reason: int) -> None:
+        message = pending.message
+        deliver = not is_delayed(message.topic) and not self._retaining.is_overtaken(message)
+        pending.logged(Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason, deliver=deliver)
 
 
 def sent_message(message: Publish) -> SentMessage:

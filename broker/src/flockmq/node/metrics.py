@@ -14,7 +14,9 @@ from flockmq.membership.membership_settings import traffic_by_node
 from flockmq.node.durable_host import DurableHost
 from flockmq.node.redis_shortage import RedisShortage
 from flockmq.protocol.clean_session_end import CleanSessionEnd
+from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.publishing.delayed import Delayed
+from flockmq.publishing.log_queue import LogQueue
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.rlog import Rlog
@@ -73,6 +75,7 @@ def message_samples(
     delayed: Delayed,
     unattended: Unattended,
     routes: RouteTurns,
+    log_queue: LogQueue[PendingPublish],
 ) -> Iterator[Sample]:
     yield Sample("flockmq_retained_messages", len(retained.index))
     yield Sample("flockmq_delayed_messages", len(rlog.tables.delayed))
@@ -83,6 +86,7 @@ def message_samples(
     yield Sample("flockmq_queue_length", unattended.waiting_bytes, ("offered_bytes",))
     yield Sample("flockmq_queue_length", router.held.bytes, ("held_bytes",))
     yield Sample("flockmq_queue_length", routes.waiting_bytes, ("routes_waiting_bytes",))
+    yield Sample("flockmq_queue_length", log_queue.waiting_bytes, ("logged_waiting_bytes",))
 
 
 def client_id_samples(session_rpc: SessionRpc) -> Iterator[Sample]:

@@ -49,10 +49,12 @@ from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
 from flockmq.node.user_quotas import UserQuotas
 from flockmq.protocol.clean_session_end import CleanSessionEnd
+from flockmq.protocol.pending_publish import PendingPublish
+from flockmq.publishing.log_queue import LogQueue
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, ROUTE, ROUTES, SHARDS, SHARES
+from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, SHARDS, SHARES
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import FilterRegistration, WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner
@@ -251,7 +253,16 @@ class Node:
             self.cluster.version,
             self._clock,
         )
-        self.reactor.port = ConnectionServices(
+        log_queue = partial(
+            LogQueue[PendingPublish],
+            submit=partial(self.rlog.submit, RETAINED),
+            quotas=self.quotas,
+            reason_of=self._reason_of,
+            see_routes=self.retaining.see_routes,
+            spawn=self._spawned.spawn,
+            clock=self._clock,
+        )
+        services = ConnectionServices(
             self.clients,
             self.sessions,
             self.remote_sessions,
@@ -262,12 +273,15 @@ class Node:
             self.left,
             self.rlog,
             self.retaining,
+            log_queue,
             self._feeds,
             self.system,
             self.refusals,
             self._spawned.spawn,
             self.reactor.soon,
         )
+        self.reactor.port = services
+        self._log_queue = services.log_queue
 
     def _own_slots(self, zones: Mapping[str, Limits], store: SessionStore | None) -> None:
         """On a core, build the host of its durable sessions. On every node, build the administration of clients."""
@@ -341,6 +355,7 @@ class Node:
                 delayed,
                 self.left.unattended,
                 self.route_turns,
+                self._log_queue,
             ),
             partial(metrics.client_id_samples, self.session_rpc),
             partial(metrics.delivery_samples, self.delivery),

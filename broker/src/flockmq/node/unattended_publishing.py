@@ -23,7 +23,8 @@ from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.user_quotas import UserQuotas
 from flockmq.protocol.client import ASKED, DENIED
 from flockmq.publishing.delayed import Delayed, authorization_of
-from flockmq.publishing.retained_log import OVER_QUOTA, RetainedLog
+from flockmq.publishing.log_queue import OVER_QUOTA, Row
+from flockmq.publishing.retained_log import RetainedLog
 from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.entry import Op, StreamId
 from flockmq.rlog.rlog import ReasonOf, Rlog
@@ -102,9 +103,14 @@ class LeftMessages:
 
     async def delay(self, message: Publish, authorization: StoredAuthorization | None) -> int:
         """Store a `$delayed/…` message in the log. Returns a reason code, or OVER_QUOTA."""
-        size_bytes = RETAINED_MESSAGE_BYTES + len(message.packet)
-        async with self._quotas.storing(None if authorization is None else authorization.user, size_bytes) as may:
+        user = None if authorization is None else authorization.user
+        async with self._quotas.storing(user, _stored_bytes(message)) as may:
             return await self.delayed.take(message, authorization) if may else OVER_QUOTA
+
+    def delayed_row(self, message: Publish, authorization: StoredAuthorization) -> Row | int:
+        """What to write for a `$delayed/…` message, or the reason code of its refusal."""
+        op = self.delayed.row(message, authorization)
+        return op if isinstance(op, int) else Row(op, authorization.user, _stored_bytes(message))
 
     async def _delay_left(self, message: Publish, authorization: StoredAuthorization | None) -> int:
         """As `delay`, but a message beyond the quota counts as stored: it is dropped and not retried."""
@@ -134,6 +140,10 @@ class LeftMessages:
             return False
         self.drop(row.client_id, row.topic)
         return True
+
+
+def _stored_bytes(message: Publish) -> int:
+    return RETAINED_MESSAGE_BYTES + len(message.packet)
 
 
 def nobody_waits() -> None:

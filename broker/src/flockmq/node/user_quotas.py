@@ -99,6 +99,8 @@ class UserQuotas:
         self.quotas.on_growth = self._grew
         self.quotas.must_report = self._must_report
         self._on_its_way = StorageQuota(self.quotas)
+        self.grant = self._on_its_way.grant
+        self.confirmed = self._on_its_way.confirmed
         rlog.on_change(DELAYED.name, DelayedBytes(self.quotas.delayed))
         rlog.on_change(QUOTAS.name, OwnLimits(self.quotas))
         self.admin = QuotaAdmin(rlog, cluster.version.gate(2), have_users)

@@ -183,6 +183,15 @@ class Delayed:
     async def take(self, message: Publish, authorization: StoredAuthorization | None = None) -> int:
         """Write a message to the log. Returns the reason code for its publisher. `authorization` None: its publisher is
         unknown."""
+        op = self.row(message, authorization)
+        if isinstance(op, int):
+            return op
+        written = self._host.write([op])
+        await asyncio.wait([written])
+        return self._reason(written)
+
+    def row(self, message: Publish, authorization: StoredAuthorization | None) -> Op | int:
+        """What to write for a message, or the reason code of its refusal."""
         try:
             due_ms, topic = parse(message.topic, self._clock.wall())
         except ValueError as error:
@@ -202,9 +211,7 @@ class Delayed:
         )
         if authorization is not None and self._has_publishers():
             row = _of(authorization, row)
-        written = self._host.write([DELAYED.put(self._key(due_ms), row)])
-        await asyncio.wait([written])
-        return self._reason(written)
+        return DELAYED.put(self._key(due_ms), row)
 
     def _key(self, due_ms: int) -> bytes:
         self._taken_us = max(self._taken_us + 1, int(self._clock.wall() * 1_000_000))

@@ -25,6 +25,7 @@ from flockmq.clock import Clock
 from flockmq.logs import Retrying
 from flockmq.mqtt.message import NO_EXPIRY, Publish
 from flockmq.mqtt.reason import Reason
+from flockmq.publishing.log_queue import OVER_QUOTA, Row
 from flockmq.publishing.retained_feed import RetainedFeed, stored_bytes
 from flockmq.rlog.entry import Op
 from flockmq.rlog.retained_order import is_overtaken
@@ -32,10 +33,6 @@ from flockmq.rlog.rlog import ReasonOf, Rlog
 from flockmq.rlog.schema import MESSAGES, RETAINED, ROUTE, RetainedMessage
 
 log: Final = logging.getLogger(__name__)
-
-
-OVER_QUOTA: Final = -1
-"""Its user has reached the quota of stored bytes."""
 
 
 class RetainedQuotas(Protocol):
@@ -96,35 +93,59 @@ class RetainedLog:
         if payload and self._refuses():
             return Reason.QUOTA_EXCEEDED
         if payload:
-            expires_ms = 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
-            reason = await self._keep(message, payload, message.properties, expires_ms)
+            reason = await self._keep(self._row(message, payload, message.properties, self._expires_ms(message)))
         else:
             reason = await self._clear(message)
-        if reason == Reason.SUCCESS and not self._rlog.has_all(ROUTE, when=RETAINED):
+        if reason == Reason.SUCCESS:
+            await self.see_routes()
+        return reason
+
+    async def see_routes(self) -> None:
+        """Return when this node has all routes that were written before the newest retained message that it has."""
+        if not self._rlog.has_all(ROUTE, when=RETAINED):
             # it is retained already, so it is too late to refuse it
             while not await self.caught_up(ROUTE):  # noqa: ASYNC110 - Redis tells nobody that it is back
                 await asyncio.sleep(RETAINED_BACK_S)
-        return reason
+
+    def row(self, message: Publish) -> Row | int:
+        """What to write for a message, or the reason code of its refusal."""
+        payload = message.payload()
+        if payload and self._refuses():
+            return Reason.QUOTA_EXCEEDED
+        if payload:
+            return self._row(message, payload, message.properties, self._expires_ms(message))
+        if message.author and self._has_authors():
+            row = self._row(message, b"", b"", self._cleared_until_ms())
+            return row._replace(instead=MESSAGES.delete(message.topic))
+        return Row(MESSAGES.delete(message.topic), sees_routes=True)
 
     async def _clear(self, message: Publish) -> int:
         """Clear the topic [MQTT-3.3.1-6]. The row then tells that it was cleared, and by whom. If there is no room for
         such a row, it is deleted instead."""
         if message.author and self._has_authors():
-            expires_ms = self._clock.wall_ms() + int(RETAINED_CLEARED_KEPT_S * 1000)
-            reason = await self._keep(message, b"", b"", expires_ms)
+            reason = await self._keep(self._row(message, b"", b"", self._cleared_until_ms()))
             if reason not in (Reason.QUOTA_EXCEEDED, OVER_QUOTA):
                 return reason
         return await self._written(MESSAGES.delete(message.topic))
 
-    async def _keep(self, message: Publish, payload: bytes, properties: bytes, expires_ms: int) -> int:
+    def _expires_ms(self, message: Publish) -> int:
+        return 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
+
+    def _cleared_until_ms(self) -> int:
+        return self._clock.wall_ms() + int(RETAINED_CLEARED_KEPT_S * 1000)
+
+    def _row(self, message: Publish, payload: bytes, properties: bytes, expires_ms: int) -> Row:
         author, user = (message.author, self._quotas.whose(message.user)) if self._has_authors() else (b"", None)
         row = RetainedMessage(payload, message.qos, properties, message.version, expires_ms, author, user)
         former = self._rlog.tables.messages.get(message.topic)
         more_bytes = stored_bytes(message.topic, row)
         if former is not None and former.user == user:
             more_bytes -= stored_bytes(message.topic, former)
-        async with self._quotas.storing(user, more_bytes) as may:
-            return await self._written(MESSAGES.put(message.topic, row)) if may else OVER_QUOTA
+        return Row(MESSAGES.put(message.topic, row), user, more_bytes, sees_routes=True)
+
+    async def _keep(self, row: Row) -> int:
+        async with self._quotas.storing(row.user, row.more_bytes) as may:
+            return await self._written(row.op) if may else OVER_QUOTA
 
     async def _written(self, op: Op) -> int:
         written = self._rlog.submit(RETAINED, [op])

@@ -53,6 +53,29 @@ class StorageQuota:
             if not own.count:
                 del self._of[user]
 
+    def grant(self, user: bytes, more_bytes: int) -> bool | None:
+        """As `take`, without waiting; then call `confirmed`. None: it must wait."""
+        own = self._of.get(user) or _Unconfirmed()
+        if own.line.locked():
+            return None
+        if more_bytes > 0 and not self._quotas.may_store(user, own.size_bytes + more_bytes):
+            return False
+        if self._must_wait(user, own, more_bytes):
+            return None
+        self._of[user] = own
+        own.count += 1
+        own.size_bytes += max(0, more_bytes)
+        return True
+
+    def confirmed(self, user: bytes, more_bytes: int) -> None:
+        """The log has a write that was granted, or never gets it."""
+        own = self._of[user]
+        own.size_bytes -= max(0, more_bytes)
+        own.finished.set()
+        own.count -= 1
+        if not own.count:
+            del self._of[user]
+
     async def _is_its_turn(self, user: bytes, own: _Unconfirmed, more_bytes: int) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOG_WRITE_DEADLINE_S), own.line:
