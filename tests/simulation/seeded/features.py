@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from typing import Any, Final
 
 from flockmq.auth.authorizer import Authorizer
 from flockmq.auth.bans import Bans
 from flockmq.delivery.node_sender import NodeSender
-from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import AccessControl
 from flockmq.node.authorization import PublishReauthorization
@@ -17,9 +15,9 @@ from flockmq.node.connection_services import CleanSessionEndHandler
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.unattended_publishing import LeftMessages
 from flockmq.protocol.pending_publish import PendingPublish
-from flockmq.publishing.delayed import Delayed, Schedule, parse
+from flockmq.publishing.delayed import Schedule, parse
+from flockmq.publishing.log_queue import LogQueue
 from flockmq.publishing.retained_feed import RetainedFeed
-from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.retained_order import is_overtaken
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
@@ -106,12 +104,14 @@ def keep_the_last_of_the_log(right: Function, author: bytes, by: bytes) -> bool:
     return False
 
 
-@seeded(judge.REFUSED, "retained", RetainedLog.retain, seed=2)
-async def refuse_too_soon(right: Function, retaining: RetainedLog, message: Publish) -> int:
-    """A publisher hears that the log doesn't answer, which has the message soon after."""
-    answer = asyncio.ensure_future(right(retaining, message))
-    await asyncio.wait([answer], timeout=0.2)
-    return answer.result() if answer.done() else Reason.UNSPECIFIED_ERROR
+_retained: Final = itertools.count(1)
+
+
+@seeded(judge.REFUSED, "retained", LogQueue._seen, seed=2)
+async def refuse_too_soon(right: Function, queue: LogQueue[Any], reason: int, sees_routes: bool) -> int:
+    """Some publishers of retained messages hear that the log doesn't answer, which has them."""
+    answer: int = await right(queue, reason, sees_routes)
+    return Reason.UNSPECIFIED_ERROR if sees_routes and next(_retained) % 4 == 0 else answer
 
 
 # --- delayed ----------------------------------------------------------------------------------------------------------
@@ -127,11 +127,11 @@ def count_in_tenths(right: Function, topic: bytes, now_s: float) -> tuple[int, b
 _delayed: Final = itertools.count(1)
 
 
-@seeded(judge.REFUSED, "delayed", Delayed.take, seed=4)
-async def keep_what_is_refused(right: Function, delayed: Delayed, *message: Any) -> int:
+@seeded(judge.REFUSED, "delayed", LogQueue._seen, seed=4)
+async def keep_what_is_refused(right: Function, queue: LogQueue[Any], reason: int, sees_routes: bool) -> int:
     """Some publishers of delayed messages hear that there is no room, and the log has them."""
-    reason: int = await right(delayed, *message)
-    return reason if next(_delayed) % EVERY else Reason.QUOTA_EXCEEDED
+    answer: int = await right(queue, reason, sees_routes)
+    return answer if sees_routes or next(_delayed) % EVERY else Reason.QUOTA_EXCEEDED
 
 
 @seeded(judge.LOST, "delayed", Schedule.due)

@@ -70,12 +70,6 @@ class RetainedLog:
         self._quotas = quotas
         self._reading = {shard: Retrying(log, clock.monotonic) for shard in (RETAINED, ROUTE)}
 
-    async def retain(self, message: Publish) -> int:
-        """Write the message, then read every route that was written before. Returns the reason code for the
-        publisher."""
-        reason = await self._retained_as(message)
-        return Reason.QUOTA_EXCEEDED if reason == OVER_QUOTA else reason
-
     def is_overtaken(self, message: Publish) -> bool:
         """True if its client has since written to its topic through another node: a subscriber that got this message
         now would see the older message last."""
