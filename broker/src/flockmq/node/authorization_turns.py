@@ -3,7 +3,7 @@
 Invariants:
 - In one iteration at most JUDGING_SLICE_RULES rules are checked for waiting clients, and as many for others. Only a
   check that has begun is finished beyond that.
-- Every waiting client gets its turn, however many requests others send.
+- Every waiting client gets its turn, however many requests others send, and whatever fails in another one's turn.
 - Users get equal shares, however many of their connections wait.
 """
 
@@ -82,14 +82,16 @@ class AuthorizationTurns:
         """The next iteration: run some waiting clients, then allow others their slice."""
         self._left = JUDGING_SLICE_RULES
         self._has_begun = False
-        for _ in range(min(_SHARES, len(self._all))):
-            if self._left <= 0:
-                break
-            self._share_ends = max(self._left - JUDGING_SHARE_RULES, 0)
-            self._take()()
-        self._share_ends = 0
-        if self._all:
-            self._begin()
+        try:
+            for _ in range(min(_SHARES, len(self._all))):
+                if self._left <= 0:
+                    break
+                self._share_ends = max(self._left - JUDGING_SHARE_RULES, 0)
+                self._take()()
+        finally:  # also after an error of one client, which the event loop logs
+            self._share_ends = 0
+            if self._all:
+                self._begin()
 
     def _take(self) -> Callable[[], None]:
         """The next waiting client of the user whose turn it is."""

@@ -211,6 +211,19 @@ async def test_a_waiter_is_called_once(port: Judged) -> None:
     assert called == ["a", "b"]
 
 
+async def test_an_error_in_one_clients_turn_delays_nobody_for_good(port: Judged) -> None:
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+    called: list[str] = []
+    port.checks.wait("broken", partial(called.remove, "what isn't there"))
+    port.checks.wait("other", partial(called.append, "other"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert [type(error) for error in errors] == [ValueError]
+    assert called == ["other"]
+    assert not port.checks.is_enough()
+
+
 async def test_a_user_of_many_connections_has_no_more_turns_than_another(port: Judged) -> None:
     crowd, (decent,) = clients(port, 20), [port.node.client("decent", 5)]
     decent.set_must_authorize(True)
