@@ -144,6 +144,7 @@ class Evacuation(EvacuationView):
 
     @contextlib.asynccontextmanager
     async def _looking(self, *, for_good: bool) -> AsyncIterator[asyncio.Task[None]]:
+        self._others, self._is_known = _NO_OTHERS, False  # what an earlier evacuation heard last may not hold any more
         looking = asyncio.create_task(self._look(for_good))
         try:
             yield looking
