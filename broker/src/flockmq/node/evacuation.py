@@ -170,8 +170,12 @@ class Evacuation(EvacuationView):
             await asyncio.sleep(EVICTION_LOOK_S)
 
     async def _ask(self) -> Others | None:
-        """None if this node reaches no core, so that it knows only itself."""
-        me, state = self._cluster, await self._cluster_state()
+        """None if this node reaches no core, so that it knows only itself, or can't read the answer."""
+        try:
+            me, state = self._cluster, await self._cluster_state()
+        except Exception:  # this must go on; until there is an answer nobody is evicted
+            log.exception("the state of the other nodes can't be had")
+            return None
         is_known = me.is_core or state.told_by != me.settings.name
         return others(state.nodes, me.incarnation) if is_known else None
 

@@ -6,6 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from flockmq.bounds import EVICTION_LOOK_S
 from flockmq.management.view import ClusterState, Member
 from flockmq.node.evacuation import Evacuation
 from flockmq.node.eviction_pace import Draining
@@ -66,3 +67,18 @@ async def test_what_is_heard_as_an_evacuation_stops_counts_for_no_later_one() ->
     await _soon()
     assert not access.sends_away, "nobody has said since that another node takes clients"
     evacuated.stop()
+
+
+async def test_an_answer_that_cant_be_read_is_none_and_the_next_one_counts() -> None:
+    asked = Asked()
+    evacuated, access = evacuation(asked)
+    asked.answer.set_exception(ValueError("of a later release"))
+    evacuated.start()
+    await asyncio.sleep(EVICTION_LOOK_S / 2)
+    asked.answer = asyncio.get_running_loop().create_future()
+    asked.answer.set_result(answer(ANOTHER))
+    await asyncio.sleep(EVICTION_LOOK_S)
+    assert asked.times >= 2
+    assert access.sends_away
+    evacuated.stop()
+    assert not access.sends_away
