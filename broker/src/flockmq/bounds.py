@@ -671,8 +671,8 @@ JWKS_RETRY_S: Final = 5.0
 REFUSALS_LOGGED_PER_S: Final = 10
 """Log lines per second for each kind of refusal, because clients can cause any number of them."""
 ASKED_MAX: Final = 1000
-"""Requests to one service that are in flight or wait for a connection. Beyond it, a connecting client gets 0x89, and
-requests of connected clients wait."""
+"""Requests to one service that wait for a connection. Beyond it, a connecting client of the address with most of them
+gets 0x89, and requests of connected clients wait."""
 ASKED_OF_CONNECTION_MAX: Final = 32
 """Requests in flight of one connection. Its others wait."""
 ASKING_OF_GONE_MAX: Final = ASKED_MAX

@@ -7,9 +7,11 @@ from typing import Final
 
 import msgspec
 
+from flockmq.auth.addresses import network
 from flockmq.auth.authenticator import ATTEMPT_VALUES, Attempt, Granted, LoginRefused, Pass, Verdict
-from flockmq.auth.http_service import HttpService, Overloaded, ServiceAnswer, Unanswered
+from flockmq.auth.http_service import HttpService, ServiceAnswer, Unanswered
 from flockmq.auth.rules import claimed
+from flockmq.auth.service_turns import Overloaded
 from flockmq.bounds import EXPIRES_MAX_S
 from flockmq.clock import Clock
 from flockmq.config.auth_settings import HttpSettings
@@ -30,7 +32,7 @@ class HttpAuthenticator:
 
     async def check(self, attempt: Attempt) -> Verdict:
         try:
-            answer = await self._service.ask(attempt.value)
+            answer = await self._service.ask(attempt.value, network(attempt.peer.host))
         except Overloaded:
             return Pass.BUSY
         except Unanswered:

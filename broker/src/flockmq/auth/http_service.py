@@ -4,11 +4,14 @@ broker.
 Invariants:
 - The service gets a client's values unchanged, or isn't asked. The request isn't sent if a value isn't UTF-8, can't
   stand in a header, or would change the URL's path ("", ".", ".."). So no client can pass for another.
+- Those who have the service asked take turns (`service_turns`).
 - Passwords are never logged.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import re
 import ssl
@@ -20,6 +23,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from flockmq.auth.service_turns import Overloaded, ServiceTurns
 from flockmq.auth.template import Template
 from flockmq.bounds import ANSWER_MAX_BYTES, ASKED_MAX, LOGGED_MAX_CHARACTERS
 from flockmq.clock import SYSTEM, Clock
@@ -40,10 +44,6 @@ class Unanswered(Exception):
     """The service couldn't be asked, or its answer is invalid."""
 
 
-class Overloaded(Exception):
-    """Too many requests are in flight."""
-
-
 class ServiceAnswer(msgspec.Struct, frozen=True):
     """The answer of a service, with EMQX's field names."""
 
@@ -62,7 +62,7 @@ class HttpService:
         self, settings: HttpSettings | HttpSourceSettings, known: tuple[str, ...], where: str, clock: Clock = SYSTEM
     ) -> None:
         self.settings = settings
-        self.asked = 0
+        self.turns: Final = ServiceTurns(settings.pool_size, ASKED_MAX)
         self._where = where
         self._warnings = Sparing(log, WARNINGS_PER_S, clock.monotonic)
         self._session: aiohttp.ClientSession | None = None
@@ -100,9 +100,10 @@ class HttpService:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, value: Callable[[str], str | None]) -> ServiceAnswer:
-        """`value` returns the value of a placeholder, or raises ValueError. Raises Unanswered, Overloaded."""
-        if self._session is None or self.asked >= ASKED_MAX:
+    async def ask(self, value: Callable[[str], str | None], who: str) -> ServiceAnswer:
+        """`value` returns the value of a placeholder, or raises ValueError. `who`: whose turn it takes. Raises
+        Unanswered, Overloaded."""
+        if self._session is None:
             raise Overloaded
         try:
             url, headers = self._url_for(value), self._headers_for(value)
@@ -110,14 +111,11 @@ class HttpService:
         except ValueError as error:
             self._warnings.warning("%s: %s isn't asked: %s", self._where, self._host(), error)
             raise Unanswered from None
-        self.asked += 1
         try:
-            return await self._ask(self._session, url, headers, fields)
+            return await self._ask_in_turn(self._session, who, url, headers, fields)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             self._warnings.warning("%s: %s doesn't answer: %s", self._where, self._host(), self._why(error))
             raise Unanswered from None
-        finally:
-            self.asked -= 1
 
     def _url_for(self, value: Callable[[str], str | None]) -> URL:
         """Raises ValueError."""
@@ -136,6 +134,16 @@ class HttpService:
                 shown = "the password" if "password" in names else repr(text[:LOGGED_MAX_CHARACTERS])
                 raise ValueError(f"{shown} can't stand in the header {name}")
         return headers
+
+    async def _ask_in_turn(
+        self, session: aiohttp.ClientSession, who: str, url: URL, headers: dict[str, str], fields: dict[str, str]
+    ) -> ServiceAnswer:
+        async with asyncio.timeout(self.settings.request_timeout), contextlib.AsyncExitStack() as turn:
+            try:
+                await turn.enter_async_context(self.turns.turn(who, self.settings.connect_timeout))
+            except TimeoutError:
+                raise aiohttp.ConnectionTimeoutError from None
+            return await self._ask(session, url, headers, fields)
 
     async def _ask(
         self, session: aiohttp.ClientSession, url: URL, headers: dict[str, str], fields: dict[str, str]

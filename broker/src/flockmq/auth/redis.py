@@ -12,10 +12,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError, RedisError
 
 from flockmq.auth import hashing
+from flockmq.auth.addresses import network
 from flockmq.auth.authenticator import ATTEMPT_VALUES, Attempt, Granted, Pass, Verdict
 from flockmq.auth.built_in import WRONG, Passwords
 from flockmq.auth.hash_pool import Busy
 from flockmq.auth.http_service import WARNINGS_PER_S
+from flockmq.auth.service_turns import Overloaded, ServiceTurns
 from flockmq.auth.template import Template
 from flockmq.bounds import ASKED_MAX, PASSWORD_MAX_BYTES
 from flockmq.clock import Clock
@@ -38,7 +40,7 @@ class RedisAuthenticator:
         except ValueError as error:
             raise ConfigError(f"{where}.cmd: {error}") from None
         self._client: redis.asyncio.Redis | None = None
-        self._asked = 0
+        self._turns = ServiceTurns(settings.pool_size, ASKED_MAX)
         self._warnings = Sparing(log, WARNINGS_PER_S, clock.monotonic)
 
     async def start(self) -> None:
@@ -66,17 +68,17 @@ class RedisAuthenticator:
         return self._checked(attempt, attempt.password)
 
     async def _checked(self, attempt: Attempt, password: bytes) -> Verdict:
-        if self._client is None or self._asked >= ASKED_MAX:
+        if self._client is None:
             return Pass.BUSY
         key = self._key.render(attempt.value)
-        self._asked += 1
         try:
-            found = await self._client.hmget(key, self._fields)
+            async with self._turns.turn(network(attempt.peer.host), self._settings.request_timeout):
+                found = await self._client.hmget(key, self._fields)
+        except Overloaded:
+            return Pass.BUSY
         except (RedisError, OSError, TimeoutError) as error:
             self._warnings.warning("%s: Redis doesn't answer: %s", self._where, self._why(error))
             return Pass.UNAVAILABLE
-        finally:
-            self._asked -= 1
         row = {name: _text(value) for name, value in zip(self._fields, found, strict=True) if value}
         stored = self._stored(row)
         if len(password) > PASSWORD_MAX_BYTES:  # perhaps a token for the next authenticator

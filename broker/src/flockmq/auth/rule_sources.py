@@ -118,7 +118,8 @@ class HttpRules:
             "qos": str(qos),
             "retain": "true" if retain else "false",
         }
-        answer = await self._service.ask(lambda name: values[name] if name in values else subject.value(name))
+        user = subject.username or subject.clientid
+        answer = await self._service.ask(lambda name: values[name] if name in values else subject.value(name), user)
         match answer.result:
             case "allow":
                 return True

@@ -11,15 +11,17 @@ from typing import Literal
 import pytest
 from aiohttp import web
 
-from flockmq.auth import http_service
-from flockmq.auth.authenticator import Pass
+from flockmq import tasks
+from flockmq.auth import http_service, redis
+from flockmq.auth.authenticator import Granted, Pass, Verdict
 from flockmq.auth.built_in import Passwords
 from flockmq.auth.chain import Chain, Outcome
 from flockmq.auth.hash_pool import HashPool, VerifiedPasswords
 from flockmq.auth.http import HttpAuthenticator
-from flockmq.auth.http_service import HttpService, Overloaded, ServiceAnswer, Unanswered
+from flockmq.auth.http_service import HttpService, ServiceAnswer, Unanswered
 from flockmq.auth.redis import RedisAuthenticator
-from flockmq.bounds import ANSWER_MAX_BYTES
+from flockmq.auth.service_turns import Overloaded
+from flockmq.bounds import ANSWER_MAX_BYTES, PASSWORD_MAX_BYTES
 from flockmq.clock import SYSTEM, Clock
 from flockmq.config.auth_settings import HttpSettings, RedisAuthSettings
 from flockmq.errors import ConfigError
@@ -34,10 +36,10 @@ async def ask(settings: HttpSettings) -> ServiceAnswer:
     service = HttpService(settings, ("clientid", "username", "password"), "here")
     await service.start()
     try:
-        return await service.ask(VALUES.get)
+        return await service.ask(VALUES.get, "here")
     finally:
         await service.stop()
-        assert service.asked == 0
+        assert service.turns.waiting == 0
 
 
 async def test_what_a_client_says_stays_where_it_belongs(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,10 +202,10 @@ async def test_who_finds_no_connection_in_time_isnt_answered_and_what_he_says_is
     settings = HttpSettings(method="get", url=server.url, body={"p": "${password}"}, pool_size=1, connect_timeout=0.1)
     service = HttpService(settings, ("password",), "here")
     await service.start()
-    first = asyncio.ensure_future(service.ask(lambda _: "secret-1"))
+    first = asyncio.ensure_future(service.ask(lambda _: "secret-1", "here"))
     await asked.wait()
     with pytest.raises(Unanswered):
-        await service.ask(lambda _: "secret-2")
+        await service.ask(lambda _: "secret-2", "here")
     answer.set()
     await first
     await service.stop()
@@ -231,7 +233,7 @@ async def test_a_password_that_cant_stand_in_a_header_isnt_logged(caplog: pytest
     service = HttpService(HttpSettings(url="https://a", body={}, headers={"X": "${password}"}), ("password",), "here")
     await service.start()
     with pytest.raises(Unanswered):
-        await service.ask(lambda _: "secret ")
+        await service.ask(lambda _: "secret ", "here")
     await service.stop()
     assert "isn't asked: the password can't stand in the header X" in caplog.text
     assert "secret" not in caplog.text
@@ -257,8 +259,8 @@ async def test_a_password_that_is_no_text_passes_for_no_other_one(
     assert "xff" not in caplog.text
 
 
-async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_service, "ASKED_MAX", 2)
+async def test_only_so_many_questions_wait(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_service, "ASKED_MAX", 1)
     asked, answer = asyncio.Queue[None](), asyncio.Event()
 
     async def handler(request: web.Request) -> web.Response:
@@ -267,15 +269,41 @@ async def test_only_so_many_questions_are_under_way(server: Server, monkeypatch:
         return web.Response(status=204)
 
     server.handler = handler
-    service = HttpService(HttpSettings(url=server.url, body={}), (), "here")
+    service = HttpService(HttpSettings(url=server.url, body={}, pool_size=1), (), "here")
     await service.start()
-    two = [asyncio.ensure_future(service.ask(VALUES.get)) for _ in range(2)]
+    two = [asyncio.ensure_future(service.ask(VALUES.get, "here")) for _ in range(2)]
     await asked.get()
     with pytest.raises(Overloaded):
-        await service.ask(VALUES.get)
+        await service.ask(VALUES.get, "here")
     answer.set()
     await asyncio.gather(*two)
     await service.stop()
+
+
+async def test_one_address_of_very_many_logins_keeps_nobody_else_from_being_let_in(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_service, "ASKED_MAX", 50)
+
+    async def handler(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.02)
+        return web.Response(status=204)
+
+    server.handler = handler
+    authenticator = HttpAuthenticator(HttpSettings(url=server.url, pool_size=1, request_timeout=0.5), "here", SYSTEM)
+    await authenticator.start()
+
+    async def again_and_again(number: int) -> None:
+        while True:
+            verdict = await authenticator.check(attempt(f"c{number}", f"u{number}", "pw", "203.0.113.9"))
+            await asyncio.sleep(0.005 if verdict is Pass.BUSY else 0)
+
+    logins = [asyncio.ensure_future(again_and_again(number)) for number in range(100)]
+    await asyncio.sleep(0.1)
+    for _ in range(3):
+        assert isinstance(await authenticator.check(attempt("c", "jo", "pw", "192.0.2.1")), Granted)
+    await tasks.end(*logins)
+    await authenticator.stop()
 
 
 def test_settings_that_cant_be_used_are_refused(tmp_path: Path) -> None:
@@ -316,3 +344,41 @@ async def test_a_redis_that_is_late_is_said_to_be(caplog: pytest.LogCaptureFixtu
         assert await asked is Pass.UNAVAILABLE
         await users.stop()
     assert "here: Redis doesn't answer: nothing within request_timeout, 0.1 s" in caplog.text
+
+
+async def test_one_address_of_very_many_logins_keeps_nobody_else_from_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis, "ASKED_MAX", 50)
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := await reader.readline():
+            words = []
+            for _ in range(int(head[1:])):
+                await reader.readline()
+                words.append((await reader.readline()).strip())
+            await asyncio.sleep(0.02)
+            writer.write(b"*2\r\n$-1\r\n$-1\r\n" if words[0] == b"HMGET" else b"+OK\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(slow, "127.0.0.1", 0) as server:
+        url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}?protocol=2"
+        settings = RedisAuthSettings(url=url, request_timeout=0.5, pool_size=1)
+        users = RedisAuthenticator(settings, "here", Passwords(HashPool(), VerifiedPasswords(), ""), SYSTEM)
+        await users.start()
+
+        def login(name: str, host: str) -> Coroutine[None, None, Verdict]:
+            too_long = "x" * (PASSWORD_MAX_BYTES + 1)  # no hash is needed
+            asked = users.check(attempt("c", name, too_long, host))
+            assert isinstance(asked, Coroutine)
+            return asked
+
+        async def again_and_again(number: int) -> None:
+            while True:
+                verdict = await login(f"u{number}", "203.0.113.9")
+                await asyncio.sleep(0.005 if verdict is Pass.BUSY else 0)
+
+        logins = [asyncio.ensure_future(again_and_again(number)) for number in range(100)]
+        await asyncio.sleep(0.2)
+        for _ in range(3):
+            assert await login("jo", "192.0.2.1") is Pass.UNKNOWN
+        await tasks.end(*logins)
+        await users.stop()
