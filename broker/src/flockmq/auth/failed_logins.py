@@ -8,7 +8,8 @@ Invariants:
 - Failures at one address never delay a client at another address, nor a client that logged in before from the same
   address.
 - If an address fails with many names, a name without failures is still not delayed. But from then on each name there is
-  delayed after its first failure instead of after `max_count`.
+  delayed after its first failure instead of after `max_count`; and for `max_wait`, if it has failed so often that its
+  names may have been forgotten. So a name that is forgotten is guessed no faster.
 - At most FAILED_LOGINS_MAX names and addresses are remembered, and KNOWN_CLIENTS_MAX clients.
 """
 
@@ -105,10 +106,12 @@ class FailedLogins:
         of_address = self._count(hash(network(attempt.peer.host)), now_s).count
         is_known = len(keys) == 1 and keys[0] in self._known
         free = self._settings.max_count if is_known or of_address <= FAILED_LOGINS_OF_ADDRESS_MAX else 1
+        may_be_forgotten = not is_known and of_address > self._room // 2  # a failure counts for two names
         for key in keys:
             failures = self._count(key, now_s)
             if failures.count >= free:
-                failures.next_s = now_s + self._wait_s(failures.count)
+                wait_s = self._settings.max_wait if may_be_forgotten else self._wait_s(failures.count)
+                failures.next_s = now_s + wait_s
 
     def succeeded(self, attempt: Attempt) -> None:
         if not self._counts(attempt):

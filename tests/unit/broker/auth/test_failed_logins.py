@@ -100,6 +100,22 @@ def test_an_address_that_tries_many_names_has_each_wait_from_its_first_failure_a
     assert gate.gets_in(login("somebody", "s")), "who knows its password isn't kept from saying it"
 
 
+def test_who_has_a_name_forgotten_by_failing_with_others_guesses_it_no_faster() -> None:
+    gate = Gate()
+    for _ in range(10):
+        gate.now_s += 8.0
+        assert gate.fails(login("victim", "v"))
+    for number in range(1000):
+        assert gate.fails(login(f"u{number}", f"c{number}"))
+    tries = 0
+    for _ in range(160):
+        gate.now_s += 0.1
+        tries += gate.fails(login("victim", "v"))
+    assert tries == 2, "one for each longest wait"
+    assert gate.fails(login("victim", "v", AWAY))
+    assert [gate.fails(login("victim", "v", AWAY)) for _ in range(3)] == [True, True, False], "it is another address"
+
+
 def test_an_ipv6_host_is_its_network() -> None:
     gate = Gate()
     tried = [gate.fails(login(host=f"2001:db8::{number:x}")) for number in range(6)]
