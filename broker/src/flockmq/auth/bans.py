@@ -157,7 +157,8 @@ def normal(kind: str, who: str) -> str:
     if kind == "peerhost":
         return str(plain_address(who.partition("%")[0]))  # without the zone of a link-local IPv6 address
     if kind == "peerhost_net":
-        network = ipaddress.ip_network(who)
+        address, slash, length = who.partition("/")
+        network = ipaddress.ip_network(address.partition("%")[0] + slash + length)
         mapped = getattr(network.network_address, "ipv4_mapped", None)
         return str(network) if mapped is None or network.prefixlen < 96 else f"{mapped}/{network.prefixlen - 96}"
     return who

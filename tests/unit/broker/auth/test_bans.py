@@ -104,6 +104,17 @@ def test_who_listens_hears_of_each_ban_and_of_a_new_table(bans: Bans) -> None:
     assert not banned(bans, username="other")
 
 
+def test_a_network_of_a_zone_that_is_let_in_again_lifts_no_other_ban(bans: Bans) -> None:
+    net, of_zone = ("peerhost_net", "fe80::/64"), ("peerhost_net", normal("peerhost_net", "fe80::%eth0/64"))
+    rows = dict.fromkeys((net, of_zone), FOR_GOOD)
+    for key in rows:
+        bans.put(key, FOR_GOOD, None)
+    assert banned(bans, host="fe80::1%eth0")
+    del rows[of_zone]
+    bans.delete(of_zone, FOR_GOOD)
+    assert banned(bans, host="fe80::1%eth0") == (net in rows)
+
+
 def test_patterns_are_bounded_and_kinds_of_newer_nodes_are_passed_over(bans: Bans) -> None:
     for number in range(BAN_PATTERNS_MAX + 1):
         bans.put(("clientid_pattern", f"{number}-*"), FOR_GOOD, None)
@@ -121,6 +132,8 @@ def test_addresses_are_kept_in_one_form() -> None:
     assert normal("peerhost", "fe80::1%eth0") == "fe80::1"
     assert normal("peerhost_net", "::ffff:10.0.0.0/104") == "10.0.0.0/8"
     assert normal("peerhost_net", "2001:db8::/32") == "2001:db8::/32"
+    assert normal("peerhost_net", "fe80::%eth0/64") == "fe80::/64"
+    assert normal("peerhost_net", "fe80::1%eth0") == "fe80::1/128"
     assert normal("clientid", "MiXed") == "MiXed"
     assert normal("client", '["u", "c", "2001:db8::1"]') == '["u","c","2001:db8::/64"]'
     assert normal("client", normal("client", '["u", "c", "2001:db8::1"]')) == '["u","c","2001:db8::/64"]'
