@@ -204,6 +204,9 @@ class _NodeSide(SubscribePort):
         self._session.subscriptions.note_asked(subscription.filter, asked)
         return gets_retained
 
+    def decides_when_granted(self) -> bool:
+        return True
+
     def placed(self) -> None:
         if self._holds:
             self._channel.unpause()

@@ -8,6 +8,8 @@ retained before. So a message that is published after the SUBACK arrives once, l
 If the cluster refuses a route, the filter is removed from the router and its reason code says so; but not if a later
 SUBSCRIBE of the same filter, or the same one that was asked again, has replaced it, which gets its own answer. If the
 connection ends before the filters are added, none is: requests of a later connection may have been processed meanwhile.
+With Retain Handling 1 the first SUBSCRIBE of a filter that is granted gets the retained messages, also if an earlier
+one that was under way is refused.
 A claim that no session uses may be deleted at any time, so exclusive filters are added in the moment in which they are
 granted.
 """
@@ -60,6 +62,12 @@ class SubscribePort:
         """
         raise NotImplementedError(type(self).__name__)
 
+    def decides_when_granted(self) -> bool:
+        """True: whether a subscription with Retain Handling 1 gets retained messages is decided when it is granted.
+        False: `added` knows it.
+        """
+        return False
+
     def placed(self) -> None:
         """The filters were added, or won't be."""
         raise NotImplementedError(type(self).__name__)
@@ -108,6 +116,9 @@ class SubscribeFlow:
         self._made: list[Subscription] = []
         """Subscriptions whose filters need a route."""
         self._pending_retained: list[Subscription] = []
+        self._pending_if_first: list[Subscription] = []
+        """Those that get retained messages if no other SUBSCRIBE of the filter is granted before."""
+        self._added: list[Subscription] = []
 
     def start(self) -> None:
         filters = list(dict.fromkeys([filter for filter, _, _ in self._wanted]))
@@ -161,30 +172,37 @@ class SubscribeFlow:
     def _place(self) -> None:
         for position, (filter, options, asked) in enumerate(self._wanted):
             self._reasons[position] = self._refused.get(filter) or self._place_one(filter, options, asked)
-        if self._made or self._pending_retained:
-            self._port.route([made.filter for made in self._made], len(self._pending_retained) > 0, self._routed)
+        with_retained = len(self._pending_retained) > 0 or len(self._pending_if_first) > 0
+        if self._made or with_retained:
+            self._port.route([made.filter for made in self._made], with_retained, self._routed)
         else:
+            self._grant(frozenset())
             self._port.tell(self._reasons, [], False)
 
     def _place_one(self, filter: bytes, options: int, asked: bytes) -> int:
         session = self._session
-        is_new = session.subscriptions.find(filter) is None
+        older = session.subscriptions.find(filter)
         placed = add_subscription(self._router, session, self._limits, filter, options & 3, options, self._identifiers)
         if isinstance(placed, int):
             return placed
-        if self._port.added(placed, asked, gets_retained(filter, options >> RETAIN_HANDLING_SHIFT & 3, is_new)):
+        retain_handling = options >> RETAIN_HANDLING_SHIFT & 3
+        is_pending = self._port.added(placed, asked, gets_retained(filter, retain_handling, older is None))
+        if retain_handling == 1 and self._port.decides_when_granted():
+            if gets_retained(filter, retain_handling, older is None or not older.is_granted):
+                self._pending_if_first.append(placed)
+        elif is_pending:
             self._pending_retained.append(placed)
+        self._added.append(placed)
         if self._port.needs_route(filter):
             self._made.append(placed)
-        else:
-            placed.is_granted = True
         return placed.qos
 
     def _routed(self, reason: int, saw_all: bool) -> None:
-        find = self._session.subscriptions.find
+        refused: frozenset[bytes] = frozenset()
         if reason >= 0x80:
+            find = self._session.subscriptions.find
             self._port.take_back([made for made in self._made if find(made.filter) is made])
-            refused = {made.filter for made in self._made}
+            refused = frozenset([made.filter for made in self._made])
             for position, (filter, _, _) in enumerate(self._wanted):
                 if filter in refused and self._reasons[position] < 0x80:
                     self._reasons[position] = reason
@@ -193,8 +211,21 @@ class SubscribeFlow:
                 for pending_retained in self._pending_retained
                 if pending_retained.filter not in refused
             ]
-        else:
-            for made in self._made:
-                if (current := find(made.filter)) is not None:
-                    current.is_granted = True
+        self._grant(refused)
         self._port.tell(self._reasons, self._pending_retained, saw_all)
+
+    def _grant(self, refused: frozenset[bytes]) -> None:
+        for subscription in self._pending_if_first:
+            current = self._current(subscription)
+            if current is not None and not current.is_granted and subscription.filter not in refused:
+                self._pending_retained.append(subscription)
+        for subscription in self._added:
+            current = self._current(subscription)
+            if current is not None and subscription.filter not in refused:
+                current.is_granted = True
+
+    def _current(self, subscription: Subscription) -> Subscription | None:
+        """What the session has of this subscription now: itself, or what replaced it."""
+        while subscription.successor is not None:
+            subscription = subscription.successor
+        return subscription if self._session.subscriptions.find(subscription.filter) is subscription else None

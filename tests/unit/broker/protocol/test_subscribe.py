@@ -179,6 +179,49 @@ def test_retained_messages_are_sent_by_retain_handling(node: Node) -> None:
     assert [held.filter for held in node.port.given] == [b"always"]
 
 
+@pytest.mark.parametrize(
+    ("handling", "reasons", "order", "given"),
+    [
+        ((0x10, 0x10), (Reason.UNSPECIFIED_ERROR, 0), (0, 1), [1]),
+        ((0x10, 0x10), (0, 0), (0, 1), [0]),
+        ((0x10, 0x10), (0, 0), (1, 0), [1]),
+        ((0x10, 0x10), (Reason.UNSPECIFIED_ERROR, 0), (1, 0), [1]),
+        ((0x10, 0x10), (0, Reason.UNSPECIFIED_ERROR), (0, 1), [0]),
+        ((0x10, 0x20), (Reason.UNSPECIFIED_ERROR, 0), (0, 1), []),
+        ((0x20, 0x10), (Reason.UNSPECIFIED_ERROR, 0), (0, 1), [1]),
+        ((0x20, 0x10), (0, 0), (0, 1), []),
+        ((0x00, 0x10), (Reason.UNSPECIFIED_ERROR, 0), (0, 1), [1]),
+    ],
+)
+def test_MQTT_3_3_1_10_of_two_subscribes_under_way_the_first_that_is_granted_gets_retained_messages(
+    node: Node, handling: tuple[int, int], reasons: tuple[int, int], order: tuple[int, int], given: list[int]
+) -> None:
+    """`given`: after the answers to which of them."""
+    subscriber = node.client("s", 5)
+    node.port.hold = True
+    for options in handling:
+        node.subscribe(subscriber, ("a", options))
+    routed, got = node.port.unanswered, []
+    for number in order:
+        routed[number](reasons[number], False)
+        got += [number] * len(node.port.given)
+        node.port.given.clear()
+    assert got == given
+
+
+def test_who_unsubscribes_while_a_subscribe_is_under_way_gets_retained_messages_for_the_next_one(node: Node) -> None:
+    subscriber = node.client("s", 5)
+    node.port.hold = True
+    node.subscribe(subscriber, ("a", 0x10))
+    node.feed(subscriber, encode.unsubscribe(5, 2, [b"a"]))
+    node.subscribe(subscriber, ("a", 0x10))
+    first, second = node.port.unanswered
+    first(0, False)
+    node.port.given.clear()
+    second(0, False)
+    assert [held.filter for held in node.port.given] == [b"a"]
+
+
 def test_what_follows_a_retained_message_waits_for_it(node: Node) -> None:
     subscriber, publisher = node.client("s"), node.client("p")
     node.subscribe(subscriber, ("a", 1))
