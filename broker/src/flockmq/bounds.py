@@ -731,6 +731,8 @@ QUOTA_RETAINED_SHOWN_BYTES: Final = 64 * 1024
 users."""
 QUOTA_USERS_TOLD_MAX: Final = 100
 """Users in one report: the largest ones."""
+QUOTA_NAMES_TOLD_MAX_BYTES: Final = 1024
+"""Users with longer names are in no report, because a report may be sent every QUOTA_TOLD_SOON_S on each link."""
 QUOTA_SLICE_USERS: Final = 1000
 """Users checked per event-loop iteration, after quotas changed."""
 QUOTA_SHRINKS_AFTER_S: Final = 60.0

@@ -374,7 +374,7 @@ class Quotas:
             if not self.is_large(usage):
                 usage.is_listed = False
                 del self.large_users[user]
-        return self.most({user: usage.here() for user, usage in self.large_users.items()})
+        return self.told({user: usage.here() for user, usage in self.large_users.items()})
 
     def report_sent(self) -> None:
         """A report was sent: continue the requests that waited for it."""
@@ -386,6 +386,11 @@ class Quotas:
         usage = self._of.get(user)
         held = self.elsewhere.get(user, NOTHING)._replace(retained_bytes=self.stored_bytes(user))
         return held if usage is None else held.plus(usage.here())
+
+    def told(self, users: dict[bytes, Held]) -> dict[bytes, Held]:
+        """Those of whom a report tells."""
+        short = {user: held for user, held in users.items() if len(user) <= bounds.QUOTA_NAMES_TOLD_MAX_BYTES}
+        return self.most(short)
 
     def most(self, users: dict[bytes, Held]) -> dict[bytes, Held]:
         """The QUOTA_USERS_TOLD_MAX users that use the largest part of a quota."""

@@ -238,7 +238,7 @@ class UserQuotas:
         total = {user: had.plus(here.get(user, NOTHING)) for user, had in self.quotas.elsewhere.items()} | {
             user: had for user, had in here.items() if user not in self.quotas.elsewhere
         }
-        largest = self.quotas.most(total)
+        largest = self.quotas.told(total)
         for link in self._cluster.mesh.one_of_each():
             if link.peer.role in CORE_ROLES:
                 link.note(HELD, held)

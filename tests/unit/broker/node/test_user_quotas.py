@@ -12,7 +12,12 @@ import msgspec
 import pytest
 
 from flockmq import bounds
-from flockmq.bounds import QUOTA_RETAINED_SHOWN_BYTES, RETAINED_MESSAGE_BYTES
+from flockmq.bounds import (
+    QUOTA_NAMES_TOLD_MAX_BYTES,
+    QUOTA_RETAINED_SHOWN_BYTES,
+    QUOTA_USERS_TOLD_MAX,
+    RETAINED_MESSAGE_BYTES,
+)
 from flockmq.config.conversion import read
 from flockmq.config.schema import QuotasSettings as Settings
 from flockmq.default_quotas import default_limits
@@ -131,6 +136,28 @@ async def test_every_node_knows_what_a_user_has_in_the_whole_cluster() -> None:
     kept[1][0].ended()
     look(network, nodes)
     assert [node.total(b"eve").sessions for node in nodes] == [99] * 4
+
+
+async def test_long_names_make_no_report_large_and_keep_no_other_user_out_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, nodes = cluster(Settings(max_sessions=10))
+    sizes: list[int] = []
+    note = Link.note
+
+    def noted(link: Link, method: str, body: bytes) -> None:
+        sizes.append(len(body))
+        note(link, method, body)
+
+    monkeypatch.setattr(Link, "note", noted)
+    kept = [
+        node.begin(b"%d" % number * 30_000, 10) for node in nodes for number in range(10, 10 + QUOTA_USERS_TOLD_MAX)
+    ]
+    kept += [node.begin(b"eve", 2) for node in nodes]
+    look(network, nodes)
+    assert max(sizes) < 2 * QUOTA_USERS_TOLD_MAX * QUOTA_NAMES_TOLD_MAX_BYTES
+    assert [node.total(b"eve").sessions for node in nodes] == [8] * 4
+    assert kept
 
 
 async def test_what_a_node_had_that_is_gone_counts_no_more() -> None:
