@@ -17,10 +17,11 @@ from itertools import dropwhile
 from typing import Final, Self
 
 from flockmq import tasks
-from flockmq.auth.http_service import Overloaded, Unanswered
+from flockmq.auth.http_service import Unanswered
 from flockmq.auth.request_queue import RequestQueue
 from flockmq.auth.rule_sources import CLIENTID, HttpRules, LogRules, Source
 from flockmq.auth.rules import Rules, Subject, digest, reveals_clients
+from flockmq.auth.service_turns import Overloaded
 from flockmq.bounds import AUTHORIZATIONS_MAX_TOPIC_BYTES
 from flockmq.clock import SYSTEM
 from flockmq.config.auth_settings import AuthorizationSettings
