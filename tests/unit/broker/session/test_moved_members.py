@@ -8,30 +8,24 @@ import pytest
 
 from flockmq.bounds import ENDED_FILTERS_A_STEP
 from flockmq.clock import SYSTEM
-from flockmq.routing.router import Router
-from flockmq.routing.sink import AwaySink
-from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.moved_members import MovedMembers
-from flockmq.telemetry.counters import Counters
 from flockmq.time_slices import TimeSlices
+from unit.broker.durable.session_owner import SessionOwner
 
 FILTERS = 10 * ENDED_FILTERS_A_STEP
-
-
-class Member(Subscriber):
-    is_here = True
-
-    def is_connected(self) -> bool:
-        return self.is_here
+WINDOW = 32
+"""Of a client that is connected; it is 0 while it is offline."""
 
 
 class Moving:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("flockmq.bounds.SLOT_WORK_MAX_S", 0.0)  # a step in each iteration
-        self.router = Router(Counters(), 1 << 20)
+        self.owner = SessionOwner()
+        self.router = self.owner.router
         self.soon: list[Callable[[], None]] = []
         self.members = MovedMembers(self.router, TimeSlices(self.soon.append, SYSTEM))
-        self.session = Member(AwaySink(self.router, 5), b"c", 0)
+        self.session = self.owner.fresh(window=WINDOW)
 
     def subscribe(self, count: int = FILTERS) -> None:
         for number in range(count):
@@ -40,7 +34,7 @@ class Moving:
             self.router.add(member)
 
     def move(self, is_here: bool) -> None:
-        self.session.is_here = is_here
+        self.session.messages.window = WINDOW if is_here else 0
         self.members.connected_or_left(self.session)
 
     def counts(self) -> set[tuple[int, int]]:
@@ -78,14 +72,14 @@ def test_who_comes_and_goes_meanwhile_has_one_piece_of_work(moving: Moving) -> N
     moving.move(False)
     moving.soon.pop(0)()
     for _ in range(101):
-        moving.move(not moving.session.is_here)
+        moving.move(not moving.session.is_connected())
     assert moving.iterate() <= 2 * (FILTERS // ENDED_FILTERS_A_STEP + 3)
     assert moving.counts() == {(1, 0)}
 
 
 def test_who_has_left_a_group_does_not_come_back_to_it(moving: Moving) -> None:
     moving.subscribe()
-    other = Subscription(Member(AwaySink(moving.router, 5), b"o", 0), b"$share/g/7", 1)
+    other = Subscription(moving.owner.fresh(client_id=b"o"), b"$share/g/7", 1)
     moving.router.add(other)
     moving.move(False)
     for member in moving.session.subscriptions.all():
