@@ -6,6 +6,7 @@ Redis is slow, so that what a node writes is known to the others some time after
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import Final
 
 import pytest
@@ -24,6 +25,10 @@ MOVED_S: Final = 3.0
 """By then the slots of a node that died have another owner, which has their sessions."""
 UNUSED_S: Final = 21.0
 """By then a node has looked twice at the filters that it holds."""
+GIVEN_UP_S: Final = 8.0
+"""By then a node that hears nothing from Redis has left its connection."""
+BEGUN_S: Final = 1.0
+"""By then cores that reach Redis again have begun another generation of the log."""
 BY_PLACES: Final = (
     (
         "AUTHORIZATION__SOURCES",
@@ -191,3 +196,47 @@ async def test_of_whom_more_must_be_known_it_is_judged_when_it_is_back(cluster: 
     await Client.connect(cluster, "owner", at="replicant-1", expiry_s=600)
     await asyncio.sleep(2.0)
     assert await rival.subscribe(FILTER) == GRANTED
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+@scenario()
+async def test_a_claim_that_redis_lost_before_most_cores_read_it_grants_nothing(
+    cluster: SimulatedCluster, expiry_s: int
+) -> None:
+    """Who wrote it writes it again, behind what others have written by then."""
+    (redis,) = cluster.redis
+    owner = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=expiry_s, clean=not expiry_s)
+    rival = await Client.connect(cluster, "rival", at="replicant-2", clean=True)
+    writer = cluster.nodes["replicant-1"].assembly
+    assert writer is not None
+    core = cluster.owner_of("owner") if expiry_s else writer.cluster.core_port.core.partition("@")[0]
+    knowing = (core, "replicant-1")
+    others = [name for name in cluster.nodes if name not in knowing]
+    for other in others:
+        cluster.cut(redis.name, other)
+    asked = [asyncio.create_task(owner.subscribe(FILTER))]
+    await asyncio.sleep(SLOW_S)
+    await redis.kill()
+    redis.empty()
+    for knows in knowing:
+        cluster.cut(knows, redis.name)
+    await redis.start()
+    await asyncio.sleep(GIVEN_UP_S)
+    for knows, other in product(knowing, others):
+        cluster.cut(knows, other)
+        cluster.cut(other, knows)
+    for other in others:
+        cluster.mend(redis.name, other)
+    await asyncio.sleep(BEGUN_S)
+    asked.append(asyncio.create_task(rival.subscribe(FILTER)))
+    await asyncio.sleep(BEGUN_S)
+    for knows, other in product(knowing, others):
+        cluster.mend(knows, other)
+        cluster.mend(other, knows)
+    for knows in knowing:
+        cluster.mend(knows, redis.name)
+    heard = await asyncio.gather(*asked, return_exceptions=True)
+    assert heard.count(GRANTED) < 2
+    again = await Client.connect(cluster, "owner", at="replicant-1", expiry_s=expiry_s, clean=not expiry_s)
+    last = [await asked_again(client, FILTER, MOVED_S) for client in (again, rival)]
+    assert [GRANTED in each for each in last].count(True) == 1

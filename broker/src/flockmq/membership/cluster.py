@@ -111,7 +111,7 @@ class Cluster:
         self.time = ClusterTime(clock, self.is_core)
         self.heartbeats = Heartbeats(self.mesh, self._members, self._local, self.time, self.is_core)
         self.fencing = Fencing(self._who, self.is_core, settings.cores, self.nodes_table, self.mesh, self.heartbeats)
-        self.votes = GenerationVotes(self.mesh.core_links, self.fencing.count_cores)
+        self.votes = GenerationVotes(self.mesh.core_links, self.fencing.count_cores, self.heartbeats.log_end_of)
         self.events = EventExport(self._choose_core, clock.monotonic)
         is_in_majority = self.fencing.is_in_majority if self.is_core else None
         self.staleness = Staleness(self.mesh, is_in_majority, settings.max_stale_s)

@@ -21,7 +21,7 @@ from flockmq.membership.membership_settings import LocalStatus
 from flockmq.membership.mesh import Mesh
 from flockmq.membership.reachability import CORE_ROLES, Reachability, name_of
 from flockmq.rlog.digests import CheckpointDigests
-from flockmq.rlog.entry import START
+from flockmq.rlog.entry import START, StreamId
 from flockmq.rlog.generation import reached_by_majority
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import SHARDS
@@ -80,6 +80,10 @@ class Heartbeats:
     def of(self, incarnation: str) -> Status:
         """Its last status; an empty one if it isn't linked."""
         return self.statuses.get(incarnation, _EMPTY_STATUS)
+
+    def log_end_of(self, incarnation: str, shard: str) -> StreamId:
+        """Up to where it had applied the shard's log when it last sent a heartbeat."""
+        return self.of(incarnation).log_ends.get(shard, START)
 
     def is_heard(self, incarnation: str, now: float, within_s: float = bounds.MEMBER_VOTE_MAX_S) -> bool:
         """True if it sent a heartbeat lately."""
@@ -209,7 +213,7 @@ class Heartbeats:
         cores = {name_of(core): core for core in self._mesh.linked_cores()}
         count = self.count_cores()
         for shard in SHARDS:
-            positions = [self.of(core).log_ends.get(shard, START) for core in cores.values()]
+            positions = [self.log_end_of(core, shard) for core in cores.values()]
             if rlog.core is not None:
                 positions.append(rlog.applied(shard))
             rlog.majority_reached(shard, reached_by_majority(positions, count))

@@ -73,9 +73,7 @@ class LogServer:
             raise Refusal("corrupt", str(error)) from None
 
     async def _vote(self, peer: Identity, body: bytes) -> bytes:
-        if peer.role not in CORE_ROLES:
-            raise Refusal("unavailable", f"{self._rlog.incarnation} doesn't serve {generation_votes.ASK}")
-        return await generation_votes.serve(self._core, body)
+        return await generation_votes.serve(self._core, body, to_core=peer.role in CORE_ROLES)
 
     async def _bootstrap(self, body: bytes) -> AsyncGenerator[bytes, None]:
         try:

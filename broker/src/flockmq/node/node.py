@@ -184,6 +184,7 @@ class Node:
         self.filters = FilterRegistration(
             cluster.incarnation,
             self.route_turns.submit,
+            partial(self.rlog.secure, ROUTE),
             self._holders,
             router,
             self._has_alone,

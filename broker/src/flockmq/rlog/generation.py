@@ -146,6 +146,18 @@ def majority(cores: int) -> int:
     return cores // 2 + 1
 
 
+def needed_to_keep(cores: int) -> int:
+    """How many of the configured cores must have applied something so that every majority has one of them: then every
+    later generation has it."""
+    return cores - majority(cores) + 1
+
+
+def has_reached(applied: StreamId, position: StreamId) -> bool:
+    """A core whose tables are at `applied` surely has all up to `position`. One in a later generation may lack the end
+    of the earlier one."""
+    return applied.generation == position.generation and applied >= position
+
+
 def reached_by_majority(positions: Sequence[StreamId], cores: int) -> StreamId:
     """The furthest position that more than half of the configured cores have reached, by the reported positions. A core
     in a later generation doesn't count for an earlier one: the new generation may lack the end of the old one."""

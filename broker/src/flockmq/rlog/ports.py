@@ -44,6 +44,11 @@ class VotePort(Protocol):
         """Ask all cores that can be reached now to report and to promise the generation (0: only report)."""
         ...
 
+    async def have_reached(self, shard: str, position: StreamId, needed: int) -> bool:
+        """True as soon as so many other cores are known to have applied all up to the position; False if too few have,
+        or answer."""
+        ...
+
 
 class SingleCore:
     """The VotePort of a cluster with one core."""
@@ -52,3 +57,6 @@ class SingleCore:
 
     async def ask(self, shard: str, generation: int) -> list[Report]:
         return []
+
+    async def have_reached(self, shard: str, position: StreamId, needed: int) -> bool:
+        return needed <= 0

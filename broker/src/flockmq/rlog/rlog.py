@@ -38,6 +38,7 @@ from flockmq.rlog.digests import CheckpointDigests
 from flockmq.rlog.disk import Disk
 from flockmq.rlog.entry import START, Op, StreamId
 from flockmq.rlog.errors import LogFull
+from flockmq.rlog.loss_barrier import LossBarrier
 from flockmq.rlog.ports import CorePort, SingleCore, VotePort
 from flockmq.rlog.read_barrier import ReadBarrier
 from flockmq.rlog.repair import Repair
@@ -106,6 +107,10 @@ class Rlog:
             shard: ReadBarrier(shard, redis, partial(self.applied, shard), partial(self.log_end, shard))
             for shard in SHARDS
         }
+        self._loss_barriers = {
+            shard: LossBarrier(shard, votes or SingleCore(), partial(self.applied, shard), partial(self._counts, shard))
+            for shard in SHARDS
+        }
 
     @property
     def tables(self) -> Tables:
@@ -157,6 +162,8 @@ class Rlog:
             await self.core.stop()
         for catch_up in self._read_barriers.values():
             await catch_up.stop()
+        for secured in self._loss_barriers.values():
+            await secured.stop()
         await self._replica.stop()
 
     def submit(self, shard: str, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
@@ -187,6 +194,11 @@ class Rlog:
     async def catch_up(self, shard: str) -> None:
         """Return when this node's tables have all that any node wrote before this call. Raises StorageUnavailable."""
         await self._read_barriers[shard].wait()
+
+    def secure(self, shard: str) -> asyncio.Future[StreamId]:
+        """The future gets a result when Redis can't lose any more what this node's tables have now (loss_barrier.py).
+        Use `on_change` to see whether it was lost before. Raises StorageUnavailable."""
+        return self._loss_barriers[shard].wait()
 
     def has_all(self, shard: str, when: str) -> bool:
         """True if this node's tables surely have everything that any node wrote to `shard` before the newest applied
@@ -295,6 +307,10 @@ class Rlog:
     def pending_bytes(self) -> int:
         """The bytes of writes that this node's tables don't have yet."""
         return sum(writer.pending_bytes for writer in self._writers.values())
+
+    def _counts(self, shard: str) -> bool:
+        """This node is a core, and what its tables have is in the next generation if its vote is."""
+        return self.core is not None and not self._replica.is_distrusted(shard)
 
     def _redis_lost(self, shard: str, text: str) -> None:
         self.redis_lost_data += 1

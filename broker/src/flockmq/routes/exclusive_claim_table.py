@@ -9,7 +9,9 @@ The epoch is the position of the cluster's log at which the owner that wrote the
 slot write and delete different rows, however late. The owner with the higher epoch is the later one.
 
 Invariants: a filter is granted to at most one client. The log's order decides: a client gets the filter if no other
-client had a claim when its own claim arrived in the table. A claim that is refused is deleted again. One that a
+client had a claim when its own claim arrived in the table. It is told when that order is certain: when Redis can't lose
+the claim any more. One that Redis lost before is written again, perhaps behind another client's, and judged again when
+it arrives. A claim that is refused is deleted again. One that a
 SUBSCRIBE was granted isn't deleted as unused while the same SUBSCRIBE waits for others.
 """
 
@@ -30,6 +32,8 @@ from flockmq.routing.slots import slot_of
 
 Key = tuple[bytes, str]
 Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
+Secure = Callable[[], "asyncio.Future[StreamId]"]
+"""Its future gets a result when Redis can't lose any more what the table has now (`Rlog.secure`)."""
 Done = Callable[[int], None]
 """Gets SUCCESS, QUOTA_EXCEEDED if another client has the filter, or the reason why the log can't decide."""
 
@@ -55,12 +59,17 @@ def filter_of(key: Key) -> bytes:
 
 
 class ExclusiveClaimTable:
-    """Listens to `claims`. `on_put` is called for each claim, with its client id."""
+    """Listens to `claims`. `on_put` is called for each claim, with its client id; `on_swap` when other tables have
+    replaced this node's."""
 
-    def __init__(self, on_put: Callable[[Key, bytes], None]) -> None:
+    def __init__(self, on_put: Callable[[Key, bytes], None], on_swap: Callable[[], None]) -> None:
         self._claims: dict[bytes, dict[Key, bytes]] = {}
         self._of_slots: dict[int, dict[Key, bytes]] = {}
         self._on_put = on_put
+        self._on_swap = on_swap
+
+    def has(self, key: Key) -> bool:
+        return key in self._claims.get(filter_of(key), {})
 
     def is_contested(self, filter: bytes, client_id: bytes) -> bool:
         """True if another client has a claim."""
@@ -94,17 +103,19 @@ class ExclusiveClaimTable:
         _discard(self._of_slots, slot_of_owner(key[1]), key)
 
     def fresh(self) -> Self:
-        return type(self)(ignore)
+        return type(self)(ignore, ignore)
 
     def swap(self, fresh: Self) -> None:
         self._claims, self._of_slots = fresh._claims, fresh._of_slots
+        self._on_swap()
 
 
 class _PendingClaim:
-    """`is_free`: whether the filter was free when the claim arrived in the table; None: not seen. `is_invalid`: this
-    node changed its incarnation meanwhile, so the claim fails whatever the log decides."""
+    """`is_free`: whether the filter was free when the claim arrived in the table; None: not seen. `arrivals`: how
+    often that was to be judged. `is_invalid`: this node changed its incarnation meanwhile, so the claim fails whatever
+    the log decides."""
 
-    __slots__ = ("client_id", "ended", "filter", "is_free", "is_invalid", "is_released", "waiting")
+    __slots__ = ("arrivals", "client_id", "ended", "filter", "is_free", "is_invalid", "is_released", "waiting")
 
     def __init__(self, filter: bytes, client_id: bytes, done: Done, ended: Callable[[int, bool], None]) -> None:
         self.filter = filter
@@ -112,6 +123,7 @@ class _PendingClaim:
         self.waiting = [done]
         self.ended = ended
         self.is_free: bool | None = None
+        self.arrivals = 0
         self.is_released = False
         self.is_invalid = False
 
@@ -119,10 +131,11 @@ class _PendingClaim:
 class PendingClaims:
     """This node's claims that are on their way to its table. `on_put` is called for every claim that arrives there."""
 
-    def __init__(self, submit: Submit, reason: ReasonOf, on_put: Callable[[Key, bytes], None]) -> None:
-        self.claims = ExclusiveClaimTable(self._claim_seen)
+    def __init__(self, submit: Submit, secure: Secure, reason: ReasonOf, on_put: Callable[[Key, bytes], None]) -> None:
+        self.claims = ExclusiveClaimTable(self._claim_seen, self._swapped)
         self._on_put = on_put
         self._submit = submit
+        self._secure = secure
         self._reason = reason
         self._pending: dict[Key, _PendingClaim] = {}
         self._wanted: dict[tuple[bytes, bytes], int] = {}
@@ -173,17 +186,45 @@ class PendingClaims:
         claim = self._pending.get(key)
         if claim is not None:
             claim.is_free = not self.claims.is_contested(claim.filter, claim.client_id)
+            claim.arrivals += 1
         self._on_put(key, client_id)
 
+    def _swapped(self) -> None:
+        """A bootstrap replaced the table. Redis may have lost claims, and what came before them is unknown."""
+        for claim in self._pending.values():
+            claim.is_free = None
+            claim.arrivals += 1
+
     def _written(self, key: Key, written: asyncio.Future[StreamId]) -> None:
-        claim = self._pending[key]
         reason = self._reason(written)
+        if reason >= 0x80:
+            self._end(key, reason)
+        else:
+            self._judge(key)
+
+    def _judge(self, key: Key) -> None:
+        """The table has, or had, the claim."""
+        claim = self._pending[key]
+        if claim.is_free is None:  # a bootstrap replaced the table: if another client has a claim now, it wins
+            claim.is_free = not self.claims.is_contested(claim.filter, claim.client_id)
+        if not claim.is_free:
+            self._end(key, Reason.QUOTA_EXCEEDED)
+        elif not self.claims.has(key):  # lost, and perhaps written again: its deletion comes behind that
+            self._end(key, Reason.UNSPECIFIED_ERROR)
+        else:
+            self._secure().add_done_callback(partial(self._secured, key, claim.arrivals))
+
+    def _secured(self, key: Key, arrivals: int, secured: asyncio.Future[StreamId]) -> None:
+        reason = self._reason(secured)
+        if reason < 0x80 and self._pending[key].arrivals != arrivals:
+            self._judge(key)
+        else:
+            self._end(key, reason)
+
+    def _end(self, key: Key, reason: int) -> None:
+        claim = self._pending[key]
         if claim.is_invalid:
             reason = Reason.UNSPECIFIED_ERROR
-        elif reason < 0x80:
-            if claim.is_free is None:  # a bootstrap replaced the table: if another client has a claim now, it wins
-                claim.is_free = not self.claims.is_contested(claim.filter, claim.client_id)
-            reason = Reason.SUCCESS if claim.is_free else Reason.QUOTA_EXCEEDED
         try:
             for done in claim.waiting:
                 done(reason)

@@ -19,7 +19,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.rlog.schema import CLAIMS
-from flockmq.routes.exclusive_claim_table import Done, Key, PendingClaims, Submit, filter_of
+from flockmq.routes.exclusive_claim_table import Done, Key, PendingClaims, Secure, Submit, filter_of
 
 InUse = Callable[[bytes, bytes], bool]
 """True if the client (its id) has a session here that has the filter by a claim of this node."""
@@ -30,8 +30,10 @@ IsHere = Callable[[bytes], bool]
 class ExclusiveClaims:
     """This node's claims. `reason` gives the reason code of a write."""
 
-    def __init__(self, me: str, submit: Submit, reason: ReasonOf, in_use: InUse, is_here: IsHere) -> None:
-        self.pending = PendingClaims(submit, reason, self._claim_seen)
+    def __init__(
+        self, me: str, submit: Submit, secure: Secure, reason: ReasonOf, in_use: InUse, is_here: IsHere
+    ) -> None:
+        self.pending = PendingClaims(submit, secure, reason, self._claim_seen)
         self.claims = self.pending.claims
         self._me = me
         self._submit = submit

@@ -22,7 +22,7 @@ from flockmq.rlog.entry import StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.routes.count_turns import CountTurns
-from flockmq.routes.exclusive_claim_table import Done, PendingClaims
+from flockmq.routes.exclusive_claim_table import Done, PendingClaims, Secure
 from flockmq.routes.exclusive_claims import ExclusiveClaims, InUse, IsHere
 from flockmq.routes.own_routes import OwnRoutes, WorstReason
 from flockmq.routes.route_turns import NOBODY, Submit
@@ -35,13 +35,14 @@ Holders = Callable[[bytes], Collection[str]]
 
 
 class FilterRegistration(FiltersPort):
-    """`submit` writes to the shard of routes, users in turn. `holders` returns the owners of a filter's rows. `counts`:
-    when changed numbers of members are written."""
+    """`submit` writes to the shard of routes, users in turn; `secure` tells when that loses nothing any more. `holders`
+    returns the owners of a filter's rows. `counts`: when changed numbers of members are written."""
 
     def __init__(
         self,
         me: str,
         submit: Submit,
+        secure: Secure,
         holders: Holders,
         router: Router,
         in_use: InUse,
@@ -51,7 +52,7 @@ class FilterRegistration(FiltersPort):
     ) -> None:
         self.routes = OwnRoutes(me, submit, holders, router.has_local, reason_of)
         self.shares = OwnSharedMembers(me, submit, router.shared.count, reason_of, counts)
-        self.exclusive = ExclusiveClaims(me, submit, reason_of, in_use, is_here)
+        self.exclusive = ExclusiveClaims(me, submit, secure, reason_of, in_use, is_here)
         self._router = router
         router.shared.me = me
         router.shared.on_count = self.shares.changed

@@ -51,6 +51,7 @@ class RouteLog:
         else:
             done.set_exception(StorageUnavailable("the log is away"))
         await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     def apply(self, ops: Sequence[Op]) -> None:
         for op in ops:

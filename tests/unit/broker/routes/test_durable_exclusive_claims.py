@@ -17,6 +17,7 @@ from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
 from flockmq.routes.exclusive_claim_table import PendingClaims, durable_key, epoch_of, filter_of
 from flockmq.routes.filter_registration import WriteReasons, claim_all
 from flockmq.routing.slots import slot_of
+from unit.broker.routes.redis import secured
 
 T = b"t"
 C, SAME_SLOT, OTHER = b"c-0", b"c-124", b"c-1"
@@ -53,7 +54,7 @@ class Core:
         self.answers: list[tuple[bytes, int]] = []
         self.on_its_way: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
         self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
-        self.pending = PendingClaims(self._submit, WriteReasons(SYSTEM).of, lambda key, client_id: None)
+        self.pending = PendingClaims(self._submit, secured, WriteReasons(SYSTEM).of, lambda key, client_id: None)
         self.claims = DurableExclusiveClaims(self.pending, self._submit, WriteReasons(SYSTEM).of, self)
 
     # what claims ask
@@ -135,6 +136,7 @@ class Core:
             self.read += 1
             while self.waiting and self.waiting[0][0] <= self.read:
                 self.waiting.pop(0)[1].set_result(StreamId(1, self.read))
+        await asyncio.sleep(0)
         await asyncio.sleep(0)
 
 

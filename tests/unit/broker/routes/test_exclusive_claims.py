@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
-from flockmq.rlog.entry import PUT, Op, StreamId
+from flockmq.rlog.entry import DELETE, PUT, Op, StreamId
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 from flockmq.routes.filter_registration import WriteReasons
+from unit.broker.routes.redis import secured
 
 T = b"t"
 
@@ -30,7 +31,7 @@ class Node:
         self.using: set[bytes] = set()
         self.here: set[bytes] = set()
         in_use, is_here = self._is_using, self.here.__contains__
-        self.exclusive = ExclusiveClaims(name, self._submit, WriteReasons(SYSTEM).of, in_use, is_here)
+        self.exclusive = ExclusiveClaims(name, self._submit, secured, WriteReasons(SYSTEM).of, in_use, is_here)
         self.waiting: list[tuple[int, asyncio.Future[StreamId]]] = []
         self.answers: dict[bytes, int] = {}
 
@@ -51,6 +52,7 @@ class Node:
             self.read += 1
             while self.waiting and self.waiting[0][0] <= self.read:
                 self.waiting.pop(0)[1].set_result(StreamId(1, self.read))
+        await asyncio.sleep(0)
         await asyncio.sleep(0)
 
     async def catch_up(self) -> None:
@@ -340,3 +342,81 @@ async def test_what_is_released_while_it_is_asked_for_is_given_back(answered: bo
     there.claim(b"d")
     await log.settle()
     assert there.answers[b"d"] == Reason.SUCCESS
+
+
+class Lossy(Node):
+    """It hears when Redis can't lose its claims any more."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__(log, "n0@0")
+        self.asked: list[asyncio.Future[StreamId]] = []
+        self.exclusive = ExclusiveClaims(
+            self.name, self._submit, self._secure, WriteReasons(SYSTEM).of, self._is_using, self.here.__contains__
+        )
+
+    def _secure(self) -> asyncio.Future[StreamId]:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return self.asked[-1]
+
+    async def answer(self, error: Exception | None = None) -> None:
+        done = self.asked.pop(0)
+        if error is None:
+            done.set_result(StreamId(1, self.read))
+        else:
+            done.set_exception(error)
+        await asyncio.sleep(0)
+
+    async def find(self, *rows: tuple[str, bytes]) -> None:
+        """A bootstrap brings this table."""
+        fresh = self.exclusive.claims.fresh()
+        for owner, client_id in rows:
+            fresh.put((T, owner), client_id, None)
+        self.exclusive.claims.swap(fresh)
+
+
+@pytest.fixture
+async def lossy() -> Lossy:
+    """Its claim is in its table."""
+    node = Lossy(Log())
+    node.claim(b"c")
+    await node.catch_up()
+    assert (node.answers, len(node.asked)) == ({}, 1)
+    return node
+
+
+async def test_it_is_granted_when_redis_can_not_lose_it_any_more(lossy: Lossy) -> None:
+    await lossy.answer()
+    assert lossy.answers == {b"c": Reason.SUCCESS}
+
+
+async def test_it_is_refused_and_deleted_when_nobody_knows_whether_redis_can_lose_it(lossy: Lossy) -> None:
+    await lossy.answer(StorageUnavailable("too few cores had it"))
+    assert lossy.answers == {b"c": Reason.UNSPECIFIED_ERROR}
+    assert [op[1] for op in lossy.log.entries[-1]] == [DELETE]
+
+
+@pytest.mark.parametrize("rival_is_first", [False, True])
+async def test_one_that_redis_lost_is_judged_again_where_it_comes_the_next_time(
+    lossy: Lossy, rival_is_first: bool
+) -> None:
+    await lossy.find()
+    if rival_is_first:
+        lossy.exclusive.claims.put((T, "n1@0"), b"rival", None)
+    lossy.exclusive.claims.put((T, lossy.name), b"c", None)
+    await lossy.answer()
+    if not rival_is_first:
+        assert lossy.answers == {}, "what was asked was about the former one"
+        lossy.exclusive.claims.put((T, "n1@0"), b"rival", None)
+        await lossy.answer()
+    assert lossy.answers == {b"c": Reason.QUOTA_EXCEEDED if rival_is_first else Reason.SUCCESS}
+
+
+@pytest.mark.parametrize("rows", [[], [("n0@0", b"c"), ("n1@0", b"rival")]])
+async def test_one_that_is_lost_or_came_with_others_in_a_bootstrap_is_refused(
+    lossy: Lossy, rows: list[tuple[str, bytes]]
+) -> None:
+    """Nobody knows which came first."""
+    await lossy.find(*rows)
+    await lossy.answer()
+    assert lossy.answers == {b"c": Reason.QUOTA_EXCEEDED if rows else Reason.UNSPECIFIED_ERROR}
+    assert [op[1] for op in lossy.log.entries[-1]] == [DELETE], "behind what the writer writes again"

@@ -19,6 +19,7 @@ from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import FilterRegistration, WriteReasons, claim_all
 from flockmq.routing.router import Router
 from flockmq.telemetry.counters import Counters
+from unit.broker.routes.redis import secured
 
 ME = "node@1"
 SHARED = b"$share/g/s"
@@ -47,6 +48,7 @@ class Written:
         self.filters = FilterRegistration(
             ME,
             self.log.submit,
+            secured,
             self.log.holders,
             self.router,
             lambda client_id, filter: filter in self.using,
@@ -62,11 +64,15 @@ class Written:
         return [op[1] for ops, _ in self.log.writes for op in ops if op[0] == CLAIMS.number]
 
     async def answer(self, number: int, error: Exception | None = None) -> None:
-        _, done = self.log.writes[number]
+        ops, done = self.log.writes[number]
         if error is None:
+            for table, kind, owner, filter, value in ops:
+                if (table, kind) == (CLAIMS.number, PUT):
+                    self.filters.exclusive.claims.put((filter, owner), value, None)
             done.set_result(StreamId(1, 1))
         else:
             done.set_exception(error)
+        await asyncio.sleep(0)
         await asyncio.sleep(0)
 
 

@@ -17,7 +17,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.entry import PUT, Op
 from flockmq.rlog.route_table import RouteTable
-from flockmq.rlog.schema import ROUTES, SHARES, SharedMembers
+from flockmq.rlog.schema import CLAIMS, ROUTES, SHARES, SharedMembers
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 from flockmq.routes.filter_registration import WriteReasons
@@ -35,6 +35,7 @@ from flockmq.telemetry.counters import Counters
 from unit.broker.durable.redis import Disk, Redis
 from unit.broker.durable.session_owner import SessionOwner
 from unit.broker.node.harness import RouteLog
+from unit.broker.routes.redis import secured
 
 SLOT = 7
 """Of the sessions that `Owner` makes."""
@@ -49,7 +50,16 @@ class Hosted:
         self.log = RouteLog()
         self.version = ClusterVersion()
         submit, reason_of = self.log.submit, WriteReasons(SYSTEM).of
-        claims = ExclusiveClaims("me@0", submit, reason_of, lambda client_id, filter: True, lambda client_id: True)
+        claims = ExclusiveClaims(
+            "me@0", submit, secured, reason_of, lambda client_id, filter: True, lambda client_id: True
+        )
+
+        def applied(op: Op) -> None:
+            table, kind, owner, filter, value = op
+            if (table, kind) == (CLAIMS.number, PUT):
+                claims.claims.put((filter, owner), value, None)
+
+        self.log.on_apply = applied
         router = Router(Counters(), 1 << 20)
         self.shares = RemoteSharedMembers(router, "me@0")
         self.routes = RemoteRoutes(router, "me@0", lambda _: None)
