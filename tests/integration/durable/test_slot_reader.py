@@ -207,6 +207,26 @@ async def test_of_a_slot_that_cannot_be_read_it_is_told_why_and_others_come(owne
     await link.close()
 
 
+async def test_of_a_slot_whose_fence_is_none_it_is_told_why_and_others_go_on(owner: Owners, valkey: Valkey) -> None:
+    """A string of another form, whose owner writes, or that is taken with others."""
+    made, new = await owner(), await owner()
+    for slot in (3, 4):
+        await made.store.take(slot, OLD)
+    link = RedisLink(valkey.config)
+    await link.call("SET", "flockmq:{s3}:fence", "x")
+    made.store.put(3, A, M, b"meta")
+    assert await asyncio.wait_for(made.lost.get(), 10) == 3
+    made.store.put(4, A, M, b"meta")
+    assert await made.durable(4)
+    taken = {slot: taken async for slot, taken in new.store.take_all(dict.fromkeys((3, 4), NEW))}
+    assert isinstance(taken[3], UnreadableSlot)
+    assert "{s3}" in str(taken[3])
+    assert taken[4] == SlotContents({A: {M: b"meta"}})
+    await link.call("DEL", "flockmq:{s3}:fence")
+    assert (await new.store.take(3, NEW)).sessions == {}
+    await link.close()
+
+
 async def test_a_session_whose_key_has_a_wrong_type_is_named_and_others_of_its_slot_come(
     owner: Owners, valkey: Valkey
 ) -> None:

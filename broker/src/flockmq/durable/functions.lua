@@ -29,6 +29,13 @@ local function above(fence, other)
   return incarnation > other_incarnation
 end
 
+-- As Redis answers where a key has another type: an owner then leaves the slot alone, and says why.
+local function not_a_fence(fence)
+  if fence and not parse(fence) then
+    return redis.error_reply('WRONGTYPE it holds something else than a fence')
+  end
+end
+
 local function call_many(command, key, args, first, last)
   for at = first, last, CHUNK do
     redis.call(command, key, unpack(args, at, math.min(at + CHUNK - 1, last)))
@@ -45,6 +52,10 @@ end
 local function write(keys, args)
   local fence, before, after = redis.call('GET', keys[1]), args[1], args[2]
   if fence ~= before and fence ~= after then
+    local wrong = not_a_fence(fence)
+    if wrong then
+      return wrong
+    end
     if fence and above(fence, after) then
       return redis.error_reply('FENCED ' .. fence)
     end
@@ -83,6 +94,10 @@ end
 -- accepted. Answers 1; FENCED: a higher owner took the slot.
 local function take(keys, args)
   local fence = redis.call('GET', keys[1])
+  local wrong = not_a_fence(fence)
+  if wrong then
+    return wrong
+  end
   if fence and above(fence, args[1]) then
     return redis.error_reply('FENCED ' .. fence)
   end
