@@ -13,6 +13,8 @@ from redis.crc import key_slot
 from flockmq import bounds
 from flockmq.durable.pending_writes import META, SlotKeys
 from flockmq.durable.session_store import SessionStore
+from flockmq.durable.slot_reader import SlotContents
+from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig
 from integration.durable.conftest import Owner
 from integration.redis.servers import PATIENCE_S, Clustered, Replicated
@@ -156,6 +158,41 @@ async def test_a_hash_slot_that_is_moved_holds_up_only_its_own_slot(owner: Owner
     assert await waits
     assert target.call("HGET", keys.sessions + A, META) == b"2"
     assert made.lost.empty()
+
+
+@pytest.mark.parametrize("moved", ["fence", "ids", "session"])
+async def test_a_hash_slot_that_is_moved_holds_up_no_other_that_is_taken(
+    owner: Owners, clustered: Clustered, moved: str
+) -> None:
+    made = await started(owner(RedisConfig(clustered.url)))
+    async for _ in made.store.take_all(dict.fromkeys(SLOTS, OLD)):
+        pass
+    source, target, _ = clustered.masters
+    moving, *others = [slot for slot in SLOTS if source.rows("KEYS", SlotKeys(slot).fence)]
+    for slot in (moving, *others):
+        made.store.put(slot, A, META, b"%d" % slot)
+        assert await made.durable(slot)
+    keys, hash_slot = SlotKeys(moving), key_slot(SlotKeys(moving).fence)
+    clustered.begin_move(hash_slot, source, target)
+    clustered.move_keys(source, target, [{"fence": keys.fence, "ids": keys.ids, "session": keys.sessions + A}[moved]])
+    new = await started(owner(RedisConfig(clustered.url)))
+    taken: dict[int, object] = {}
+
+    async def take() -> None:
+        async for slot, contents in new.store.take_all(dict.fromkeys((moving, *others), NEW)):
+            taken[slot] = contents
+
+    with pytest.raises(StorageUnavailable, match="is moving"):
+        await take()
+    assert taken == {slot: SlotContents({A: {META: b"%d" % slot}}) for slot in others}
+    await asyncio.to_thread(clustered.move_slot, hash_slot, source, target)
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                assert (await new.store.take(moving, NEW)).sessions == {A: {META: b"%d" % moving}}
+                break
+            except StorageError:
+                await asyncio.sleep(0.01)
 
 
 async def test_what_begins_anew_while_its_hash_slot_is_moved_is_there_as_a_whole(

@@ -148,7 +148,8 @@ class SessionStore(PendingWrites):
     ) -> AsyncGenerator[tuple[int, SlotContents | StoreFenced | UnreadableSlot]]:
         """As `take`, with many slots in a round trip, small ones first. A slot may be written after it was yielded. A
         slot that is released meanwhile isn't yielded. Raises RedisUnreachable or StorageUnavailable: slots that
-        weren't yielded must be taken again.
+        weren't yielded must be taken again. One whose hash slot is being moved is among these; all others are yielded
+        before that is raised.
         """
         for server, group in (await self._servers.group(fences)).items():
             slots = self._take_at(server, {number: fences[number] for number in group}, again)
@@ -167,9 +168,12 @@ class SessionStore(PendingWrites):
             answers = await self._fence(server, slots) if slots else []
             connection = server.link.connection
         owned: dict[SlotKeys, SlotQueue] = {}
+        moving: list[SlotKeys] = []
         for state, refused in zip(slots, answers, strict=True):
             if refused is None:
                 owned[state.keys] = state
+            elif isinstance(refused, ResponseError):
+                moving.append(state.keys)
             else:
                 if isinstance(refused, StoreFenced):
                     self.release(state.number)
@@ -191,6 +195,9 @@ class SessionStore(PendingWrites):
             server.was_not_read()
             raise
         server.was_read()
+        if moving := [*moving, *reading.moving]:
+            names = ", ".join(of_slot.text for of_slot in moving)
+            raise StorageUnavailable(f"Redis at {server.link.address} is moving {names} to another master")
 
     def release(self, slot: int) -> None:
         """This core no longer owns the slot: drop its writes; its barriers get False."""
@@ -227,13 +234,16 @@ class SessionStore(PendingWrites):
                     if self._slots.get(number) is state and state.server is former:  # Neither released nor moved.
                         self._move(state, server)
 
-    async def _fence(self, server: StoreServer, slots: list[SlotQueue]) -> list[StoreFenced | UnreadableSlot | None]:
-        """Set our fence for each slot. Returns for each what prevented it, or None."""
+    async def _fence(
+        self, server: StoreServer, slots: list[SlotQueue]
+    ) -> list[StoreFenced | UnreadableSlot | ResponseError | None]:
+        """Set our fence for each slot. Returns for each what prevented it, or None; a ResponseError: its hash slot is
+        being moved."""
         number = next(self._numbers)
         takes = [(b"FCALL", TAKE, 1, state.keys.fence, state.fence, number) for state in slots]
         await self._servers.connect(server, slots[0])
         replies = await server.link.write(takes, repeats_write=True, apart=True)
-        answers: list[StoreFenced | UnreadableSlot | None] = []
+        answers: list[StoreFenced | UnreadableSlot | ResponseError | None] = []
         for state, reply in zip(slots, replies, strict=True):
             if not isinstance(reply, ResponseError):
                 state.before, state.after = b"%b %d" % (state.fence, number), b""
@@ -242,6 +252,8 @@ class SessionStore(PendingWrites):
                 answers.append(StoreFenced(str(reply)[7:]))
             elif is_wrong_type(reply):
                 answers.append(UnreadableSlot(f"{state.keys.text}: {reply}"))
+            elif is_moving(reply):
+                answers.append(reply)
             else:
                 raise StorageUnavailable(f"slot {state.number}: Redis: {reply}")
         return answers

@@ -1,7 +1,8 @@
 """Loads the sessions of slots that this core owns from the store, with retries.
 
-Invariant: slots at one Redis server wait neither for another server nor for a slot that can't be read. Such a slot is
-tried again every SLOT_SPOILT_RETRY_S, because an operator may have repaired it.
+Invariant: slots at one Redis server wait neither for another server nor for a slot that can't be read, or whose hash
+slot is being moved. One that can't be read is tried again every SLOT_SPOILT_RETRY_S, because an operator may have
+repaired it.
 """
 
 from __future__ import annotations
@@ -84,16 +85,19 @@ class SlotLoader:
         """Load slots that are on one server."""
         blank = self._blank()
         fences = {number: blank[number] for number in group if number in blank}
+        left = fences.copy()
         try:
             async with aclosing(self._store.take_all(fences)) as slots:
                 async for number, taken in slots:
                     self._trouble.worked()
                     self._tries.pop(number, None)
+                    del left[number]
                     await self._take_over(number, fences[number], taken)
                     await asyncio.sleep(0)
         except StorageError as error:
-            self._trouble.failed("%d slots of sessions wait for Redis: %s", len(fences), error)
-            await self._wait(fences)
+            self._trouble.failed("%d slots of sessions wait for Redis: %s", len(left), error)
+            self._done()
+            await self._wait(left)
         except Exception:  # Otherwise these slots would never be loaded.
             log.exception("slots of sessions could not be taken; those that aren't here are taken again")
             await asyncio.sleep(bounds.LOG_RETRY_MAX_S)

@@ -7,7 +7,8 @@ Invariants:
   but not yet taken over. Only a key that is larger is read alone, in pages, and a larger slot alone.
 - Small slots come first. A large one is put back until all small ones are read.
 - A key of a wrong type makes its session unreadable, or, if it belongs to the slot, the slot; everything else is still
-  read. A session whose key isn't there has ended: its owner crashed behind a batch that failed amid it (functions.lua).
+  read. A slot whose hash slot is being moved to another master doesn't come, and holds up no other. A session whose key
+  isn't there has ended: its owner crashed behind a batch that failed amid it (functions.lua).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from flockmq import bounds
 from flockmq.durable.pending_writes import SlotKeys
 from flockmq.redis.connection import RedisConnection
 from flockmq.redis.errors import StorageUnavailable
-from flockmq.redis.link import Argument, RedisLink, Reply
+from flockmq.redis.link import Argument, RedisLink, Reply, is_moving
 
 START: Final = b"0"
 _GROWTH: Final = 8
@@ -61,6 +62,8 @@ class SlotReading:
         self._connection = connection
         self._fences = fences
         self._page_bytes = page_bytes
+        self.moving: list[SlotKeys] = []
+        """Those that didn't come because their hash slot is being moved to another master."""
 
     async def slots(self) -> AsyncGenerator[tuple[SlotKeys, SlotContents | UnreadableSlot]]:
         """A slot whose fence changed meanwhile doesn't come: another core took it, or Redis lost it. Raises
@@ -100,11 +103,18 @@ class SlotReading:
         await self._measure([scan for slot in slots for scan in slot.begin_sessions()])
 
     async def _read(self, slots: Sequence[_Slot]) -> list[_Slot]:
-        """Read the sessions. Returns the slots whose fence is still the same."""
+        """Read the sessions. Returns the slots whose fence is still the same, and that were read whole."""
         await self._scan([scan for slot in slots for scan in slot.sessions.values()])
         gets = [(b"GET", slot.keys.fence) for slot in slots]
         fences = await self._link.pipeline(gets, on=self._connection, apart=True)
-        return [slot for slot, fence in zip(slots, fences, strict=True) if fence == self._fences[slot.keys]]
+        self.moving += [
+            slot.keys for slot, fence in zip(slots, fences, strict=True) if slot.is_moving() or _is_moving(fence)
+        ]
+        return [
+            slot
+            for slot, fence in zip(slots, fences, strict=True)
+            if fence == self._fences[slot.keys] and not slot.is_moving()
+        ]
 
     async def _scan(self, scans: Sequence[_Scan]) -> None:
         waiting = deque(scans)
@@ -132,7 +142,7 @@ class _Scan:
     uses in Redis, which is more than its contents. `left`: at most so many bytes are still to come.
     """
 
-    __slots__ = ("_came", "_command", "_fields", "cursor", "error", "found", "key", "left", "size")
+    __slots__ = ("_came", "_command", "_fields", "cursor", "error", "found", "is_moving", "key", "left", "size")
 
     def __init__(self, command: bytes, key: bytes) -> None:
         self.key = key
@@ -141,6 +151,8 @@ class _Scan:
         self.left = 0
         self.found: list[bytes] = []
         self.error = ""
+        self.is_moving = False
+        """Its hash slot is being moved, and it may be at the next master by now."""
         self._command = command
         self._fields = 0
         """How many fields were asked for last."""
@@ -148,7 +160,9 @@ class _Scan:
 
     def measured(self, reply: Reply | ResponseError) -> None:
         """Raises StorageUnavailable."""
-        if isinstance(reply, ResponseError):
+        if _is_moving(reply):
+            self.is_moving = True
+        elif isinstance(reply, ResponseError):
             raise StorageUnavailable(f"the size of {self.key!r} can't be read: {reply!r}")
         self.size = self.left = reply if isinstance(reply, int) else 0  # None: there is no such key.
 
@@ -175,6 +189,9 @@ class _Scan:
                 self._came += size
             case ResponseError() if is_wrong_type(reply):
                 self.error = f"{self.key!r}: {reply}"
+                self.cursor = START
+            case ResponseError() if is_moving(reply):
+                self.is_moving = True
                 self.cursor = START
             case _:
                 raise StorageUnavailable(f"{self.key!r} can't be read: {reply!r}")
@@ -205,6 +222,9 @@ class _Slot:
             self.sessions = {client_id: _Scan(b"HSCAN", prefix + client_id) for client_id in self.ids.found}
         return list(self.sessions.values())
 
+    def is_moving(self) -> bool:
+        return any(scan.is_moving for scan in (*self.lists(), *self.sessions.values()))
+
     def size(self) -> int:
         """Of all that is known of it."""
         return self.ids.size + self.marks.size + sum([scan.size for scan in self.sessions.values()])
@@ -220,6 +240,10 @@ class _Slot:
             self.marks.pairs(),
             {client_id: scan.error for client_id, scan in scans if scan.error},
         )
+
+
+def _is_moving(reply: Reply | ResponseError) -> bool:
+    return isinstance(reply, ResponseError) and is_moving(reply)
 
 
 _T = TypeVar("_T")
