@@ -1,7 +1,9 @@
 """Twice a second each node sends its status on all of its links, reads those of other nodes, and closes silent links.
 
 Urgent news is sent at once: which nodes a core can't reach any more, that a node drains, and whether it hears Redis.
-Invariant: `statuses` has the last status of each linked node, and no others.
+Invariants: `statuses` has the last status of each linked node, and no others. A heartbeat that waited while this
+process stood still proves nothing: this node may have been purged since. So behind that another node counts as heard
+only when it has acknowledged a heartbeat that was sent afterwards.
 """
 
 from __future__ import annotations
@@ -69,9 +71,12 @@ class Heartbeats:
         self._time = time
         self._is_core = is_core
         self._received_at: dict[str, float] = {}
+        self._stood_still = False
         self._news: object = None
         self._settled_at = 0.0
         self._loop = asyncio.get_running_loop()
+        self._looked_at = self._loop.time()
+        """When `run` last had its turn."""
 
     @property
     def is_draining(self) -> bool:
@@ -105,15 +110,17 @@ class Heartbeats:
 
     def greet(self, link: Link) -> None:
         """A link is up: send the first heartbeat on it."""
-        link.control(frames.Heartbeat(self.status()))
+        link.beat(frames.control(frames.Heartbeat(self.status())))
 
     def received(self, link: Link, heartbeat: frames.Heartbeat) -> None:
+        self._notice_pause(self._loop.time())
         link.control(_HEARTBEAT_ACK)
         status = heartbeat.status
         self.statuses[link.peer.incarnation] = status
-        self._received_at[link.peer.incarnation] = link.heard_at
-        if status.in_majority and not self._is_core:
-            self._settled_at = link.heard_at
+        if link.is_current:
+            self._received_at[link.peer.incarnation] = link.heard_at
+            if status.in_majority and not self._is_core:
+                self._settled_at = link.heard_at
         if status.clocks is not None and link.peer.role in CORE_ROLES:
             self._time.received(link.peer.incarnation, status.clocks)
         if self.rlog is not None:
@@ -161,12 +168,12 @@ class Heartbeats:
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
-        looked_at = sent_at = self._loop.time()
+        self._looked_at = sent_at = self._loop.time()
         while True:
             await asyncio.sleep(bounds.LINK_LOOK_S)
             now = self._loop.time()
-            stood_still = now - looked_at > 3 * bounds.LINK_HEARTBEAT_S
-            looked_at = now
+            self._notice_pause(now)
+            stood_still, self._stood_still, self._looked_at = self._stood_still, False, now
             try:
                 if now - sent_at >= bounds.LINK_HEARTBEAT_S or self._has_news(now):
                     sent_at = now
@@ -175,6 +182,13 @@ class Heartbeats:
                 self.look(now)
             except Exception:
                 log.exception("a heartbeat failed")
+
+    def _notice_pause(self, now: float) -> None:
+        """Whether what arrived meanwhile is read before `run` goes on, or behind that, is the event loop's choice."""
+        if not self._stood_still and now - self._looked_at > 3 * bounds.LINK_HEARTBEAT_S:
+            self._stood_still = True
+            for link in self._mesh.links():
+                link.doubt()
 
     def _has_news(self, now: float) -> bool:
         hears_redis = self.rlog is None or self.rlog.hears_redis()
@@ -192,7 +206,7 @@ class Heartbeats:
         if stood_still:
             self._members.restart_timers(now)
         for link in self._mesh.links():
-            link.send(encoded)
+            link.beat(encoded)
             if stood_still:
                 link.heard_at = link.answered_at = now
             elif now - link.heard_at > bounds.LINK_SILENT_MAX_S:

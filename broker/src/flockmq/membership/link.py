@@ -92,6 +92,12 @@ class Link(asyncio.Protocol):
         self.heard_at = 0.0
         self.answered_at = 0.0
         """When the peer last acknowledged a heartbeat."""
+        self._asked = 0
+        """Heartbeats sent."""
+        self._answers = 0
+        """Heartbeats that the peer acknowledged."""
+        self._doubted = 0
+        """From how many on what arrives is surely sent lately."""
         self.up_at = 0.0
         self.used_at = 0.0
         """When the last message arrived on it."""
@@ -253,6 +259,20 @@ class Link(asyncio.Protocol):
         if isinstance(self._handshake, HandshakeDialer):
             transport.write(self._handshake.hello())
 
+    def beat(self, encoded: bytes) -> None:
+        """Send a heartbeat."""
+        self._asked += 1
+        self.send(encoded)
+
+    def doubt(self) -> None:
+        """What arrives may have waited since long ago, until the peer acknowledges the next heartbeat."""
+        self._doubted = self._asked + 1
+
+    @property
+    def is_current(self) -> bool:
+        """What arrives now was sent lately."""
+        return self._answers >= self._doubted
+
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
         self.received_bytes += len(data)
@@ -350,6 +370,7 @@ class Link(asyncio.Protocol):
                 self._receive_note(method, body)
             case frames.HeartbeatAck():
                 self.answered_at = self.heard_at
+                self._answers += 1
             case frames.Goodbye():
                 self._owner.link_goodbye(self)
                 self.close("it leaves the cluster")
