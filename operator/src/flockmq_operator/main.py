@@ -130,7 +130,7 @@ async def run_kopf(
     rebalances: RebalanceReconciler,
     metrics: Metrics,
 ) -> None:
-    """Watch and reconcile until a signal says to stop."""
+    """Watch and reconcile until a signal says to stop. Cancelled, the Lease is lost: nothing is written any more."""
     metrics.leading = True
     log.info("leading; watching %s", ", ".join(settings.namespaces) or "all namespaces")
     namespaces: list[str | None] = [*settings.namespaces] or [None]
@@ -148,19 +148,23 @@ async def run_kopf(
         asyncio.create_task(watch_names(kube, kind, namespace, changed, begun), name=f"{kind}s of {namespace}")
         for kind, namespace in itertools.product(NAMED_KINDS, namespaces)
     ]
-    try:
-        await kopf.operator(
+    watching = asyncio.create_task(
+        kopf.operator(
             registry=registry,
             standalone=True,
             clusterwide=not settings.namespaces,
             namespaces=settings.namespaces,
             memo=kopf.Memo(reconciler=reconciler, users=users, rebalances=rebalances),
-        )
+        ),
+        name="kopf",
+    )
+    try:
+        await asyncio.wait((watching,))  # cancelled, kopf takes some seconds to end, and another operator doesn't wait
     finally:
+        await asyncio.gather(*(part.stop() for part in (reconciler, users, rebalances)))
         metrics.leading = False
-        for watch in watches:
-            watch.cancel()
-        await asyncio.gather(*watches, return_exceptions=True)
-        await rebalances.stop()
-        await users.stop()
-        await reconciler.stop()
+        for task in (*watches, watching):
+            task.cancel()
+        await asyncio.gather(*watches, watching, return_exceptions=True)
+    await reconciler.donors.bring_back()
+    await watching

@@ -66,9 +66,12 @@ class Passes:
         self._reasons: dict[Key, asyncio.Event] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(PASSES_MAX)
+        self._is_stopped = False
 
     def wake(self, key: Key) -> None:
         """There is a reason to look at it."""
+        if self._is_stopped:
+            return
         if key not in self._tasks:
             self._reasons[key] = asyncio.Event()
             self._tasks[key] = asyncio.create_task(self._keep(key), name=f"{self._what} {'/'.join(key)}")
@@ -85,6 +88,8 @@ class Passes:
         return set(self._tasks)
 
     async def stop(self) -> None:
+        """For good: whatever still has a reason wakes nothing."""
+        self._is_stopped = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,5 +1,6 @@
 """A pass over a MqttCluster: look at it and at all it has, do what is next, say what came of it."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -71,8 +72,7 @@ class Reconciler:
         return self._passes.busy_with()
 
     async def stop(self) -> None:
-        await self._passes.stop()
-        await self.donors.stop()
+        await asyncio.gather(self._passes.stop(), self.donors.stop())
 
     def _forget(self, key: Key) -> None:
         self._floors.pop(key, None)

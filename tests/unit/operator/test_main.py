@@ -1,18 +1,30 @@
 """What the program says, and with which exit code, when something it needs isn't there."""
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import kopf
 import pytest
 
+from flockmq_operator import main, passes
+from flockmq_operator.donors.choice import Kept
 from flockmq_operator.kube import Kube
 from flockmq_operator.main import Unusable, check_cluster
 from flockmq_operator.manifest import Manifest
+from flockmq_operator.metrics import Metrics
+from flockmq_operator.passes import Done, Passes
+from flockmq_operator.rebalances.reconcile import RebalanceReconciler
+from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.settings import SettingsError, read_settings
+from flockmq_operator.users.reconcile import UserReconciler
 from ports import free_port
+from unit.operator.donors.test_choice import replicant
+from unit.operator.world import NAMESPACE, SETTINGS, World, context, mqtt_cluster
 
 ENVIRONMENT = {
     "POD_NAME": "operator-0",
@@ -109,3 +121,99 @@ def test_namespaces_are_split() -> None:
 def test_the_operator_watches_its_own_namespace_unless_it_is_told_otherwise() -> None:
     assert read_settings(ENVIRONMENT).namespaces == ["flockmq"]
     assert read_settings({**ENVIRONMENT, "FLOCKMQ_WATCH_NAMESPACES": "*"}).namespaces == []
+
+
+class Kopf:
+    """In kopf's place: it ends when it is `told`; cancelled, it takes its time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began, self.told, self.is_ending, self.may_end = (asyncio.Event() for _ in range(4))
+        monkeypatch.setattr(kopf, "operator", self.operate)
+        monkeypatch.setattr(main, "NAMED_KINDS", ())
+
+    async def operate(self, **_: Any) -> None:
+        self.began.set()
+        try:
+            await self.told.wait()
+        except asyncio.CancelledError:
+            self.is_ending.set()
+            await self.may_end.wait()
+            raise
+
+
+class Acting:
+    """An operator that leads: one MqttCluster, one pod that a donor's node has out of the Service."""
+
+    def __init__(self, world: World) -> None:
+        metrics = Metrics()
+
+        async def nobody_answers(_: object) -> None:
+            return None
+
+        self.reconciler = Reconciler(world, SETTINGS, nobody_answers, metrics)
+        self.users = UserReconciler(world, SETTINGS, metrics)
+        rebalances = RebalanceReconciler(world, SETTINGS, metrics, self.reconciler.donors.wake)
+        self.reconciler.donors._kept["fleet", "demo"] = Kept(context(), "replicant", 2)
+        run = main.run_kopf(world, SETTINGS, self.reconciler, self.users, rebalances, metrics)
+        self.task = asyncio.create_task(run)
+
+
+@pytest.fixture
+def world() -> World:
+    pod = replicant("a", takes=False)
+    pod["metadata"]["labels"]["app.kubernetes.io/name"] = "flockmq"
+    return World(mqtt_cluster(), pod)
+
+
+async def test_who_lost_the_lease_writes_nothing_while_kopf_ends(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    monkeypatch.setattr(passes, "GATHER_MIN_S", 0.001)
+    slow = Kopf(monkeypatch)
+    acting = Acting(world)
+    async with asyncio.timeout(10):
+        await slow.began.wait()
+        acting.reconciler.wake(NAMESPACE, "demo")
+        acting.task.cancel()
+        await slow.is_ending.wait()
+        written = list(world.writes)
+        for _ in range(5):  # kopf's watches still tell of changes
+            acting.reconciler.wake(NAMESPACE, "demo")
+            acting.users.wake(NAMESPACE, "demo")
+            await asyncio.sleep(0.02)
+        assert world.writes == written
+        slow.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await acting.task
+    assert world.writes == written, "labels of pods are the next operator's"
+
+
+async def test_who_is_told_to_stop_brings_pods_back(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    told = Kopf(monkeypatch)
+    acting = Acting(world)
+    async with asyncio.timeout(10):
+        told.told.set()
+        await acting.task
+    assert world.writes == ["patch Pod a"]
+
+
+async def test_what_ends_kopf_is_raised(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+    async def fails(**_: Any) -> None:
+        raise RuntimeError("watch failed")
+
+    monkeypatch.setattr(main, "NAMED_KINDS", ())
+    monkeypatch.setattr(kopf, "operator", fails)
+    with pytest.raises(RuntimeError, match="watch failed"):
+        await Acting(world).task
+
+
+async def test_nothing_is_begun_once_passes_are_stopped() -> None:
+    made: list[str] = []
+
+    async def make(_: object) -> Done:
+        made.append("pass")
+        return Done()
+
+    looks = Passes("it", make, lambda _: None, Metrics(), 0.001)
+    await looks.stop()
+    looks.wake((NAMESPACE, "demo"))
+    await asyncio.sleep(0.02)
+    assert (made, looks.busy_with()) == ([], set())

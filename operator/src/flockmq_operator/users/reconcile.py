@@ -70,8 +70,7 @@ class UserReconciler:
         return self._passes.busy_with()
 
     async def stop(self) -> None:
-        await self._passes.stop()
-        await self._looks.stop()
+        await asyncio.gather(self._passes.stop(), self._looks.stop())
 
     def _forget(self, key: Key) -> None:
         self._right.pop(key, None)

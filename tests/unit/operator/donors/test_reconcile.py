@@ -180,11 +180,13 @@ async def test_one_comes_back_when_no_node_tells_any_more(town: Town, donors: Do
     await until(lambda: town.out() == [])
 
 
-async def test_an_operator_that_stops_leaves_nobody_out(town: Town, donors: DonorReconciler) -> None:
+async def test_an_operator_that_is_told_to_stop_leaves_nobody_out(town: Town, donors: DonorReconciler) -> None:
     town.donate("a")
     donors.keep(KEY, KEPT)
     await until(lambda: town.out() == ["a"])
     await donors.stop()
+    assert town.out() == ["a"], "who lost the Lease leaves that to the next one"
+    await donors.bring_back()
     assert town.out() == []
 
 
@@ -196,6 +198,7 @@ async def test_one_that_stops_and_cannot_say_so_says_that(
     await until(lambda: town.out() == ["a"])
     town.failure = Unreachable("HTTP 503")
     await donors.stop()
+    await donors.bring_back()
     assert "pods may be out of their Service until another operator starts: HTTP 503" in caplog.text
 
 
