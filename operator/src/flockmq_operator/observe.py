@@ -45,6 +45,8 @@ class Observed(NamedTuple):
     redis_pods: list[Manifest]
     replicant_pods: list[Manifest]
     """Up to UNAVAILABLE_MAX, while some aren't available, or all have to end; else empty, for there may be many."""
+    jobs: list[Manifest]
+    """That its CronJobs have made, and that haven't ended."""
     left_out: frozenset[Ref]
     """Pods whose label says that they take no clients, while the Service doesn't select by it."""
     orphans: frozenset[Ref]
@@ -97,6 +99,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
     replicants = await _replicant_pods(kube, context, objects.get(Ref("Deployment", context.replicant)))
     left_out = await _left_out(kube, context, objects.get(Ref("Service", context.name)), [*sets, *cores])
+    jobs = await _running_jobs(kube, context, objects)
     foreign = frozenset(others) - leftover
     links, key, certificates = (_files(secret, context) for secret in files)
     return Observed(
@@ -106,6 +109,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
         cores,
         redis,
         replicants,
+        jobs,
         left_out,
         orphans,
         foreign,
@@ -147,6 +151,14 @@ async def _replicant_pods(kube: Kube, context: Context, live: Manifest | None) -
         return []
     labels = {**selector(context, "replicant"), MANAGED_BY: MANAGER}
     return await kube.list("Pod", context.namespace, labels, limit=UNAVAILABLE_MAX)
+
+
+async def _running_jobs(kube: Kube, context: Context, objects: dict[Ref, Manifest]) -> list[Manifest]:
+    """They are a CronJob's own, without labels of the MqttCluster."""
+    crons = [item for name, item in objects.items() if name.kind == "CronJob"]
+    names = [job["name"] for cron in crons for job in cron.get("status", {}).get("active", ()) if "name" in job]
+    found = await asyncio.gather(*(kube.get("Job", context.namespace, name) for name in names))
+    return [item for item in found if item]
 
 
 async def _left_out(kube: Kube, context: Context, service: Manifest | None, makers: list[Manifest]) -> frozenset[Ref]:

@@ -131,7 +131,7 @@ def settings_needed(desired: list[Manifest]) -> list[Manifest]:
 
 def settings_in_use(observed: Observed) -> frozenset[Ref]:
     """ConfigMaps that pods name, or what would make pods."""
-    makers = [*observed.replica_sets, *observed.objects.values()]
+    makers = [*observed.replica_sets, *observed.jobs, *observed.objects.values()]
     templates = [template for manifest in makers if (template := template_of(manifest))]
     pods = [*observed.core_pods, *observed.redis_pods, *observed.replicant_pods]
     return frozenset[Ref]().union(*map(settings_of, (*templates, *pods)))

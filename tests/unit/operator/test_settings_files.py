@@ -9,14 +9,20 @@ from flockmq_operator.apply import carry_out, refusal_problems
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.plan import Plan
 from flockmq_operator.resources.labels import POD_TEMPLATE
+from flockmq_operator.workloads import template_of
 from unit.operator.test_plan import CORES, REDIS, REPLICANTS, converge, running, settings, settings_of, step
+from unit.operator.test_resources_backup import CRON_JOB as BACKUP
+from unit.operator.test_resources_backup import SPEC as BACKED_UP
+from unit.operator.test_resources_backup import claim
 from unit.operator.world import NAMESPACE, World, context
 
 CHANGED: Manifest = {"mqtt": {"maxInflight": 7}}
 
 
 def named(world: World, name: Ref) -> Ref:
-    return settings_of(world.objects[name]["spec"]["template"])
+    template = template_of(world.objects[name])
+    assert template
+    return settings_of(template)
 
 
 def config_maps(world: World) -> set[Ref]:
@@ -55,6 +61,26 @@ async def test_those_of_replicants_are_there_while_a_replica_set_names_them() ->
         if settings_of(world.objects[name]["spec"]["template"]) == former:
             del world.objects[name]
     await converge(world, context(CHANGED))
+    assert former not in world.objects
+
+
+async def test_those_of_a_job_are_there_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pod may still have to start, or be tried again; the next run waits for it, up to four hours."""
+    world = World(claim())
+    await converge(world, context(BACKED_UP))
+    former, cron_job = named(world, BACKUP), world.objects[BACKUP]
+    owner = {"kind": "CronJob", "name": BACKUP.name, "uid": cron_job["metadata"]["uid"], "controller": True}
+    metadata = {"name": "demo-backup-29", "namespace": NAMESPACE, "ownerReferences": [owner]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}
+    world.put(job | {"spec": copy.deepcopy(cron_job["spec"]["jobTemplate"]["spec"])})
+    cron_job["status"] = {"active": [{"kind": "Job", "name": "demo-backup-29", "namespace": NAMESPACE}]}
+    monkeypatch.setattr("flockmq_operator.resources.config.BACKUP_SCRIPT", "# of the next release")
+    for _ in range(3):
+        await step(world, context(BACKED_UP))
+    assert named(world, BACKUP) != former
+    assert former in world.objects
+    world.objects[BACKUP]["status"] = {}
+    await converge(world, context(BACKED_UP))
     assert former not in world.objects
 
 
