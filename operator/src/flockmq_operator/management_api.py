@@ -15,6 +15,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from flockmq_operator.slots import asking
+
 ASK_S = 15.0
 """The deadline of one request: a password may wait to be hashed."""
 ANSWER_MAX_BYTES = 1024 * 1024
@@ -69,14 +71,17 @@ class ManagementApi:
         if self._away:
             raise NodeAway(self._away)
         try:
-            async with self._http.request(
-                method,
-                URL(f"{self._access.url}{path}", encoded=True),
-                data=None if body is None else msgspec.json.encode(body),
-                headers={"Authorization": f"Bearer {self._access.key}", "Content-Type": "application/json"},
-                allow_redirects=False,
-                ssl=self._trust,
-            ) as response:
+            async with (
+                asking(),
+                self._http.request(
+                    method,
+                    URL(f"{self._access.url}{path}", encoded=True),
+                    data=None if body is None else msgspec.json.encode(body),
+                    headers={"Authorization": f"Bearer {self._access.key}", "Content-Type": "application/json"},
+                    allow_redirects=False,
+                    ssl=self._trust,
+                ) as response,
+            ):
                 answer = await _read(response)
                 if response.status < 300:
                     return answer, response.headers.get("ETag", "")

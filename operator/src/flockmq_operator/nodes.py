@@ -7,6 +7,7 @@ import aiohttp
 import msgspec
 
 from flockmq_operator.resources.context import MANAGEMENT_PORT, Context
+from flockmq_operator.slots import asking
 
 ASK_S = 3.0
 ANSWER_MAX_BYTES = 4 * 1024 * 1024
@@ -37,9 +38,11 @@ async def ask_nodes(session: aiohttp.ClientSession, context: Context) -> list[No
     """None: no core answered with a list of nodes. Whose certificate it shows is no matter: nothing is told it, and the
     most that a wrong answer does is more pods, within the spec's bounds, and half of the pods out of the Service."""
     try:
-        async with session.get(
-            url_of(context), timeout=aiohttp.ClientTimeout(total=ASK_S), allow_redirects=False, ssl=False
-        ) as response:
+        timeout = aiohttp.ClientTimeout(total=ASK_S)
+        async with (
+            asking(),
+            session.get(url_of(context), timeout=timeout, allow_redirects=False, ssl=False) as response,
+        ):
             if response.status != 200:
                 return None
             answer = b""

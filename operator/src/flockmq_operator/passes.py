@@ -2,9 +2,10 @@
 
 Level-triggered: a reason carries no information, so any number of them is one pass, and a lost one costs no more than
 RESYNC_S, or SETTLED_RESYNC_S where all is as it should be (`settled` says what wakes a pass until then). One pass at a
-time for each object, PASSES_MAX at a time in all. A pass that fails is repeated with a growing delay, and nothing is
-remembered of it: the next one looks anew. Reasons are gathered the longer the more passes in a row changed something: a
-rollout takes a few, and a quarrel with another controller over a field is no busy loop.
+time for each object, PASSES_MAX at a time in all, beside those that wait for a node's answer (`slots`). A pass that
+fails is repeated with a growing delay, and nothing is remembered of it: the next one looks anew. Reasons are gathered
+the longer the more passes in a row changed something: a rollout takes a few, and a quarrel with another controller over
+a field is no busy loop.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from flockmq_operator.kube import Refused, Unreachable
 from flockmq_operator.metrics import Metrics, Result
+from flockmq_operator.slots import Slot
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +124,9 @@ class Passes:
     async def _measured(self, key: Key) -> Done:
         """A pass when there is room for it, counted."""
         self._metrics.waiting += 1
+        slot = Slot(self._slots)
         try:
-            await self._slots.acquire()
+            await slot.begin()
         finally:
             self._metrics.waiting -= 1
         result: Result = "failed"
@@ -132,7 +135,7 @@ class Passes:
             done = await self._make(key)
             result = "changed" if done.changed else "unchanged"
         finally:
-            self._slots.release()
+            slot.end()
             self._metrics.passed(result, time.monotonic() - began_s)
         return done
 

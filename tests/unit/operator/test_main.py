@@ -17,7 +17,6 @@ from flockmq_operator.kube import Kube
 from flockmq_operator.main import Unusable, check_cluster
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.metrics import Metrics
-from flockmq_operator.passes import Done, Passes
 from flockmq_operator.rebalances.reconcile import RebalanceReconciler
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.settings import SettingsError, read_settings
@@ -203,17 +202,3 @@ async def test_what_ends_kopf_is_raised(monkeypatch: pytest.MonkeyPatch, world: 
     monkeypatch.setattr(kopf, "operator", fails)
     with pytest.raises(RuntimeError, match="watch failed"):
         await Acting(world).task
-
-
-async def test_nothing_is_begun_once_passes_are_stopped() -> None:
-    made: list[str] = []
-
-    async def make(_: object) -> Done:
-        made.append("pass")
-        return Done()
-
-    looks = Passes("it", make, lambda _: None, Metrics(), 0.001)
-    await looks.stop()
-    looks.wake((NAMESPACE, "demo"))
-    await asyncio.sleep(0.02)
-    assert (made, looks.busy_with()) == ([], set())
