@@ -11,7 +11,7 @@ again when the spec doesn't say it any more; other changes in the document are a
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from flockmq_operator.hot.keys import other_hot_keys
@@ -24,6 +24,9 @@ from flockmq_operator.resources.labels import Component
 from flockmq_operator.resources.node_config import Role, hot_config, node_config
 from flockmq_operator.templates import last_made
 from flockmq_operator.workloads import settings_of, workload
+
+PATHS_MAX, PATH_MAX = 1024, 256
+"""The CRD's bounds of `status.settings.paths`: how many, and the characters of one. Where there are more, pods roll."""
 
 
 class Recorded(NamedTuple):
@@ -91,8 +94,15 @@ def find_edit(said: Context, observed: Observed) -> Edit:
             if other := other_hot_keys(tomllib.loads(text), wanted, frozenset(free)):
                 needed |= other
                 kept[name] = text
+    if not can_be_recorded(needed | before.paths):
+        needed, kept = set(), {}
     values = {path: free[path] for path in sorted(needed | before.paths & free.keys())}
     return Edit(values, frozenset(needed), before.paths - free.keys(), kept)
+
+
+def can_be_recorded(paths: Set[str]) -> bool:
+    """Whether the status has room for them. What can't be remembered would stay in the document for good."""
+    return len(paths) <= PATHS_MAX and all(len(path) <= PATH_MAX for path in paths)
 
 
 def in_use(context: Context, observed: Observed, component: Component) -> Iterator[tuple[str, str]]:

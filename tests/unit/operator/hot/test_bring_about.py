@@ -24,8 +24,10 @@ from flockmq_operator.metrics import Metrics
 from flockmq_operator.nodes import Node
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.resources.context import Context
+from ports import free_port
 from unit.broker.auth.harness import FakeLog
 from unit.broker.management.harness import ANYWHERE, token_bytes
+from unit.operator.schema import SCHEMA, violations
 from unit.operator.world import NAMESPACE, SETTINGS, World, mqtt_cluster
 
 DEMO = Ref("MqttCluster", "demo")
@@ -130,6 +132,25 @@ async def test_another_value_and_a_new_key_roll_nothing(town: Town, monkeypatch:
     assert (town.files(), town.told(), town.settings.shown().revision) == (files, ["Ready"], 1)
     assert town.condition("Ready")["status"] == "True"
     assert town.status()["observedGeneration"] == 2
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "".join(f"[zones.z{number}]\nmax_inflight = 7\nmax_mqueue_len = 70\n" for number in range(513)),
+        f"[zones.{'z' * 250}]\nmax_inflight = 7\n",
+    ],
+)
+async def test_more_keys_than_the_status_can_have_roll_pods(
+    town: Town, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    """Kubernetes would refuse the status, in each pass, and forget what nodes were told."""
+    monkeypatch.setattr(management_access, "url_of", lambda *_, **__: f"http://127.0.0.1:{free_port()}")
+    await town.edit(config.replace("7", "5"))
+    core, _ = town.files()
+    await town.edit(config)
+    assert not list(violations(town.status(), SCHEMA["properties"]["status"], "status"))
+    assert town.files()[0] != core, "replicants follow"
 
 
 async def test_going_back_is_told_too(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
