@@ -15,7 +15,7 @@ from flockmq_operator.donors.reconcile import DonorReconciler
 from flockmq_operator.events import MESSAGE_MAX, Event, without_refused
 from flockmq_operator.hot.bring_about import HotSettings, Outcome
 from flockmq_operator.hot.edit import recorded
-from flockmq_operator.kube import Kube
+from flockmq_operator.kube import Kube, Unreachable
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.nodes import AskNodes, Node
@@ -28,7 +28,7 @@ from flockmq_operator.resources import build
 from flockmq_operator.resources.context import Context
 from flockmq_operator.settings import Settings
 from flockmq_operator.spec import KIND, SpecError, decode
-from flockmq_operator.status import make_status
+from flockmq_operator.status import make_status, of_failed_pass
 from flockmq_operator.status.condition import Situation
 from flockmq_operator.wrong_spec import without_what_is_wrong
 
@@ -97,6 +97,25 @@ class Reconciler:
             situation = Situation(body["metadata"]["generation"], problems=(Problem("InvalidSpec", why),))
             await self._report(body, situation, [])
             return Done()
+        try:
+            done, status = await self._carry_on(key, body, context, wrong, wanted)
+        except Unreachable:
+            raise
+        except Exception as error:  # repeated by `passes`, whose log has all of it
+            why = f"a pass over this MqttCluster failed, and is tried again: {type(error).__name__}: {error}"
+            previous = body.get("status") or {}
+            problem = Problem("PassFailed", why)
+            status = of_failed_pass(problem, body["metadata"]["generation"], previous, datetime.now(UTC))
+            await self._tell(body, status, [])
+            raise
+        if revisions.is_whole(status) and not context.spec.pause:
+            await self._keep_spec(key, body)
+        return done
+
+    async def _carry_on(
+        self, key: Key, body: Manifest, context: Context, wrong: Sequence[Problem], wanted: list[Ref]
+    ) -> tuple[Done, Manifest]:
+        """Look at all that it has, do what is next. Returns the status, too, as it is reported."""
         self._named[key] = settled.named_objects(context, wanted)
         observed = await observe(self._kube, context, wanted, body.get("status") or {})
         context = self._with_floor(key, context, observed.objects)
@@ -130,9 +149,7 @@ class Reconciler:
             settings=told.record.as_status(),
         )
         status = await self._report(body, situation, events)
-        if revisions.is_whole(status) and not context.spec.pause:
-            await self._keep_spec(key, body)
-        return Done(changed=changed, look_again_s=look_again_s(context, observed, status))
+        return Done(changed=changed, look_again_s=look_again_s(context, observed, status)), status
 
     def _with_floor(self, key: Key, context: Context, live: dict[Ref, Manifest]) -> Context:
         """The context to plan with."""
@@ -163,16 +180,20 @@ class Reconciler:
             self._kept[key] = digest
 
     async def _report(self, body: Manifest, situation: Situation, events: list[Event]) -> Manifest:
-        """Write the status if it changed, and tell events of what changed. Returns the status."""
-        previous = body.get("status") or {}
-        status = make_status(situation, previous, datetime.now(UTC))
+        """Returns the status."""
+        status = make_status(situation, body.get("status") or {}, datetime.now(UTC))
+        await self._tell(body, status, events)
+        return status
+
+    async def _tell(self, body: Manifest, status: Manifest, events: list[Event]) -> None:
+        """Write the status if it changed, and tell events of what changed."""
         self._metrics.conditions[key_of(body)] = status["conditions"]
         self._metrics.missed_backups.pop(key_of(body), None)
         if "backup" in status:
             self._metrics.missed_backups[key_of(body)] = status["backup"]["missed"]
-        told = (*events, *transitions(previous, status))
+        told = (*events, *transitions(body.get("status") or {}, status))
         await report(self._kube, body, status, told, self._settings.pod_name)
-        return status
+        body["status"] = status
 
 
 def look_again_s(context: Context, observed: Observed, status: Manifest) -> float:

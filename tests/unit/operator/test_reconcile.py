@@ -8,11 +8,12 @@ import pytest
 
 from flockmq_operator import passes, reconcile
 from flockmq_operator.donors import reconcile as donors
-from flockmq_operator.kube import Unreachable
+from flockmq_operator.kube import Refused, Unreachable
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.nodes import AskNodes, Node
 from flockmq_operator.passes import RESYNC_S, SETTLED_RESYNC_S
+from flockmq_operator.plan import Plan
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import TAKES_CLIENTS
@@ -121,6 +122,44 @@ async def test_a_spec_of_which_nothing_can_be_made_is_told_with_the_errors_type_
     async with reconciling(world):
         await until(lambda: condition(world, "Stalled")["status"] == "True")
     assert told(world) == [("Warning", "InvalidSpec")]
+    assert condition(world, "Stalled")["message"].endswith("KeyError: 'unforeseen'")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(KeyError("unforeseen"), "KeyError: 'unforeseen'"), (Refused(403, "jobs is forbidden"), "jobs is forbidden")],
+)
+async def test_a_pass_that_fails_is_told_and_what_was_said_before_still_stands(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def fail(*_: object) -> Plan:
+        raise error
+
+    world = World(mqtt_cluster())
+    async with reconciling(world) as reconciler:
+        await until(lambda: settled(world, reconciler) and condition(world, "Ready")["status"] == "True")
+        with monkeypatch.context() as broken:
+            broken.setattr(reconcile, "make_plan", fail)
+            world.told.clear()
+            reconciler.wake(*KEY)
+            await until(lambda: condition(world, "Stalled")["status"] == "True")
+            for _ in range(5):
+                reconciler.wake(*KEY)
+                await asyncio.sleep(0.01)
+        assert told(world) == [("Warning", "PassFailed")]
+        assert said in condition(world, "Stalled")["message"]
+        assert condition(world, "Ready")["status"] == "True"
+        await until(lambda: condition(world, "Stalled")["status"] == "False")
+
+
+async def test_the_first_pass_that_fails_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Plan:
+        raise KeyError("unforeseen")
+
+    monkeypatch.setattr(reconcile, "make_plan", fail)
+    world = World(mqtt_cluster())
+    async with reconciling(world):
+        await until(lambda: condition(world, "Stalled")["status"] == "True")
     assert condition(world, "Stalled")["message"].endswith("KeyError: 'unforeseen'")
 
 

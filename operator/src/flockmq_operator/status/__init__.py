@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from flockmq_operator.manifest import Manifest, Ref
+from flockmq_operator.problems import Problem
 from flockmq_operator.resources.labels import Component, selector_string
 from flockmq_operator.status import (
     available,
@@ -99,6 +100,17 @@ def make_status(situation: Situation, previous: Manifest, now: datetime) -> Mani
     if context.spec.autoscaling:
         status["autoscalingFloor"] = context.floor or context.spec.autoscaling.min_replicas
     return status
+
+
+def of_failed_pass(problem: Problem, generation: int, previous: Manifest, now: datetime) -> Manifest:
+    """What was said before still stands, but for what stalls the cluster."""
+    situation = Situation(generation, problems=(problem,))
+    if "conditions" not in previous:
+        return make_status(situation, previous, now)
+    said = previous["conditions"]
+    before = next((condition for condition in said if condition["type"] == stalled.TYPE), None)
+    told = render(stalled.judge(situation), before, generation, now)
+    return {**previous, "conditions": [told if condition is before else condition for condition in said]}
 
 
 def render(condition: Condition, before: Manifest | None, generation: int, now: datetime) -> Manifest:
