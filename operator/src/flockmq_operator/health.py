@@ -2,7 +2,8 @@
 
 Alive: the process answers, so its loop runs. Ready: it is logged in to an API server that knows MqttClusters; followers
 are as ready as the leader, and whether one acts is what the Lease says. Nobody reads a body here, or unpacks one.
-Whoever asks isn't known: no answer tells what it is made with, and nothing that can't be read is logged.
+Whoever asks isn't known: connections are few, no answer tells what it is made with, and nothing that can't be read is
+logged.
 """
 
 import asyncio
@@ -15,6 +16,8 @@ from flockmq_operator.metrics import CONTENT_TYPE, Metrics
 
 SERVER = "flockmq"
 """The header `Server` of all answers: aiohttp would name itself and Python, with versions."""
+CONNECTIONS_MAX = 64
+"""At a time; of more the oldest are ended, so that a probe finds room."""
 _HTTP: dict[str, Any] = {"access_log": None, "auto_decompress": False, "lingering_time": 0}
 
 
@@ -50,6 +53,13 @@ class _Http(web.RequestHandler):
     """HTTP on one connection."""
 
     __slots__ = ()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self._manager
+        for oldest in self._manager.connections[:-CONNECTIONS_MAX]:
+            if isinstance(oldest.transport, asyncio.Transport):
+                oldest.transport.abort()
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None

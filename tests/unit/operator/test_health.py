@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from flockmq_operator.health import serve_health
+from flockmq_operator.health import CONNECTIONS_MAX, serve_health
 from flockmq_operator.metrics import Metrics
 
 
@@ -27,6 +27,25 @@ async def test_it_is_alive_at_once_and_ready_when_logged_in() -> None:
                 assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
                 assert "flockmq_operator_leading 0\n" in await answer.text()
     finally:
+        await health.cleanup()
+
+
+async def test_of_too_many_connections_the_oldest_are_ended_so_a_probe_gets_its_answer() -> None:
+    health = await serve_health(0, asyncio.Event(), Metrics())
+    port = next(address[1] for address in health.addresses if len(address) == 2)
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * CONNECTIONS_MAX)]
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(10):
+            assert await reader.readuntil(b"ok\n")
+            assert await silent[0][0].read() == b"", "it is ended"
+        assert health.server
+        assert len(health.server.connections) == CONNECTIONS_MAX
+        writer.close()
+    finally:
+        for _, connection in silent:
+            connection.close()
         await health.cleanup()
 
 
