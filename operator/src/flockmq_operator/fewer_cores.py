@@ -1,5 +1,8 @@
 """Fewer cores: they are removed while those that stay are ready, and know of how many they are one. Pure.
 
+A cluster that sleeps has as many as it has volumes of cores: it wakes with all of them, under the number that they
+knew, and then those go that the spec asks for no more. What was trimmed from the log may be in their snapshots alone.
+
 A broker's node has the same rule for clusters without an operator: membership/core_removal.py there."""
 
 import msgspec
@@ -7,7 +10,7 @@ import msgspec
 from flockmq_operator.manifest import Manifest, Ref, annotation, ref
 from flockmq_operator.observe import Observed
 from flockmq_operator.resources.context import Context
-from flockmq_operator.resources.labels import PODS_DIGEST
+from flockmq_operator.resources.labels import COMPONENT, PODS_DIGEST
 from flockmq_operator.spec import pods_digest
 from flockmq_operator.status.workload import ordinal, outdated_pods, pod_ready, pod_there, template_seen
 
@@ -16,7 +19,9 @@ def core_to_wait_for(context: Context, observed: Observed) -> str:
     """A core that stays and isn't ready, while the spec asks for fewer; empty: none. Those that would be removed may be
     all that hold the tables."""
     live = observed.objects.get(Ref("StatefulSet", context.core))
-    if live is None or live["spec"]["replicas"] <= context.spec.cores.replicas or is_begun(context, live):
+    if live is None or number_of(live, observed) <= context.spec.cores.replicas:
+        return ""
+    if live["spec"]["replicas"] and is_begun(context, live):
         return ""
     unready = unready_cores(context, observed)
     return f"{context.core}-{min(unready)}" if unready else ""
@@ -44,6 +49,14 @@ def unready_cores(context: Context, observed: Observed) -> set[int]:
     return set(range(context.spec.cores.replicas)) - {ordinal(pod) for pod in observed.core_pods if pod_there(pod)}
 
 
+def number_of(live: Manifest, observed: Observed) -> int:
+    """How many cores there are."""
+    volumes = [claim for claim in observed.claims if claim["metadata"]["labels"].get(COMPONENT) == "core"]
+    stay = [ordinal(claim) for claim in volumes if "deletionTimestamp" not in claim["metadata"]]
+    replicas: int = live["spec"]["replicas"]
+    return replicas or max(stay, default=-1) + 1
+
+
 def is_begun(context: Context, live: Manifest) -> bool:
     """The StatefulSet's template is what this spec asks for: those that start know this number of cores."""
     return annotation(live, PODS_DIGEST) == pods_digest(context.spec, "core")
@@ -58,7 +71,7 @@ def keep_cores(context: Context, observed: Observed, desired: list[Manifest]) ->
 
 def with_all_cores(context: Context, observed: Observed) -> Context:
     """`context` as if its spec asked for the cores that there are: their majorities are of that number too."""
-    there: int = observed.objects[Ref("StatefulSet", context.core)]["spec"]["replicas"]
+    there = number_of(observed.objects[Ref("StatefulSet", context.core)], observed)
     replace = msgspec.structs.replace
     spec = replace(context.spec, cores=replace(context.spec.cores, replicas=there))
     return replace(context, cluster=replace(context.cluster, spec=spec))

@@ -99,7 +99,7 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
         unmade |= WAITS
     elif waiting_for:
         unmade |= NODES
-    elif awaited_core:
+    elif awaited_core and not context.spec.hibernate:
         waiting_for = f"core {awaited_core} to be ready before cores are removed"
     elif outdated_core:
         waiting_for = f"core {outdated_core} to know the new number of cores before others are removed"

@@ -1,10 +1,12 @@
 """A cluster without pods: it falls asleep part by part, and comes back with what it had."""
 
+import pytest
+
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.status import conditions
 from flockmq_operator.status.condition import Situation
 
-from .test_plan import converge, running
+from .test_plan import converge, running, settings
 from .world import World, context, pod
 
 ASLEEP: Manifest = {"hibernate": True, "backup": {"schedule": "0 3 * * *", "claimName": "backups"}}
@@ -154,3 +156,27 @@ async def test_the_redis_of_somebody_else_is_left_alone() -> None:
     await step(world, spec | {"hibernate": True})
     assert (world.objects[REPLICANTS]["spec"]["replicas"], world.objects[CORES]["spec"]["replicas"]) == (0, 0)
     assert (await said(world, spec | {"hibernate": True}))["RedisReady"] == (True, "External")
+
+
+@pytest.mark.parametrize("when", ["while it sleeps", "as it falls asleep"])
+async def test_fewer_cores_of_one_that_sleeps_are_removed_when_it_has_woken(when: str) -> None:
+    """What was trimmed from the log may be in the volumes of those that go alone."""
+    fewer = {**ASLEEP, "cores": {"replicas": 1}}
+    awake = {key: value for key, value in fewer.items() if key != "hibernate"}
+    if when == "while it sleeps":
+        world = await fallen_asleep()
+    else:
+        world = await cluster()
+        for component in ("replicant", "core", "redis"):
+            await step(world, fewer)
+            world.end(component)
+    assert [await step(world, fewer) for _ in range(3)][-1] == "", "it sleeps, and waits for nothing"
+    assert numbers(world) == (0, 0, 0)
+    for _ in range(3):
+        if not numbers(world)[1]:
+            await step(world, awake)
+    assert numbers(world)[1] == 3
+    assert "cores = 3" in settings(world, CORES)["core.toml"]
+    await converge(world, context(awake))
+    assert numbers(world)[1] == 1
+    assert "cores = 1" in settings(world, CORES)["core.toml"]
