@@ -66,6 +66,17 @@ def keep_ports(context: Context, observed: Observed, desired: list[Manifest], le
         ]
 
 
+def lead_to_renamed(context: Context, observed: Observed, desired: list[Manifest]) -> None:
+    """Have the Service of `desired`, whose templates are those that are applied, lead to a listener by its number while
+    there are pods in which it has another name."""
+    service = next(manifest for manifest in desired if ref(manifest) == Ref("Service", context.name))
+    serving = service["spec"]["selector"][COMPONENT]
+    there = [dict(listeners(maker)) for maker in makers(context, observed, desired, serving)]
+    for port in service["spec"]["ports"]:
+        if any(port["name"] not in names and port["port"] in names.values() for names in there):
+            port["targetPort"] = port["port"]
+
+
 def admit_ports_in_use(context: Context, observed: Observed, desired: list[Manifest]) -> None:
     """Have the NetworkPolicies of `desired`, whose templates are those that are applied, let clients in to each port at
     which pods listen: another port of the spec is that of pods that come, and the Service leads to both by its name."""

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from flockmq_operator.clients import admit_ports_in_use, keep_clients, keep_ports, next_are_ready, select_by_label
+from flockmq_operator.clients import (
+    admit_ports_in_use,
+    keep_clients,
+    keep_ports,
+    lead_to_renamed,
+    next_are_ready,
+    select_by_label,
+)
 from flockmq_operator.drift import drift
 from flockmq_operator.events import SIZES, Event, created, describe_change
 from flockmq_operator.fewer_cores import (
@@ -116,6 +123,7 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     held = hold_templates(context, observed, desired, kept_parts, now)
     select_by_label(context, observed, desired)
     keep_ports(context, observed, desired, held.unknown)
+    lead_to_renamed(context, observed, desired)
     admit_ports_in_use(context, observed, desired)
     keep_claim_templates(observed, desired)
     kept = held.unknown.union(restoring.kept, *(problem.keeps for problem in problems))

@@ -217,7 +217,7 @@ async def test_a_port_is_open_for_as_long_as_pods_listen_there(
 
 def leads_to(world: World) -> dict[str, int]:
     """Name and number of the Service's ports."""
-    return {port["targetPort"]: port["port"] for port in world.objects[SERVICE]["spec"]["ports"]}
+    return {port["name"]: port["port"] for port in world.objects[SERVICE]["spec"]["ports"]}
 
 
 def listeners(manifest: Manifest) -> dict[str, int]:
@@ -252,6 +252,25 @@ async def test_the_service_leads_to_pods_that_stay_because_a_secret_of_others_is
     await step(world, context(spec))
     (port,) = world.objects[SERVICE]["spec"]["ports"]
     assert port == {"name": "mqtts", "port": 8883, "targetPort": "mqtts", "nodePort": 30883}
+
+
+async def test_the_service_leads_to_a_renamed_listener_in_pods_of_before_too() -> None:
+    world = await running()
+    (before,) = [item for item in world.objects.values() if item["kind"] == "ReplicaSet"]
+    renamed = context({"listeners": [{"name": "other", "port": 1883}]})
+    for _ in range(40):
+        await step(world, renamed)
+        if listeners(world.objects[REPLICANTS]) == {"other": 1883}:
+            break
+        world.settle()
+    assert world.objects[SERVICE]["spec"]["ports"] == [{"name": "other", "port": 1883, "targetPort": 1883}]
+    world.settle()
+    before["status"]["replicas"] = 1
+    await step(world, renamed)
+    assert world.objects[SERVICE]["spec"]["ports"] == [{"name": "other", "port": 1883, "targetPort": 1883}]
+    before["status"]["replicas"] = 0
+    await step(world, renamed)
+    assert world.objects[SERVICE]["spec"]["ports"] == [{"name": "other", "port": 1883, "targetPort": "other"}]
 
 
 async def test_a_port_is_open_while_a_replica_set_of_before_has_pods() -> None:
