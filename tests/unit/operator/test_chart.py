@@ -41,6 +41,21 @@ def test_helm_upgrades_a_crd_and_never_deletes_it(crd: Manifest) -> None:
     assert ".Values.crds.install" in (CHART / "templates/definition.yaml").read_text()
 
 
+def test_the_operators_user_is_nowhere_fixed() -> None:
+    """OpenShift gives each namespace users of its own, and refuses others."""
+    template = (CHART / "templates/operator.yaml").read_text()
+    lines = [line.strip() for line in template.splitlines()]
+    begin = lines.index("{{- with .Values.runAsUser }}")
+    said = ["runAsUser: {{ int64 . }}", "runAsGroup: {{ int64 . }}", "{{- end }}"]
+    assert lines[begin + 1 : begin + 4] == said
+    assert template.count("runAsUser:") == 1
+    user: int = yaml.safe_load((CHART / "values.yaml").read_text())["runAsUser"]
+    pod = installed("Deployment")["spec"]["template"]["spec"]
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["runAsGroup"]) == (user, user)
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert schema["properties"]["runAsUser"]["type"] == ["integer", "null"]
+
+
 def rights() -> dict[tuple[str, str], set[str]]:
     granted: dict[tuple[str, str], set[str]] = {}
     for rule in installed("Role")["rules"]:
