@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from flockmq_analytics.report import DayFigures, HourFigures, LagFigures, Percentiles
+from flockmq_analytics.report import DayFigures, HourFigures, LagFigures, Losses, Percentiles
 
 ABNORMAL_REASON_MIN: Final = 0x80
 PERCENTILES: Final = {"p50": "0.50", "p90": "0.90", "p99": "0.99", "max": "1.0"}
@@ -39,6 +39,43 @@ def by_shard(lag: DataFrame) -> list[LagFigures]:
         )
         for row in rows
     ]
+
+
+def losses(events: DataFrame) -> Losses:
+    """Of all nodes together."""
+    row = gaps(events).agg(F.sum("lost").alias("lost"), F.sum("shed").alias("shed")).first()
+    return Losses(0, 0) if row is None or row["lost"] is None else Losses(row["lost"], row["shed"])
+
+
+def gaps(events: DataFrame) -> DataFrame:
+    """What is missing between the batches of an incarnation.
+
+    (at TIMESTAMP, node STRING, incarnation STRING, lost BIGINT, shed BIGINT): `lost` events before `at`, of which the
+    node itself shed `shed`. What came before the first batch here isn't known to be missing.
+    """
+    batches = (
+        events.where("incarnation IS NOT NULL AND number IS NOT NULL")
+        .groupBy("node", "incarnation", "entry_id")
+        .agg(
+            F.min("at").alias("at"),
+            F.min(F.col("number") - F.col("position")).alias("first"),
+            F.max("number").alias("last"),
+            F.max(F.coalesce("shed", F.lit(0))).alias("shed_so_far"),
+        )
+    )
+    earlier = (
+        Window.partitionBy("node", "incarnation")
+        .orderBy("first", "entry_id")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    end = F.max(F.col("last") + 1).over(earlier)
+    lost = F.col("first") - end
+    shed = F.col("shed_so_far") - F.max("shed_so_far").over(earlier)
+    return (
+        batches.select("at", "node", "incarnation", lost.alias("lost"), F.least(lost, shed).alias("shed"))
+        .where("lost > 0")
+        .withColumn("shed", F.greatest("shed", F.lit(0)))
+    )
 
 
 def _counts() -> list[Column]:

@@ -35,14 +35,14 @@ class Job:
 def run(spark: SparkSession, job: Job, staging: Path, now: datetime) -> Report:
     """`staging` is that of `output.locked`. Raises what Spark raises, OutputError, RedisUnavailable."""
     readings = {stream.name: _update(spark, job, stream, staging) for stream in STREAMS.values()}
-    connections, lag = (_load(spark, job, stream) for stream in STREAMS.values())
+    loaded = {stream.name: _load(spark, job, stream) for stream in STREAMS.values()}
     report = Report(
         first_day=str(job.days.first),
         last_day=str(job.days.last),
         made_at=now.astimezone(UTC).isoformat(timespec="seconds"),
-        days=figures.by_day(connections),
-        hours=figures.by_hour(connections),
-        lag=figures.by_shard(lag),
+        days=figures.by_day(loaded["connections"]),
+        hours=figures.by_hour(loaded["connections"]),
+        lag=figures.by_shard(loaded["lag"]),
         streams=readings,
     )
     for name, text in (("report.json", to_json(report)), ("report.md", to_markdown(report))):
@@ -76,8 +76,12 @@ def _update(spark: SparkSession, job: Job, stream: Stream, staging: Path) -> Str
     by_day.write.partitionBy("date").parquet(str(staged))
     output.publish_partitions(staged, job.output, stream.name)
     oldest = datetime.fromtimestamp(before.first.ms / 1000, UTC) if before.first else None
+    kept = _load(spark, job, stream)
+    lost = figures.losses(kept)
     return StreamReading(
-        events=_load(spark, job, stream).count(),
+        events=kept.count(),
+        lost=lost.lost,
+        shed=lost.shed,
         malformed=observed.get["count"],
         malformed_example=observed.get["example"],
         oldest_entry=oldest.isoformat(timespec="seconds") if oldest else None,
@@ -100,8 +104,7 @@ def _read(spark: SparkSession, job: Job, stream: Stream) -> DataFrame:
 
 def _load(spark: SparkSession, job: Job, stream: Stream) -> DataFrame:
     """The events that the days' files hold."""
-    columns = stream.ddl.removesuffix(", malformed STRING")
     files = output.partition_files(job.output, stream.name, job.days.each())
     if not files:
-        return spark.createDataFrame([], columns)
-    return spark.read.schema(columns).parquet(*map(str, files))
+        return spark.createDataFrame([], stream.ddl)
+    return spark.read.schema(stream.ddl).parquet(*map(str, files))

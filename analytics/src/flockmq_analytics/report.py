@@ -52,10 +52,18 @@ class LagFigures:
 
 
 @dataclass(frozen=True)
+class Losses:
+    lost: int
+    shed: int
+
+
+@dataclass(frozen=True)
 class StreamReading:
     """What became of one stream: events in the days' files now, and what was noticed on the way."""
 
     events: int
+    lost: int  # that nodes saw between these and that never came: their numbers are missing
+    shed: int  # those of the lost that their node had no room for
     malformed: int
     malformed_example: str | None
     oldest_entry: str | None  # when the oldest entry that the stream still holds was appended; None: it is empty
@@ -109,6 +117,8 @@ def _values(percentiles: Percentiles) -> tuple[int, int, int, int]:
 
 def _reading(name: str, reading: StreamReading) -> Iterable[str]:
     yield f"- {name}: {reading.events} events in the files, {reading.malformed} malformed in the stream."
+    if reading.lost:
+        yield f"  - {reading.lost} events were lost, {reading.shed} of them at their nodes, which had no room for them."
     if reading.malformed_example:
         yield f"  - One of the malformed: {reading.malformed_example}."
     if reading.trimmed:

@@ -3,9 +3,10 @@
 | option          | value                                                                             | default    |
 |-----------------|-----------------------------------------------------------------------------------|------------|
 | `url`           | `redis://` or `rediss://` host:port/db, without a password                        | required   |
-| `stream`        | `connections` or `lag`                                                            | required   |
+| `stream`        | `connections`, `refusals`, `lag` or `nodes`                                       | required   |
 | `password_file` | a file that holds Redis' password, readable wherever a task runs                  | no password|
 | `from`, `to`    | event times, ISO 8601 (UTC unless it says otherwise): from <= at < to             | all        |
+| `after`, `until`| IDs of entries: those behind `after`, up to `until`, which belongs to them         | all        |
 | `partitions`    | how many tasks read in parallel, 1 to 1024                                        | 8          |
 
 The password is read from its file where a connection is made. It is in no option, so in no plan, log or pickled reader.
@@ -19,11 +20,12 @@ from urllib.parse import parse_qs, urlsplit
 
 from pyspark_flockmq.errors import OptionError
 from pyspark_flockmq.events import STREAMS
+from pyspark_flockmq.plan import ALL_IDS, FIRST_ID, ID_PART_MAX, LAST_ID, IdRange, StreamId
 
 PARTITIONS_DEFAULT: Final = 8
 PARTITIONS_MAX: Final = 1024
 SCHEMES: Final = ("redis", "rediss")
-NAMES: Final = ("url", "stream", "password_file", "from", "to", "partitions")
+NAMES: Final = ("url", "stream", "password_file", "from", "to", "after", "until", "partitions")
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class SourceOptions:
     password_file: str | None = None
     from_ms: int | None = None
     to_ms: int | None = None
+    ids: IdRange = ALL_IDS
     partitions: int = PARTITIONS_DEFAULT
 
 
@@ -53,6 +56,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         options.get("password_file"),
         from_ms,
         to_ms,
+        _ids(options),
         _partitions(options.get("partitions")),
     )
 
@@ -79,6 +83,20 @@ def _time(name: str, text: str | None) -> int | None:
     except ValueError:
         raise OptionError(f"option {name!r} is {text!r}; it must be a time like 2026-11-20T00:00:00Z") from None
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _ids(options: Mapping[str, str]) -> IdRange:
+    after, until = _id("after", options.get("after")), _id("until", options.get("until"))
+    return IdRange(FIRST_ID if after is None else after.next(), LAST_ID if until is None else until)
+
+
+def _id(name: str, text: str | None) -> StreamId | None:
+    if text is None:
+        return None
+    ms, _, seq = text.partition("-")
+    if not (ms.isdecimal() and seq.isdecimal() and int(ms) <= ID_PART_MAX and int(seq) <= ID_PART_MAX):
+        raise OptionError(f"option {name!r} is {text!r}; it must be the ID of an entry, like 1795176000000-0")
+    return StreamId(int(ms), int(seq))
 
 
 def _partitions(text: str | None) -> int:

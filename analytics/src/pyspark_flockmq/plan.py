@@ -42,11 +42,20 @@ class IdRange(NamedTuple):
     end: StreamId
 
 
+ALL_IDS: Final = IdRange(FIRST_ID, LAST_ID)
+
+
 def ids_of_times(from_ms: int | None, to_ms: int | None) -> IdRange:
     """The IDs at which events of `from_ms` <= at < `to_ms` can stand; None leaves that end open."""
     start = FIRST_ID if from_ms is None else StreamId(max(0, from_ms - CLOCK_SKEW_MAX_MS), 0)
     end = LAST_ID if to_ms is None else StreamId(to_ms + LATE_MAX_MS, ID_PART_MAX)
     return IdRange(start, end)
+
+
+def overlap(one: IdRange, other: IdRange) -> IdRange | None:
+    """The IDs that belong to both; None: there are none."""
+    both = IdRange(max(one.start, other.start), min(one.end, other.end))
+    return both if both.start <= both.end else None
 
 
 def split(ids: IdRange, count: int) -> list[IdRange]:

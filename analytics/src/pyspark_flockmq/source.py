@@ -7,27 +7,21 @@ entry, so that of two reads of neighbouring spans just one reports it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pyspark_flockmq.events import STREAMS, Stream, Value, decode_batch
+from pyspark_flockmq.events import STREAMS, Batch, Stream, decode_batch
 from pyspark_flockmq.options import SourceOptions, parse_options
-from pyspark_flockmq.plan import IdRange, StreamId, ids_of_times, split
+from pyspark_flockmq.plan import IdRange, StreamId, ids_of_times, overlap, split
 from pyspark_flockmq.reading import connect, ends, entries
 
-RECORD_BATCH_MAX_ROWS: Final = 10_000  # reached, it is handed on; a batch of the stream is never split
+RECORD_BATCH_MIN_ROWS: Final = 20_000  # reached, it is handed on; a batch of the stream is never split
 
-ARROW_TYPES: Final = {
-    "STRING": pa.string(),
-    "INT": pa.int32(),
-    "BIGINT": pa.int64(),
-    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
-}
-
-Row = tuple[Value | None, ...]
+_POSITION: Final = pa.int32()
 
 
 class FlockmqDataSource(DataSource):
@@ -36,7 +30,7 @@ class FlockmqDataSource(DataSource):
         return "flockmq"
 
     def schema(self) -> str:
-        return STREAMS[parse_options(self.options).stream].ddl
+        return f"{STREAMS[parse_options(self.options).stream].ddl}, malformed STRING"
 
     def reader(self, schema: StructType) -> "FlockmqReader":
         return FlockmqReader(parse_options(self.options))
@@ -52,47 +46,75 @@ class FlockmqReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> Sequence[IdPartition]:
-        wanted = ids_of_times(self.options.from_ms, self.options.to_ms)
-        with connect(self.options.url, self.options.password_file) as client:
-            found = ends(client, STREAMS[self.options.stream].key, wanted)
+        options = self.options
+        wanted = overlap(ids_of_times(options.from_ms, options.to_ms), options.ids)
+        found = None
+        if wanted is not None:
+            with connect(options.url, options.password_file) as client:
+                found = ends(client, STREAMS[options.stream].key, wanted)
         # Spark wants at least one partition; an empty one reads nothing.
-        ranges = split(found, self.options.partitions) if found else [IdRange(StreamId(0, 1), StreamId(0, 1))]
+        ranges = split(found, options.partitions) if found else [IdRange(StreamId(0, 1), StreamId(0, 1))]
         return [IdPartition(ids) for ids in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, IdPartition)
         stream = STREAMS[self.options.stream]
-        rows: list[Row] = []
+        waiting: list[Any] = []
+        rows = 0
         with connect(self.options.url, self.options.password_file) as client:
             for entry_id, fields in entries(client, stream.key, partition.ids):
-                rows.extend(self._rows(stream, entry_id, fields))
-                if len(rows) >= RECORD_BATCH_MAX_ROWS:
-                    yield record_batch(stream, rows)
-                    rows = []
-        if rows:
-            yield record_batch(stream, rows)
+                for table in self._tables(stream, entry_id, decode_batch(stream, fields)):
+                    waiting.append(table)
+                    rows += table.num_rows
+                if rows >= RECORD_BATCH_MIN_ROWS:
+                    yield from _combined(waiting)
+                    waiting, rows = [], 0
+        yield from _combined(waiting)
 
-    def _rows(self, stream: Stream, entry_id: StreamId, fields: dict[bytes, bytes]) -> Iterator[Row]:
-        from_us = (self.options.from_ms or 0) * 1000
-        to_us = None if self.options.to_ms is None else self.options.to_ms * 1000
-        events, malformed = decode_batch(stream, fields)
-        for position, values in events:
-            at_us = values[0]
-            assert isinstance(at_us, int)
-            if from_us <= at_us and (to_us is None or at_us < to_us):
-                yield str(entry_id), position, *values, None
-        entry_us = entry_id.ms * 1000
-        if malformed and from_us <= entry_us and (to_us is None or entry_us < to_us):
-            nothing = (None,) * len(stream.columns)
-            for position_or_batch, reason in malformed:
-                where = f"entry {entry_id}" + ("" if position_or_batch is None else f", event {position_or_batch}")
-                yield str(entry_id), position_or_batch, *nothing, f"{where}: {reason}"
+    def _tables(self, stream: Stream, entry_id: StreamId, batch: Batch) -> Iterator[Any]:
+        if len(batch.positions):
+            yield self._within(event_table(stream, entry_id, batch))
+        options = self.options
+        in_time = (options.from_ms or 0) <= entry_id.ms and (options.to_ms is None or entry_id.ms < options.to_ms)
+        if batch.malformed and in_time:
+            yield malformed_table(stream, entry_id, batch)
+
+    def _within(self, table: Any) -> Any:
+        """The events of the span of times."""
+        from_ms, to_ms = self.options.from_ms, self.options.to_ms
+        if from_ms is None and to_ms is None:
+            return table
+        at = table.column("at").cast(pa.int64())
+        mask = pc.greater_equal(at, (from_ms or 0) * 1000)
+        if to_ms is not None:
+            mask = pc.and_(mask, pc.less(at, to_ms * 1000))
+        return table.filter(mask)
 
 
-def record_batch(stream: Stream, rows: list[Row]) -> pa.RecordBatch:
-    """Rows of `stream.ddl`, in its order, as Arrow columns."""
-    names = ["entry_id", "position", *(column.name for column in stream.columns), "malformed"]
-    types = ["STRING", "INT", *(column.sql_type for column in stream.columns), "STRING"]
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(values, ARROW_TYPES[sql_type]) for values, sql_type in zip(columns, types, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+def arrow_schema(stream: Stream) -> Any:
+    """That of the frame, as Arrow says it."""
+    columns = [(name, type.arrow) for name, type in stream.columns]
+    return pa.schema([("entry_id", pa.string()), ("position", _POSITION), *columns, ("malformed", pa.string())])
+
+
+def event_table(stream: Stream, entry_id: StreamId, batch: Batch) -> Any:
+    length = len(batch.positions)
+    where = [pa.repeat(str(entry_id), length), pa.array(batch.positions, _POSITION)]
+    return pa.table([*where, *batch.arrays, pa.nulls(length, pa.string())], schema=arrow_schema(stream))
+
+
+def malformed_table(stream: Stream, entry_id: StreamId, batch: Batch) -> Any:
+    length = len(batch.malformed)
+    positions = [position for position, _ in batch.malformed]
+    texts = [
+        f"entry {entry_id}" + ("" if position is None else f", event {position}") + f": {reason}"
+        for position, reason in batch.malformed
+    ]
+    nothing = [pa.nulls(length, type.arrow) for _, type in stream.columns]
+    where = [pa.repeat(str(entry_id), length), pa.array(positions, _POSITION)]
+    return pa.table([*where, *nothing, pa.array(texts)], schema=arrow_schema(stream))
+
+
+def _combined(tables: Sequence[Any]) -> Iterator[pa.RecordBatch]:
+    if tables:
+        yield from pa.concat_tables(tables).combine_chunks().to_batches()

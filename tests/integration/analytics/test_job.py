@@ -15,7 +15,7 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import msgpack  # type: ignore[import-untyped]
+import msgspec
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import redis
@@ -78,11 +78,11 @@ def append(client: redis.Redis, key: str, events: Iterable[tuple[object, ...]], 
         size = rng.randrange(1, 40)
         batch, arrivals = arrivals[:size], arrivals[size:]
         entry_ms = batch[-1][0]
-        packed = [list(event) for _, event in batch]
+        packed: list[object] = [list(event) for _, event in batch]
         if rng.random() < 0.1:
-            packed.insert(rng.randrange(len(packed) + 1), ["nonsense"])
+            packed.insert(rng.randrange(len(packed) + 1), "nonsense")
             malformed += START_MS <= entry_ms < END_MS
-        client.xadd(key, {"events": msgpack.packb(packed)}, id=f"{entry_ms}-*")
+        client.xadd(key, {"events": msgspec.msgpack.encode(packed)}, id=f"{entry_ms}-*")
         if rng.random() < 0.05:
             client.xadd(key, {"events": b"\xc1"}, id=f"{entry_ms}-*")
             malformed += START_MS <= entry_ms < END_MS
@@ -165,13 +165,16 @@ def test_the_figures_equal_a_naive_count(run: Runner, client: redis.Redis) -> No
     assert report.hours == hours
     assert len(hours) == 48 * len(NODES)
     assert report.lag == naive_lag(lag)
-    assert {name: reading.malformed for name, reading in report.streams.items()} == malformed
+    assert {name: reading.malformed for name, reading in report.streams.items()} == {
+        "refusals": 0,
+        "nodes": 0,
+    } | malformed
     assert all(count > 0 for count in malformed.values())
     for stream, events in (("connections", connections), ("lag", lag)):
         wanted: Counter[object] = Counter(event for event in events if within(event))
         found: Counter[object] = Counter()
         for day in DAYS.each():
-            columns = [column.name for column in STREAMS[stream].columns]
+            columns = STREAMS[stream].first
             for row in run.rows(stream, day):
                 at = row["at"]
                 assert isinstance(at, datetime)
@@ -191,7 +194,7 @@ def lag_at(day: date, hour: int, entries: int) -> tuple[object, ...]:
 def add(client: redis.Redis, *events: tuple[object, ...], late_ms: int = 100) -> None:
     at_ms = events[-1][0]
     assert isinstance(at_ms, int)
-    client.xadd(STREAMS["lag"].key, {"events": msgpack.packb(events)}, id=f"{at_ms + late_ms}-*")
+    client.xadd(STREAMS["lag"].key, {"events": msgspec.msgpack.encode(events)}, id=f"{at_ms + late_ms}-*")
 
 
 def test_reruns_only_ever_add_what_is_new(run: Runner, client: redis.Redis) -> None:
@@ -228,6 +231,19 @@ def test_reruns_only_ever_add_what_is_new(run: Runner, client: redis.Redis) -> N
     assert not (run.output / STAGING).exists()
 
 
+def test_what_was_lost_is_counted(run: Runner, client: redis.Redis) -> None:
+    """Nodes of this release number their events; those of the first one write beside them."""
+    noon_ms = START_MS + DAY_MS // 2
+    add(client, lag_at(DAYS.first, 1, 1))
+    for later, (first, shed, node) in enumerate(((0, 0, "a"), (2, 0, "a"), (9, 2, "a"), (4, 0, "b"), (6, 0, "b"))):
+        columns = {"at": [noon_ms + first] * 2, "shard": ["route"] * 2, "lag_ms": [0, 0], "later": [1, 2]}
+        header = {"v": 2, "node": node, "incarnation": f"{node}@1", "first": first, "shed": shed}
+        batch = msgspec.msgpack.encode(header | {"columns": columns})
+        client.xadd(STREAMS["lag"].key, {"events": batch}, id=f"{noon_ms + later}-*")
+    reading = run().streams["lag"]
+    assert (reading.events, reading.lost, reading.shed) == (11, 5, 2)
+
+
 def test_old_partitions_expire_but_not_those_asked_for(run: Runner, client: redis.Redis) -> None:
     old, asked = date(2026, 1, 1), date(2026, 1, 2)
     add(client, lag_at(old, 1, 1))
@@ -243,7 +259,7 @@ def test_the_command_prints_its_report_and_nothing_else(
     """Run as in a pod: the CronJob's arguments, a working directory that can't be written."""
     today = datetime.now(UTC)
     key = STREAMS["connections"].key
-    client.xadd(key, {"events": msgpack.packb([[int(today.timestamp() * 1000), "n", "connected", "c", 0, 5]])})
+    client.xadd(key, {"events": msgspec.msgpack.encode([[int(today.timestamp() * 1000), "n", "connected", "c", 0, 5]])})
     output, scratch = tmp_path / "output", tmp_path / "scratch"
     scratch.mkdir()
     command = Path(sys.executable).with_name("flockmq-analytics")

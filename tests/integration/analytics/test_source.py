@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import msgpack  # type: ignore[import-untyped]
+import msgspec
 import pytest
 import redis
 from pyspark.errors import PySparkException
@@ -20,7 +20,7 @@ LAG = STREAMS["lag"]
 
 
 def add(client: redis.Redis, entry_ms: int, events: list[list[object]]) -> None:
-    client.xadd(LAG.key, {"events": msgpack.packb(events)}, id=f"{entry_ms}-*")
+    client.xadd(LAG.key, {"events": msgspec.msgpack.encode(events)}, id=f"{entry_ms}-*")
 
 
 def read(spark: SparkSession, url: str, password_file: str, **options: str) -> DataFrame:
@@ -31,23 +31,31 @@ def read(spark: SparkSession, url: str, password_file: str, **options: str) -> D
 def test_entries_become_rows_of_the_streams_schema(
     spark: SparkSession, client: redis.Redis, url: str, password_file: str
 ) -> None:
-    add(client, NOON_MS + 5, [[NOON_MS, "node-1", "route", 7, 30], [NOON_MS + 1, b"node-2", b"auth", 0, 0]])
+    add(client, NOON_MS + 5, [[NOON_MS, "node-1", "route", 7, 30], [NOON_MS + 1, "node-2", "auth", 0, 0]])
     frame = read(spark, url, password_file)
-    assert frame.dtypes == [
+    assert frame.dtypes[:5] == [
         ("entry_id", "string"),
         ("position", "int"),
         ("at", "timestamp"),
         ("node", "string"),
-        ("shard", "string"),
-        ("lag_entries", "bigint"),
-        ("lag_ms", "bigint"),
-        ("malformed", "string"),
+        ("incarnation", "string"),
     ]
+    assert frame.dtypes[-1] == ("malformed", "string")
+    columns = ["entry_id", "position", "node", "shard", "lag_entries", "lag_ms", "incarnation", "malformed"]
     at_ms = F.unix_millis("at").alias("at_ms")
-    assert [tuple(row) for row in frame.select(at_ms, *frame.columns).drop("at").orderBy("position").collect()] == [
-        (NOON_MS, f"{NOON_MS + 5}-0", 0, "node-1", "route", 7, 30, None),
-        (NOON_MS + 1, f"{NOON_MS + 5}-0", 1, "node-2", "auth", 0, 0, None),
+    assert [tuple(row) for row in frame.select(at_ms, *columns).orderBy("position").collect()] == [
+        (NOON_MS, f"{NOON_MS + 5}-0", 0, "node-1", "route", 7, 30, None, None),
+        (NOON_MS + 1, f"{NOON_MS + 5}-0", 1, "node-2", "auth", 0, 0, None, None),
     ]
+
+
+def test_a_span_of_ids_is_read_behind_its_start_up_to_its_end(
+    spark: SparkSession, client: redis.Redis, url: str, password_file: str
+) -> None:
+    for number in range(5):
+        add(client, NOON_MS + number, [[NOON_MS, "n", "route", number, 0]])
+    frame = read(spark, url, password_file, after=f"{NOON_MS}-0", until=f"{NOON_MS + 3}-0")
+    assert sorted(row["lag_entries"] for row in frame.collect()) == [1, 2, 3]
 
 
 def test_partitions_read_every_entry_once(

@@ -13,6 +13,7 @@ import pytest
 from flockmq import bounds
 from flockmq.clock import SYSTEM
 from flockmq.membership.cluster import Cluster
+from flockmq.membership.event_batches import COLUMNS, EventBuffer
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.membership_settings import LocalStatus, MembershipSettings
 from flockmq.membership.report_events import STREAM_FULL, EventExport
@@ -25,6 +26,14 @@ from flockmq.routing.slots import slot_of
 from .conftest import KEY, Node, Nodes, until
 
 Purge = Callable[[str, str, StreamId], Awaitable[None]]
+
+
+def export() -> EventExport:
+    return EventExport(EventBuffer("core-0", "core-0@1"), lambda: None, SYSTEM.monotonic)
+
+
+def lag_of(number: int, shard: str) -> tuple[object, ...]:
+    return (number, shard, *[0] * (len(COLUMNS["lag"]) - 2))
 
 
 def leaders(node: Node) -> list[str]:
@@ -198,13 +207,13 @@ async def test_event_streams_are_capped_by_bytes(
     """Whatever Redis says by a sample of the oldest entries, which may be small."""
     monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 1_000_000)
     monkeypatch.setattr(bounds, "EVENTS_LOOK_BYTES", 100_000)
-    relay = EventExport(lambda: None, SYSTEM.monotonic)
+    relay = export()
     relay.redis = RedisLinks(valkey)
     link = await relay.redis.of("flockmq:events:lag")
     for _ in range(first):
         await link.call("XADD", "flockmq:events:lag", "*", "events", "small")
     for n in range(500):
-        relay.buffer.add("lag", [(n, "x" * 10_000)])
+        relay.buffer.add("lag", [lag_of(n, "x" * 10_000)])
         await relay.flush()
         if n % 50 == 49:
             kept = await link.call("MEMORY", "USAGE", "flockmq:events:lag", "SAMPLES", 0)
@@ -213,7 +222,7 @@ async def test_event_streams_are_capped_by_bytes(
     last = await link.call("XREVRANGE", "flockmq:events:lag", "+", "-", "COUNT", 1)
     await relay.redis.close()
     assert isinstance(last, list)
-    assert msgspec.msgpack.encode([(499, "x" * 10_000)]) in last[0][1]
+    assert msgspec.msgpack.decode(last[0][1][1])["number"] == 499
     assert kept > 500_000
     assert relay.lost_bytes[STREAM_FULL] + kept >= 500 * 10_000
 
@@ -221,14 +230,14 @@ async def test_event_streams_are_capped_by_bytes(
 async def test_what_another_core_left_in_an_event_stream_is_looked_at_first(
     valkey: RedisConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    relay, other = EventExport(lambda: None, SYSTEM.monotonic), EventExport(lambda: None, SYSTEM.monotonic)
+    relay, other = export(), export()
     relay.redis = other.redis = RedisLinks(valkey)
     link = await relay.redis.of("flockmq:events:lag")
     for n in range(100):
-        relay.buffer.add("lag", [(n, "x" * 10_000)])
+        relay.buffer.add("lag", [lag_of(n, "x" * 10_000)])
         await relay.flush()
     monkeypatch.setattr(bounds, "EVENTS_STREAM_MAX_BYTES", 100_000)
-    other.buffer.add("lag", [("one more",)])
+    other.buffer.add("lag", [lag_of(0, "one more")])
     await other.flush()
     kept = await link.call("MEMORY", "USAGE", "flockmq:events:lag", "SAMPLES", 0)
     await relay.redis.close()
@@ -239,11 +248,11 @@ async def test_what_another_core_left_in_an_event_stream_is_looked_at_first(
 async def test_events_of_every_node_reach_redis(nodes: Nodes) -> None:
     core = await nodes.start("core-0", "core")
     replicant = await nodes.start("replicant-0", "replicant")
-    core.cluster.hand_events("connections", [(1, "core-0", "connected", "a", 0, 5)])
-    replicant.cluster.hand_events("connections", [(2, "replicant-0", "connected", "b", 0, 4)])
+    core.cluster.hand_events("lag", [lag_of(1, "route")])
+    replicant.cluster.hand_events("lag", [lag_of(2, "route")])
     redis = RedisLink(nodes.redis)
     try:
-        while await redis.call("XLEN", "flockmq:events:connections") != 2:  # noqa: ASYNC110 - Redis has the event
+        while await redis.call("XLEN", "flockmq:events:lag") != 2:  # noqa: ASYNC110 - Redis has the event
             await asyncio.sleep(0.01)
     finally:
         await redis.close()

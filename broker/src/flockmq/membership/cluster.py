@@ -35,6 +35,7 @@ from flockmq.membership import frames, replicant_balance, report_events, stalene
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.cluster_version import ClusterVersion, Rollout
 from flockmq.membership.cluster_version_row import ClusterVersionRow
+from flockmq.membership.event_batches import Event, EventBuffer
 from flockmq.membership.fencing import Fencing
 from flockmq.membership.frames import Status
 from flockmq.membership.generation_votes import GenerationVotes
@@ -112,7 +113,8 @@ class Cluster:
         self.heartbeats = Heartbeats(self.mesh, self._members, self._local, self.time, self.is_core)
         self.fencing = Fencing(self._who, self.is_core, settings.cores, self.nodes_table, self.mesh, self.heartbeats)
         self.votes = GenerationVotes(self.mesh.core_links, self.fencing.count_cores, self.heartbeats.log_end_of)
-        self.events = EventExport(self._choose_core, clock.monotonic)
+        buffer = EventBuffer(settings.name, self.incarnation)
+        self.events = EventExport(buffer, self._choose_core, clock.monotonic)
         is_in_majority = self.fencing.is_in_majority if self.is_core else None
         self.staleness = Staleness(self.mesh, is_in_majority, settings.max_stale_s)
         self.readiness = Readiness()
@@ -278,8 +280,8 @@ class Cluster:
         for link in list(self.mesh.links_of(incarnation)):
             link.close(reason)
 
-    def hand_events(self, kind: str, batch: Sequence[report_events.Event]) -> None:
-        """Events for the nightly report (kinds: events.KINDS), best effort."""
+    def hand_events(self, kind: str, batch: Sequence[Event]) -> None:
+        """Events for the nightly report, best effort: as `event_batches.COLUMNS` names their values."""
         self.events.buffer.add(kind, batch)
 
     # --- LinkOwner --------------------------------------------------------------------------------------------------

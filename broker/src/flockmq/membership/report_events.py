@@ -1,4 +1,4 @@
-"""Sends connection and lag events to Redis for the nightly report: best effort, bounded, dropped first.
+"""Sends events and samples to Redis for the nightly report: best effort, bounded, dropped first.
 
 Every node collects events. Cores append them to one Redis stream per kind; other nodes send theirs to a core. What
 can't be sent at a flush is lost and counted, so no client ever waits for an event.
@@ -20,6 +20,7 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.logs import Retrying
+from flockmq.membership.event_batches import COLUMNS, EventBuffer
 from flockmq.membership.link import Link
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisLink, RedisLinks
@@ -27,9 +28,8 @@ from flockmq.redis.memory import share_of
 
 log: Final = logging.getLogger(__name__)
 
-KINDS: Final = ("connections", "lag")
+KINDS: Final = tuple(COLUMNS)
 NOTE: Final = "events"
-Event = Sequence[object]
 
 UNREACHABLE: Final = "away"
 """There was no core or no Redis to send it to, or it was refused."""
@@ -42,38 +42,11 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _note: Final[msgspec.msgpack.Decoder[tuple[str, bytes]]] = msgspec.msgpack.Decoder(tuple[str, bytes])
 
 
-class EventBuffer:
-    """The events since the last flush."""
-
-    def __init__(self) -> None:
-        self.dropped = 0
-        """Events that exceeded the buffer."""
-        self._waiting: dict[str, list[Event]] = {kind: [] for kind in KINDS}
-
-    def add(self, kind: str, events: Sequence[Event]) -> None:
-        """Raises KeyError if the kind isn't one of KINDS."""
-        waiting = self._waiting[kind]
-        room = bounds.EVENTS_MAX - len(waiting)
-        if len(events) > room:
-            self.dropped += len(events) - room
-            events = events[:room]
-        waiting.extend(events)
-
-    def take(self) -> list[tuple[str, bytes]]:
-        """Take all waiting events: (kind, msgpack array of at most EVENTS_ENTRY_MAX events)."""
-        taken: list[tuple[str, bytes]] = []
-        for kind, waiting in self._waiting.items():
-            for start in range(0, len(waiting), bounds.EVENTS_ENTRY_MAX):
-                taken.append((kind, _encode(waiting[start : start + bounds.EVENTS_ENTRY_MAX])))
-            waiting.clear()
-        return taken
-
-
 class EventExport:
     """Moves events from the buffer to Redis: on a core directly (`redis` is set), on other nodes through a core."""
 
-    def __init__(self, choose_core: Callable[[], Link | None], now_s: Callable[[], float]) -> None:
-        self.buffer = EventBuffer()
+    def __init__(self, buffer: EventBuffer, choose_core: Callable[[], Link | None], now_s: Callable[[], float]) -> None:
+        self.buffer = buffer
         self.redis: RedisLinks | None = None
         self.lost_bytes: Counter[str] = Counter(dict.fromkeys((UNREACHABLE, NO_ROOM, STREAM_FULL), 0))
         self._choose_core = choose_core

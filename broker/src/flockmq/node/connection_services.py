@@ -112,8 +112,8 @@ MakeLogQueue = Callable[
 
 
 class ConnectionServices(NodePort):
-    """`refusals` counts the reason codes of refused CONNECTs. `flush` makes the reactor write queued output. `spawn`
-    runs a coroutine as a task."""
+    """`on_refused` gets each refused CONNECT and its reason code. `flush` makes the reactor write queued output.
+    `spawn` runs a coroutine as a task."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class ConnectionServices(NodePort):
         log_queue: MakeLogQueue,
         feeds: RetainedSender,
         sys_topics: SysTopics,
-        refusals: Reasons,
+        on_refused: Callable[[Channel, int], None],
         spawn: Callable[[Awaitable[None]], None],
         flush: Callable[[], None],
     ) -> None:
@@ -147,7 +147,7 @@ class ConnectionServices(NodePort):
         self.log_queue = log_queue(self._row, self._logged)
         self._feeds = feeds
         self._sys_topics = sys_topics
-        self._refusals = refusals
+        self._on_refused = on_refused
         self._spawn = spawn
         self._flush = flush
 
@@ -157,7 +157,7 @@ class ConnectionServices(NodePort):
     # Connections.
 
     def refused(self, channel: Channel, reason: int) -> None:
-        self._refusals.note(reason)
+        self._on_refused(channel, reason)
         self._plugin_hooks.refused(channel, reason)
 
     def violated(self, channel: Channel, error: PacketError) -> None:

@@ -45,8 +45,8 @@ from flockmq.telemetry.counters import Counters
 
 log: Final = logging.getLogger(__name__)
 
-OnEvent = Callable[[str, bytes, int, int], None]
-"""(kind, client id, reason code, protocol version) of a connection event."""
+OnEvent = Callable[[str, bytes, Channel], None]
+"""(kind, client id, connection): it is `connected`, `disconnected`, or `taken_over` by a newer one."""
 
 
 class Watcher(Protocol):
@@ -199,7 +199,7 @@ class Connections:
                 if will is not None and isinstance(token, int):
                     will.message.author = author_of(client_id, token, is_will=True)
                 self._sessions.leave(session, will)
-            self._on_event("disconnected", client_id, channel.close_reason, channel.protocol_version)
+            self._on_event("disconnected", client_id, channel)
             if self.watcher is not None:
                 self.watcher.disconnected(channel, session)
 
@@ -276,6 +276,7 @@ class Connections:
 
     def _take_over(self, client_id: bytes, older: Channel) -> None:
         self._counters.takeovers += 1
+        self._on_event("taken_over", client_id, older)
         if self.watcher is not None:
             self.watcher.taken_over(client_id)
         if older.state == ADMITTING:  # its session proxy isn't complete yet
@@ -330,7 +331,7 @@ class Connections:
         self._counters.connects += 1
         if admission.begins:
             self._owner().confirm(session.client_id, admission.token)
-        self._on_event("connected", session.client_id, Reason.SUCCESS, channel.protocol_version)
+        self._on_event("connected", session.client_id, channel)
         if self.watcher is not None:
             self.watcher.connected(channel, connect, session, admission.present)
         if request is not None and admission.is_durable and self.registrations.owners_keep_wills():

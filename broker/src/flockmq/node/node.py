@@ -37,6 +37,7 @@ from flockmq.node.connections import Connections
 from flockmq.node.core_admin import CoreAdmin
 from flockmq.node.durable_host import DurableHost
 from flockmq.node.evacuation import Evacuation
+from flockmq.node.event_rows import EventRows
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.inbound_messages import InboundMessages
 from flockmq.node.management_view import ManagementView
@@ -48,13 +49,14 @@ from flockmq.node.saved_tables import SavedTables
 from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
 from flockmq.node.user_quotas import UserQuotas
+from flockmq.protocol.channel import Channel
 from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.publishing.log_queue import LogQueue
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, SHARDS, SHARES
+from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, SHARES
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import FilterRegistration, WriteReasons
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner
@@ -113,6 +115,7 @@ class Node:
         self._reason_of = WriteReasons(clock).of
         self._spawned = Spawned()
         self.metrics = metrics.NodeMetrics()
+        self._event_rows = EventRows(cluster, rlog, delivery, router.counters, self.loop_watch, clock)
         self._show(sys_topics)
         self._keep_messages(quotas, zones, store)
         self._route()
@@ -210,7 +213,7 @@ class Node:
             self.remote_sessions,
             self.router.counters,
             soon,
-            self._connection_event,
+            self._event_rows.connection,
             self._clock,
             self._token_bytes,
         )
@@ -277,7 +280,7 @@ class Node:
             log_queue,
             self._feeds,
             self.system,
-            self.refusals,
+            self._refused,
             self._spawned.spawn,
             self.reactor.soon,
         )
@@ -317,6 +320,7 @@ class Node:
             )
             session_service = self.durable_host.session_service
             self.shortage.pressure_reports = session_service.pressure_reports
+            self._event_rows.durable = session_service, store
             self._authorization.offline_exclusive_subscriptions = self.durable_host.claims.offline
         owners, registry = self.session_rpc.client, self.session_rpc.server.registry
         self.directory = ClientAdmin(
@@ -389,9 +393,9 @@ class Node:
 
     # --- called by the parts ----------------------------------------------------------------------------------------
 
-    def _connection_event(self, kind: str, client_id: bytes, reason: int, version: int) -> None:
-        name, at_ms = self.cluster.settings.name, self._clock.wall_ms()
-        self.cluster.hand_events("connections", [(at_ms, name, kind, client_id.decode(), int(reason), version)])
+    def _refused(self, channel: Channel, reason: int) -> None:
+        self.refusals.note(reason)
+        self._event_rows.refused(channel, reason)
 
     def _holders(self, filter: bytes) -> Collection[str]:
         """The nodes that have a route for the filter."""
@@ -447,8 +451,8 @@ class Node:
                 self.reactor.soon()
 
     async def sample_lag(self) -> None:
-        """Until cancelled: report each shard's lag as events for the nightly report, retry writes of routes whose
-        result is unknown, check the clock, and delete unused exclusive claims."""
+        """Until cancelled: sample this node for the nightly report, retry writes of routes whose result is unknown,
+        check the clock, and delete unused exclusive claims."""
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
             self.filters.try_again()
@@ -456,9 +460,7 @@ class Node:
             self._spawned.spawn(self.filters.exclusive.look())
             if self.durable_host is not None:
                 self.durable_host.try_again()
-            name, at_ms = self.cluster.settings.name, self._clock.wall_ms()
-            lags = ((shard, *self.rlog.lag(shard)) for shard in SHARDS)
-            self.cluster.hand_events("lag", [(at_ms, name, shard, entries, round(ms)) for shard, entries, ms in lags])
+            self._event_rows.sample(self._local_status().ready)
 
     async def drain(self) -> None:
         """Send the clients to other nodes, at a limited rate, while other nodes accept clients."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import i32, mypyc_attr, u8
+from mypy_extensions import i32, i64, mypyc_attr, u8
 
 from flockmq.bounds import SUBSCRIBES_WAITING_MAX
 from flockmq.mqtt import encode, frame
@@ -48,7 +48,7 @@ class Channel(PausablePublisher):
     `plain`: the limits of the zone allow the fast path for all heads. `must_authorize`: the node must authorize what
     the client publishes and subscribes to. `repeats`: the connection has ended but the session is durable, so the
     client will send again what wasn't acknowledged [MQTT-4.4.0-1]. `clean_end`: the client sent DISCONNECT.
-    `connected_s`: when it was admitted.
+    `connected_s`: when it was admitted. `bytes_in`, `bytes_out`: what was read from it, and written to it.
     """
 
     __slots__ = (
@@ -56,6 +56,8 @@ class Channel(PausablePublisher):
         "admitted_once",
         "aliases",
         "authentication_method",
+        "bytes_in",
+        "bytes_out",
         "clean_end",
         "close_reason",
         "connected_s",
@@ -88,6 +90,8 @@ class Channel(PausablePublisher):
         self.state: u8 = OPENED
         self.close_reason: u8 = Reason.SUCCESS
         self.subscribes_waiting: i32 = 0
+        self.bytes_in: i64 = 0
+        self.bytes_out: i64 = 0
         self.router = router
         self.limits = limits
         self.allowed = set() if limits.strict_mode else None
@@ -123,6 +127,10 @@ class Channel(PausablePublisher):
     def peer(self) -> PeerInfo:
         """The client's address and listener; connections with a socket override this."""
         return PeerInfo("", 0, "", self.limits.name)
+
+    def listener_name(self) -> str:
+        """As in `peer`, but nobody is asked for the address."""
+        return self.peer().listener
 
     def address(self) -> str:
         """The address for the log."""

@@ -67,6 +67,7 @@ class Conversation(Channel):
         if self.state == CONNECTED:  # Before CONNACK, bytes that trickle in don't extend the timeout.
             self.last_seen_s = self.router.now_s
         self.router.counters.bytes_received += len(data)
+        self.bytes_in += len(data)
         rest = self._rest
         if rest is not None:
             if data:

@@ -32,6 +32,7 @@ def receive(channel: Channel, port: NodePort, data: bytes, at: int, body: int, e
     is_as_indicated = not is_strict or strict_mode.check_publish(message)
     counters = channel.router.counters
     counters.messages_received += 1
+    channel.messages_in += 1
     if message.qos == 1:
         counters.messages_received_qos1 += 1
     elif message.qos == 2:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from mypy_extensions import i32, mypyc_attr
+from mypy_extensions import i32, i64, mypyc_attr
 
 from flockmq.bounds import (
     LAGGING_MAX_S,
@@ -80,16 +80,17 @@ class PublisherPauses:
 class PausablePublisher(Sink):
     """A client's connection as routing sees it: a publisher that can be paused. Times are those of the turn.
 
-    `allowed`: packet heads that may take the fast path because the slow path has checked them; None: all may. `stall`
-    runs while the client doesn't flow.
+    `allowed`: packet heads that may take the fast path because the slow path has checked them; None: all may.
+    `messages_in`: the PUBLISH packets that it sent. `stall` runs while the client doesn't flow.
     """
 
-    __slots__ = ("allowed", "last_seen_s", "paused", "pauses", "reading_stopped", "stall")
+    __slots__ = ("allowed", "last_seen_s", "messages_in", "paused", "pauses", "reading_stopped", "stall")
 
     def __init__(self, pauses: PublisherPauses, protocol_version: int) -> None:
         super().__init__(pauses.host.turn, protocol_version)
         self.reading_stopped: bool = False
         self.paused: i32 = 0
+        self.messages_in: i64 = 0
         self.pauses = pauses
         self.allowed: set[bytes] | None = None
         self.last_seen_s: float = pauses.host.now_s

@@ -118,6 +118,7 @@ def scan_acknowledged(router: Router, data: bytes, at: i64, publisher: PausableP
     if acknowledged:
         counters = router.counters
         counters.messages_received += len(acknowledged)
+        publisher.messages_in += len(acknowledged)
         counters.messages_received_qos1 += len(acknowledged)
         if not publisher.has_ended():
             publisher.put(b"\x40\x02" + b"\x40\x02".join(acknowledged))

@@ -40,11 +40,13 @@ class LocalDelivery:
         for sink in sinks:
             if sink.flow == FLOWING:
                 sink.put(chunk)
+                sink.messages_out += count
             elif sink.flow == LAGGING or sink.out_bytes > SINK_LIMIT_BYTES:
                 self.counters.dropped_slow_reader += count
                 self.counters.messages_sent -= count
             else:
                 sink.put(chunk)
+                sink.messages_out += count
                 if publisher is not None:
                     self.pauses.pause(sink, publisher)
 
@@ -109,6 +111,7 @@ class LocalDelivery:
             self._unsent(session, message, packet)
         else:
             sink.put(packet if session.aliases is None else session.aliases.shorten(packet))
+            sink.messages_out += 1
             self.counters.messages_sent += 1
         return True
 

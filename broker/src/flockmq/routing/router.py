@@ -286,6 +286,7 @@ class Router(SinkHost):
             counters.messages_arrived += count
         else:
             counters.messages_received += count
+            publisher.messages_in += count
         same = fan.sinks5 if version == 5 else fan.sinks4
         other = fan.sinks4 if version == 5 else fan.sinks5
         if self.pauses.slow:
@@ -293,6 +294,7 @@ class Router(SinkHost):
         else:
             for sink in same:
                 sink.put(chunk)
+                sink.messages_out += count
         counters.messages_sent += count * len(same)
         if other:
             transcoded = transcode_run(chunk, 4 if version == 5 else 5)

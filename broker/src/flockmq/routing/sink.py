@@ -31,13 +31,16 @@ NOTHING: Final[list[bytes]] = []
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
 class Sink:
-    """Outgoing bytes for one peer. Subclasses own the file descriptor and implement `flush`."""
+    """Outgoing bytes for one peer. Subclasses own the file descriptor and implement `flush`. `messages_out`: the
+    PUBLISH packets that were put, counted for connections of clients.
+    """
 
-    __slots__ = ("dirty", "flow", "out", "out_bytes", "protocol_version", "turn")
+    __slots__ = ("dirty", "flow", "messages_out", "out", "out_bytes", "protocol_version", "turn")
 
     def __init__(self, turn: list[Sink], protocol_version: int) -> None:
         self.out = NOTHING
         self.out_bytes: i64 = 0
+        self.messages_out: i64 = 0
         self.turn = turn
         self.flow: u8 = FLOWING
         self.protocol_version: u8 = protocol_version

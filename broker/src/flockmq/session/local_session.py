@@ -171,6 +171,7 @@ class LocalSession(Subscriber, ClientSession):
     def _put(self, packet: bytes) -> None:
         aliases = self.aliases
         self.sink.put(packet if aliases is None else aliases.shorten(packet))
+        self.sink.messages_out += 1
 
     def _send_waiting(self, inflight: dict[int, int]) -> None:
         """Send waiting messages while the window has room."""

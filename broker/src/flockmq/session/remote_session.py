@@ -151,8 +151,10 @@ class RemoteSession(ClientSession):
                 is_new = self._pubrel(chunk[body] << 8 | chunk[body + 1])
             else:
                 is_new = first & 6 == 0 or self._publish(packet)
-                if is_new and self._aliases is not None:
-                    packet = self._aliases.shorten(packet)
+                if is_new:
+                    self.sink.messages_out += 1
+                    if self._aliases is not None:
+                        packet = self._aliases.shorten(packet)
             if is_new:
                 passed.append(packet)
             else:
@@ -198,6 +200,7 @@ class RemoteSession(ClientSession):
         self._begin(packet_id, packet)
         aliases = self._aliases
         self.sink.put(packet if aliases is None else aliases.shorten(packet))
+        self.sink.messages_out += 1
 
     def _settled(self, kind: int, packet_id: int) -> bytes:
         """The owner has committed a report. Returns what the client must be sent."""

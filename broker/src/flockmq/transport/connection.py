@@ -127,6 +127,9 @@ class Connection(Conversation):
         certificate = layers.certificate(named=settings.proxy is not None and settings.proxy.names_count)
         return PeerInfo(host, port, settings.name, self.limits.name, certificate)
 
+    def listener_name(self) -> str:
+        return self.listener.settings.name
+
     def origin(self) -> tuple[str, int]:
         """The address of the other end. For a new connection the reactor knows it; later the kernel is asked."""
         return self.reactor.accepted_address(self.fd) or peer_of(self.fd, self.listener.family)
@@ -275,6 +278,7 @@ class Connection(Conversation):
             self.reactor.close(self)
             return
         self.router.counters.bytes_sent += sent
+        self.bytes_out += sent
         if layers is not None:
             layers.wrapped = layers.wrapped[sent:]
         elif sent == waiting:

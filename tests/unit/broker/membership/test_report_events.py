@@ -10,6 +10,7 @@ from redis.exceptions import ResponseError
 
 from flockmq import bounds
 from flockmq.clock import SYSTEM
+from flockmq.membership.event_batches import COLUMNS, EventBuffer
 from flockmq.membership.report_events import NO_ROOM, UNREACHABLE, EventExport, stream_of
 from flockmq.redis.errors import RedisUnreachable
 from flockmq.redis.link import RedisLinks
@@ -40,11 +41,15 @@ class Redis:
         return b"1-1"
 
 
+def event(kind: str) -> tuple[object, ...]:
+    return (0,) * len(COLUMNS[kind])
+
+
 @pytest.fixture
 def relay() -> EventExport:
-    relay = EventExport(lambda: None, SYSTEM.monotonic)
+    relay = EventExport(EventBuffer("core-0", "core-0@1"), lambda: None, SYSTEM.monotonic)
     for kind in ("lag", "connections"):
-        relay.buffer.add(kind, [("event",)])
+        relay.buffer.add(kind, [event(kind)])
     return relay
 
 
@@ -67,22 +72,23 @@ async def test_what_redis_refuses_of_one_kind_it_takes_of_the_other(relay: Event
 async def test_what_is_lost_is_counted(relay: EventExport, monkeypatch: pytest.MonkeyPatch) -> None:
     relay.redis = cast(RedisLinks, Redis(RedisUnreachable("Redis is away")))
     await relay.flush()
-    one_bytes = relay.lost_bytes[UNREACHABLE] // 2
-    assert one_bytes > 0
+    both_bytes = relay.lost_bytes[UNREACHABLE]
+    assert both_bytes > 0
     relay.redis = cast(RedisLinks, Redis(ResponseError("WRONGTYPE"), stream_of("lag")))
-    relay.buffer.add("lag", [("event",)])
+    relay.buffer.add("lag", [event("lag")])
     await relay.flush()
-    assert relay.lost_bytes[UNREACHABLE] == 3 * one_bytes
+    lag_bytes = relay.lost_bytes[UNREACHABLE] - both_bytes
+    assert 0 < lag_bytes < both_bytes
     relay.redis = None
-    relay.buffer.add("lag", [("event",)])
+    relay.buffer.add("lag", [event("lag")])
     await relay.flush()
-    assert relay.lost_bytes[UNREACHABLE] == 4 * one_bytes, "a replicant without a core"
+    assert relay.lost_bytes[UNREACHABLE] == both_bytes + 2 * lag_bytes, "a replicant without a core"
     monkeypatch.setattr(bounds, "EVENTS_NOTES_MAX", 2)
     for _ in range(3):
         relay.received("replicant-1@1", msgspec.msgpack.encode(("lag", b"12345")))
     assert relay.lost_bytes[NO_ROOM] == 5
     monkeypatch.setattr(bounds, "EVENTS_MAX", 1)
-    relay.buffer.add("lag", [("event",), ("event",)])
+    relay.buffer.add("lag", [event("lag"), event("lag")])
     assert relay.buffer.dropped == 1
 
 

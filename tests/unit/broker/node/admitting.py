@@ -81,7 +81,9 @@ class Admitting(Port):
             self.proxies,
             router.counters,
             self.flush_soon,
-            lambda *event: self.events.append(event),
+            lambda kind, client_id, channel: self.events.append(
+                (kind, client_id, channel.close_reason, channel.protocol_version)
+            ),
             SYSTEM,
             SYSTEM_ENTROPY.token_bytes,
         )

@@ -114,6 +114,7 @@ def test_a_kicked_client_hears_why_and_its_owner_that_it_is_gone(admitting: Admi
     assert client.packets() == [encode.disconnect(5, Reason.SESSION_TAKEN_OVER)]
     assert admitting.owner.detached == [(b"c", 7, -1, False)]
     assert not admitting.clients.kick(b"c", 7)
+    assert [event[0] for event in admitting.events] == ["connected", "taken_over", "disconnected"]
     assert admitting.events[-1] == ("disconnected", b"c", Reason.SESSION_TAKEN_OVER, 5)
 
 
