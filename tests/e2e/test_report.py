@@ -12,10 +12,9 @@ def test_the_cron_job_run_once_reports_the_connections(demo: MqttCluster) -> Non
             demo.client(port).close()
     until(lambda: stored_events(demo) > 0, "Redis holds connection events", 60)
 
-    demo.namespace.kubectl("create", "job", "report-now", "--from=cronjob/demo-report")
-    until(lambda: ended(demo), "the job ended", 300, lambda: demo.namespace.list("pods", "job-name=report-now"))
-    report = demo.namespace.kubectl("logs", "job/report-now")
-    assert demo.namespace.get("job", "report-now")["status"].get("succeeded") == 1, report
+    ingested = said_by_job(demo, "ingest")
+    assert "ingested" in ingested, ingested
+    report = said_by_job(demo, "report")
 
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines() if replicant in line]
     assert sum(int(row[2]) for row in rows) >= CLIENTS, report
@@ -27,7 +26,17 @@ def stored_events(demo: MqttCluster) -> int:
     return int(demo.redis_cli("demo-redis-0", "XLEN", "flockmq:events:connections"))
 
 
-def ended(demo: MqttCluster) -> bool:
+def said_by_job(demo: MqttCluster, kind: str) -> str:
+    """What a job says that is made now from the CronJob; it succeeds."""
+    job = f"{kind}-now"
+    demo.namespace.kubectl("create", "job", job, f"--from=cronjob/demo-{kind}")
+    until(lambda: ended(demo, job), f"{job} ended", 600, lambda: demo.namespace.list("pods", f"job-name={job}"))
+    said = demo.namespace.kubectl("logs", f"job/{job}")
+    assert demo.namespace.get("job", job)["status"].get("succeeded") == 1, said
+    return said
+
+
+def ended(demo: MqttCluster, job: str) -> bool:
     """Whether the job has succeeded, or failed for good."""
-    status = demo.namespace.get("job", "report-now")["status"]
+    status = demo.namespace.get("job", job)["status"]
     return any(condition["type"] in ("Complete", "Failed") for condition in status.get("conditions", []))

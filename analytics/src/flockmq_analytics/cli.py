@@ -1,7 +1,7 @@
 """`flockmq-analytics`: the command line, and how each failure ends it.
 
-The report goes to stdout; a failure is one line on stderr and an exit code: 2 for an argument or a file that it names,
-3 for Redis, 130 for Ctrl-C, 1 for the rest. `--verbose` adds the traceback and what Spark logs.
+What was done goes to stdout; a failure is one line on stderr and an exit code: 2 for an argument or a file that it
+names, 3 for Redis, 130 for Ctrl-C, 1 for the rest. `--verbose` adds the traceback and what Spark logs.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from pyspark.errors import PySparkException
 
-from flockmq_analytics import job
+from flockmq_analytics import ingest, job
 from flockmq_analytics.days import Days, yesterday_and_today
 from flockmq_analytics.java import SetupError
 from flockmq_analytics.output import OutputError, locked
@@ -29,6 +29,7 @@ PROGRAM: Final = "flockmq-analytics"
 EXIT_OTHER, EXIT_ARGUMENTS, EXIT_REDIS, EXIT_INTERRUPTED = 1, 2, 3, 130
 DAYS_MAX: Final = 366
 KEEP_DAYS_DEFAULT: Final = 90
+WAIT_DEFAULT_S: Final = 600
 RENDER: Final = {"text": to_markdown, "json": to_json}
 ERROR_LINE_MAX_CHARS: Final = 500
 
@@ -36,7 +37,7 @@ ERROR_LINE_MAX_CHARS: Final = 500
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
-        _run(arguments)
+        COMMANDS[arguments.command](arguments, datetime.now(UTC))
     except Exception as error:
         if arguments.verbose:
             traceback.print_exc()
@@ -70,23 +71,31 @@ def _first_line(text: str) -> str:
     return text.partition("\n")[0][:ERROR_LINE_MAX_CHARS]
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    now = datetime.now(UTC)
-    task = job.Job(
-        redis_url=check_url(arguments.redis_url),
-        password_file=arguments.password_file,
-        output=arguments.output,
-        days=_days(arguments, now),
-        keep_days=arguments.keep_days,
-    )
-    with connect(task.redis_url, task.password_file) as client:
+def _ingest(arguments: argparse.Namespace, now: datetime) -> None:
+    source = ingest.Source(check_url(arguments.redis_url), arguments.password_file, releases=arguments.release)
+    with connect(source.redis_url, source.password_file) as client:
         client.ping()
     with (
-        locked(task.output) as staging,
+        locked(arguments.output, arguments.wait) as staging,
+        spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark,
+    ):
+        ingested = ingest.run(spark, source, arguments.output, staging, now)
+    for warning in ingested.warnings:
+        print(f"{PROGRAM}: {warning}", file=sys.stderr)
+    print(ingested, flush=True)
+
+
+def _report(arguments: argparse.Namespace, now: datetime) -> None:
+    task = job.Job(output=arguments.output, days=_days(arguments, now), keep_days=arguments.keep_days)
+    with (
+        locked(task.output, arguments.wait) as staging,
         spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark,
     ):
         report = job.run(spark, task, staging, now)
     print(RENDER[arguments.format](report), end="", flush=True)
+
+
+COMMANDS: Final = {"ingest": _ingest, "report": _report}
 
 
 def _days(arguments: argparse.Namespace, now: datetime) -> Days:
@@ -113,39 +122,62 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog=PROGRAM, description="FlockMQ's event streams to Parquet, and a report on them.")
-    run = parser.add_subparsers(dest="command", required=True).add_parser(
-        "run", help="read the event streams, write the days' partitions and the report"
+    commands = parser.add_subparsers(dest="command", required=True)
+    draining = commands.add_parser("ingest", help="drain the event streams into Parquet; run it every few minutes")
+    draining.add_argument("--redis-url", required=True, metavar="URL", help="redis://host:6379/0, or rediss:// for TLS")
+    draining.add_argument("--password-file", metavar="FILE", help="a file that holds Redis' password")
+    draining.add_argument(
+        "--release", action="store_true", help="let cores trim what was ingested: for the cluster's one output only"
     )
-    run.add_argument("--redis-url", required=True, metavar="URL", help="redis://host:6379/0, or rediss:// for TLS")
-    run.add_argument("--password-file", metavar="FILE", help="a file that holds Redis' password")
-    run.add_argument("--output", required=True, type=Path, metavar="DIR", help="for the Parquet files and the report")
-    run.add_argument("--day", type=_day, metavar="YYYY-MM-DD", help="one UTC day; default: yesterday and today so far")
-    run.add_argument("--from", dest="first", type=_day, metavar="YYYY-MM-DD", help="the first of several days")
-    run.add_argument("--to", dest="last", type=_day, metavar="YYYY-MM-DD", help="the last of them; default: today")
-    run.add_argument("--format", choices=tuple(RENDER), default="text", help="of the report on stdout (default: text)")
-    run.add_argument(
+    _add_common(draining)
+    reporting = commands.add_parser("report", help="report on what was ingested, and tidy up the files")
+    reporting.add_argument(
+        "--day", type=_day, metavar="YYYY-MM-DD", help="one UTC day; default: yesterday and today so far"
+    )
+    reporting.add_argument("--from", dest="first", type=_day, metavar="YYYY-MM-DD", help="the first of several days")
+    reporting.add_argument(
+        "--to", dest="last", type=_day, metavar="YYYY-MM-DD", help="the last of them; default: today"
+    )
+    reporting.add_argument(
+        "--format", choices=tuple(RENDER), default="text", help="of the report on stdout (default: text)"
+    )
+    reporting.add_argument(
         "--keep-days",
         type=_positive,
         default=KEEP_DAYS_DEFAULT,
         metavar="N",
         help=f"remove partitions of days more than N days ago (default: {KEEP_DAYS_DEFAULT})",
     )
-    run.add_argument(
+    _add_common(reporting)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output", required=True, type=Path, metavar="DIR", help="for the Parquet files and the report"
+    )
+    parser.add_argument(
+        "--wait",
+        type=_positive,
+        default=WAIT_DEFAULT_S,
+        metavar="SECONDS",
+        help=f"for another run on the same output (default: {WAIT_DEFAULT_S})",
+    )
+    parser.add_argument(
         "--memory",
         type=_memory,
         default=MEMORY_DEFAULT,
         metavar="SIZE",
         help=f"of Java's heap (default: {MEMORY_DEFAULT})",
     )
-    run.add_argument(
+    parser.add_argument(
         "--cores",
         type=_positive,
         default=CORES_DEFAULT,
         metavar="N",
         help=f"how many tasks run at once (default: {CORES_DEFAULT})",
     )
-    run.add_argument("--verbose", action="store_true", help="show Spark's warnings, and tracebacks")
-    return parser
+    parser.add_argument("--verbose", action="store_true", help="show Spark's warnings, and tracebacks")
 
 
 def _day(text: str) -> date:

@@ -1,41 +1,41 @@
-"""The job: read both streams, merge them into the days' partitions, report on what the files then hold.
+"""The report's job: what the files of its days hold, in figures. It needs no Redis.
 
-Events are known by where they stood: (entry_id, position). A day's partition becomes the union, by that identity, of
-what it held and what the stream holds now. So a rerun changes nothing, a batch that came late is added by the next run,
-and a stream that was trimmed, or lost, since the last run takes nothing away.
+It also tidies up, for it runs when it is quiet: days that are over become few files, and old ones go.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from flockmq_analytics import figures, output
 from flockmq_analytics.days import Days
+from flockmq_analytics.manifest import Manifest
 from flockmq_analytics.report import Report, StreamReading, to_json, to_markdown
 from pyspark_flockmq.events import STREAMS, Stream
-from pyspark_flockmq.reading import connect, state
 
-PARTITIONS_PER_CORE: Final = 4  # nights are quieter than days: more partitions than cores even that out
-IDENTITY: Final = ["entry_id", "position"]
+ROWS_PER_FILE: Final = 5_000_000
 
 
 @dataclass(frozen=True)
 class Job:
-    redis_url: str
-    password_file: str | None
     output: Path
     days: Days
     keep_days: int
 
 
 def run(spark: SparkSession, job: Job, staging: Path, now: datetime) -> Report:
-    """`staging` is that of `output.locked`. Raises what Spark raises, OutputError, RedisUnavailable."""
-    readings = {stream.name: _update(spark, job, stream, staging) for stream in STREAMS.values()}
-    loaded = {stream.name: _load(spark, job, stream) for stream in STREAMS.values()}
+    """`staging` is that of `output.locked`. Raises what Spark raises, OutputError."""
+    manifest = output.load(job.output)
+    today = now.astimezone(UTC).date()
+    manifest = manifest.without_days_before(min(today - timedelta(days=job.keep_days), job.days.first))
+    for stream in STREAMS.values():
+        for day in manifest.files.get(stream.name, {}):
+            if date.fromisoformat(day) < today:
+                manifest = _compact(spark, job.output, staging, manifest, stream, day)
+    loaded = {stream.name: load(spark, job.output, manifest, stream, job.days.each()) for stream in STREAMS.values()}
     report = Report(
         first_day=str(job.days.first),
         last_day=str(job.days.last),
@@ -43,68 +43,55 @@ def run(spark: SparkSession, job: Job, staging: Path, now: datetime) -> Report:
         days=figures.by_day(loaded["connections"]),
         hours=figures.by_hour(loaded["connections"]),
         lag=figures.by_shard(loaded["lag"]),
-        streams=readings,
+        streams={stream: _reading(events, manifest, stream, job.days) for stream, events in loaded.items()},
     )
     for name, text in (("report.json", to_json(report)), ("report.md", to_markdown(report))):
         staged = staging / name
         staged.write_text(text)
         output.publish(staged, job.output / name)
-    oldest_kept = min(now.astimezone(UTC).date() - timedelta(days=job.keep_days), job.days.first)
-    for stream in STREAMS:
-        output.expire(job.output, stream, oldest_kept)
+    output.commit(staging, job.output, manifest.with_report(str(day) for day in job.days.each()))
+    output.sweep(job.output, list(STREAMS), manifest, now.timestamp())
     return report
 
 
-def _update(spark: SparkSession, job: Job, stream: Stream, staging: Path) -> StreamReading:
-    """Bring the days' partitions of one stream up to date."""
-    with connect(job.redis_url, job.password_file) as client:
-        before = state(client, stream.key)
-    observed = Observation()
-    malformed = F.col("malformed")
-    events = (
-        _read(spark, job, stream)
-        .observe(observed, F.count(malformed).alias("count"), F.min(malformed).alias("example"))
-        .where(malformed.isNull())
-        .drop("malformed")
-        .unionByName(_load(spark, job, stream))
-        .dropDuplicates(IDENTITY)
-        .withColumn("date", F.to_date("at"))
-    )
-    staged = staging / stream.name
-    # One task, and so one file, a day.
-    by_day = events.repartition(len(job.days.each()), "date").sortWithinPartitions("date", "at", *IDENTITY)
-    by_day.write.partitionBy("date").parquet(str(staged))
-    output.publish_partitions(staged, job.output, stream.name)
-    oldest = datetime.fromtimestamp(before.first.ms / 1000, UTC) if before.first else None
-    kept = _load(spark, job, stream)
-    lost = figures.losses(kept)
+def load(spark: SparkSession, target: Path, manifest: Manifest, stream: Stream, days: list[date]) -> DataFrame:
+    """The events of these UTC days; a column that a file lacks is null."""
+    files = [
+        str(output.data_file(target, stream.name, str(day), file))
+        for day in days
+        for file in manifest.of_day(stream.name, day)
+    ]
+    return spark.read.schema(stream.ddl).parquet(*files) if files else spark.createDataFrame([], stream.ddl)
+
+
+def _compact(
+    spark: SparkSession, target: Path, staging: Path, manifest: Manifest, stream: Stream, day: str
+) -> Manifest:
+    """As few files as its rows need, in the order of time."""
+    files = manifest.files[stream.name][day]
+    rows = sum(file.rows for file in files)
+    wanted = -(-rows // ROWS_PER_FILE)
+    if len(files) <= wanted:
+        return manifest
+    events = load(spark, target, manifest, stream, [date.fromisoformat(day)])
+    staged = staging / "compacted" / stream.name
+    ordered = events.coalesce(wanted).sortWithinPartitions("at", "entry_id", "position")
+    ordered.write.mode("overwrite").parquet(str(staged / f"{output.PARTITION_PREFIX}{day}"))
+    (compacted,) = output.publish_partitions(staged, target, stream.name, manifest.number + 1).values()
+    if sum(file.rows for file in compacted) != rows:
+        raise output.OutputError(f"{stream.name} of {day}: {rows} rows in {len(files)} files were not {rows} in fewer")
+    manifest = manifest.with_compacted(stream.name, day, compacted)
+    output.commit(staging, target, manifest)
+    return manifest
+
+
+def _reading(events: DataFrame, manifest: Manifest, stream: str, days: Days) -> StreamReading:
+    kept = [one for day, one in manifest.malformed.get(stream, {}).items() if date.fromisoformat(day) in days]
+    lost = figures.losses(events)
     return StreamReading(
-        events=kept.count(),
+        events=sum(file.rows for day in days.each() for file in manifest.of_day(stream, day)),
         lost=lost.lost,
         shed=lost.shed,
-        malformed=observed.get["count"],
-        malformed_example=observed.get["example"],
-        oldest_entry=oldest.isoformat(timespec="seconds") if oldest else None,
-        trimmed=before.trimmed and (oldest is None or oldest > job.days.start),
+        malformed=sum(one.count for one in kept),
+        malformed_example=next((one.example for one in kept), None),
     )
-
-
-def _read(spark: SparkSession, job: Job, stream: Stream) -> DataFrame:
-    options = {
-        "url": job.redis_url,
-        "stream": stream.name,
-        "from": job.days.start.isoformat(),
-        "to": job.days.end.isoformat(),
-        "partitions": str(PARTITIONS_PER_CORE * spark.sparkContext.defaultParallelism),
-    }
-    if job.password_file:
-        options["password_file"] = job.password_file
-    return spark.read.format("flockmq").options(**options).load()
-
-
-def _load(spark: SparkSession, job: Job, stream: Stream) -> DataFrame:
-    """The events that the days' files hold."""
-    files = output.partition_files(job.output, stream.name, job.days.each())
-    if not files:
-        return spark.createDataFrame([], stream.ddl)
-    return spark.read.schema(stream.ddl).parquet(*map(str, files))

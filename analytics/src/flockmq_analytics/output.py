@@ -1,26 +1,34 @@
 """The output directory: what is in it, and how it changes.
 
-    connections/date=2026-11-20/events.parquet     lag/date=2026-11-20/events.parquet
+    manifest.json                                  which files count (manifest.py)
+    connections/date=2026-11-20/00000017-0.parquet refusals, lag, nodes alike
     report.json  report.md                         the report of the last run
 
-A day's partition is one file, and each file changes by one rename: a reader sees the old one or the new one, whole. New
-files are prepared in a staging directory on the same volume, whose name Spark and Hive skip. One run at a time holds
-the lock; what a killed run left staged, the next one removes.
+A file is whole before anything names it, and the manifest changes by one rename: a reader that has read it finds what
+it names, for GRACE_S at least after a newer one replaced it. New files are prepared in a staging directory on the same
+volume, whose name Spark and Hive skip. One run at a time holds the lock. What a killed run left, the next ones remove.
 """
 
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Final
 
+import msgspec
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from flockmq_analytics.manifest import DataFile, Manifest
+
 PARTITION_PREFIX: Final = "date="
-EVENTS_FILE: Final = "events.parquet"
+MANIFEST: Final = "manifest.json"
 STAGING: Final = ".staging"
 LOCK: Final = ".lock"
+LOCK_TRY_S: Final = 0.5
+GRACE_S: Final = 3600.0
 
 
 class OutputError(RuntimeError):
@@ -28,18 +36,20 @@ class OutputError(RuntimeError):
 
 
 @contextmanager
-def locked(output: Path) -> Iterator[Path]:
-    """Hold the directory, made if it isn't there; yields an empty staging directory in it."""
+def locked(output: Path, wait_s: float = 0.0) -> Iterator[Path]:
+    """Hold the directory, made if it isn't there; yields an empty staging directory in it. While another run holds it
+    wait up to `wait_s`, then raise OutputError."""
     try:
         output.mkdir(parents=True, exist_ok=True)
         lock = (output / LOCK).open("a")
     except OSError as error:
         raise OutputError(f"the output directory {output} can't be written: {error.strerror}") from None
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise OutputError(f"another run is writing to {output}; wait for it to end") from None
+        until_s = time.monotonic() + wait_s
+        while not _has_locked(lock.fileno()):
+            if time.monotonic() >= until_s:
+                raise OutputError(f"another run is writing to {output}; wait for it to end")
+            time.sleep(LOCK_TRY_S)
         staging = output / STAGING
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir()
@@ -49,43 +59,75 @@ def locked(output: Path) -> Iterator[Path]:
             shutil.rmtree(staging, ignore_errors=True)
 
 
-def partition_file(output: Path, stream: str, day: date) -> Path:
-    return output / stream / f"{PARTITION_PREFIX}{day}" / EVENTS_FILE
+def _has_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
-def partition_files(output: Path, stream: str, days: list[date]) -> list[Path]:
-    """Those of the days' files that are there."""
-    return [path for day in days if (path := partition_file(output, stream, day)).exists()]
+def load(output: Path) -> Manifest:
+    """Raises OutputError if it can't be read: a guess would lose events, or have them twice."""
+    try:
+        manifest = msgspec.json.decode((output / MANIFEST).read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        return Manifest()
+    except (OSError, msgspec.DecodeError) as error:
+        raise OutputError(f"{output / MANIFEST} can't be read: {error}") from None
+    if manifest.version != 1:
+        raise OutputError(f"{output / MANIFEST} is of version {manifest.version}, which a newer release wrote")
+    return manifest
 
 
-def publish_partitions(staged: Path, output: Path, stream: str) -> None:
-    """Put the one Parquet file of each staged `date=…` directory into its place; other days stay untouched."""
+def commit(staging: Path, output: Path, manifest: Manifest) -> None:
+    """From here on the manifest's files count."""
+    staged = staging / MANIFEST
+    staged.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+    publish(staged, output / MANIFEST)
+
+
+def data_file(output: Path, stream: str, day: str, file: DataFile) -> Path:
+    return output / stream / f"{PARTITION_PREFIX}{day}" / file.name
+
+
+def publish_partitions(staged: Path, output: Path, stream: str, number: int) -> dict[str, list[DataFile]]:
+    """Move the Parquet files of each staged `date=…` directory to their places; returns them by day. They don't count
+    before a manifest names them."""
+    published: dict[str, list[DataFile]] = {}
     for directory in sorted(staged.glob(f"{PARTITION_PREFIX}*")):
-        (part,) = directory.glob("*.parquet")
-        day = date.fromisoformat(directory.name.removeprefix(PARTITION_PREFIX))
-        publish(part, partition_file(output, stream, day))
+        day = directory.name.removeprefix(PARTITION_PREFIX)
+        for count, part in enumerate(sorted(directory.glob("*.parquet"))):
+            file = DataFile(f"{number:08}-{count}.parquet", pq.read_metadata(part).num_rows)
+            publish(part, data_file(output, stream, day, file))
+            published.setdefault(day, []).append(file)
+    return published
 
 
 def publish(staged: Path, target: Path) -> None:
     """Move a file into its place, durably, by one rename."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.parent.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _sync(target.parent.parent)
     _sync(staged)
     staged.replace(target)
     _sync(target.parent)
 
 
-def expire(output: Path, stream: str, before: date) -> int:
-    """Remove the partitions of days before `before`; returns how many there were."""
-    expired = 0
-    for directory in (output / stream).glob(f"{PARTITION_PREFIX}*"):
-        try:
-            day = date.fromisoformat(directory.name.removeprefix(PARTITION_PREFIX))
-        except ValueError:
-            continue  # not one of ours
-        if day < before:
-            shutil.rmtree(directory)
-            expired += 1
-    return expired
+def sweep(output: Path, streams: Iterator[str] | list[str], manifest: Manifest, now_s: float) -> int:
+    """Remove the files that don't count, once no reader can be at them; returns how many there were."""
+    removed = 0
+    for stream in streams:
+        counting = manifest.files.get(stream, {})
+        for path in sorted((output / stream).glob(f"{PARTITION_PREFIX}*/*.parquet")):
+            names = {file.name for file in counting.get(path.parent.name.removeprefix(PARTITION_PREFIX), ())}
+            if path.name not in names and now_s - path.stat().st_mtime > GRACE_S:
+                path.unlink()
+                removed += 1
+        for directory in (output / stream).glob(f"{PARTITION_PREFIX}*"):
+            if not any(directory.iterdir()):
+                directory.rmdir()
+    return removed
 
 
 def _sync(path: Path) -> None:

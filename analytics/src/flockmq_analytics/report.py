@@ -59,15 +59,13 @@ class Losses:
 
 @dataclass(frozen=True)
 class StreamReading:
-    """What became of one stream: events in the days' files now, and what was noticed on the way."""
+    """What became of one stream: events in the days' files, and what was noticed by the ingests of these days."""
 
     events: int
     lost: int  # that nodes saw between these and that never came: their numbers are missing
     shed: int  # those of the lost that their node had no room for
     malformed: int
     malformed_example: str | None
-    oldest_entry: str | None  # when the oldest entry that the stream still holds was appended; None: it is empty
-    trimmed: bool  # older entries are gone, and the days' first instant with them
 
 
 @dataclass(frozen=True)
@@ -116,14 +114,11 @@ def _values(percentiles: Percentiles) -> tuple[int, int, int, int]:
 
 
 def _reading(name: str, reading: StreamReading) -> Iterable[str]:
-    yield f"- {name}: {reading.events} events in the files, {reading.malformed} malformed in the stream."
+    yield f"- {name}: {reading.events} events in the files, {reading.malformed} malformed ones."
     if reading.lost:
         yield f"  - {reading.lost} events were lost, {reading.shed} of them at their nodes, which had no room for them."
     if reading.malformed_example:
         yield f"  - One of the malformed: {reading.malformed_example}."
-    if reading.trimmed:
-        begins = f"begins at {reading.oldest_entry}" if reading.oldest_entry else "is empty"
-        yield f"  - The stream was trimmed and {begins}; of what came before, only what earlier runs read is known."
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str | int]]) -> str:

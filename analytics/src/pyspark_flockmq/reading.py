@@ -1,12 +1,13 @@
 """The rim to Redis: a connection, the ends of a stream, and its entries page by page.
 
-Only reads: the streams are capped by those who write them. Memory is bounded by one page of entries.
+It reads, and tells cores which entries are safe elsewhere; they trim the streams. Memory is bounded by one page of
+entries.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import redis
@@ -14,22 +15,17 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from pyspark_flockmq.errors import OptionError, RedisUnavailable
-from pyspark_flockmq.plan import IdRange, StreamId
+from pyspark_flockmq.plan import FIRST_ID, IdRange, StreamId
 
 CONNECT_TIMEOUT_S: Final = 5
 ANSWER_TIMEOUT_S: Final = 30
 RETRIES: Final = 3
 PASSWORD_FILE_MAX_BYTES: Final = 4096
 PAGE_ENTRIES: Final = 64
+COMMITTED_KEY: Final = "flockmq:events:committed"
+"""A hash: by stream, the ID up to which cores may trim it."""
 
 Entry = tuple[StreamId, dict[bytes, bytes]]
-
-
-class StreamState(NamedTuple):
-    """The oldest entry that a stream still holds (None: it is empty or absent), and whether older ones were trimmed."""
-
-    first: StreamId | None
-    trimmed: bool
 
 
 @contextmanager
@@ -72,12 +68,32 @@ def read_password(path: str) -> str:
     return password
 
 
-def state(client: "redis.Redis", key: str) -> StreamState:
+def last_id(client: "redis.Redis", key: str) -> StreamId | None:
+    """The ID of the entry that was appended last, trimmed or not; None: there is no such stream."""
     if not client.exists(key):
-        return StreamState(None, False)
-    info = client.xinfo_stream(key)
-    first = info["first-entry"]
-    return StreamState(StreamId.parse(first[0]) if first else None, info["entries-added"] > info["length"])
+        return None
+    last = StreamId.parse(client.xinfo_stream(key)["last-generated-id"])
+    return last if last > FIRST_ID else None
+
+
+def primary_of(client: "redis.Redis", url: str) -> str:
+    """The URL of the primary that this server replicates; its own if it is the primary."""
+    about = client.info("replication")
+    if about.get("role") != "slave":
+        return url
+    parts = urlsplit(url)
+    user, at, _ = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user}{at}{about['master_host']}:{about['master_port']}").geturl()
+
+
+def release(client: "redis.Redis", ids: Mapping[str, str]) -> str:
+    """Let cores trim each stream up to its ID. Returns why Redis refuses that; "" if it doesn't."""
+    try:
+        if ids:
+            client.hset(COMMITTED_KEY, items=[part for item in ids.items() for part in item])
+    except redis.ResponseError as error:
+        return str(error)
+    return ""
 
 
 def ends(client: "redis.Redis", key: str, ids: IdRange) -> IdRange | None:
@@ -85,6 +101,12 @@ def ends(client: "redis.Redis", key: str, ids: IdRange) -> IdRange | None:
     first = _page(client.xrange(key, str(ids.start), str(ids.end), count=1))
     last = _page(client.xrevrange(key, str(ids.end), str(ids.start), count=1))
     return IdRange(first[0][0], last[0][0]) if first and last else None
+
+
+def check_has(client: "redis.Redis", key: str, last: StreamId) -> None:
+    """Raise RedisUnavailable if the server hasn't come as far: it is a replica that is behind, or it lost data."""
+    if (last_id(client, key) or FIRST_ID) < last:
+        raise RedisUnavailable(f"this Redis doesn't have entry {last} of {key}, which another one had; try again")
 
 
 def entries(client: "redis.Redis", key: str, ids: IdRange) -> Iterator[Entry]:

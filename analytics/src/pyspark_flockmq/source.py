@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from pyspark_flockmq.events import STREAMS, Batch, Stream, decode_batch
 from pyspark_flockmq.options import SourceOptions, parse_options
 from pyspark_flockmq.plan import IdRange, StreamId, ids_of_times, overlap, split
-from pyspark_flockmq.reading import connect, ends, entries
+from pyspark_flockmq.reading import check_has, connect, ends, entries
 
 RECORD_BATCH_MIN_ROWS: Final = 20_000  # reached, it is handed on; a batch of the stream is never split
 
@@ -39,6 +39,7 @@ class FlockmqDataSource(DataSource):
 @dataclass
 class IdPartition(InputPartition):
     ids: IdRange
+    is_empty: bool = False
 
 
 class FlockmqReader(DataSourceReader):
@@ -54,14 +55,17 @@ class FlockmqReader(DataSourceReader):
                 found = ends(client, STREAMS[options.stream].key, wanted)
         # Spark wants at least one partition; an empty one reads nothing.
         ranges = split(found, options.partitions) if found else [IdRange(StreamId(0, 1), StreamId(0, 1))]
-        return [IdPartition(ids) for ids in ranges]
+        return [IdPartition(ids, found is None) for ids in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, IdPartition)
         stream = STREAMS[self.options.stream]
         waiting: list[Any] = []
         rows = 0
+        if partition.is_empty:
+            return
         with connect(self.options.url, self.options.password_file) as client:
+            check_has(client, stream.key, partition.ids.end)
             for entry_id, fields in entries(client, stream.key, partition.ids):
                 for table in self._tables(stream, entry_id, decode_batch(stream, fields)):
                     waiting.append(table)

@@ -252,6 +252,7 @@ MEMBER_UNHEARD_MAX_S: Final = 6.0
 EVENTS_MAX: Final = 20_000
 EVENTS_FLUSH_S: Final = 1.0
 EVENTS_ENTRY_MAX: Final = 1000
+EVENTS_TRIM_INTERVAL_S: Final = 60.0
 EVENTS_TEXT_MAX_BYTES: Final = 256
 """A longer client id is cut, and ends in a digest."""
 EVENTS_NOTES_MAX: Final = 1000

@@ -129,6 +129,7 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     kept = held.unknown.union(restoring.kept, *(problem.keeps for problem in problems))
     jobs: tuple[Component, ...] = ("report", "backup", "restore")
     kept |= {workload(context, component) for component in jobs if component in blocked}
+    kept |= {Ref("CronJob", context.ingest)} if "report" in blocked else set()
     desired = settings_needed(without_unmade(desired, observed, unmade))
     desired = [manifest for manifest in desired if ref(manifest) not in kept]
     plan = changes(context, observed, desired, renewal)

@@ -1,4 +1,4 @@
-"""The job on random events: its figures against a naive count, and what reruns do to the files.
+"""The report's job on random events that were ingested: its figures against a naive count, and its files.
 
 The events of two days are dealt to batches in the order of their arrival: delayed, across midnights, with clocks that
 run ahead, and with malformed ones between. `EVENTS_SEED` in the environment picks another deal.
@@ -21,15 +21,18 @@ import pytest
 import redis
 from pyspark.sql import SparkSession
 
-from flockmq_analytics import job
+from flockmq_analytics import ingest, job, output
 from flockmq_analytics.days import Days
-from flockmq_analytics.output import EVENTS_FILE, STAGING, locked, partition_file
+from flockmq_analytics.output import STAGING, locked
 from flockmq_analytics.report import DayFigures, HourFigures, LagFigures, Percentiles, Report
 from pyspark_flockmq.events import STREAMS
 
+from .writing import add as add_batch
+from .writing import add_first
+
 SEED = int(os.environ.get("EVENTS_SEED", "20261120"))
 DAYS = Days(date(2026, 11, 19), date(2026, 11, 20))
-NOW = datetime(2026, 11, 21, 2, 17, tzinfo=UTC)
+NOW = datetime(2026, 11, 20, 23, 17, tzinfo=UTC)
 DAY_MS = 86_400_000
 START_MS = int(DAYS.start.timestamp() * 1000)
 END_MS = int(DAYS.end.timestamp() * 1000)
@@ -65,7 +68,7 @@ def lag_events(rng: random.Random, count: int) -> list[tuple[int, str, str, int,
 
 
 def append(client: redis.Redis, key: str, events: Iterable[tuple[object, ...]], rng: random.Random) -> int:
-    """Append the events as their cores would, with malformed ones between; returns how many of those are the days'."""
+    """Append the events as their cores would, with malformed ones between; returns how many those are."""
     arrivals = []
     for event in events:
         at_ms = event[0]
@@ -81,11 +84,11 @@ def append(client: redis.Redis, key: str, events: Iterable[tuple[object, ...]], 
         packed: list[object] = [list(event) for _, event in batch]
         if rng.random() < 0.1:
             packed.insert(rng.randrange(len(packed) + 1), "nonsense")
-            malformed += START_MS <= entry_ms < END_MS
+            malformed += 1
         client.xadd(key, {"events": msgspec.msgpack.encode(packed)}, id=f"{entry_ms}-*")
         if rng.random() < 0.05:
             client.xadd(key, {"events": b"\xc1"}, id=f"{entry_ms}-*")
-            malformed += START_MS <= entry_ms < END_MS
+            malformed += 1
     return malformed
 
 
@@ -133,18 +136,29 @@ def naive_lag(events: list[tuple[int, str, str, int, int]]) -> list[LagFigures]:
 
 
 class Runner:
-    """Runs the job on one output directory."""
+    """Ingests into one output directory, and runs the job there."""
 
-    def __init__(self, spark: SparkSession, url: str, password_file: str, output: Path) -> None:
-        self.spark, self.url, self.password_file, self.output = spark, url, password_file, output
+    def __init__(self, spark: SparkSession, url: str, password_file: str, target: Path) -> None:
+        self.spark, self.output = spark, target
+        self.source = ingest.Source(url, password_file)
+
+    def ingest(self) -> None:
+        with locked(self.output) as staging:
+            ingest.run(self.spark, self.source, self.output, staging, NOW)
 
     def __call__(self, days: Days = DAYS, keep_days: int = 90) -> Report:
-        task = job.Job(self.url, self.password_file, self.output, days, keep_days)
+        self.ingest()
         with locked(self.output) as staging:
-            return job.run(self.spark, task, staging, NOW)
+            return job.run(self.spark, job.Job(self.output, days, keep_days), staging, NOW)
+
+    def files(self, stream: str, day: date) -> list[Path]:
+        return [
+            output.data_file(self.output, stream, str(day), file)
+            for file in output.load(self.output).of_day(stream, day)
+        ]
 
     def rows(self, stream: str, day: date) -> list[dict[str, object]]:
-        return pq.ParquetFile(partition_file(self.output, stream, day)).read().to_pylist()  # type: ignore[no-any-return]
+        return [row for file in self.files(stream, day) for row in pq.ParquetFile(file).read().to_pylist()]
 
 
 @pytest.fixture
@@ -194,40 +208,29 @@ def lag_at(day: date, hour: int, entries: int) -> tuple[object, ...]:
 def add(client: redis.Redis, *events: tuple[object, ...], late_ms: int = 100) -> None:
     at_ms = events[-1][0]
     assert isinstance(at_ms, int)
-    client.xadd(STREAMS["lag"].key, {"events": msgspec.msgpack.encode(events)}, id=f"{at_ms + late_ms}-*")
+    add_first(client, "lag", at_ms + late_ms, events)
 
 
-def test_reruns_only_ever_add_what_is_new(run: Runner, client: redis.Redis) -> None:
-    """A rerun doubles nothing, touches no other day, adds what came late, and keeps what the stream has lost."""
+def test_what_comes_late_is_added_to_its_day(run: Runner, client: redis.Redis) -> None:
+    """Nothing is doubled, a day that is over becomes one file, and what the stream has lost stays."""
     first, second = DAYS.each()
 
-    def samples(day: date) -> list[object]:
-        return [row["lag_entries"] for row in run.rows("lag", day)]
+    def samples(day: date) -> list[int]:
+        return [int(str(row["lag_entries"])) for row in run.rows("lag", day)]
 
-    add(client, lag_at(first, 1, 1), lag_at(first, 2, 2))
+    add(client, lag_at(first, 2, 2), lag_at(first, 1, 1))
+    run.ingest()
     add(client, lag_at(first, 23, 3), lag_at(second, 0, 4))  # one batch, two days
     add(client, lag_at(second, 5, 5))
     assert run().streams["lag"].events == 5
-    assert (samples(first), samples(second)) == ([1, 2, 3], [4, 5])
+    assert (samples(first), sorted(samples(second))) == ([1, 2, 3], [4, 5])
+    assert len(run.files("lag", first)) == 1
 
-    untouched = partition_file(run.output, "lag", first).stat()
-    add(client, lag_at(second, 6, 6), late_ms=20 * 3_600_000)
-    report = run(Days(second, second))
-    assert report.streams["lag"].events == 3
-    assert (samples(first), samples(second)) == ([1, 2, 3], [4, 5, 6])
-    assert partition_file(run.output, "lag", first).stat() == untouched
-
-    client.xtrim(STREAMS["lag"].key, maxlen=2, approximate=False)
+    client.xtrim(STREAMS["lag"].key, maxlen=0, approximate=False)
+    add(client, lag_at(first, 6, 6), late_ms=44 * 3_600_000)
     report = run()
-    assert (samples(first), samples(second)) == ([1, 2, 3], [4, 5, 6])
+    assert (samples(first), sorted(samples(second))) == ([1, 2, 6, 3], [4, 5])
     assert report.lag == [LagFigures("route", 6, Percentiles(3, 6, 6, 6), Percentiles(0, 0, 0, 0))]
-    assert report.streams["lag"].trimmed
-    assert report.streams["lag"].oldest_entry == "2026-11-20T05:00:00+00:00"
-
-    client.delete(STREAMS["lag"].key)
-    assert run().lag == report.lag
-    assert (samples(first), samples(second)) == ([1, 2, 3], [4, 5, 6])
-    assert sorted(path.name for path in (run.output / "lag" / f"date={first}").iterdir()) == [EVENTS_FILE]
     assert not (run.output / STAGING).exists()
 
 
@@ -236,46 +239,53 @@ def test_what_was_lost_is_counted(run: Runner, client: redis.Redis) -> None:
     noon_ms = START_MS + DAY_MS // 2
     add(client, lag_at(DAYS.first, 1, 1))
     for later, (first, shed, node) in enumerate(((0, 0, "a"), (2, 0, "a"), (9, 2, "a"), (4, 0, "b"), (6, 0, "b"))):
-        columns = {"at": [noon_ms + first] * 2, "shard": ["route"] * 2, "lag_ms": [0, 0], "later": [1, 2]}
-        header = {"v": 2, "node": node, "incarnation": f"{node}@1", "first": first, "shed": shed}
-        batch = msgspec.msgpack.encode(header | {"columns": columns})
-        client.xadd(STREAMS["lag"].key, {"events": batch}, id=f"{noon_ms + later}-*")
+        events = [{"at": noon_ms, "shard": "route", "lag_ms": 0, "later": 1}] * 2
+        add_batch(client, "lag", noon_ms + later, events, node=node, first=first, shed=shed)
     reading = run().streams["lag"]
     assert (reading.events, reading.lost, reading.shed) == (11, 5, 2)
 
 
-def test_old_partitions_expire_but_not_those_asked_for(run: Runner, client: redis.Redis) -> None:
+def test_old_days_expire_but_not_those_asked_for(run: Runner, client: redis.Redis) -> None:
     old, asked = date(2026, 1, 1), date(2026, 1, 2)
     add(client, lag_at(old, 1, 1))
     add(client, lag_at(asked, 1, 2))
     run(Days(old, asked))
     run(Days(asked, asked), keep_days=30)
-    assert sorted(path.name for path in (run.output / "lag").iterdir()) == [f"date={asked}"]
+    assert list(output.load(run.output).files["lag"]) == [str(asked)]
 
 
-def test_the_command_prints_its_report_and_nothing_else(
+def test_the_commands_print_what_came_of_them_and_nothing_else(
     client: redis.Redis, url: str, password_file: str, tmp_path: Path
 ) -> None:
-    """Run as in a pod: the CronJob's arguments, a working directory that can't be written."""
+    """Run as in a pod: the CronJobs' arguments, a working directory that can't be written."""
     today = datetime.now(UTC)
-    key = STREAMS["connections"].key
-    client.xadd(key, {"events": msgspec.msgpack.encode([[int(today.timestamp() * 1000), "n", "connected", "c", 0, 5]])})
-    output, scratch = tmp_path / "output", tmp_path / "scratch"
+    add_first(client, "connections", 1, [[int(today.timestamp() * 1000), "n", "connected", "c", 0, 5]])
+    target, scratch = tmp_path / "output", tmp_path / "scratch"
     scratch.mkdir()
     command = Path(sys.executable).with_name("flockmq-analytics")
-    arguments = ["--redis-url", url, "--password-file", password_file, "--output", str(output), "--memory", "512m"]
-    environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(scratch), "HOME": "/nonexistent"}
-    done = subprocess.run(
-        [command, "run", *arguments, "--format", "json"],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd="/proc",
-        env=environment,
-    )
-    assert (done.stderr, done.returncode) == ("", 0)
-    report = json.loads(done.stdout)
+    common = ["--output", str(target), "--memory", "512m", "--cores", "1"]
+    sources = str(Path(job.__file__).parents[1])  # of this tree, wherever the command was installed from
+    environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(scratch), "HOME": "/nonexistent", "PYTHONPATH": sources}
+    said = []
+    for arguments in (
+        ["ingest", "--redis-url", url, "--password-file", password_file, "--release"],
+        ["report", "--format", "json"],
+    ):
+        done = subprocess.run(
+            [command, *arguments, *common], check=False, capture_output=True, text=True, cwd="/proc", env=environment
+        )
+        assert (done.stderr, done.returncode) == ("", 0)
+        said.append(done.stdout)
+    assert said[0] == "ingested 1 events (connections 1)\n"
+    report = json.loads(said[1])
     assert [row["connects"] for row in report["days"]] == [1]
     assert report["first_day"] == str((today - timedelta(days=1)).date())
-    assert sorted(path.name for path in output.iterdir()) == [".lock", "connections", "report.json", "report.md"]
+    assert sorted(path.name for path in target.iterdir()) == [
+        ".lock",
+        "connections",
+        "manifest.json",
+        "report.json",
+        "report.md",
+    ]
     assert list(scratch.iterdir()) == []
+    assert client.hget("flockmq:events:committed", "connections") == b"1-0"

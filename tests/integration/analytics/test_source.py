@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from flockmq_analytics.cli import explain
 from pyspark_flockmq.events import STREAMS
-from pyspark_flockmq.reading import PAGE_ENTRIES, StreamState, connect, state
+from pyspark_flockmq.plan import StreamId
+from pyspark_flockmq.reading import PAGE_ENTRIES, check_has, connect, last_id
 
 from .conftest import PASSWORD
 
@@ -138,15 +139,20 @@ def test_a_wrong_password_is_named_by_its_file(url: str, client: redis.Redis, tm
         refused.ping()
 
 
-def test_the_state_of_a_stream_tells_whether_it_was_trimmed(client: redis.Redis, url: str, password_file: str) -> None:
+def test_the_last_id_stays_when_its_entry_is_trimmed(client: redis.Redis, url: str, password_file: str) -> None:
     with connect(url, password_file) as reading:
-        assert state(reading, LAG.key) == StreamState(None, False)
+        assert last_id(reading, LAG.key) is None
         for number in range(3):
             add(client, NOON_MS + number, [])
-        first, trimmed = state(reading, LAG.key)
-        assert (str(first), trimmed) == (f"{NOON_MS}-0", False)
-        client.xtrim(LAG.key, maxlen=1, approximate=False)
-        first, trimmed = state(reading, LAG.key)
-        assert (str(first), trimmed) == (f"{NOON_MS + 2}-0", True)
         client.xtrim(LAG.key, maxlen=0, approximate=False)
-        assert state(reading, LAG.key) == StreamState(None, True)
+        assert str(last_id(reading, LAG.key)) == f"{NOON_MS + 2}-0"
+
+
+def test_a_server_that_lacks_what_another_one_had_is_not_read(
+    client: redis.Redis, url: str, password_file: str
+) -> None:
+    add(client, NOON_MS, [])
+    with connect(url, password_file) as reading:
+        check_has(reading, LAG.key, StreamId(NOON_MS, 0))
+        with pytest.raises(ConnectionError, match=f"doesn't have entry {NOON_MS}-1"):
+            check_has(reading, LAG.key, StreamId(NOON_MS, 1))

@@ -16,7 +16,7 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.event_batches import COLUMNS, EventBuffer
 from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.membership_settings import LocalStatus, MembershipSettings
-from flockmq.membership.report_events import STREAM_FULL, EventExport
+from flockmq.membership.report_events import COMMITTED, STREAM_FULL, EventExport
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
 from flockmq.rlog.entry import StreamId
@@ -243,6 +243,25 @@ async def test_what_another_core_left_in_an_event_stream_is_looked_at_first(
     await relay.redis.close()
     assert isinstance(kept, int)
     assert kept < 120_000
+
+
+async def test_what_is_stored_elsewhere_is_trimmed_and_nothing_else(valkey: RedisConfig) -> None:
+    relay = export()
+    relay.redis = RedisLinks(valkey)
+    link = await relay.redis.of("flockmq:events:lag")
+    for n in range(3):
+        relay.buffer.add("lag", [lag_of(n, "route")])
+        await relay.flush()
+    await relay.trim_stored(relay.redis)
+    assert await link.call("XLEN", "flockmq:events:lag") == 3
+    entries = await link.call("XRANGE", "flockmq:events:lag", "-", "+")
+    assert isinstance(entries, list)
+    await link.call("HSET", COMMITTED, "lag", entries[1][0], "nodes", "nonsense")
+    await relay.trim_stored(relay.redis)
+    kept = await link.call("XRANGE", "flockmq:events:lag", "-", "+")
+    await relay.redis.close()
+    assert kept == entries[1:], "the last one that is stored stays, and tells where the stream is"
+    assert relay.lost_bytes[STREAM_FULL] == 0
 
 
 async def test_events_of_every_node_reach_redis(nodes: Nodes) -> None:

@@ -36,6 +36,7 @@ LIBRARY = "#!lua name=mine\nserver.register_function('f', function() end)"
         ("replicant", ("XREAD", "STREAMS", "flockmq:{route}:log", "0-0")),
         ("replicant", ("XRANGE", "flockmq:{auth}:log", "-", "+")),
         ("report", ("XRANGE", "flockmq:events:lag", "-", "+")),
+        ("report", ("HSET", "flockmq:events:committed", "lag", "1-1")),
     ],
 )
 def test_users_may_do_what_they_do(redis_of_one: Pod, user: str, command: tuple[str, ...]) -> None:
@@ -54,6 +55,8 @@ def test_users_may_do_what_they_do(redis_of_one: Pod, user: str, command: tuple[
         ("replicant", ("XREAD", "STREAMS", "flockmq:events:lag", "0-0")),
         ("replicant", ("GET", "flockmq:{s17}:fence")),
         ("report", ("XRANGE", "flockmq:{route}:log", "-", "+")),
+        ("report", ("HSET", "flockmq:events:lag", "lag", "1-1")),
+        ("report", ("DEL", "flockmq:events:lag")),
     ],
 )
 def test_users_may_do_nothing_else(redis_of_one: Pod, user: str, command: tuple[str, ...]) -> None:

@@ -14,8 +14,12 @@ from flockmq_analytics.output import OutputError, locked
 UNREACHABLE = "redis://127.0.0.1:1/0"  # port 1 is reserved, and nothing listens there
 
 
-def run(*arguments: str) -> int:
-    return main(["run", "--redis-url", UNREACHABLE, "--output", "/nonexistent/output", *arguments])
+def ingest(*arguments: str) -> int:
+    return main(["ingest", "--redis-url", UNREACHABLE, "--output", "/nonexistent/output", *arguments])
+
+
+def report(*arguments: str) -> int:
+    return main(["report", "--output", "/nonexistent/output", *arguments])
 
 
 def test_by_default_the_last_whole_day_and_the_one_under_way() -> None:
@@ -26,7 +30,7 @@ def test_by_default_the_last_whole_day_and_the_one_under_way() -> None:
 
 
 def test_an_unreachable_redis_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run() == 3
+    assert ingest() == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("flockmq-analytics: Redis at 127.0.0.1:1 can't be reached: ")
@@ -40,6 +44,20 @@ def test_an_unreachable_redis_is_one_line_and_exit_3(capsys: pytest.CaptureFixtu
         (["--to", "2026-11-19"], "--to needs --from"),
         (["--from", "2026-11-20", "--to", "2026-11-19"], "--from (2026-11-20) is after --to (2026-11-19)"),
         (["--from", "2020-01-01", "--to", "2026-11-19"], "is more than 366 days; run it in parts"),
+    ],
+)
+def test_days_that_make_no_sense_are_one_line_and_exit_2(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report("--output", str(tmp_path), *arguments) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         (["--password-file", "/nonexistent/password"], "the password file /nonexistent/password can't be read"),
         (["--redis-url", "redis://:hunter2@127.0.0.1/0"], "the Redis URL carries a password"),
     ],
@@ -47,7 +65,7 @@ def test_an_unreachable_redis_is_one_line_and_exit_3(capsys: pytest.CaptureFixtu
 def test_arguments_that_make_no_sense_are_one_line_and_exit_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(*arguments) == 2
+    assert ingest(*arguments) == 2
     err = capsys.readouterr().err
     assert message in err
     assert "hunter2" not in err
@@ -67,7 +85,7 @@ def test_arguments_that_cannot_be_read_are_one_line_and_exit_2(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        run(*arguments)
+        report(*arguments)
     assert ended.value.code == 2
     err = capsys.readouterr().err
     assert message in err

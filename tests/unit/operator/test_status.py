@@ -279,6 +279,17 @@ async def test_a_report_that_failed_is_told_and_the_cluster_is_ready(told: Manif
     assert summary(made)["Ready"] == "True"
 
 
+async def test_an_ingest_that_failed_is_told() -> None:
+    world = await running()
+    world.objects[Ref("CronJob", "demo-report")]["status"] = {"lastSuccessfulTime": SECOND}
+    ingest = world.objects[Ref("CronJob", "demo-ingest")]
+    ingest["status"] = {"lastScheduleTime": SECOND, "lastSuccessfulTime": FIRST}
+    found = condition(await status(world), "ReportSucceeded")
+    assert (found["status"], found["reason"]) == ("False", "IngestFailed")
+    ingest["status"]["active"] = [{}]
+    assert condition(await status(world), "ReportSucceeded")["status"] == "True"
+
+
 async def test_no_report_is_no_failure() -> None:
     at = context({"report": {"enabled": False}})
     found = condition(await status(await running(), at), "ReportSucceeded")

@@ -1,11 +1,12 @@
 """Sends events and samples to Redis for the nightly report: best effort, bounded, dropped first.
 
 Every node collects events. Cores append them to one Redis stream per kind; other nodes send theirs to a core. What
-can't be sent at a flush is lost and counted, so no client ever waits for an event.
+can't be sent at a flush is lost and counted, so no client ever waits for an event. Whoever has stored what is in a
+stream says up to which entry in the hash COMMITTED; cores trim it up to there.
 
 Invariant: a stream uses at most EVENTS_STREAM_MAX_BYTES of Redis' memory (or its share of Redis' memory), plus
 EVENTS_LOOK_BYTES per core, which each may append between two checks of the size. A core checks at its first append,
-because it may have appended before a restart.
+because it may have appended before a restart. Only beyond this bound entries go that nobody has stored.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ log: Final = logging.getLogger(__name__)
 
 KINDS: Final = tuple(COLUMNS)
 NOTE: Final = "events"
+COMMITTED: Final = "flockmq:events:committed"
+"""By kind, the ID of the last entry that is stored elsewhere."""
 
 UNREACHABLE: Final = "away"
 """There was no core or no Redis to send it to, or it was refused."""
 NO_ROOM: Final = "no_room"
 """Too many events waited on this core."""
 STREAM_FULL: Final = "stream_full"
-"""The oldest events of a stream were trimmed."""
+"""The oldest events of a stream were trimmed, though they weren't stored elsewhere."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _note: Final[msgspec.msgpack.Decoder[tuple[str, bytes]]] = msgspec.msgpack.Decoder(tuple[str, bytes])
@@ -55,6 +58,7 @@ class EventExport:
         self._unreachable = Retrying(log, now_s)
         self._unchecked_bytes = dict.fromkeys(KINDS, bounds.EVENTS_LOOK_BYTES)
         """Bytes appended to each stream since its size was checked."""
+        self._now_s = now_s
 
     def limit(self, redis_bytes: int) -> None:
         """Set how much memory Redis has; 0 means unlimited or unknown."""
@@ -65,10 +69,14 @@ class EventExport:
         return share_of(self._redis_bytes, bounds.EVENTS_STREAM_MAX_BYTES)
 
     async def run(self) -> None:
-        """Flush until cancelled."""
+        """Flush, and trim what is stored elsewhere, until cancelled."""
+        trims_at_s = 0.0
         while True:
             await asyncio.sleep(bounds.EVENTS_FLUSH_S)
             await self.flush()
+            if self.redis is not None and self._now_s() >= trims_at_s:
+                trims_at_s = self._now_s() + bounds.EVENTS_TRIM_INTERVAL_S
+                await self.trim_stored(self.redis)
 
     def leave(self) -> None:
         """This node leaves: lost events are no longer worth a warning."""
@@ -112,7 +120,19 @@ class EventExport:
             self._unreachable.worked()
             self._unchecked_bytes[kind] += len(encoded)
             if self._unchecked_bytes[kind] >= min(bounds.EVENTS_LOOK_BYTES, self._stream_max_bytes // 8):
+                await self.trim_stored(redis)
                 await self._check_size(link, kind)
+
+    async def trim_stored(self, redis: RedisLinks) -> None:
+        """Trim each stream up to what is stored elsewhere. A failure is retried at the next time."""
+        try:
+            reply = await (await redis.of(COMMITTED)).call("HMGET", COMMITTED, *KINDS)
+            for kind, last in zip(KINDS, reply if isinstance(reply, list) else (), strict=False):
+                if isinstance(last, bytes):
+                    stream = stream_of(kind)
+                    await (await redis.of(stream)).call("XTRIM", stream, "MINID", last)
+        except Exception as error:
+            self._unreachable.failed("events that are stored elsewhere can't be trimmed: %s", error)
 
     async def _check_size(self, link: RedisLink, kind: str) -> None:
         """Check a stream's size and trim its oldest entries if it exceeds the bound. A failure is retried at the next

@@ -72,6 +72,10 @@ class Context(msgspec.Struct, frozen=True):
         return f"{self.name}-report"
 
     @property
+    def ingest(self) -> str:
+        return f"{self.name}-ingest"
+
+    @property
     def backup(self) -> str:
         return f"{self.name}-backup"
 

@@ -1,4 +1,6 @@
-"""The report: a CronJob that runs the analytics, and the volume on which Parquet files and reports stay."""
+"""The report: a CronJob that drains the events from Redis every few minutes, one that reports on them at night, and the
+volume on which Parquet files and reports stay. They share it, so a run waits for the other one.
+"""
 
 from collections.abc import Iterator
 from urllib.parse import urlencode
@@ -11,7 +13,11 @@ from flockmq_operator.resources.pod import CONTAINER_SECURITY, TMP, TMP_MOUNT, p
 from flockmq_operator.resources.secret_files import redis_files, redis_username
 
 DEADLINE_S = 4 * 3600
-"""A run that takes longer is stopped."""
+"""A report that takes longer is stopped."""
+INGEST_DEADLINE_S = 3600
+"""So is an ingest; what it hadn't committed is the next one's."""
+INGEST_WAIT_S = 1800
+"""How long a run waits for the other one."""
 
 
 def report(context: Context) -> Iterator[Manifest]:
@@ -24,28 +30,47 @@ def report(context: Context) -> Iterator[Manifest]:
         "metadata": metadata(context, context.report, "report"),
         "spec": claim_spec(spec.storage),
     }
-    yield {
+    reporting = ["report", "--output", DATA_DIR, "--wait", str(INGEST_WAIT_S), "--keep-days", str(spec.keep_days)]
+    yield _cron_job(context, context.ingest, spec.ingest_schedule, _ingest_args(context), INGEST_DEADLINE_S, tries=1)
+    yield _cron_job(context, context.report, spec.schedule, reporting, DEADLINE_S, tries=3)
+
+
+def _cron_job(context: Context, name: str, schedule: str, args: list[str], deadline_s: int, tries: int) -> Manifest:
+    """`tries` of one job, and as many jobs stay to be looked at."""
+    job = {"backoffLimit": tries - 1, "activeDeadlineSeconds": deadline_s, "template": _template(context, args)}
+    return {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
-        "metadata": metadata(context, context.report, "report"),
+        "metadata": metadata(context, name, "report"),
         "spec": {
-            "schedule": spec.schedule,
-            "suspend": spec.suspend,
+            "schedule": schedule,
+            "timeZone": context.spec.report.time_zone,
+            "suspend": context.spec.report.suspend,
             "concurrencyPolicy": "Forbid",
-            "successfulJobsHistoryLimit": 3,
-            "failedJobsHistoryLimit": 3,
-            "jobTemplate": {
-                "spec": {"backoffLimit": 2, "activeDeadlineSeconds": DEADLINE_S, "template": _template(context)}
-            },
+            "successfulJobsHistoryLimit": tries,
+            "failedJobsHistoryLimit": tries,
+            "jobTemplate": {"spec": job},
         },
     }
 
 
-def _template(context: Context) -> Manifest:
+def _ingest_args(context: Context) -> list[str]:
+    args = [
+        "ingest",
+        "--redis-url",
+        _redis_url(context),
+        "--output",
+        DATA_DIR,
+        "--wait",
+        str(INGEST_WAIT_S),
+        "--release",
+    ]
+    password = redis_files(context, "report").get("password_file")
+    return [*args, "--password-file", str(password)] if password else args
+
+
+def _template(context: Context, args: list[str]) -> Manifest:
     files = redis_files(context, "report")
-    args = ["run", "--redis-url", _redis_url(context), "--output", DATA_DIR]
-    if password := files.get("password_file"):
-        args += ["--password-file", str(password)]
     container: Manifest = {
         "name": "report",
         "image": context.spec.report.image or context.settings.flockmq_analytics_image,
@@ -70,8 +95,8 @@ def _template(context: Context) -> Manifest:
 
 
 def _redis_url(context: Context) -> str:
-    """One server as one user: with replicas any of them, for the report only reads. TLS' files go as redis-py takes
-    them in a URL."""
+    """One server as one user: with replicas any of them, which names the primary. TLS' files go as redis-py takes them
+    in a URL."""
     external = context.spec.redis.external
     ours = f"{'rediss' if context.redis_tls else 'redis'}://{context.redis}:{REDIS_PORT}/0"
     scheme, _, server = (external.url if external else ours).partition("://")

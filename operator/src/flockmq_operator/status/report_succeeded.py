@@ -1,8 +1,9 @@
-"""ReportSucceeded: the latest run of the report, as its CronJob tells. The broker does without, so it is no part of
-Ready.
+"""ReportSucceeded: the latest runs of the report and of the ingest, as their CronJobs tell. The broker does without, so
+it is no part of Ready.
 """
 
 from flockmq_operator.manifest import Ref
+from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import selector_string
 from flockmq_operator.status.condition import Condition, Situation
 
@@ -15,6 +16,10 @@ def judge(situation: Situation) -> Condition:
         return Condition(TYPE, None, "NotObserved", "the spec has to be mended first")
     if not context.spec.report.enabled:
         return Condition(TYPE, None, "Disabled", "spec.report.enabled is false")
+    ingest = observed.objects.get(Ref("CronJob", context.ingest), {}).get("status", {})
+    if not ingest.get("active") and ingest.get("lastSuccessfulTime", "") < ingest.get("lastScheduleTime", ""):
+        message = f"the ingest of {ingest['lastScheduleTime']} didn't succeed; see its pods: {_logs(context)}"
+        return Condition(TYPE, False, "IngestFailed", message)
     status = observed.objects.get(Ref("CronJob", context.report), {}).get("status", {})
     began, succeeded = status.get("lastScheduleTime", ""), status.get("lastSuccessfulTime", "")
     if status.get("active"):
@@ -23,6 +28,10 @@ def judge(situation: Situation) -> Condition:
         return Condition(TYPE, None, "NotRunYet", f"its schedule is {context.spec.report.schedule!r}")
     if succeeded < began:  # both are RFC 3339, of UTC, in seconds
         last = f"the last one that did, at {succeeded}" if succeeded else "none did before"
-        logs = f"kubectl logs --namespace {context.namespace} --selector {selector_string(context, 'report')} --prefix"
-        return Condition(TYPE, False, "Failed", f"the run of {began} didn't succeed, {last}; see its pods: {logs}")
+        message = f"the run of {began} didn't succeed, {last}; see its pods: {_logs(context)}"
+        return Condition(TYPE, False, "Failed", message)
     return Condition(TYPE, True, "Succeeded", f"at {succeeded}")
+
+
+def _logs(context: Context) -> str:
+    return f"kubectl logs --namespace {context.namespace} --selector {selector_string(context, 'report')} --prefix"

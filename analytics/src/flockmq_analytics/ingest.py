@@ -1,0 +1,123 @@
+"""Drains the event streams into Parquet: everything behind the last ingest's offsets, each event exactly once.
+
+The end of each stream is fixed first; what is appended later is the next run's. The files are written, then the
+manifest that names them together with the new offsets. Then Redis is told what is safe, so that cores may trim it:
+never before, and again by the next run if this one is killed in between. All is read from the primary: a replica may
+lack entries that others have.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from flockmq_analytics import output
+from flockmq_analytics.manifest import Added, Malformed, Manifest
+from pyspark_flockmq.events import STREAMS, Stream
+from pyspark_flockmq.plan import StreamId
+from pyspark_flockmq.reading import connect, last_id, primary_of, release
+
+MALFORMED_EXAMPLE_CHARS: Final = 200
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where events come from. `releases`: cores may trim what is ingested, so this is the cluster's one output."""
+
+    redis_url: str
+    password_file: str | None
+    releases: bool = False
+
+
+@dataclass(frozen=True)
+class Ingested:
+    events: Mapping[str, int]
+    """By stream."""
+    malformed: int
+    warnings: list[str]
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{stream} {events}" for stream, events in self.events.items())
+        malformed = f"; {self.malformed} malformed" if self.malformed else ""
+        return f"ingested {sum(self.events.values())} events ({counts}){malformed}"
+
+
+def run(spark: SparkSession, source: Source, target: Path, staging: Path, now: datetime) -> Ingested:
+    """`staging` is that of `output.locked`. Raises what Spark raises, OutputError, RedisUnavailable."""
+    manifest = output.load(target)
+    with connect(source.redis_url, source.password_file) as client:
+        source = replace(source, redis_url=primary_of(client, source.redis_url))
+    warnings: list[str] = []
+    added: dict[str, Added] = {}
+    for stream in STREAMS.values():
+        with connect(source.redis_url, source.password_file) as client:
+            last = last_id(client, stream.key)
+        offset = manifest.offsets.get(stream.name)
+        if last is None or str(last) == offset:
+            continue
+        if offset is not None and last < StreamId.parse(offset):
+            # Redis lost data, and its clock went back: what it has may be here already, and is counted as lost if not.
+            warnings.append(f"{stream.key} ends at {last}, before {offset} that was ingested; it is read from there on")
+            continue
+        added[stream.name] = _drain(spark, source, target, staging, stream, manifest, last, now)
+    if added:
+        manifest = manifest.with_ingest(added)
+        output.commit(staging, target, manifest)
+    if source.releases:
+        warnings.extend(_release(source, manifest))
+    output.sweep(target, list(STREAMS), manifest, now.timestamp())
+    events = {stream: sum(file.rows for files in one.files.values() for file in files) for stream, one in added.items()}
+    return Ingested(events, sum(one.malformed.count for one in added.values()), warnings)
+
+
+def _drain(
+    spark: SparkSession,
+    source: Source,
+    target: Path,
+    staging: Path,
+    stream: Stream,
+    manifest: Manifest,
+    last: StreamId,
+    now: datetime,
+) -> Added:
+    observed = Observation()
+    malformed = F.col("malformed")
+    events = read(spark, source, stream, manifest.offsets.get(stream.name), last).observe(
+        observed, F.count(malformed).alias("count"), F.min(malformed).alias("example")
+    )
+    staged = staging / stream.name
+    by_date(events.where(malformed.isNull()).drop("malformed")).write.partitionBy("date").parquet(str(staged))
+    files = output.publish_partitions(staged, target, stream.name, manifest.number + 1)
+    example = str(observed.get["example"] or "")[:MALFORMED_EXAMPLE_CHARS]
+    return Added(str(last), files, Malformed(observed.get["count"], example), str(now.astimezone(UTC).date()))
+
+
+def by_date(events: DataFrame) -> DataFrame:
+    """With the UTC day of each event, as `date`."""
+    return events.withColumn("date", F.to_date("at"))
+
+
+def read(spark: SparkSession, source: Source, stream: Stream, after: str | None, until: StreamId) -> DataFrame:
+    options = {
+        "url": source.redis_url,
+        "stream": stream.name,
+        "until": str(until),
+        "partitions": str(spark.sparkContext.defaultParallelism),
+    }
+    if after:
+        options["after"] = after
+    if source.password_file:
+        options["password_file"] = source.password_file
+    return spark.read.format("flockmq").options(**options).load()
+
+
+def _release(source: Source, manifest: Manifest) -> Iterator[str]:
+    """Tell cores what they may trim. If Redis refuses that, the streams' bound still holds."""
+    with connect(source.redis_url, source.password_file) as client:
+        refused = release(client, {stream: manifest.offsets[stream] for stream in manifest.offsets})
+    if refused:
+        yield f"cores aren't told what they may trim: Redis says {refused}"

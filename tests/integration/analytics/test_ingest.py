@@ -1,0 +1,173 @@
+"""Draining the streams: each event once, whatever interrupts a run, and cores hear only of what is safe."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+import redis
+from pyspark.sql import SparkSession
+
+from flockmq_analytics import ingest, output
+from flockmq_analytics.manifest import DataFile
+from flockmq_analytics.output import locked
+from pyspark_flockmq import reading
+from pyspark_flockmq.reading import COMMITTED_KEY, connect, primary_of
+
+from .writing import add, add_first
+
+NOON_MS = 1_795_176_000_000  # 2026-11-20T12:00:00Z
+MIDNIGHT_MS = NOON_MS + 12 * 3_600_000
+NOW = datetime(2026, 11, 20, 12, 5, tzinfo=UTC)
+
+
+class Drain:
+    """Runs ingests into one directory, and counts what is in it."""
+
+    def __init__(self, spark: SparkSession, source: ingest.Source, target: Path) -> None:
+        self.spark, self.source, self.target = spark, source, target
+
+    def __call__(self) -> ingest.Ingested:
+        with locked(self.target) as staging:
+            return ingest.run(self.spark, self.source, self.target, staging, NOW)
+
+    def rows(self, stream: str) -> Iterator[dict[str, object]]:
+        for day, files in output.load(self.target).files.get(stream, {}).items():
+            for file in files:
+                table = pq.ParquetFile(output.data_file(self.target, stream, day, file)).read()
+                assert table.num_rows == file.rows
+                for row in table.to_pylist():
+                    yield row | {"day": day}
+
+    def numbers(self, stream: str = "lag") -> Counter[object]:
+        return Counter(row["number"] for row in self.rows(stream))
+
+
+@pytest.fixture
+def drain(spark: SparkSession, client: redis.Redis, url: str, password_file: str, tmp_path: Path) -> Drain:
+    return Drain(spark, ingest.Source(url, password_file, releases=True), tmp_path / "output")
+
+
+def lag(client: redis.Redis, *numbers: int) -> None:
+    """A batch for each."""
+    for number in numbers:
+        add(client, "lag", NOON_MS + number, [{"at": NOON_MS + number, "shard": "route"}], first=number)
+
+
+def test_each_run_adds_what_is_new_by_day(drain: Drain, client: redis.Redis) -> None:
+    lag(client, 0, 1)
+    add_first(client, "connections", NOON_MS, [[MIDNIGHT_MS - 1, "n", "connected", "c", 0, 5], "nonsense"])
+    first = drain()
+    assert (dict(first.events), first.malformed, first.warnings) == ({"connections": 1, "lag": 2}, 1, [])
+    add_first(client, "connections", NOON_MS + 9, [[MIDNIGHT_MS, "n", "connected", "c", 0, 5]])
+    assert dict(drain().events) == {"connections": 1}
+    assert dict(drain().events) == {}
+    assert [(row["client_id"], row["day"]) for row in drain.rows("connections")] == [
+        ("c", "2026-11-20"),
+        ("c", "2026-11-21"),
+    ]
+    assert drain.numbers() == {0: 1, 1: 1}
+    assert client.hgetall(COMMITTED_KEY) == {
+        b"connections": f"{NOON_MS + 9}-0".encode(),
+        b"lag": f"{NOON_MS + 1}-0".encode(),
+    }
+
+
+def test_a_run_that_is_killed_anywhere_costs_and_doubles_nothing(
+    drain: Drain, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each rename of a file or of the manifest, and before Redis is told."""
+    publish, release = output.publish, reading.release
+    said: list[object] = []
+
+    class Killed(BaseException):
+        pass
+
+    def until(step: int) -> tuple[Callable[[Path, Path], None], Callable[[redis.Redis, dict[str, str]], str]]:
+        steps = iter(range(step))
+
+        def publishing(staged: Path, target: Path) -> None:
+            if next(steps, None) is None:
+                raise Killed
+            publish(staged, target)
+
+        def releasing(client: redis.Redis, ids: dict[str, str]) -> str:
+            if next(steps, None) is None:
+                raise Killed
+            assert ids == output.load(drain.target).offsets, "what is released is committed"
+            said.append(ids)
+            return release(client, ids)
+
+        return publishing, releasing
+
+    number, step, kills = 0, 0, 0
+    while not said:
+        lag(client, number, number + 1)
+        number += 2
+        publishing, releasing = until(step)
+        monkeypatch.setattr(output, "publish", publishing)
+        monkeypatch.setattr(ingest, "release", releasing)
+        try:
+            drain()
+        except Killed:
+            kills += 1
+        step += 1
+    assert kills >= 3
+    assert drain.numbers() == dict.fromkeys(range(number), 1)
+
+
+def test_what_cores_trimmed_because_it_is_safe_stays(drain: Drain, client: redis.Redis) -> None:
+    lag(client, 0, 1, 2)
+    drain()
+    client.xtrim("flockmq:events:lag", maxlen=0, approximate=False)
+    assert dict(drain().events) == {}
+    lag(client, 3)
+    drain()
+    assert drain.numbers() == {0: 1, 1: 1, 2: 1, 3: 1}
+
+
+def test_a_redis_that_came_back_older_is_not_read_twice(drain: Drain, client: redis.Redis) -> None:
+    lag(client, 5, 6)
+    drain()
+    client.delete("flockmq:events:lag")
+    lag(client, 5)
+    ingested = drain()
+    assert dict(ingested.events) == {}
+    assert "before" in ingested.warnings[0]
+    lag(client, 7)
+    assert drain().warnings == []
+    assert drain.numbers() == {5: 1, 6: 1, 7: 1}
+
+
+def test_a_user_that_may_only_read_ingests_all_the_same(
+    drain: Drain, client: redis.Redis, url: str, password_file: str
+) -> None:
+    password = Path(password_file).read_text().strip()
+    rules = ["%R~flockmq:events:*", "+exists", "+xinfo|stream", "+xrange", "+xrevrange", "+ping", "+info"]
+    client.execute_command("ACL", "SETUSER", "reader", "reset", "on", f">{password}", *rules, "+client|setinfo")
+    drain.source = ingest.Source(url.replace("redis://", "redis://reader@"), password_file, releases=True)
+    lag(client, 0)
+    ingested = drain()
+    assert dict(ingested.events) == {"lag": 1}
+    assert "cores aren't told" in ingested.warnings[0]
+
+
+def test_files_of_a_killed_run_are_not_read(drain: Drain, client: redis.Redis) -> None:
+    lag(client, 0)
+    drain()
+    day = "2026-11-20"
+    kept = output.data_file(drain.target, "lag", day, DataFile("00000001-0.parquet", 1))
+    kept.with_name("00000002-0.parquet").write_bytes(kept.read_bytes())
+    assert drain.numbers() == {0: 1}
+
+
+def test_a_primary_is_its_own_and_a_replica_names_it(
+    url: str, client: redis.Redis, password_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(url, password_file) as replica:
+        assert primary_of(replica, url) == url
+        about = {"role": "slave", "master_host": "redis-1", "master_port": 6380}
+        monkeypatch.setattr(replica, "info", lambda section: about)
+        assert primary_of(replica, "rediss://report@redis:6379/0?a=b") == "rediss://report@redis-1:6380/0?a=b"
