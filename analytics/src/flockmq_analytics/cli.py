@@ -12,14 +12,15 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final, NoReturn
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import msgspec
 from pyspark.errors import PySparkException
 
 from flockmq_analytics import ingest, job
-from flockmq_analytics.days import Days, yesterday_and_today
+from flockmq_analytics.days import days_between
 from flockmq_analytics.java import SetupError
 from flockmq_analytics.output import OutputError, locked
-from flockmq_analytics.report import to_json, to_markdown
 from flockmq_analytics.session import CORES_DEFAULT, MEMORY_DEFAULT, spark_session
 from pyspark_flockmq.errors import OptionError, RedisUnavailable
 from pyspark_flockmq.options import check_url
@@ -30,7 +31,7 @@ EXIT_OTHER, EXIT_ARGUMENTS, EXIT_REDIS, EXIT_INTERRUPTED = 1, 2, 3, 130
 DAYS_MAX: Final = 366
 KEEP_DAYS_DEFAULT: Final = 90
 WAIT_DEFAULT_S: Final = 600
-RENDER: Final = {"text": to_markdown, "json": to_json}
+LAG_OBJECTIVE_DEFAULT_MS: Final = 1_000
 ERROR_LINE_MAX_CHARS: Final = 500
 
 
@@ -86,32 +87,51 @@ def _ingest(arguments: argparse.Namespace, now: datetime) -> None:
 
 
 def _report(arguments: argparse.Namespace, now: datetime) -> None:
-    task = job.Job(output=arguments.output, days=_days(arguments, now), keep_days=arguments.keep_days)
+    task = job.Job(
+        output=arguments.output,
+        days=_days(arguments, now),
+        zone=arguments.time_zone,
+        keep_days=arguments.keep_days,
+        objective_ms=arguments.lag_objective_ms,
+    )
     with (
         locked(task.output, arguments.wait) as staging,
         spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark,
     ):
-        report = job.run(spark, task, staging, now)
-    print(RENDER[arguments.format](report), end="", flush=True)
+        reported = job.run(spark, task, staging, now)
+    print(RENDER[arguments.format](reported), end="", flush=True)
 
+
+def _as_text(reported: Sequence[job.Reported]) -> str:
+    return "\n".join(one.text for one in reported) or "No day has events that its report doesn't know.\n"
+
+
+def _as_json(reported: Sequence[job.Reported]) -> str:
+    """One line a day."""
+    return "".join(f"{msgspec.json.encode(one.summary).decode()}\n" for one in reported)
+
+
+RENDER: Final = {"text": _as_text, "json": _as_json}
 
 COMMANDS: Final = {"ingest": _ingest, "report": _report}
 
 
-def _days(arguments: argparse.Namespace, now: datetime) -> Days:
+def _days(arguments: argparse.Namespace, now: datetime) -> list[date] | None:
+    """None: those that have new events."""
     if arguments.day:
         if arguments.first or arguments.last:
             raise OptionError("--day can't go with --from or --to")
-        return Days(arguments.day, arguments.day)
+        return [arguments.day]
     if not arguments.first and not arguments.last:
-        return yesterday_and_today(now)
+        return None
     if not arguments.first:
         raise OptionError("--to needs --from")
-    days = Days(arguments.first, arguments.last or now.date())
-    if days.first > days.last:
-        raise OptionError(f"--from ({days.first}) is after --to ({days.last})")
-    if len(days.each()) > DAYS_MAX:
-        raise OptionError(f"--from {days.first} --to {days.last} is more than {DAYS_MAX} days; run it in parts")
+    first, last = arguments.first, arguments.last or now.astimezone(arguments.time_zone).date()
+    if first > last:
+        raise OptionError(f"--from ({first}) is after --to ({last})")
+    days = days_between(first, last)
+    if len(days) > DAYS_MAX:
+        raise OptionError(f"--from {first} --to {last} is more than {DAYS_MAX} days; run it in parts")
     return days
 
 
@@ -132,21 +152,34 @@ def _parser() -> argparse.ArgumentParser:
     _add_common(draining)
     reporting = commands.add_parser("report", help="report on what was ingested, and tidy up the files")
     reporting.add_argument(
-        "--day", type=_day, metavar="YYYY-MM-DD", help="one UTC day; default: yesterday and today so far"
+        "--day",
+        type=_day,
+        metavar="YYYY-MM-DD",
+        help="one day; default: those with events that their report doesn't know",
     )
     reporting.add_argument("--from", dest="first", type=_day, metavar="YYYY-MM-DD", help="the first of several days")
     reporting.add_argument(
         "--to", dest="last", type=_day, metavar="YYYY-MM-DD", help="the last of them; default: today"
     )
     reporting.add_argument(
-        "--format", choices=tuple(RENDER), default="text", help="of the report on stdout (default: text)"
+        "--format", choices=("text", "json"), default="text", help="of the report on stdout (default: text)"
+    )
+    reporting.add_argument(
+        "--time-zone", type=_zone, default="UTC", metavar="ZONE", help="of days, such as Europe/Berlin (default: UTC)"
+    )
+    reporting.add_argument(
+        "--lag-objective-ms",
+        type=_positive,
+        default=LAG_OBJECTIVE_DEFAULT_MS,
+        metavar="MS",
+        help=f"how far nodes may be behind the log (default: {LAG_OBJECTIVE_DEFAULT_MS})",
     )
     reporting.add_argument(
         "--keep-days",
         type=_positive,
         default=KEEP_DAYS_DEFAULT,
         metavar="N",
-        help=f"remove partitions of days more than N days ago (default: {KEEP_DAYS_DEFAULT})",
+        help=f"remove events and reports of days more than N days ago (default: {KEEP_DAYS_DEFAULT})",
     )
     _add_common(reporting)
     return parser
@@ -185,6 +218,13 @@ def _day(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a day like 2026-11-20") from None
+
+
+def _zone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a time zone like Europe/Berlin") from None
 
 
 def _positive(text: str) -> int:

@@ -52,9 +52,9 @@ class Manifest(msgspec.Struct, frozen=True):
     malformed: dict[str, dict[str, Malformed]] = {}
     """By stream and day of the ingest."""
     reported: dict[str, int] = {}
-    """The number up to which a day's report knows its files."""
+    """By day of the reports' time zone, the number up to which its report knows all files."""
     changed: dict[str, int] = {}
-    """The number of the change that last gave a day events."""
+    """By UTC day, the number of the change that last brought it events."""
 
     def with_ingest(self, added: Mapping[str, Added]) -> "Manifest":
         number = self.number + 1
@@ -98,7 +98,3 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def of_day(self, stream: str, day: date) -> list[DataFile]:
         return self.files.get(stream, {}).get(str(day), [])
-
-    def days_to_report(self) -> list[date]:
-        """Those that got events since they were last reported."""
-        return [date.fromisoformat(day) for day, at in sorted(self.changed.items()) if at > self.reported.get(day, 0)]

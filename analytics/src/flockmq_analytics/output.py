@@ -2,19 +2,22 @@
 
     manifest.json                                  which files count (manifest.py)
     connections/date=2026-11-20/00000017-0.parquet refusals, lag, nodes alike
-    report.json  report.md                         the report of the last run
+    reports/date=2026-11-20/                       a day's report: tables, summary.json, report.html, report.md
+    reports/latest                                 a link to that of the last day that is over
 
 A file is whole before anything names it, and the manifest changes by one rename: a reader that has read it finds what
 it names, for GRACE_S at least after a newer one replaced it. New files are prepared in a staging directory on the same
 volume, whose name Spark and Hive skip. One run at a time holds the lock. What a killed run left, the next ones remove.
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +25,14 @@ import msgspec
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from flockmq_analytics.manifest import DataFile, Manifest
+from flockmq_analytics.summary import Summary
 
 PARTITION_PREFIX: Final = "date="
 MANIFEST: Final = "manifest.json"
+REPORTS: Final = "reports"
+LATEST: Final = "latest"
+SUMMARY: Final = "summary.json"
+SUCCESS: Final = "_SUCCESS"
 STAGING: Final = ".staging"
 LOCK: Final = ".lock"
 LOCK_TRY_S: Final = 0.5
@@ -128,6 +136,65 @@ def sweep(output: Path, streams: Iterator[str] | list[str], manifest: Manifest, 
             if not any(directory.iterdir()):
                 directory.rmdir()
     return removed
+
+
+def report(output: Path, day: date, offset: int = 0) -> Path:
+    """The folder of the report of a day, or of one so many days later."""
+    return output / REPORTS / f"{PARTITION_PREFIX}{day + timedelta(days=offset)}"
+
+
+def write_report(folder: Path, summary: Summary, text: str, page: str) -> None:
+    """Beside the tables that are in it. The folder is whole when it has SUCCESS."""
+    (folder / SUMMARY).write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1))
+    (folder / "report.md").write_text(text)
+    (folder / "report.html").write_text(page)
+    (folder / SUCCESS).touch()
+
+
+def publish_report(staged: Path, output: Path, day: date) -> None:
+    """In place of the one that was there. If a run is killed between the two renames, the next one makes it again."""
+    target = report(output, day)
+    target.parent.mkdir(exist_ok=True)
+    for path in [*staged.iterdir(), staged]:
+        _sync(path)
+    if target.exists():
+        target.replace(staged.with_name(f"{staged.name}-before"))
+    staged.replace(target)
+    _sync(target.parent)
+
+
+def reports_before(output: Path, day: date) -> list[Path]:
+    """The folders of all earlier days that are whole, the last one first."""
+    found = (output / REPORTS).glob(f"{PARTITION_PREFIX}*")
+    return sorted(
+        (folder for folder in found if (folder / SUCCESS).exists() and folder.name < report(output, day).name),
+        reverse=True,
+    )
+
+
+def summaries(output: Path, day: date, days: int) -> list[Summary]:
+    """Those of so many days before, as far as they are there and can be read, the last one first."""
+    oldest = report(output, day, -days).name
+    found: list[Summary] = []
+    for folder in reports_before(output, day):
+        if folder.name >= oldest:
+            with contextlib.suppress(OSError, msgspec.DecodeError):  # of another release
+                found.append(msgspec.json.decode((folder / SUMMARY).read_bytes(), type=Summary))
+    return found
+
+
+def point_latest(output: Path, day: str) -> None:
+    if day and (output / REPORTS / f"{PARTITION_PREFIX}{day}").is_dir():
+        fresh = output / REPORTS / f".{LATEST}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(f"{PARTITION_PREFIX}{day}")
+        fresh.replace(output / REPORTS / LATEST)
+
+
+def expire_reports(output: Path, before: date) -> None:
+    for folder in (output / REPORTS).glob(f"{PARTITION_PREFIX}*"):
+        if folder.name < report(output, before).name:
+            shutil.rmtree(folder)
 
 
 def _sync(path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -35,6 +35,7 @@ def spark_session(
         os.environ.update(
             JAVA_HOME=str(java_home(Path(scratch))),
             PYSPARK_PYTHON=sys.executable,
+            MPLCONFIGDIR=scratch,
             SPARK_LOCAL_DIRS=scratch,
             SPARK_LOCAL_IP=LOOPBACK,
         )
@@ -57,6 +58,8 @@ def spark_session(
             "spark.local.dir": scratch,
             "spark.sql.warehouse.dir": f"{scratch}/warehouse",
             "spark.sql.session.timeZone": "UTC",
+            # As instants of UTC, which others than Spark read as such.
+            "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
             "spark.sql.shuffle.partitions": "8",
             "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
         }
@@ -64,7 +67,15 @@ def spark_session(
         for name, value in settings.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
+        if not verbose:
+            _silence(spark)
         try:
             yield spark
         finally:
             spark.stop()
+
+
+def _silence(spark: SparkSession) -> None:
+    """What libraries print past the log, such as what sketches say of each Java after 11, is nothing to act on."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))

@@ -272,6 +272,7 @@ class Report(Part, frozen=True):
     ingest_schedule: str = "*/5 * * * *"
     time_zone: str = "Etc/UTC"
     keep_days: int = 90
+    lag_objective_ms: int = 1000
     image: str | None = None
     resources: Resources = REPORT_RESOURCES
     storage: Storage = Storage()

@@ -17,6 +17,7 @@ PASSWORD = "p4ss-w0rd"
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with spark_session(memory="512m", cores=2) as session:
+        session.conf.set("spark.sql.shuffle.partitions", "1")  # of the few events of a test
         yield session
 
 

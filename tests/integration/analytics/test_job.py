@@ -1,7 +1,8 @@
 """The report's job on random events that were ingested: its figures against a naive count, and its files.
 
-The events of two days are dealt to batches in the order of their arrival: delayed, across midnights, with clocks that
-run ahead, and with malformed ones between. `EVENTS_SEED` in the environment picks another deal.
+The events of a day, and of some hours around it, are dealt to batches in the order of their arrival: delayed, across
+midnights, with clocks that run ahead, and with malformed ones between. `EVENTS_SEED` in the environment picks another
+deal.
 """
 
 import json
@@ -11,9 +12,10 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -22,20 +24,19 @@ import redis
 from pyspark.sql import SparkSession
 
 from flockmq_analytics import ingest, job, output
-from flockmq_analytics.days import Days
 from flockmq_analytics.output import STAGING, locked
-from flockmq_analytics.report import DayFigures, HourFigures, LagFigures, Percentiles, Report
+from flockmq_analytics.summary import Summary
 from pyspark_flockmq.events import STREAMS
 
 from .writing import add as add_batch
 from .writing import add_first
 
 SEED = int(os.environ.get("EVENTS_SEED", "20261120"))
-DAYS = Days(date(2026, 11, 19), date(2026, 11, 20))
+DAY, NEXT = date(2026, 11, 19), date(2026, 11, 20)
 NOW = datetime(2026, 11, 20, 23, 17, tzinfo=UTC)
 DAY_MS = 86_400_000
-START_MS = int(DAYS.start.timestamp() * 1000)
-END_MS = int(DAYS.end.timestamp() * 1000)
+START_MS = int(datetime(2026, 11, 19, tzinfo=UTC).timestamp() * 1000)
+END_MS = START_MS + DAY_MS
 NODES = ("demo-core-0", "demo-replicant-a", "demo-replicant-b")
 SHARDS = ("cluster", "route", "retained", "auth")
 
@@ -98,41 +99,29 @@ def within(event: tuple[object, ...], start_ms: int = START_MS, end_ms: int = EN
     return start_ms <= at_ms < end_ms
 
 
-def naive_connections(
-    events: list[tuple[int, str, str, str, int, int]],
-) -> tuple[list[DayFigures], list[HourFigures]]:
-    counts: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
-    clients: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for at_ms, node, kind, client_id, reason_code, _ in filter(within, events):
-        at = datetime.fromtimestamp(at_ms / 1000, UTC)
-        for key in ((f"{at:%Y-%m-%d}",), (f"{at:%Y-%m-%dT%H}:00Z", node)):
-            counts[key][kind] += 1
-            counts[key]["abnormal"] += kind == "disconnected" and reason_code >= 0x80
-            clients[key].add(client_id)
-
-    def figures(key: tuple[str, ...]) -> tuple[int, int, int, int]:
-        count = counts[key]
-        return count["connected"], count["disconnected"], count["abnormal"], len(clients[key])
-
-    days = [DayFigures(key[0], *figures(key)) for key in sorted(counts) if len(key) == 1]
-    hours = [HourFigures(key[0], key[1], *figures(key)) for key in sorted(counts) if len(key) == 2]
-    return days, hours
+def naive_hours(events: Iterable[tuple[int, str, str, str, int, int]]) -> dict[tuple[datetime, str], tuple[int, ...]]:
+    """Connects, disconnects, abnormal ones and distinct clients."""
+    counts: dict[tuple[datetime, str], Counter[str]] = defaultdict(Counter)
+    clients: dict[tuple[datetime, str], set[str]] = defaultdict(set)
+    for at_ms, node, kind, client_id, reason_code, _ in events:
+        key = datetime.fromtimestamp(at_ms / 1000, UTC).replace(minute=0, second=0, microsecond=0), node
+        counts[key][kind] += 1
+        counts[key]["abnormal"] += kind == "disconnected" and reason_code >= 0x80
+        clients[key].add(client_id)
+    kinds = "connected", "disconnected", "abnormal"
+    return {key: (*(count[kind] for kind in kinds), len(clients[key])) for key, count in counts.items()}
 
 
-def naive_percentiles(samples: list[int]) -> Percentiles:
-    ranked = sorted(samples)
-    p50, p90, p99 = (ranked[(len(ranked) * percent + 99) // 100 - 1] for percent in (50, 90, 99))
-    return Percentiles(p50, p90, p99, ranked[-1])
-
-
-def naive_lag(events: list[tuple[int, str, str, int, int]]) -> list[LagFigures]:
-    samples: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for _, _, shard, lag_entries, lag_ms in filter(within, events):
-        samples[shard].append((lag_entries, lag_ms))
-    return [
-        LagFigures(shard, len(pairs), *(naive_percentiles(list(column)) for column in zip(*pairs, strict=True)))
-        for shard, pairs in sorted(samples.items())
-    ]
+def naive_lag(events: Iterable[tuple[int, str, str, int, int]]) -> dict[str, tuple[int, ...]]:
+    """Samples and p50, p95, p99, max of the milliseconds, by nearest rank, of each shard."""
+    samples: dict[str, list[int]] = defaultdict(list)
+    for _, _, shard, _, lag_ms in events:
+        samples[shard].append(lag_ms)
+    ranked = {shard: sorted(values) for shard, values in samples.items()}
+    return {
+        shard: (len(values), *(values[(len(values) * share + 99) // 100 - 1] for share in (50, 95, 99, 100)))
+        for shard, values in ranked.items()
+    }
 
 
 class Runner:
@@ -142,14 +131,18 @@ class Runner:
         self.spark, self.output = spark, target
         self.source = ingest.Source(url, password_file)
 
-    def ingest(self) -> None:
+    def ingest(self, now: datetime = NOW) -> None:
         with locked(self.output) as staging:
-            ingest.run(self.spark, self.source, self.output, staging, NOW)
+            ingest.run(self.spark, self.source, self.output, staging, now)
 
-    def __call__(self, days: Days = DAYS, keep_days: int = 90) -> Report:
-        self.ingest()
+    def __call__(self, *days: date, now: datetime = NOW, keep_days: int = 90) -> list[Summary]:
+        self.ingest(now)
         with locked(self.output) as staging:
-            return job.run(self.spark, job.Job(self.output, days, keep_days), staging, NOW)
+            task = job.Job(self.output, days or None, ZoneInfo("UTC"), keep_days, objective_ms=200)
+            return [one.summary for one in job.run(self.spark, task, staging, now)]
+
+    def table(self, day: date, name: str) -> list[dict[str, Any]]:
+        return pq.ParquetFile(output.report(self.output, day) / f"{name}.parquet").read().to_pylist()  # type: ignore[no-any-return]
 
     def files(self, stream: str, day: date) -> list[Path]:
         return [
@@ -168,36 +161,39 @@ def run(spark: SparkSession, client: redis.Redis, url: str, password_file: str, 
 
 def test_the_figures_equal_a_naive_count(run: Runner, client: redis.Redis) -> None:
     rng = random.Random(SEED)
-    connections, lag = connection_events(rng, 4_000), lag_events(rng, 4_000)
+    connections, lag = connection_events(rng, 3_000), lag_events(rng, 3_000)
     malformed = {
         "connections": append(client, STREAMS["connections"].key, connections, rng),
         "lag": append(client, STREAMS["lag"].key, lag, rng),
     }
-    report = run()
-    days, hours = naive_connections(connections)
-    assert report.days == days
-    assert report.hours == hours
-    assert len(hours) == 48 * len(NODES)
-    assert report.lag == naive_lag(lag)
-    assert {name: reading.malformed for name, reading in report.streams.items()} == {
-        "refusals": 0,
-        "nodes": 0,
-    } | malformed
-    assert all(count > 0 for count in malformed.values())
-    for stream, events in (("connections", connections), ("lag", lag)):
-        wanted: Counter[object] = Counter(event for event in events if within(event))
-        found: Counter[object] = Counter()
-        for day in DAYS.each():
-            columns = STREAMS[stream].first
-            for row in run.rows(stream, day):
-                at = row["at"]
-                assert isinstance(at, datetime)
-                assert at.date() == day
-                row["at"] = round(at.timestamp() * 1000)
-                found[tuple(row[name] for name in columns)] += 1
-        assert found == wanted
-    assert json.loads((run.output / "report.json").read_text()) == asdict(report)
-    assert (run.output / "report.md").read_text().startswith("# FlockMQ report, 2026-11-19 to 2026-11-20 (UTC)\n")
+    (summary,) = run(DAY, now=datetime(2026, 11, 19, 23, 59, tzinfo=UTC))
+    of_day, lag_of_day = list(filter(within, connections)), list(filter(within, lag))
+    assert {
+        (row["hour"], row["node"]): (row["connects"], row["disconnects"], row["abnormal"], row["clients"])
+        for row in run.table(DAY, "hours")
+    } == naive_hours(of_day)
+    kinds = Counter(kind for _, _, kind, *_ in of_day)
+    assert (summary.connects, summary.disconnects) == (kinds["connected"], kinds["disconnected"])
+    minutes = run.table(DAY, "minutes")
+    assert sum(row["connects"] + row["disconnects"] for row in minutes) == len(of_day)
+    assert {row["client_id"] for row in run.table(DAY, "clients")} == {client_id for _, _, _, client_id, *_ in of_day}
+    assert summary.clients == summary.new_clients == len({client_id for _, _, _, client_id, *_ in of_day})
+    figures = {s: (one.samples, one.p50_ms, one.p95_ms, one.p99_ms, one.max_ms) for s, one in summary.lag.items()}
+    assert figures == naive_lag(lag_of_day)
+    assert summary.over_objective_s == 10 * sum(lag_ms > 200 for *_, lag_ms in lag_of_day)
+    assert {name: count.malformed for name, count in summary.streams.items() if count.malformed} == malformed
+    assert summary.streams["connections"].events == len(of_day)
+    found: Counter[object] = Counter()
+    for row in run.rows("connections", DAY):
+        at = row["at"]
+        assert isinstance(at, datetime)
+        row["at"] = round(at.timestamp() * 1000)
+        found[tuple(row[name] for name in STREAMS["connections"].first)] += 1
+    assert found == Counter(of_day)
+    folder = output.report(run.output, DAY)
+    assert msgspec.json.decode((folder / "summary.json").read_bytes(), type=Summary) == summary
+    assert (folder / "report.html").read_text().count("<svg") == 3
+    assert (folder / "_SUCCESS").exists()
 
 
 def lag_at(day: date, hour: int, entries: int) -> tuple[object, ...]:
@@ -211,46 +207,46 @@ def add(client: redis.Redis, *events: tuple[object, ...], late_ms: int = 100) ->
     add_first(client, "lag", at_ms + late_ms, events)
 
 
-def test_what_comes_late_is_added_to_its_day(run: Runner, client: redis.Redis) -> None:
+def test_a_day_is_reported_again_when_events_came_late(run: Runner, client: redis.Redis) -> None:
     """Nothing is doubled, a day that is over becomes one file, and what the stream has lost stays."""
-    first, second = DAYS.each()
-
-    def samples(day: date) -> list[int]:
-        return [int(str(row["lag_entries"])) for row in run.rows("lag", day)]
-
-    add(client, lag_at(first, 2, 2), lag_at(first, 1, 1))
+    add(client, lag_at(DAY, 2, 2), lag_at(DAY, 1, 1))
     run.ingest()
-    add(client, lag_at(first, 23, 3), lag_at(second, 0, 4))  # one batch, two days
-    add(client, lag_at(second, 5, 5))
-    assert run().streams["lag"].events == 5
-    assert (samples(first), sorted(samples(second))) == ([1, 2, 3], [4, 5])
-    assert len(run.files("lag", first)) == 1
+    add(client, lag_at(DAY, 23, 3), lag_at(NEXT, 0, 4))  # one batch, two days
+    assert [one.day for one in run()] == [str(DAY), str(NEXT)]
+    assert [row["lag_entries"] for row in run.rows("lag", DAY)] == [1, 2, 3]
+    assert len(run.files("lag", DAY)) == 1
+    assert (run.output / "reports" / "latest").resolve().name == f"date={DAY}"
+    assert run() == []
 
     client.xtrim(STREAMS["lag"].key, maxlen=0, approximate=False)
-    add(client, lag_at(first, 6, 6), late_ms=44 * 3_600_000)
-    report = run()
-    assert (samples(first), sorted(samples(second))) == ([1, 2, 6, 3], [4, 5])
-    assert report.lag == [LagFigures("route", 6, Percentiles(3, 6, 6, 6), Percentiles(0, 0, 0, 0))]
+    add(client, lag_at(DAY, 6, 6), late_ms=44 * 3_600_000)
+    (summary,) = run()
+    assert (summary.day, summary.streams["lag"].events) == (str(DAY), 4)
+    assert [row["lag_entries"] for row in run.rows("lag", DAY)] == [1, 2, 6, 3]
     assert not (run.output / STAGING).exists()
 
 
-def test_what_was_lost_is_counted(run: Runner, client: redis.Redis) -> None:
+def test_what_was_lost_is_counted_and_clients_are_new_once(run: Runner, client: redis.Redis) -> None:
     """Nodes of this release number their events; those of the first one write beside them."""
     noon_ms = START_MS + DAY_MS // 2
-    add(client, lag_at(DAYS.first, 1, 1))
     for later, (first, shed, node) in enumerate(((0, 0, "a"), (2, 0, "a"), (9, 2, "a"), (4, 0, "b"), (6, 0, "b"))):
-        events = [{"at": noon_ms, "shard": "route", "lag_ms": 0, "later": 1}] * 2
-        add_batch(client, "lag", noon_ms + later, events, node=node, first=first, shed=shed)
-    reading = run().streams["lag"]
-    assert (reading.events, reading.lost, reading.shed) == (11, 5, 2)
+        events = [{"at": noon_ms, "kind": "connected", "client_id": f"{node}{first}", "later": 1}] * 2
+        add_batch(client, "connections", noon_ms + later, events, node=node, first=first, shed=shed)
+    add_first(
+        client, "connections", noon_ms + 9, [[noon_ms + DAY_MS, "n", "connected", who, 0, 5] for who in ("a2", "x")]
+    )
+    first_day, next_day = run()
+    read = first_day.streams["connections"]
+    assert (read.events, read.lost, read.shed) == (10, 5, 2)
+    assert (first_day.clients, first_day.new_clients, first_day.gone_clients) == (5, 5, 0)
+    assert (next_day.clients, next_day.new_clients, next_day.gone_clients) == (2, 1, 4)
 
 
 def test_old_days_expire_but_not_those_asked_for(run: Runner, client: redis.Redis) -> None:
     old, asked = date(2026, 1, 1), date(2026, 1, 2)
     add(client, lag_at(old, 1, 1))
     add(client, lag_at(asked, 1, 2))
-    run(Days(old, asked))
-    run(Days(asked, asked), keep_days=30)
+    run(asked, keep_days=30)
     assert list(output.load(run.output).files["lag"]) == [str(asked)]
 
 
@@ -277,15 +273,13 @@ def test_the_commands_print_what_came_of_them_and_nothing_else(
         assert (done.stderr, done.returncode) == ("", 0)
         said.append(done.stdout)
     assert said[0] == "ingested 1 events (connections 1)\n"
-    report = json.loads(said[1])
-    assert [row["connects"] for row in report["days"]] == [1]
-    assert report["first_day"] == str((today - timedelta(days=1)).date())
+    summary = json.loads(said[1])
+    assert (summary["day"], summary["connects"]) == (str(today.date()), 1)
     assert sorted(path.name for path in target.iterdir()) == [
         ".lock",
         "connections",
         "manifest.json",
-        "report.json",
-        "report.md",
+        "reports",
     ]
     assert list(scratch.iterdir()) == []
     assert client.hget("flockmq:events:committed", "connections") == b"1-0"

@@ -1,6 +1,5 @@
-"""The command line without Spark: which days, and how each failure ends."""
+"""The command line without Spark: what can't be asked for, and how each failure ends."""
 
-from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,6 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from flockmq_analytics.cli import explain, main
-from flockmq_analytics.days import Days, yesterday_and_today
 from flockmq_analytics.output import OutputError, locked
 
 UNREACHABLE = "redis://127.0.0.1:1/0"  # port 1 is reserved, and nothing listens there
@@ -20,13 +18,6 @@ def ingest(*arguments: str) -> int:
 
 def report(*arguments: str) -> int:
     return main(["report", "--output", "/nonexistent/output", *arguments])
-
-
-def test_by_default_the_last_whole_day_and_the_one_under_way() -> None:
-    days = yesterday_and_today(datetime(2026, 3, 1, 2, 17, tzinfo=UTC))
-    assert days == Days(date(2026, 2, 28), date(2026, 3, 1))
-    assert days.each() == [date(2026, 2, 28), date(2026, 3, 1)]
-    assert (days.start, days.end) == (datetime(2026, 2, 28, tzinfo=UTC), datetime(2026, 3, 2, tzinfo=UTC))
 
 
 def test_an_unreachable_redis_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,6 +68,9 @@ def test_arguments_that_make_no_sense_are_one_line_and_exit_2(
     [
         (["--day", "20.11.2026"], "'20.11.2026' isn't a day like 2026-11-20"),
         (["--keep-days", "0"], "'0' isn't a whole number above 0"),
+        (["--time-zone", "Mars"], "'Mars' isn't a time zone like Europe/Berlin"),
+        (["--time-zone", "/etc/passwd"], "isn't a time zone"),
+        (["--lag-objective-ms", "0"], "'0' isn't a whole number above 0"),
         (["--memory", "lots"], "'lots' isn't a size like 512m or 2g"),
         (["--format", "xml"], "invalid choice: 'xml'"),
     ],

@@ -30,12 +30,12 @@ def test_malformed_ones_are_counted_by_the_day_of_the_ingest() -> None:
     assert manifest.malformed == {"lag": {TUESDAY: Malformed(3, "bad at 2-0")}}
 
 
-def test_a_day_with_late_events_is_reported_again() -> None:
+def test_a_day_that_got_events_since_its_report_is_known_by_it() -> None:
     manifest = Manifest().with_ingest({"lag": added("1-0", {MONDAY: 1, TUESDAY: 1})})
     manifest = manifest.with_report([MONDAY, TUESDAY])
-    assert manifest.days_to_report() == []
+    assert manifest.reported == {MONDAY: 1, TUESDAY: 1}
     manifest = manifest.with_ingest({"lag": added("2-0", {MONDAY: 1})})
-    assert manifest.days_to_report() == [date(2026, 11, 16)]
+    assert manifest.changed == {MONDAY: 2, TUESDAY: 1}
 
 
 def test_compaction_changes_files_and_no_day() -> None:
@@ -43,7 +43,7 @@ def test_compaction_changes_files_and_no_day() -> None:
     compacted = manifest.with_compacted("lag", MONDAY, [DataFile("one", 1)])
     assert compacted.files == {"lag": {MONDAY: [DataFile("one", 1)], TUESDAY: [DataFile("1-0.parquet", 2)]}}
     assert compacted.number == manifest.number + 1
-    assert compacted.days_to_report() == []
+    assert compacted.changed == manifest.changed
 
 
 def test_old_days_go_and_offsets_stay() -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -16,11 +17,20 @@ from flockmq_analytics.output import (
     OutputError,
     commit,
     data_file,
+    expire_reports,
     load,
     locked,
+    point_latest,
     publish_partitions,
+    publish_report,
+    report,
+    reports_before,
+    summaries,
     sweep,
+    write_report,
 )
+
+from .made_day import summary
 
 MONDAY, TUESDAY = "2026-11-16", "2026-11-17"
 
@@ -103,3 +113,47 @@ def test_files_that_do_not_count_are_removed_when_no_reader_can_be_at_them(tmp_p
     assert sweep(tmp_path, ["lag", "nodes"], manifest, now_s + GRACE_S + 60) == 2
     left = [path.relative_to(tmp_path).as_posix() for path in (tmp_path / "lag").rglob("*")]
     assert sorted(left) == [f"lag/date={MONDAY}", f"lag/date={MONDAY}/{counts.name}"]
+
+
+def staged_report(staging: Path, day: date, text: str) -> Path:
+    folder = staging / f"report-{day}"
+    folder.mkdir()
+    write_report(folder, summary(day=str(day)), text, "<html>")
+    return folder
+
+
+def test_a_report_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    day = date(2026, 11, 20)
+    with locked(tmp_path) as staging:
+        publish_report(staged_report(staging, day, "old"), tmp_path, day)
+        publish_report(staged_report(staging, day, "new"), tmp_path, day)
+    kept = sorted(path.name for path in report(tmp_path, day).iterdir())
+    assert kept == ["_SUCCESS", "report.html", "report.md", "summary.json"]
+    assert (report(tmp_path, day) / "report.md").read_text() == "new"
+
+
+def test_earlier_reports_that_are_whole_are_found_and_compared_with(tmp_path: Path) -> None:
+    days = [date(2026, 11, day) for day in (12, 13, 19, 20, 21)]
+    with locked(tmp_path) as staging:
+        for day in days:
+            publish_report(staged_report(staging, day, ""), tmp_path, day)
+    (report(tmp_path, days[1]) / "_SUCCESS").unlink()
+    assert reports_before(tmp_path, days[3]) == [report(tmp_path, day) for day in (days[2], days[0])]
+    assert [one.day for one in summaries(tmp_path, days[3], 7)] == ["2026-11-19"]
+    (report(tmp_path, days[2]) / "summary.json").write_text("{}")
+    assert summaries(tmp_path, days[3], 7) == []
+    assert [one.day for one in summaries(tmp_path, days[3], 8)] == ["2026-11-12"]
+
+
+def test_latest_leads_to_a_report_and_old_ones_go(tmp_path: Path) -> None:
+    days = [date(2026, 11, day) for day in (19, 20)]
+    with locked(tmp_path) as staging:
+        for day in days:
+            publish_report(staged_report(staging, day, str(day)), tmp_path, day)
+            point_latest(tmp_path, str(day))
+            assert (tmp_path / "reports" / "latest" / "report.md").read_text() == str(day)
+    point_latest(tmp_path, "2026-11-21")
+    point_latest(tmp_path, "")
+    assert (tmp_path / "reports" / "latest" / "report.md").read_text() == "2026-11-20"
+    expire_reports(tmp_path, days[1])
+    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["date=2026-11-20", "latest"]

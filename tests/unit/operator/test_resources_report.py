@@ -64,6 +64,8 @@ def test_schedules_are_of_the_time_zone() -> None:
         assert cron_job(name)["timeZone"] == "Etc/UTC"
 
 
-def test_events_and_reports_are_kept_as_long_as_the_spec_says() -> None:
-    args = args_of(cron_job("demo-report", {"report": {"keepDays": 7}}))
-    assert args[args.index("--keep-days") + 1] == "7"
+def test_the_report_is_made_as_the_spec_says() -> None:
+    said = {"keepDays": 7, "timeZone": "Europe/Berlin", "lagObjectiveMs": 250}
+    args = args_of(cron_job("demo-report", {"report": said}))
+    for option, value in (("--keep-days", "7"), ("--time-zone", "Europe/Berlin"), ("--lag-objective-ms", "250")):
+        assert args[args.index(option) + 1] == value

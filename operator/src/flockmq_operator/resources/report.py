@@ -31,6 +31,7 @@ def report(context: Context) -> Iterator[Manifest]:
         "spec": claim_spec(spec.storage),
     }
     reporting = ["report", "--output", DATA_DIR, "--wait", str(INGEST_WAIT_S), "--keep-days", str(spec.keep_days)]
+    reporting += ["--time-zone", spec.time_zone, "--lag-objective-ms", str(spec.lag_objective_ms)]
     yield _cron_job(context, context.ingest, spec.ingest_schedule, _ingest_args(context), INGEST_DEADLINE_S, tries=1)
     yield _cron_job(context, context.report, spec.schedule, reporting, DEADLINE_S, tries=3)
 
