@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Will, Wire, connect, disconnect, subscribe
 from hostile.decent import used_s
 from integration.broker.conftest import Node
+from integration.dev.commands import Commands
 
 CONNECTIONS: Final = 50
 FILTERS: Final = 3000
@@ -90,3 +92,26 @@ def test_wills_of_connections_that_end_together_delay_nobody(node: Node, wires: 
     for wire in hostile:
         wire.vanish()
     assert longest_ping_s(node, other, lambda came: came == WILLS) < AT_ONCE_MAX_S
+
+
+def test_wills_of_connections_that_end_together_disconnect_no_subscriber_that_reads(
+    tmp_path: Path, wires: ExitStack
+) -> None:
+    """Its queue is shorter than what comes in one slice."""
+    (tmp_path / "node.toml").write_text("[mqtt]\nmax_mqueue_len = 20\n")
+    commands = Commands()
+    wires.callback(commands.end_all)
+    started = commands.start_node("--config", str(tmp_path / "node.toml"), "--data-dir", str(tmp_path / "data"))
+    node = Node("n", *started)
+    monitor = wires.enter_context(Wire(node.mqtt))
+    monitor.send(connect(V5, "monitor"))
+    assert monitor.next() is not None
+    monitor.subscribe(("will/#", 1))
+    hostile = [wires.enter_context(Wire(node.mqtt)) for _ in range(WILLS)]
+    for number, wire in enumerate(hostile):
+        wire.send(connect(V5, f"hostile-{number}", will=Will("will/1", b"%d" % number, qos=1)))
+        assert wire.next() is not None
+    for wire in hostile:
+        wire.vanish()
+    assert {monitor.receive().payload for _ in hostile} == {b"%d" % number for number in range(WILLS)}
+    monitor.quiet()

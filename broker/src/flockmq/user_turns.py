@@ -32,6 +32,10 @@ class TurnQueue(Generic[T]):
         """True if something waits that isn't held."""
         return bool(self._waiting)
 
+    def has(self, user: bytes | None) -> bool:
+        """True if something of this user waits."""
+        return user in self._waiting or user in self._held
+
     def append(self, user: bytes | None, item: T) -> None:
         held = self._held.get(user)
         (self._waiting.setdefault(user, deque()) if held is None else held).append(item)

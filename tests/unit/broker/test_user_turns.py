@@ -9,7 +9,7 @@ import pytest
 
 from flockmq.bounds import SLOT_WORK_MAX_S
 from flockmq.clock import Clock
-from flockmq.user_turns import UserTurns
+from flockmq.user_turns import TurnQueue, UserTurns
 
 
 class Worker:
@@ -75,3 +75,14 @@ async def test_what_fails_or_is_cancelled_leaves_the_others(worker: Worker) -> N
     assert isinstance(failed, ValueError)
     assert fine is None
     assert [user for user, _ in worker.done] == [b"u"] * 3
+
+
+def test_who_is_held_still_waits() -> None:
+    queue = TurnQueue[int]()
+    queue.append(b"u", 1)
+    assert (queue.has(b"u"), queue.has(None)) == (True, False)
+    queue.hold(*queue.popleft())
+    assert (queue.has(b"u"), queue.has_turn()) == (True, False)
+    queue.release()
+    assert queue.popleft() == (b"u", 1)
+    assert not queue.has(b"u")

@@ -176,6 +176,7 @@ class Node:
             self._token_bytes,
         )
         router.shared.on_refused = self.left.unattended.share
+        router.pauses.on_release = self.left.unattended.go_on
         router.shared.keeps_deals = has_authors
 
     def _route(self) -> None:

@@ -11,7 +11,8 @@ Invariants:
 - A message is acknowledged when the log has it, and survives every node.
 - It leaves the log after it was published: every other node that wants it has it, or has it in its link's resend
   buffer. So it is published once, or again by the next leader if the leader ended in between.
-- Of messages that are due in the same millisecond and were accepted by one node, the first accepted goes first.
+- Of messages that are due in the same millisecond and were accepted by one node, the first accepted goes first. To a
+  client of this node that reads too slowly, those of one user do.
 - A receiver that doesn't accept its message delays no others, within DELAYED_UNDER_WAY_MAX and its bytes.
 - If the client resends a delayed QoS 2 message, the log may hold it twice, with the same id. Subscribers drop the
   second copy; a shared subscription may get both.

@@ -5,7 +5,9 @@ No client sends these messages again. So this node retries a message, at longer 
 room for it (on a link, in a queue, in a shared group, in the log), or if its routing tables may be stale.
 
 Very many clients may end together, and their wills may have very many receivers. So new messages are sent in slices,
-one in each event-loop iteration, users in turn, those of one user in their order.
+one in each event-loop iteration, users in turn, those of one user in their order. A connection that publishes faster
+than clients of this node read is paused; these messages wait as long, of QoS 1 and 2, and their user's next ones behind
+them. Other nodes, slots and groups get them at once: so a crash loses none that somebody else should have.
 
 Invariants: `accepted` is called once: when all receivers have accepted the message, or when it is certain that nobody
 will get it (it isn't allowed, it expired, its topic is invalid, or too many messages wait here). This node sends it to
@@ -35,8 +37,10 @@ from flockmq.bounds import (
 from flockmq.mqtt.message import Publish, waited
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
+from flockmq.routing.fanout import Fanout
 from flockmq.routing.group import Group
 from flockmq.routing.router import Router
+from flockmq.routing.sink import CONGESTED
 from flockmq.user_turns import TurnQueue
 
 log: Final = logging.getLogger(__name__)
@@ -135,10 +139,14 @@ class Unattended:
         self._new = TurnQueue[_Offer]()
         """Messages that wait to be sent for the first time."""
         self._is_publishing = False
+        self._held = TurnQueue[_Offer]()
+        """Messages that only clients of this node don't have yet: some of these have too much to read."""
+        self._is_holding = False
+        self._may_go_on = asyncio.Event()
         self._refused: deque[_Offer] = deque()
         self._is_trying = False
         self.new_bytes = 0
-        """The size of the messages that wait to be sent for the first time."""
+        """The size of the messages that wait to be sent for the first time, or for clients of this node."""
         self.waiting_bytes = 0
         """The size of the messages that wait for a retry."""
 
@@ -209,7 +217,7 @@ class Unattended:
         try:
             while self._new:
                 slice = _Slice(self._router, self._now_s)
-                while self._new and (self.new_bytes > UNOFFERED_MAX_BYTES or not slice.is_over()):
+                while self._new and (self._has_too_many() or not slice.is_over()):
                     self._begin(self._next())
                 await asyncio.sleep(0)
         finally:
@@ -231,6 +239,73 @@ class Unattended:
             self._later(offer)
         else:
             self._add(offer)
+
+    # Messages that wait for clients of this node.
+
+    def go_on(self) -> None:
+        """Publishers to some client, or another node, needn't pause any more."""
+        self._may_go_on.set()
+
+    def _hold(self, offer: _Offer) -> None:
+        offer.waits += 1
+        self.new_bytes += offer.size()
+        self._held.append(offer.message.user, offer)
+        if self._has_too_many():
+            self._may_go_on.set()
+        if not self._is_holding:
+            self._is_holding = True
+            self._spawn(self._publish_held())
+
+    def _has_too_many(self) -> bool:
+        return self.new_bytes > UNOFFERED_MAX_BYTES
+
+    async def _publish_held(self) -> None:
+        """This task lasts while messages wait, so that a node that stops waits for them."""
+        try:
+            while self._held:
+                if not self._held.has_turn():
+                    await self._may_go_on.wait()
+                    self._may_go_on.clear()
+                    self._held.release()
+                slice = _Slice(self._router, self._now_s)
+                while self._held.has_turn() and (self._has_too_many() or not slice.is_over()):
+                    user, offer = self._held.popleft()
+                    if self._give_here(offer):
+                        self.new_bytes -= offer.size()
+                        offer.one()
+                    else:
+                        self._held.hold(user, offer)
+                await asyncio.sleep(0)
+        finally:
+            self._is_holding = False
+
+    def _give_here(self, offer: _Offer) -> bool:
+        """Returns False if a client must read first."""
+        message = waited(offer.message, int(self._now_s() - offer.since_s))
+        if message is None:
+            self._router.counters.dropped_expired += 1
+            return True
+        try:
+            fan = self._router.route(message.topic).fanout
+            if self._must_read_first(fan):
+                return False
+            self._router.delivery.deliver(fan, message, None)
+            self._flush()
+        except Exception:
+            log.exception("a message to %r can't be published", message.topic)
+        return True
+
+    def _must_read_first(self, fan: Fanout) -> bool:
+        """Publishers to some client of this node would pause. If very much waits, nobody waits for that."""
+        if not self._router.pauses.slow or self._has_too_many():
+            return False
+        return any(receiver.session.sink.flow == CONGESTED for receiver in fan.deliveries)
+
+    def _must_wait(self, fan: Fanout, message: Publish) -> bool:
+        """Clients of this node get the message later: one of them must read first, or earlier ones of its user wait."""
+        if message.qos == 0 or not fan.deliveries:
+            return False
+        return self._held.has(message.user) or self._must_read_first(fan)
 
     # Messages that wait for a retry.
 
@@ -337,7 +412,10 @@ class Unattended:
             offer.groups = list(fan.groups)
             asked = router.forward_to_all(fan, message, offer.one)  # some receivers accept it within this call
             offer.waits += max(0, asked)
-            router.delivery.deliver(fan, message, None)
+            if self._must_wait(fan, offer.message):
+                self._hold(offer)
+            else:
+                router.delivery.deliver(fan, message, None)
         offer.groups = [group for group in offer.groups if not self._deliver_to(group, offer, message)]
         if not offer.groups:
             offer.all_sent()

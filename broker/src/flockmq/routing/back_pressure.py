@@ -13,6 +13,7 @@ A send queue to another node has a high and a low watermark instead (`is_congest
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from mypy_extensions import i32, i64, mypyc_attr
 
@@ -24,6 +25,7 @@ from flockmq.bounds import (
     SINK_DRAINED_BYTES,
     SINK_HELD_MAX_S,
 )
+from flockmq.default_callbacks import ignore
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, Sink, SinkHost, count_unsendable
 
 
@@ -46,11 +48,13 @@ class PublisherPauses:
     """Which publishers are paused for which sinks; one per router.
 
     `slow`: clients that don't flow. `resumed`: publishers that continue at the end of the turn. `resting`: those that
-    continue in later iterations of the event loop, the first ones first.
+    continue in later iterations of the event loop, the first ones first. `on_release`: called when publishers to some
+    sink may continue, for messages that no connection publishes.
     """
 
     def __init__(self, host: SinkHost) -> None:
         self.host = host
+        self.on_release: Callable[[], None] = ignore
         self.slow: dict[PausablePublisher, None] = {}
         self.resumed: list[PausablePublisher] = []
         self.resting: deque[PausablePublisher] = deque()
@@ -74,6 +78,7 @@ class PublisherPauses:
         """The sink drained, lags or is gone: resume its publishers."""
         for publisher in self._paused.pop(sink, ()):
             publisher.unpause()
+        self.on_release()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
