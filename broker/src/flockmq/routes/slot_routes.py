@@ -230,17 +230,22 @@ class OrphanedSlotRoutes:
         return rows > self._router.filters.get(slot, 0) and self._runs_here(slot)
 
     async def _walk(self, owners: set[str]) -> None:
+        """Logs one line for all slots: each may have few."""
+        freed: dict[str, int] = {}
         loop = asyncio.get_running_loop()
         slice_ends = loop.time() + LOG_TURN_MAX_S
         for _, _, owner, filters, _ in self._routes().export():
-            if owner in owners:
-                self._free(slot_of_owner(owner), filters)
+            if owner in owners and (count := self._free(slot_of_owner(owner), filters)):
+                freed[owner] = freed.get(owner, 0) + count
             if loop.time() >= slice_ends:
                 await asyncio.sleep(0)
                 slice_ends = loop.time() + LOG_TURN_MAX_S
+        if freed:
+            log.info("%d routes that nobody wants are deleted, of %d slots", sum(freed.values()), len(freed))
 
-    def _free(self, slot: int, filters: list[bytes]) -> None:
+    def _free(self, slot: int, filters: list[bytes]) -> int:
         orphans = [filter for filter in filters if (slot, filter) not in self._router.wanted]
-        if orphans and self._runs_here(slot):
-            log.info("%d routes of slot %d that nobody wants are deleted", len(orphans), slot)
-            self._delete(slot, orphans)
+        if not orphans or not self._runs_here(slot):
+            return 0
+        self._delete(slot, orphans)
+        return len(orphans)

@@ -377,3 +377,15 @@ async def test_what_is_just_being_written_is_looked_at_again(here: Here) -> None
     here.route(1, b"b")
     assert await here.look(1) == []
     assert await here.look(1) == [(1, b"b")]
+
+
+async def test_one_line_tells_of_all_slots(here: Here, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    here.slots = set(range(100))
+    for slot in here.slots:
+        here.route(slot, b"a")
+        here.route(slot, b"b")
+    assert len(await here.look()) == 200
+    assert [record.getMessage() for record in caplog.records] == [
+        "200 routes that nobody wants are deleted, of 100 slots"
+    ]
