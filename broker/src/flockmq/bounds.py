@@ -15,7 +15,10 @@ MANAGEMENT_HEADER_MAX_BYTES: Final = 4096
 MANAGEMENT_HEADERS_MAX: Final = 32
 """Headers of one request, each of at most MANAGEMENT_HEADER_MAX_BYTES."""
 MANAGEMENT_CONNECTIONS_MAX: Final = 256
-"""Beyond it, a new connection closes the one that was accepted, or answered, longest ago."""
+"""Beyond it, a new connection closes one of the address that has the most: the one that was accepted, or answered,
+longest ago."""
+MANAGEMENT_HANDSHAKES_TOGETHER_MAX: Final = 2
+"""TLS handshakes that begin in one event-loop iteration."""
 MANAGEMENT_REQUEST_MAX_S: Final = 10.0
 """Time for the first request of a connection, including the TLS handshake; and then for each body."""
 MANAGEMENT_ANSWER_MAX_S: Final = 10.0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Final
 
@@ -59,11 +60,21 @@ class Clients:
         self._kept = kept
         self._streams: list[Stream] = []
 
-    async def open(self, tls: ssl.SSLContext | None = None) -> Stream:
+    async def open(self, tls: ssl.SSLContext | None = None, by: str = "127.0.0.1") -> Stream:
         named = None if tls is None else "localhost"
-        stream = await asyncio.open_connection(*self._address, ssl=tls, server_hostname=named)
+        local = (by, 0)
+        stream = await asyncio.open_connection(*self._address, ssl=tls, server_hostname=named, local_addr=local)
         self._streams.append(stream)
         return stream
+
+    def say_hello(self, tls: ssl.SSLContext, by: str = "127.0.0.1") -> socket.socket:
+        """Sends a whole ClientHello, before the server does anything."""
+        said = ssl.MemoryBIO()
+        with suppress(ssl.SSLWantReadError):
+            tls.wrap_bio(ssl.MemoryBIO(), said, server_hostname="localhost").do_handshake()
+        made = socket.create_connection(self._address, source_address=(by, 0))
+        made.sendall(said.read())
+        return made
 
     async def are_gone(self) -> None:
         """The server has ended them all."""
@@ -247,3 +258,109 @@ async def test_who_reads_a_large_answer_has_all_of_it() -> None:
         await reader.readuntil(b"\r\n\r\n")
         assert len(await reader.readexactly(MUCH_BYTES)) == MUCH_BYTES
         assert await asked((reader, writer)) == b"here\n"
+
+
+async def test_a_new_one_ends_one_of_the_address_that_has_the_most() -> None:
+    async with serving() as clients:
+        other = await clients.open(by="127.0.0.2")
+        silent = [await clients.open() for _ in range(MOST)]
+        assert await ends(silent[0])
+        assert await asked(other) == b"here\n"
+        assert await stays(silent[1])
+
+
+class Handshakes:
+    """In which iterations of the event loop ClientHellos were read."""
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self.iteration = 0
+        self.read: list[int] = []
+        tls.sni_callback = self._note
+
+    def _note(self, *_: object) -> None:
+        self.read.append(self.iteration)
+
+    async def count(self) -> None:
+        while True:
+            self.iteration += 1
+            await asyncio.sleep(0)
+
+    async def are_read(self, hellos: int) -> None:
+        counting = asyncio.ensure_future(self.count())
+        async with asyncio.timeout(5):
+            while len(self.read) < hellos:  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.001)
+        counting.cancel()
+
+
+async def test_nobody_answers_the_ClientHello_of_who_has_gone(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki, tls: ssl.SSLContext
+) -> None:
+    monkeypatch.setattr(connections, "MANAGEMENT_CONNECTIONS_MAX", 100)
+    handshakes = Handshakes(tls)
+    async with serving(tls) as clients:
+        for _ in range(30):
+            clients.say_hello(pki.trusting()).close()
+        probe = await clients.open(pki.trusting())
+        assert await asked(probe) == b"here\n"
+        assert len(handshakes.read) == 1
+
+
+async def test_who_goes_before_its_turn_gets_no_answer_and_leaves_its_place(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki, tls: ssl.SSLContext
+) -> None:
+    monkeypatch.setattr(connections, "MANAGEMENT_HANDSHAKES_TOGETHER_MAX", 0)
+    handshakes = Handshakes(tls)
+    async with serving(tls) as clients:
+        hostile = [clients.say_hello(pki.trusting()) for _ in range(MOST)]
+        while len(clients._kept._open) < MOST:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.001)
+        for one in hostile[1:]:
+            one.close()
+        monkeypatch.setattr(connections, "MANAGEMENT_HANDSHAKES_TOGETHER_MAX", 1)
+        with closing(hostile[0]):
+            assert await asked(await clients.open(pki.trusting())) == b"here\n"
+            assert len(clients._kept._open) == 2, "the first one, though it is the oldest"
+    assert len(handshakes.read) == 2
+
+
+async def test_few_handshakes_begin_in_an_iteration(
+    monkeypatch: pytest.MonkeyPatch, pki: Pki, tls: ssl.SSLContext
+) -> None:
+    monkeypatch.setattr(connections, "MANAGEMENT_CONNECTIONS_MAX", 100)
+    begun: list[int] = []
+    handshakes = Handshakes(tls)
+
+    def begin(connection: connections._Connection) -> None:
+        begun.append(handshakes.iteration)
+        begin_one(connection)
+
+    begin_one = connections._Connection.begin
+    monkeypatch.setattr(connections._Connection, "begin", begin)
+    async with serving(tls) as clients:
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(closing(clients.say_hello(pki.trusting())))
+            await handshakes.are_read(20)
+    assert len(begun) == 20
+    assert max(begun.count(iteration) for iteration in begun) <= 4, "the counter's step may come before or behind"
+
+
+async def test_addresses_take_turns(monkeypatch: pytest.MonkeyPatch, pki: Pki, tls: ssl.SSLContext) -> None:
+    monkeypatch.setattr(connections, "MANAGEMENT_CONNECTIONS_MAX", 100)
+    begun: list[bytes] = []
+
+    def begin(connection: connections._Connection) -> None:
+        begun.append(connection.address)
+        begin_one(connection)
+
+    begin_one = connections._Connection.begin
+    monkeypatch.setattr(connections._Connection, "begin", begin)
+    handshakes = Handshakes(tls)
+    async with serving(tls) as clients:
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(closing(clients.say_hello(pki.trusting())))
+            stack.enter_context(closing(clients.say_hello(pki.trusting(), by="127.0.0.2")))
+            await handshakes.are_read(21)
+    assert begun.index(b"127.0.0.2") <= 2
