@@ -5,9 +5,9 @@ carries all that was put in the turn. The event loop sees a single readable desc
 
 Invariants, in addition to those of reactor.py: a connection is read at most once in each round; the number of rounds
 and the time of a turn are bounded. A client with more data than was read waits behind all others, and for the next turn
-when the time is up; so does a connection that has ended. Waiting connections are read in order, at least one in each
-turn, users in turn. So no client starves another, no user does, and all clients together don't starve the rest of the
-node.
+when the time is up; so do a connection that has ended, and one that goes on after a pause: it isn't watched until it
+has processed what it has. Waiting connections are served in order, at least one in each turn, users in turn. So no
+client starves another, no user does, and all clients together don't starve the rest of the node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
 from flockmq.session.limits import Limits
 from flockmq.transport.acceptor import OpenListener
-from flockmq.transport.connection import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, Connection
+from flockmq.transport.connection import EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, UNWATCHED, Connection
 from flockmq.transport.connection_table import ConnectionTable
 from flockmq.transport.listener import Listener
 from flockmq.transport.rate_limit import SharedMeter
@@ -73,19 +73,22 @@ class EpollReactor(Reactor):
         self._all: SharedMeter | None = None
         self._hits: int = 0
         self._served_s: float = 0.0
+        self._until_s: float = 0.0
         self._time_is_up: bool = False
         self._fed_bytes: int = 0
         """Bytes since the last look at the clock."""
         self._look_at: i64 = 0
         """When messages have had so many receivers it looks at the clock, too."""
         self._timer: asyncio.TimerHandle | None = None
+        self._next_turn: asyncio.Handle | None = None
+        """It serves who waits; epoll may have nothing to report of them."""
 
     # Start and stop.
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.router.now_s = self._monotonic()
-        loop.add_reader(self.epoll.fileno(), self.turn)
+        loop.add_reader(self.epoll.fileno(), self._ready)
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
     def limit(self, rates: Rates, max_conn_rate: float) -> None:
@@ -155,6 +158,8 @@ class EpollReactor(Reactor):
         self.table.close_all()
         if self._timer is not None:
             self._timer.cancel()
+        if self._next_turn is not None:
+            self._next_turn.cancel()
         if self.loop is not None:
             # uvloop's returns None, although a bool is declared.
             forget: Callable[[int], object] = self.loop.remove_reader
@@ -163,11 +168,24 @@ class EpollReactor(Reactor):
 
     # The turn.
 
+    def _ready(self) -> None:
+        """Epoll has something to report. A turn that comes in this iteration anyway serves it."""
+        if self._next_turn is None:
+            self.turn()
+            self.serve_soon()
+
+    def serve_soon(self) -> None:
+        if self._next_turn is None and self.loop is not None and self.table.waiting:
+            self._next_turn = self.loop.call_soon(self._serve_again)
+
+    def _serve_again(self) -> None:
+        self._next_turn = None
+        self.turn()
+        self.serve_soon()
+
     def turn(self) -> None:
         """Serve what is ready, and look again before sleeping."""
-        until_s = 0.0
-        self._time_is_up, self._fed_bytes = False, 0
-        self._look_at = self.router.receivers + RECEIVERS_PER_READ_MAX
+        is_begun = False
         for _ in range(TURN_ROUNDS_MAX):
             events = self.epoll.poll(0, TURN_EVENTS_MAX)
             if not events and not self.table.waiting:
@@ -175,8 +193,9 @@ class EpollReactor(Reactor):
                 if not events:
                     return
             now_s = self._monotonic()
-            if until_s == 0.0:
-                until_s = now_s + TURN_WORK_MAX_S
+            if not is_begun:
+                is_begun = True
+                self._allow_until(now_s + TURN_WORK_MAX_S)
             self.begin_turn(now_s)
             if len(events) > _SMALL_TURN_EVENTS:
                 self._hits = 0
@@ -184,11 +203,19 @@ class EpollReactor(Reactor):
                 self._hits = min(self._hits + 1, _HITS_MAX)
             else:
                 self._hits = max(self._hits - _MISS, 0)
-            self._serve(events, until_s)
-            self.end_turn()
+            self._serve(events)
+            self.settle()
             self._served_s = self._monotonic()
-            if self._served_s > until_s:
+            if self._served_s > self._until_s:
                 return
+
+    def allow_time(self) -> None:
+        self._allow_until(self._monotonic() + TURN_WORK_MAX_S)
+
+    def _allow_until(self, until_s: float) -> None:
+        self._until_s = until_s
+        self._time_is_up, self._fed_bytes = False, 0
+        self._look_at = self.router.receivers + RECEIVERS_PER_READ_MAX
 
     def _spin(self) -> list[tuple[int, int]]:
         """If recent requests followed each other quickly, wait for the next one without sleeping, because going to
@@ -205,7 +232,7 @@ class EpollReactor(Reactor):
                     return events
         return []
 
-    def _serve(self, events: list[tuple[int, int]], until_s: float) -> None:
+    def _serve(self, events: list[tuple[int, int]]) -> None:
         table = self.table
         connections, waiting = table.connections, table.waiting
         for fd, mask in events:
@@ -215,7 +242,7 @@ class EpollReactor(Reactor):
                 if listener is not None:
                     table.acceptor.accept(listener)
                 continue
-            if mask & _ENDED and self._is_over(until_s):
+            if mask & _ENDED and self._is_over():
                 if not connection.paused:  # Otherwise epoll reports it again.
                     waiting.add(connection)
                 continue
@@ -229,16 +256,16 @@ class EpollReactor(Reactor):
             if connection.paused and mask & EPOLLHUP and not mask & EPOLLERR:
                 # The end of a Unix socket, which epoll reports unasked. Data from before it is read first.
                 table.unwatch(connection)
-            elif mask == EPOLLIN and (connection.has_more or self._is_over(until_s)):
+            elif mask == EPOLLIN and (connection.has_more or self._is_over()):
                 waiting.add(connection)
             else:
                 waiting.discard(connection)
                 self._read(connection, fd)
         if waiting:
-            self._serve_waiting(waiting, until_s)
+            self._serve_waiting(waiting)
 
-    def _serve_waiting(self, waiting: WaitingConnections, until_s: float) -> None:
-        """Read from the first waiting connection, and from more while there is time."""
+    def _serve_waiting(self, waiting: WaitingConnections) -> None:
+        """Serve the first waiting connection, and more while there is time."""
         for _ in range(len(waiting)):
             if not waiting:  # A read may close others.
                 return
@@ -246,18 +273,22 @@ class EpollReactor(Reactor):
             if connection.paused:
                 self.table.watch(connection)  # It may have been paused between two turns.
                 continue
-            self._read(connection, connection.fd)
-            if self._is_over(until_s):
+            if connection.interest == UNWATCHED or not connection.interest & EPOLLIN:
+                self._resume(connection)
+            else:
+                self._read(connection, connection.fd)
+            if self._is_over():
                 return
 
-    def _is_over(self, until_s: float) -> bool:
+    def _is_over(self) -> bool:
         """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES, or RECEIVERS_PER_READ_MAX, and
-        after each connection that ended, or that isn't connected yet: a CONNECT is small, and may cost much.
+        after each connection that ended, that went on after a pause, or that isn't connected yet: a CONNECT is small,
+        and may cost much.
         """
         if self._fed_bytes >= READ_MIN_BYTES or self.router.receivers > self._look_at:
             self._fed_bytes = 0
             self._look_at = self.router.receivers + RECEIVERS_PER_READ_MAX
-            self._time_is_up = self._monotonic() > until_s
+            self._time_is_up = self._monotonic() > self._until_s
         return self._time_is_up
 
     def _read(self, connection: Connection, fd: int) -> None:
@@ -333,8 +364,18 @@ class EpollReactor(Reactor):
         if isinstance(channel, Connection):
             if channel.cost and channel.state == CONNECTED:  # It was authenticated.
                 self.table.unauthenticated.forget(channel)
-            self._feed(channel, b"")
-            self.table.watch(channel)
+            layers = channel.layers
+            # A handshake goes on at once: only so many are started in a turn.
+            if self._is_over() and (layers is None or not layers.is_shaking_hands):
+                self.table.waiting.add(channel)
+            else:
+                self._resume(channel)
+
+    def _resume(self, connection: Connection) -> None:
+        """Process what the connection has kept, and read from it again."""
+        self._feed(connection, b"")
+        self._fed_bytes += READ_MIN_BYTES
+        self.table.watch(connection)
 
     def prepare(self) -> None:
         if self.table.pending_handshakes:

@@ -1,8 +1,8 @@
 """The turn: what every reactor does after it fed bytes to channels, wherever the bytes come from.
 
 `EpollReactor` reads from sockets; tests and the simulation have reactors with other sources. Invariants: between two
-turns no sink is dirty, and no resumed channel waits but those that rest. If processing a connection raises, only that
-connection ends.
+turns no sink is dirty, and no resumed channel waits but those that rest, and those that the reactor keeps for a later
+turn because the time is up. If processing a connection raises, only that connection ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Reactor:
         raise NotImplementedError
 
     def go_on(self, channel: PausablePublisher) -> None:
-        """Resume a channel that was paused, first with the bytes that it already has."""
+        """Resume a channel that was paused, first with the bytes that it already has, now or in a later turn."""
         raise NotImplementedError
 
     def failed(self, sink: Sink) -> None:
@@ -81,6 +81,12 @@ class Reactor:
     def prepare(self) -> None:
         """Called before the sinks of a turn are flushed."""
 
+    def allow_time(self) -> None:
+        """Channels may be resumed for as long as a turn may take, from now on."""
+
+    def serve_soon(self) -> None:
+        """Called after channels were resumed outside a turn: have a turn serve those for which there was no time."""
+
     # Common to all reactors.
 
     def begin_turn(self, now_s: float) -> None:
@@ -93,6 +99,12 @@ class Reactor:
 
     def end_turn(self) -> None:
         """Resume channels, and flush every dirty sink."""
+        self.allow_time()
+        self.settle()
+        self.serve_soon()
+
+    def settle(self) -> None:
+        """The same in the time that was allowed before."""
         self._soon = False
         turn = self.router.turn
         resumed = self.router.pauses.resumed
@@ -118,13 +130,15 @@ class Reactor:
     def _wake(self) -> None:
         """Resume resting publishers, until their messages have had as many receivers as one may have."""
         self._will_wake = False
+        self.allow_time()
         router = self.router
         resting, most = router.pauses.resting, router.receivers + RECEIVERS_PER_READ_MAX
         for _ in range(len(resting)):
             if router.receivers > most:
                 break
             resting.popleft().unpause()
-            self.end_turn()
+            self.settle()
+        self.serve_soon()
 
     def flush(self, sink: Sink) -> None:
         try:

@@ -22,10 +22,12 @@ from flockmq.mqtt import encode, frame
 from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import Connect, SubscribeEntry
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.channel import Channel
+from flockmq.protocol.channel import OPENED, Channel
+from flockmq.protocol.client import Principal
 from flockmq.routing.sink import Sink
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
+from flockmq.transport.connection import Connection
 from flockmq.transport.epoll_reactor import next_read_bytes
 from unit.broker.protocol.harness import Port, publish
 from unit.broker.transport.harness import PATIENCE_S, Served
@@ -182,15 +184,112 @@ def test_a_turn_ends_among_clients_that_connect() -> None:
     clock = Steps()
     with Served(clock=Clock(clock, clock)) as served:
         clock.step_s = TURN_WORK_MAX_S * 0.6
-        clients = [served.opened()[1] for _ in range(5)]
+        pairs = [served.opened() for _ in range(5)]
+        clients = [client for _, client in pairs]
         for number, client in enumerate(clients):
             client.sendall(encode.connect(Connect(4, b"c%d" % number)))
         served.reactor.turn()
-        waiting = len(served.reactor.table.waiting)
-        assert 0 < waiting < len(clients)
+        assert 0 < sum(connection.state == OPENED for connection, _ in pairs) < len(clients)
         while served.reactor.table.waiting:
             served.reactor.turn()
         assert all(client.recv(100)[:4:3] == b" \0" for client in clients)
+
+
+def paused_with_a_message(served: Served, number: int) -> tuple[list[Connection], list[socket.socket]]:
+    """Clients that were paused before their message was processed."""
+    pairs = [served.client(f"c{place}") for place in range(number)]
+    for connection, client in pairs:
+        connection.pause()
+        client.sendall(publish(4, "a", "x"))
+    served.reactor.turn()
+    assert served.router.counters.messages_received == 0
+    return [connection for connection, _ in pairs], [client for _, client in pairs]
+
+
+@pytest.mark.parametrize("how", ["in a turn", "outside", "rested"])
+def test_connections_that_go_on_together_do_so_in_several_turns_and_users_take_them_in_turn(how: str) -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        reactor, counters = served.reactor, served.router.counters
+        connections, clients = paused_with_a_message(served, 6)
+        for connection in connections[:-1]:
+            connection.principal = Principal(b"many")
+        connections[-1].principal = Principal(b"few")
+        clock.step_s = TURN_WORK_MAX_S * 0.6
+        for connection in connections:
+            if how == "rested":
+                reactor.router.pauses.resting.append(connection)
+            else:
+                connection.unpause()
+        if how == "in a turn":
+            _, client = served.opened()
+            client.sendall(encode.PINGREQ)
+            reactor.turn()
+        elif how == "outside":
+            reactor.end_turn()
+        else:
+            reactor._wake()
+        had = counters.messages_received
+        assert had < 4
+        assert not reactor.router.pauses.resumed
+        for client in clients:
+            client.sendall(encode.PINGREQ)  # It isn't read before the message is processed.
+        reactor.turn()
+        assert connections[-1].messages_in == 1
+        turns = 1
+        while reactor.table.waiting:
+            reactor.turn()
+            turns += 1
+        assert turns > 1
+        clock.step_s = 0.0
+        reactor.turn()
+        assert counters.messages_received == len(connections)
+        for client in clients:
+            assert client.recv(100) == encode.PINGRESP
+
+
+async def test_who_goes_on_later_needs_no_event_for_it() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        reactor = served.reactor
+        connections, _ = paused_with_a_message(served, 6)
+        reactor.start(asyncio.get_running_loop())
+        clock.step_s = TURN_WORK_MAX_S * 0.6
+        for connection in connections:
+            connection.unpause()
+        reactor.soon()
+        async with asyncio.timeout(PATIENCE_S):
+            while served.router.counters.messages_received < len(connections):  # noqa: ASYNC110 - turns are counted
+                await asyncio.sleep(0)
+        assert not reactor.table.waiting
+        await asyncio.sleep(0)
+        assert reactor._next_turn is None
+
+
+def test_a_connection_that_is_reset_before_it_goes_on_has_its_message_processed() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        pairs = [tcp_pair() for _ in range(3)]
+        table, reactor = served.reactor.table, served.reactor
+        connections = [table.adopt(ours.detach(), served.listener) for ours, _ in pairs]
+        for number, (connection, (_, client)) in enumerate(zip(connections, pairs, strict=True)):
+            client.sendall(encode.connect(Connect(4, b"c%d" % number)))
+            reactor.turn()
+            connection.pause()
+            client.sendall(publish(4, "a", "x"))
+        reactor.turn()
+        clock.step_s = TURN_WORK_MAX_S * 2
+        for connection in connections:
+            connection.unpause()
+        reactor.end_turn()
+        assert served.router.counters.messages_received < len(pairs)
+        for _, client in pairs:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            client.close()
+        for _ in range(4 * len(pairs)):
+            reactor.turn()
+        assert served.router.counters.messages_received == len(pairs)
+        assert served.router.counters.connections == 0
 
 
 def test_who_has_sent_more_than_was_read_waits_behind_all_others() -> None:

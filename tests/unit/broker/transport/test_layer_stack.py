@@ -191,7 +191,8 @@ def test_handshakes_are_answered_a_few_a_turn(pki: Pki) -> None:
         clients = [layered(served, listener) for _ in range(TLS_GREETINGS_PER_TURN_MAX + 3)]
         for _, end in clients:
             end.sendall(Client(pki.trusting()).say())
-        served.reactor._serve(served.reactor.epoll.poll(0, 512), math.inf)
+        served.reactor._until_s = math.inf
+        served.reactor._serve(served.reactor.epoll.poll(0, 512))
         served.reactor.end_turn()
         assert len(served.reactor.table.pending_handshakes) == 3
         sent = len(clients) * (UNAUTHENTICATED_READ_BYTES + 1000)

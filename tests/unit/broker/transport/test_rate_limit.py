@@ -43,9 +43,10 @@ class Paced:
         reactor = self.served.reactor
         self.served.router.now_s = self.now_s
         reactor.table.rate_limit.tick(self.now_s)
-        reactor.end_turn()
-        reactor._serve(reactor.epoll.poll(0, 512), math.inf)
-        reactor.end_turn()
+        reactor._until_s = math.inf
+        reactor.settle()
+        reactor._serve(reactor.epoll.poll(0, 512))
+        reactor.settle()
 
     def run(self, seconds: float, packets: int) -> int:
         """Each client says `packets` whenever it was read; the messages that came through."""
