@@ -15,12 +15,13 @@ from typing import Final
 
 import pytest
 
-from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Will, Wire, connect, disconnect, subscribe
+from conformance.wire import SESSION_EXPIRY, SUBACK, V5, Will, Wire, connect, disconnect, packet, subscribe
 from hostile.decent import used_s
 from integration.broker.conftest import Node
 from integration.dev.commands import Commands
 
 CONNECTIONS: Final = 50
+COME_AND_GONE: Final = 1000
 FILTERS: Final = 3000
 WILLS: Final = 200
 GROUPS: Final = 1000
@@ -72,6 +73,17 @@ def test_filters_of_connections_that_end_together_delay_nobody(node: Node, wires
     for number, wire in enumerate(again):
         wire.send(connect(V5, f"hostile-{number}"))
     longest_s = longest_ping_s(node, other, lambda _: node.metric("flockmq_subscriptions") == 0)
+    assert longest_s < AT_ONCE_MAX_S
+
+
+def test_connections_that_are_closed_as_soon_as_they_have_sent_much_delay_nobody(node: Node, wires: ExitStack) -> None:
+    other = wires.enter_context(Wire(node.mqtt))
+    other.send(connect(V5, "other", user_name=b"other"))
+    assert other.next() is not None
+    for number in range(COME_AND_GONE):
+        with socket.create_connection(("127.0.0.1", node.mqtt), PATIENCE_S) as hostile:
+            hostile.sendall(connect(V5, f"hostile-{number}", user_name=b"hostile") + packet(0xC0) * 4000)
+    longest_s = longest_ping_s(node, other, lambda _: node.metric("flockmq_connections") == 1)
     assert longest_s < AT_ONCE_MAX_S
 
 

@@ -574,6 +574,9 @@ SPIN_MAX_S: Final = 0.00005
 """A turn that found little work polls for this long, if work came so soon before."""
 ACCEPTS_PER_TURN_MAX: Final = 64
 LISTEN_BACKLOG_MAX: Final = 4096
+STRANGERS_WAITING_MAX: Final = 128
+"""Clients of a listener that have sent something, aren't connected yet and wait to be read. With more, it accepts one
+at a time: epoll reports TURN_EVENTS_MAX at a time, and all who wait again and again."""
 SWEEP_INTERVAL_S: Final = 0.1
 STOOD_STILL_S: Final = 3 * SWEEP_INTERVAL_S
 """A node without a sweep for this long was suspended. It checks whether its tables are stale before it reads on."""

@@ -1,8 +1,9 @@
 """Accepts clients: the listening sockets of a node, and limits on how fast and from where clients may connect.
 
 Invariants: over the connect rate the listener stops accepting until the next tick; clients wait in the kernel's
-backlog. A client that is turned away costs no more than the accept. Many clients at one listener don't keep others from
-another.
+backlog. While many of those that were accepted wait to be read it accepts one at a time: they may be so slow that they
+wait for ever. A client that is turned away costs no more than the accept. Many clients at one listener don't keep
+others from another.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from collections.abc import Callable
 from typing import Final
 
 from flockmq.auth import addresses
-from flockmq.bounds import ACCEPTS_PER_TURN_MAX, CONNECTION_BYTES, LISTEN_BACKLOG_MAX, TLS_SESSION_BYTES
+from flockmq.bounds import (
+    ACCEPTS_PER_TURN_MAX,
+    CONNECTION_BYTES,
+    LISTEN_BACKLOG_MAX,
+    STRANGERS_WAITING_MAX,
+    TLS_SESSION_BYTES,
+)
 from flockmq.routing.router import Router
 from flockmq.transport import peer_address
 from flockmq.transport.listener import Listener
@@ -33,8 +40,9 @@ _GONE_IN_THE_BACKLOG: Final = (errno.ECONNABORTED, errno.EPROTO, errno.ENETDOWN,
 
 class OpenListener:
     """An open listener. `meters`: shared by all its clients; `meter`: that of this listener alone. `connections`: their
-    number. `is_metered`: each new client has a meter. `socket`: None if descriptors come from elsewhere.
-    `is_suspended`: it accepts no clients at the moment.
+    number. `strangers_waiting`: of those that aren't connected yet, those that wait to be read. `is_metered`: each new
+    client has a meter. `socket`: None if descriptors come from elsewhere. `is_suspended`: it accepts no clients at the
+    moment.
     """
 
     def __init__(self, settings: Listener, meters: list[SharedMeter], now_s: float) -> None:
@@ -44,6 +52,7 @@ class OpenListener:
         self.is_metered: bool = False
         self.conn_rate: Bucket | None = None
         self.connections: int = 0
+        self.strangers_waiting: int = 0
         self.is_suspended: bool = False
         self.socket: socket.socket | None = None
         self.family: int = socket.AF_INET
@@ -105,7 +114,7 @@ class Acceptor:
     def accept(self, listener: OpenListener) -> None:
         bound = listener.socket
         assert bound is not None
-        for _ in range(ACCEPTS_PER_TURN_MAX):
+        for _ in range(ACCEPTS_PER_TURN_MAX if listener.strangers_waiting < STRANGERS_WAITING_MAX else 1):
             if (listener.conn_rate is not None or self.conn_rate is not None) and self._too_fast(listener):
                 return
             try:

@@ -5,9 +5,10 @@ carries all that was put in the turn. The event loop sees a single readable desc
 
 Invariants, in addition to those of reactor.py: a connection is read at most once in each round; the number of rounds
 and the time of a turn are bounded. A client with more data than was read waits behind all others, and for the next turn
-when the time is up; so do a connection that has ended, and one that goes on after a pause: it isn't watched until it
-has processed what it has. Waiting connections are served in order, at least one in each turn, users in turn. So no
-client starves another, no user does, and all clients together don't starve the rest of the node.
+when the time is up; so do a connection that isn't connected yet, one that has ended, and one that goes on after a
+pause: it isn't watched until it has processed what it has. Waiting connections are served in order, at least one in
+each turn, users in turn. So no client starves another, no user does, and all clients together don't starve the rest of
+the node.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ class EpollReactor(Reactor):
             if connection.paused and mask & EPOLLHUP and not mask & EPOLLERR:
                 # The end of a Unix socket, which epoll reports unasked. Data from before it is read first.
                 table.unwatch(connection)
-            elif mask == EPOLLIN and (connection.has_more or self._is_over()):
+            elif mask == EPOLLIN and (connection.has_more or connection.state != CONNECTED or self._is_over()):
                 waiting.add(connection)
             else:
                 waiting.discard(connection)

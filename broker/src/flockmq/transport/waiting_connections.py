@@ -1,7 +1,7 @@
 """Connections that wait to be read: users take turns, those of one user go in order.
 
 So a client waits for one connection of each other user, however many those have. Who isn't connected yet, and so has no
-user, takes turns by itself.
+user, shares turns with all of them from its network.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from flockmq.transport.connection import Connection
 
 
 class WaitingConnections:
-    """Each connection is here once."""
+    """Each connection is here once. Each listener knows how many strangers, who aren't connected yet, wait."""
 
     def __init__(self) -> None:
         self._turns: dict[object, dict[Connection, None]] = {}
-        """By user; the one whose last turn is longest ago is first."""
+        """By user, strangers by their network in a tuple; the one whose last turn is longest ago is first."""
         self._users: dict[Connection, object] = {}
 
     def __len__(self) -> int:
@@ -26,13 +26,16 @@ class WaitingConnections:
 
     def add(self, connection: Connection) -> None:
         if connection not in self._users:
-            user: object = connection.principal.username if connection.state == CONNECTED else connection
+            user: object = connection.principal.username
+            if connection.state != CONNECTED:
+                user = (connection.network,)
+                connection.listener.strangers_waiting += 1
             self._users[connection] = user
             self._turns.setdefault(user, {})[connection] = None
 
     def discard(self, connection: Connection) -> None:
         if connection in self._users:
-            user = self._users.pop(connection)
+            user = self._forget(connection)
             own = self._turns[user]
             del own[connection]
             if not own:
@@ -44,7 +47,13 @@ class WaitingConnections:
         own = self._turns.pop(user)
         connection = next(iter(own))
         del own[connection]
-        del self._users[connection]
+        self._forget(connection)
         if own:
             self._turns[user] = own
         return connection
+
+    def _forget(self, connection: Connection) -> object:
+        user = self._users.pop(connection)
+        if isinstance(user, tuple):
+            connection.listener.strangers_waiting -= 1
+        return user

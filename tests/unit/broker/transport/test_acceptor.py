@@ -6,10 +6,11 @@ import os
 import resource
 import select
 import socket
+from contextlib import ExitStack
 
 import pytest
 
-from flockmq.bounds import CONNECTION_BYTES, TLS_HANDSHAKE_BYTES, TLS_SESSION_BYTES
+from flockmq.bounds import CONNECTION_BYTES, STRANGERS_WAITING_MAX, TLS_HANDSHAKE_BYTES, TLS_SESSION_BYTES
 from flockmq.clock import Clock
 from flockmq.listening_sockets import bound
 from flockmq.mqtt import encode
@@ -51,6 +52,26 @@ def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_nex
             client.sendall(encode.connect(Connect(4, b"c")))
             served.reactor.turn()
             assert client.recv(100) == encode.connack(4, 0)
+
+
+def test_while_many_wait_to_be_read_others_come_in_one_at_a_time() -> None:
+    with Served() as served:
+        listener = bound("127.0.0.1", 0, "here")
+        address = listener.getsockname()
+        served.reactor.listen(served.listener, listener)
+        counters = served.router.counters
+        with ExitStack() as stack:
+            for _ in range(3):
+                stack.enter_context(socket.create_connection(address, PATIENCE_S))
+            served.listener.strangers_waiting = STRANGERS_WAITING_MAX
+            for number in (1, 2):
+                served.reactor._serve(served.reactor.epoll.poll(0, 512))
+                assert counters.connections == number
+            served.listener.strangers_waiting = 0
+            for _ in range(3):
+                stack.enter_context(socket.create_connection(address, PATIENCE_S))
+            served.reactor._serve(served.reactor.epoll.poll(0, 512))
+            assert counters.connections == 6
 
 
 def test_more_than_max_connections_are_turned_away() -> None:

@@ -9,6 +9,8 @@ import pytest
 from flockmq.bounds import READ_MIN_BYTES, TURN_WORK_MAX_S
 from flockmq.clock import Clock
 from flockmq.mqtt import encode
+from flockmq.mqtt.packets import Connect
+from flockmq.protocol.channel import CONNECTED, OPENED
 from flockmq.protocol.client import Principal
 from flockmq.transport.connection import Connection
 from flockmq.transport.waiting_connections import WaitingConnections
@@ -43,13 +45,35 @@ def test_users_take_turns_and_each_ones_connections_go_in_order(served: Served) 
     assert taken(waiting) == [many[0], few[0], many[1], few[1], many[2], many[3]]
 
 
-def test_who_has_no_user_yet_takes_turns_by_itself(served: Served) -> None:
+def of_network(served: Served, network: str) -> Connection:
+    connection, _ = served.opened()
+    connection.network = served.reactor.table.acceptor.count_in(network)
+    return connection
+
+
+def test_who_has_no_user_yet_takes_turns_with_all_of_its_network(served: Served) -> None:
     waiting = WaitingConnections()
-    many = [of_user(served, b"many", number) for number in range(3)]
-    strangers = [served.opened()[0] for _ in range(2)]
-    for connection in (*many, *strangers):
+    users = [of_user(served, b"", 0), of_user(served, b"192.0.2.1", 0)]
+    strangers = [of_network(served, "192.0.2.1") for _ in range(3)]
+    other = of_network(served, "192.0.2.2")
+    for connection in (*strangers, other, *users):
         waiting.add(connection)
-    assert taken(waiting) == [many[0], *strangers, many[1], many[2]]
+    assert taken(waiting) == [strangers[0], other, *users, strangers[1], strangers[2]]
+
+
+def test_a_listener_knows_how_many_wait_that_were_not_connected_when_they_came(served: Served) -> None:
+    waiting = WaitingConnections()
+    user, strangers = of_user(served, b"a", 0), [served.opened()[0] for _ in range(3)]
+    for connection in (user, *strangers, *strangers):
+        waiting.add(connection)
+    assert served.listener.strangers_waiting == 3
+    strangers[0].state = CONNECTED
+    waiting.discard(strangers[0])
+    waiting.discard(strangers[0])
+    strangers[0].state = OPENED
+    assert served.listener.strangers_waiting == 2
+    taken(waiting)
+    assert served.listener.strangers_waiting == 0
 
 
 def test_who_is_gone_waits_no_more_whatever_its_user_is_by_then(served: Served) -> None:
@@ -85,3 +109,21 @@ def test_a_client_waits_for_one_connection_of_another_user() -> None:
             served.reactor.turn()
         assert client.recv(100) == encode.PINGRESP
         assert served.reactor.table.waiting
+
+
+def test_a_client_waits_for_one_of_those_who_connect() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        _, client = served.client("decent")
+        strangers = [served.opened()[1] for _ in range(10)]
+        clock.step_s = TURN_WORK_MAX_S * 0.6
+        for number, stranger in enumerate(strangers):
+            stranger.sendall(encode.connect(Connect(4, b"c%d" % number)))
+        served.reactor.turn()
+        assert served.listener.strangers_waiting > 5
+        client.sendall(encode.PINGREQ)
+        client.setblocking(False)
+        for _ in range(2):
+            served.reactor.turn()
+        assert client.recv(100) == encode.PINGRESP
+        assert served.listener.strangers_waiting
