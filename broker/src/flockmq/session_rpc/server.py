@@ -174,11 +174,14 @@ class SessionRpcServer:
         return self._cluster.is_confirmed_member and self._is_member(incarnation)
 
     def _admit(self, waiting: PendingAttach) -> None:
-        """Admit a connection that has waited. Its node, or this core, may have been purged meanwhile."""
-        if self._may_attach(waiting.incarnation):
+        """Admit a connection that has waited. Meanwhile its node, or this core, may have been purged, or the node of
+        another user's older connection has registered it."""
+        if not self._may_attach(waiting.incarnation):
+            self._turn_away(waiting, messages.NOT_OWNER)
+        elif self.registry.holds(waiting.client_id, waiting.incarnation, waiting.token):
             self._admit_member(waiting)
         else:
-            self._turn_away(waiting, messages.NOT_OWNER)
+            self._answer(waiting, messages.OTHER_USER)
 
     def _admit_member(self, waiting: PendingAttach) -> None:
         if self.sessions.has_loaded(waiting.slot()):

@@ -65,6 +65,23 @@ async def test_who_was_faster_than_an_older_connection_of_another_user_goes_agai
     assert (replicant.clients.kicked, replicant.clients.held) == ([], {ID: held})
 
 
+async def test_who_asked_before_a_slot_was_loaded_is_refused_if_another_user_has_an_older_connection(
+    network: Network,
+) -> None:
+    first, second, replicant, other = await network.start("core-0", "core-1", "replicant-0", "replicant-1")
+    held = token_of(await connected(network, replicant, owned(b"jo", lasts=False)))
+    next_owner = second if owner_of(network) is first else first
+    next_owner.sessions.loads_at_once = False
+    network.move([slot_of(ID)], next_owner)
+    waiting = await connected(network, other, owned(b"eve", lasts=False))
+    assert waiting == []
+    next_owner.sessions.load(slot_of(ID))
+    await network.settle()
+    assert [type(answer) for answer in waiting] == [OtherUser]
+    assert next_owner.sessions.opened == []
+    assert (replicant.clients.kicked, replicant.clients.held) == ([], {ID: held})
+
+
 async def test_a_connection_goes_whose_client_id_another_users_session_has(network: Network) -> None:
     first, second, replicant = await network.start("core-0", "core-1", "replicant-0")
     await connected(network, replicant, owned(b"jo", lasts=False))
