@@ -29,7 +29,7 @@ _entries: Final = itertools.count(1)
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.DIGESTS, "base", Shard.apply_runs)
+@seeded(judge.DIGESTS, "base", Shard.apply_runs, seed=3)
 def apply_too_little(right: Function, shard: Shard, runs: Sequence[Any]) -> None:
     """A node's tables lack the end of some entries of the log."""
     right(shard, runs[:-1] if next(_entries) % EVERY == 0 else runs)
@@ -75,7 +75,7 @@ def tell_nobody(right: Function, rlog: Rlog, shard: str, text: str) -> None:
 # --- bounds -----------------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.BOUND, "overflow", DurableHost.limits)
+@seeded(judge.BOUND, "overflow", DurableHost.limits, seed=8)
 def any_limits(right: Function, hosting: DurableHost, zone: str) -> Limits:
     """An owner has the limits that a node has that wasn't configured."""
     return Limits()

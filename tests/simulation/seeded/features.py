@@ -52,7 +52,7 @@ def deal_anew(right: Function, proxies: RemoteSessions, inbound: PendingPublish,
     right(proxies, inbound, messages.encode(messages.decode_origin(answer)[:ORIGIN_BYTES]) if answer else answer)
 
 
-@seeded(judge.SHARED_LOST, "shared", CleanSessionEndHandler.session_ended, kinds=("kill redis",))
+@seeded(judge.SHARED_LOST, "shared", CleanSessionEndHandler.session_ended, kinds=("kill redis",), seed=3)
 def keep_from_others(right: Function, ends: CleanSessionEndHandler, session: Any) -> None:
     """What a member didn't acknowledge when its session ended goes to nobody."""
     ends._plugin_hooks.session_ended(session.client_id)
@@ -67,7 +67,7 @@ def trust_everybody(right: Function, claims: ExclusiveClaimTable, filter: bytes,
     return False
 
 
-@seeded(judge.REFUSED_ITS_OWN, "exclusive", DurableExclusiveClaims.claim)
+@seeded(judge.REFUSED_ITS_OWN, "exclusive", DurableExclusiveClaims.claim, seed=2)
 def refuse_its_own(
     right: Function, claims: DurableExclusiveClaims, filter: bytes, client_id: bytes, done: Function
 ) -> None:
@@ -78,7 +78,7 @@ def refuse_its_own(
         right(claims, filter, client_id, done)
 
 
-@seeded(judge.NOT_GRANTED, "exclusive", ExclusiveClaimTable.delete, seed=27)
+@seeded(judge.NOT_GRANTED, "exclusive", ExclusiveClaimTable.delete, seed=45)
 def count_for_ever(right: Function, claims: ExclusiveClaimTable, key: Any, old: bytes) -> None:
     """A claim counts on when it was deleted."""
 
@@ -91,14 +91,14 @@ def keep_the_old(right: Function, retained: RetainedFeed, fresh: RetainedFeed) -
     """What a bootstrap brings isn't shown."""
 
 
-@seeded(judge.RETAINED, "retained", RetainedFeed.put, seed=2)
+@seeded(judge.RETAINED, "retained", RetainedFeed.put, seed=5)
 def clear_nothing(right: Function, retained: RetainedFeed, key: bytes, value: RetainedMessage, old: Any) -> None:
     """What is cleared is shown on."""
     if value.payload:
         right(retained, key, value, old)
 
 
-@seeded(judge.RETAINED, "wills", is_overtaken, kinds=("kill replicant", "stop replicant", "isolate replicant"), seed=5)
+@seeded(judge.RETAINED, "wills", is_overtaken, kinds=("kill replicant", "stop replicant", "isolate replicant"), seed=13)
 def keep_the_last_of_the_log(right: Function, author: bytes, by: bytes) -> bool:
     """What a client's former connection left, or its will, replaces what a later one wrote."""
     return False
@@ -134,7 +134,7 @@ async def keep_what_is_refused(right: Function, queue: LogQueue[Any], reason: in
     return answer if sees_routes or next(_delayed) % EVERY else Reason.QUOTA_EXCEEDED
 
 
-@seeded(judge.LOST, "delayed", Schedule.due)
+@seeded(judge.LOST, "delayed", Schedule.due, seed=4)
 def look_at_the_last_second(
     right: Function, schedule: Schedule, now_ms: int, limit: int, after: bytes = b""
 ) -> list[bytes]:
@@ -149,7 +149,7 @@ async def never_catch_up(right: Function, left: LeftMessages) -> bool:
     return False
 
 
-@seeded(judge.DELAYED_ORDER, "delayed", parse, seed=6)
+@seeded(judge.DELAYED_ORDER, "delayed", parse, seed=9)
 def tick_slowly(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes]:
     """All that is due within four seconds is due at the end of them, in any order."""
     due_ms, inner = right(topic, now_s)
@@ -159,29 +159,29 @@ def tick_slowly(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes
 # --- bans and rules ---------------------------------------------------------------------------------------------------
 
 
-@seeded(judge.BANNED, "rules", AccessControl._on_ban)
+@seeded(judge.BANNED, "rules", AccessControl._on_ban, seed=2)
 def ban_newcomers_only(right: Function, access: AccessControl, key: Any) -> None:
     """Who is banned while it is connected stays."""
 
 
-@seeded(judge.BANNED, "rules", Bans.banned)
+@seeded(judge.BANNED, "rules", Bans.banned, seed=2)
 def ban_names_only(right: Function, bans: Bans, client_id: bytes, username: bytes | None, host: str) -> bool:
     """A client id that is banned is let in."""
     banned: bool = right(bans, b"", username, host)
     return banned
 
 
-@seeded(judge.LET_THROUGH, "rules", PublishReauthorization.rules_changed, seed=11)
+@seeded(judge.LET_THROUGH, "rules", PublishReauthorization.rules_changed, seed=5)
 def ask_once(right: Function, reauthorizing: PublishReauthorization) -> None:
     """What a client was allowed once it is allowed as long as it stays."""
 
 
-@seeded(judge.LET_THROUGH, "rules", SubscriptionReauthorization.rules_changed, seed=2)
+@seeded(judge.LET_THROUGH, "rules", SubscriptionReauthorization.rules_changed, seed=5)
 def leave_what_stands(right: Function, standing: SubscriptionReauthorization, key: Any) -> None:
     """A subscription that was allowed once stays."""
 
 
-@seeded(judge.LET_THROUGH, "rules", Authorizer._changed)
+@seeded(judge.LET_THROUGH, "rules", Authorizer._changed, seed=2)
 def compile_once(right: Function, authorizer: Authorizer, key: Any) -> None:
     """Answers are kept when the rules change."""
     authorizer.on_change()

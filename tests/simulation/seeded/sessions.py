@@ -25,7 +25,7 @@ from judges import judge
 from simulation.seeded.bug import Function, seeded
 
 
-@seeded(judge.SESSION_PRESENT, "expiry", SessionRpcClient.detach)
+@seeded(judge.SESSION_PRESENT, "expiry", SessionRpcClient.detach, seed=3)
 def expire_in_ms(
     right: Function, asking: SessionRpcClient, client_id: bytes, token: int, expiry_s: int = -1, **more: Any
 ) -> None:
@@ -86,7 +86,7 @@ def mourn_at_once(right: Function, clients: Connections, client_id: bytes, older
     right(clients, client_id, older)
 
 
-@seeded(judge.WILL_UNDUE, "wills", SessionRpcClient.detach, kinds=("kill core", "kill redis"), seed=2)
+@seeded(judge.WILL_UNDUE, "wills", SessionRpcClient.detach, kinds=("kill core", "kill redis"), seed=3)
 def mourn_everybody(
     right: Function,
     asking: SessionRpcClient,
@@ -108,14 +108,14 @@ def mourn_who_is_sent_away(right: Function, server: SessionRpcServer, incarnatio
     right(server, incarnation, (client_id, token, expiry_s, nonce, 0, guest))
 
 
-@seeded(judge.TAKEN_ANYWAY, "base", AccessControl.admit, kinds=("drain replicant",))
+@seeded(judge.TAKEN_ANYWAY, "base", AccessControl.admit, kinds=("drain replicant",), seed=2)
 def take_who_comes(right: Function, access: AccessControl, channel: Channel, connect: Connect) -> None:
     """A node that drains lets clients in."""
     access.sends_away = False
     right(access, channel, connect)
 
 
-@seeded(judge.WILL_UNDUE, "wills", _will_of)
+@seeded(judge.WILL_UNDUE, "wills", _will_of, seed=5)
 def never_delay(right: Function, request: messages.SessionRequest) -> Will | None:
     """The owner of a session forgets the delay of its will."""
     will: Will | None = right(request)

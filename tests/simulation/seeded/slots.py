@@ -26,7 +26,7 @@ EVERY: Final = 10
 _puts: Final = itertools.count(1)
 
 
-@seeded(judge.LOST, "flow", SessionStore.put, kinds=("kill core",), seed=8)
+@seeded(judge.LOST, "flow", SessionStore.put, kinds=("kill core",), seed=6)
 def store_too_little(
     right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes
 ) -> None:
@@ -35,7 +35,7 @@ def store_too_little(
         right(store, slot, client_id, field, value)
 
 
-@seeded(judge.DUPLICATED, "takeover", ConnectedSessions.attach)
+@seeded(judge.DUPLICATED, "takeover", ConnectedSessions.attach, seed=4)
 def forget_what_came(right: Function, connected: ConnectedSessions, session: DurableSession, token: int) -> Any:
     """A session whose client comes back doesn't know which QoS 2 messages that is amid."""
     session.incoming.clear()
