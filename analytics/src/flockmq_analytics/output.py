@@ -3,7 +3,7 @@
     manifest.json                                  which files count (manifest.py)
     connections/date=2026-11-20/00000017-0.parquet refusals, lag, nodes alike
     reports/date=2026-11-20/                       a day's report: tables, summary.json, report.html, report.md
-    reports/latest                                 a link to that of the last day that is over
+    reports/latest                                 a link to that of the last day that is over, or else today's
 
 A file is whole before anything names it, and the manifest changes by one rename: a reader that has read it finds what
 it names, for GRACE_S at least after a newer one replaced it. New files are prepared in a staging directory on the same

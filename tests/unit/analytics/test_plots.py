@@ -40,3 +40,16 @@ def test_times_are_of_the_time_zone() -> None:
     (svg, *_) = plots(summary(), tables(concurrency=rows), [], BERLIN).values()
     assert "Nov-20" in words(svg)
     assert "12:00" in words(svg)
+
+
+def test_a_day_with_one_minute_of_figures_is_a_day_all_the_same() -> None:
+    """The axes of one point were years, and numbers about 0."""
+    rows = [{"minute": at(12 * 60), "node": "n", "connections": 0, "sessions": 0}]
+    minutes = [{"minute": at(12 * 60), "connects": 2, "disconnects": 0, "refused": 0}]
+    connected, by_minute, *_ = plots(
+        summary(), tables(concurrency=rows, minutes=minutes, storms=[]), [], BERLIN
+    ).values()
+    for svg in (connected, by_minute):
+        assert {"03:00", "12:00", "21:00"} <= set(words(svg)), "hours of the time zone"
+        numbers = [word for word in words(svg) if word.lstrip("\u2212-").isdigit()]
+        assert numbers == sorted(set(numbers)), "each once, none below 0"
