@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Final, Generic, Literal, NamedTuple, TypeVar
@@ -182,7 +183,8 @@ class Admin:
 
     def users(self, after: str | None, limit: int) -> Page[ShownUser]:
         """Raises Invalid."""
-        keys, end = _page(self._users, after, limit, str, str)
+        with _as_invalid("after"):
+            keys, end = page_of(self._users, after, limit, str, str)
         shown = [_shown_user(key, user) for key in keys if (user := self._tables.users.get(key)) is not None]
         return Page(shown, len(self._users), end)
 
@@ -248,22 +250,15 @@ class Admin:
             return
         if not 0 < len(new.password.encode()) <= PASSWORD_MAX_BYTES:
             raise Invalid("password", f"must have 1 to {PASSWORD_MAX_BYTES} bytes")
-        try:
+        with _as_invalid("password"):
             hashing.check_password(new.password.encode(), self._algorithm)
-        except ValueError as error:
-            raise Invalid("password", str(error)) from None
-        if self._scram_iterations is not None:
-            try:
+            if self._scram_iterations is not None:
                 scram.saslprep(new.password, PASSWORD_MAX_BYTES)
-            except ValueError as error:
-                raise Invalid("password", str(error)) from None
 
     def _given_hash(self, new: NewUser) -> str:
         assert new.password_hash is not None
-        try:
+        with _as_invalid("password_hash"):
             return hashing.from_salted(new.password_hash, new.salt, self._algorithm)
-        except ValueError as error:
-            raise Invalid("password_hash", str(error)) from None
 
     def _hashed(self, password: str, old: User | None) -> tuple[str, str]:
         """Return the hash and the SCRAM verifier. This takes long, so it runs in a thread."""
@@ -292,7 +287,8 @@ class Admin:
     def ruled(self, after: str | None, limit: int) -> Page[ShownRules]:
         """Raises Invalid."""
         stored = self._tables.rules
-        keys, end = _page(self._ruled, after, limit, "/".join, _split, lambda key: len(stored.get(key) or b""))
+        with _as_invalid("after"):
+            keys, end = page_of(self._ruled, after, limit, "/".join, _split, lambda key: len(stored.get(key) or b""))
         shown = [ShownRules(*key, msgspec.Raw(raw)) for key in keys if (raw := stored.get(key))]
         return Page(shown, len(self._ruled), end)
 
@@ -307,10 +303,8 @@ class Admin:
         """Set the rules, in place of any that exist. Raises Unused, Invalid, StorageError."""
         if not self._rules_matter:
             raise Unused('nothing in authorization.sources asks for rules: add one of type "built_in_database"')
-        try:
+        with _as_invalid("rules"):
             compile_rules(rules)
-        except ValueError as error:
-            raise Invalid("rules", str(error)) from None
         raw = rule_sources.encoded(rules)
         if len(raw) > RULES_MAX_BYTES:
             raise Invalid("rules", f"have {len(raw)} bytes; {RULES_MAX_BYTES} is the most")
@@ -326,18 +320,17 @@ class Admin:
 
     def bans(self, after: str | None, limit: int) -> Page[ShownBan]:
         """Expired bans are listed until `sweep_bans` removes their rows. Raises Invalid."""
-        keys, end = _page(self._banned, after, limit, "/".join, _split)
+        with _as_invalid("after"):
+            keys, end = page_of(self._banned, after, limit, "/".join, _split)
         shown = [_shown_ban(key, ban) for key in keys if (ban := self._tables.bans.get(key)) is not None]
         return Page(shown, len(self._banned), end)
 
     async def put_ban(self, new: NewBan) -> ShownBan:
         """Set the ban, in place of an existing one with the same key. Raises Invalid, StorageError."""
-        try:
+        with _as_invalid("who"):
             who = bans.normal(new.of, new.who)
             if new.of in bans.PATTERNS:
                 check_length(who)
-        except ValueError as error:
-            raise Invalid("who", str(error)) from None
         now_s = self._clock.wall()
         if new.seconds is not None and new.until is not None:
             raise Invalid("until", "say either seconds or until")
@@ -409,18 +402,13 @@ def _shown_ban(key: tuple[str, str], ban: Ban) -> ShownBan:
     return ShownBan(key[0], key[1], datetime.fromtimestamp(ban.at_s, UTC), until, ban.by, ban.reason)
 
 
-def _page(
-    keys: SortedKeys[K],
-    after: str | None,
-    limit: int,
-    text_of: Callable[[K], str],
-    key_of: Callable[[str], K],
-    row_bytes: Callable[[K], int] = lambda _: 0,
-) -> tuple[list[K], str | None]:
+@contextmanager
+def _as_invalid(field: str) -> Iterator[None]:
+    """What is wrong with the request's field is told as Invalid."""
     try:
-        return page_of(keys, after, limit, text_of, key_of, row_bytes)
+        yield
     except ValueError as error:
-        raise Invalid("after", str(error)) from None
+        raise Invalid(field, str(error)) from None
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -83,13 +83,13 @@ class RetainedLog:
         return Reason.SUCCESS if reason == OVER_QUOTA else reason
 
     async def _retained_as(self, message: Publish) -> int:
-        payload = message.payload()
-        if payload and self._refuses():
-            return Reason.QUOTA_EXCEEDED
-        if payload:
-            reason = await self._keep(self._row(message, payload, message.properties, self._expires_ms(message)))
-        else:
-            reason = await self._clear(message)
+        row = self.row(message)
+        if isinstance(row, int):
+            return row
+        async with self._quotas.storing(row.user, row.more_bytes) as may:
+            reason = await self._written(row.op) if may else OVER_QUOTA
+        if row.instead is not None and reason in (Reason.QUOTA_EXCEEDED, OVER_QUOTA):
+            reason = await self._written(row.instead)
         if reason == Reason.SUCCESS:
             await self.see_routes()
         return reason
@@ -102,25 +102,18 @@ class RetainedLog:
                 await asyncio.sleep(RETAINED_BACK_S)
 
     def row(self, message: Publish) -> Row | int:
-        """What to write for a message, or the reason code of its refusal."""
+        """What to write for a message, or the reason code of its refusal. An empty payload clears the topic
+        [MQTT-3.3.1-6]: the row then tells that it was cleared, and by whom; if there is no room for such a row, it is
+        deleted instead."""
         payload = message.payload()
         if payload and self._refuses():
             return Reason.QUOTA_EXCEEDED
         if payload:
             return self._row(message, payload, message.properties, self._expires_ms(message))
+        delete = MESSAGES.delete(message.topic)
         if message.author and self._has_authors():
-            row = self._row(message, b"", b"", self._cleared_until_ms())
-            return row._replace(instead=MESSAGES.delete(message.topic))
-        return Row(MESSAGES.delete(message.topic), sees_routes=True)
-
-    async def _clear(self, message: Publish) -> int:
-        """Clear the topic [MQTT-3.3.1-6]. The row then tells that it was cleared, and by whom. If there is no room for
-        such a row, it is deleted instead."""
-        if message.author and self._has_authors():
-            reason = await self._keep(self._row(message, b"", b"", self._cleared_until_ms()))
-            if reason not in (Reason.QUOTA_EXCEEDED, OVER_QUOTA):
-                return reason
-        return await self._written(MESSAGES.delete(message.topic))
+            return self._row(message, b"", b"", self._cleared_until_ms())._replace(instead=delete)
+        return Row(delete, sees_routes=True)
 
     def _expires_ms(self, message: Publish) -> int:
         return 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
@@ -136,10 +129,6 @@ class RetainedLog:
         if former is not None and former.user == user:
             more_bytes -= stored_bytes(message.topic, former)
         return Row(MESSAGES.put(message.topic, row), user, more_bytes, sees_routes=True)
-
-    async def _keep(self, row: Row) -> int:
-        async with self._quotas.storing(row.user, row.more_bytes) as may:
-            return await self._written(row.op) if may else OVER_QUOTA
 
     async def _written(self, op: Op) -> int:
         written = self._rlog.submit(RETAINED, [op])

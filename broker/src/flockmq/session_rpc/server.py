@@ -91,8 +91,7 @@ class SessionRpcServer:
         """Number of notes that found no room while their slots weren't loaded. Their nodes are asked to repeat them."""
         return self._early.dropped
 
-    # --- calls from the sessions on this core
-    # --------------------------------------------------------------------------------
+    # --- calls from the sessions on this core -------------------------------------------------------------------------
 
     def overflow(self, incarnation: str, client_id: bytes, token: int) -> None:
         """The session's queue is full: its connection must be closed, because the client misses messages."""
@@ -328,8 +327,7 @@ class SessionRpcServer:
     def _is_member(self, incarnation: str) -> bool:
         return incarnation == self._notes.me or incarnation in self._cluster.nodes_table
 
-    # --- reports and requests of clients to their sessions
-    # -----------------------------------------------------------------
+    # --- reports and requests of clients to their sessions ------------------------------------------------------------
 
     def _take_report(self, incarnation: str, item: messages.Report) -> None:
         token, pairs = item

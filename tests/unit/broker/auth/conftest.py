@@ -1,4 +1,4 @@
-"""A server that answers what a test says."""
+"""A server that answers what a test says, a log without Redis, and threads that hash."""
 
 from __future__ import annotations
 
@@ -7,7 +7,21 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
+from flockmq.auth.hash_pool import HashPool
+from unit.broker.auth.harness import FakeLog
 from unit.broker.auth.http_server import Server
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[HashPool]:
+    made = HashPool()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def log() -> FakeLog:
+    return FakeLog()
 
 
 @pytest.fixture

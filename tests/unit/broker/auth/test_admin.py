@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -38,18 +38,6 @@ class SlowLog(FakeLog):
         for _ in range(3):
             await asyncio.sleep(0)
         return await super().write(shard, ops)
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[HashPool]:
-    made = HashPool()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def log() -> FakeLog:
-    return FakeLog()
 
 
 def admin(log: FakeLog, pool: HashPool, algorithm: HashAlgorithm) -> Admin:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
@@ -203,13 +203,6 @@ class Users:
         self.by_id = Chain(
             [BuiltInAuthenticator(BuiltInSettings(user_id_type="clientid"), self.users.get, passwords)], None
         )
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[HashPool]:
-    made = HashPool()
-    yield made
-    made.close()
 
 
 async def test_a_user_is_let_in_with_its_password_only(pool: HashPool) -> None:

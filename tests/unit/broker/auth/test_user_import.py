@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -20,18 +19,6 @@ from flockmq.rlog.schema import USERS, User
 from unit.broker.auth.harness import FakeLog
 
 CHEAP = Pbkdf2Settings(iterations=4096)
-
-
-@pytest.fixture
-async def pool() -> AsyncIterator[HashPool]:
-    made = HashPool()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def log() -> FakeLog:
-    return FakeLog()
 
 
 def bootstrap(file: Path, kind: Kind, log: FakeLog, pool: HashPool) -> UserImport:
