@@ -9,115 +9,15 @@ from functools import partial
 import pytest
 
 from flockmq.auth.stored_authorization import StoredAuthorization
-from flockmq.bounds import OFFERED_BYTES, SINK_CONGESTED_MAX_S
-from flockmq.mqtt import encode, frame
+from flockmq.bounds import OFFERED_BYTES
 from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import unattended
-from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.shared_frames import wrap
-from flockmq.routing.sink import Sink
-from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet, SlotTarget
-from flockmq.session.limits import Limits
-from unit.broker.protocol.harness import Node
-
-
-class OtherNode(NodeTarget):
-    """Takes what is forwarded while it `has_room`; once it `is_purged` it accepts all at once."""
-
-    def __init__(self, turn: list[Sink]) -> None:
-        super().__init__(turn, 5)
-        self.taken: list[bytes] = []
-        self.waiting: list[Callable[[], None]] = []
-        self.has_room = True
-        self.is_purged = False
-
-    def takes(self, packet_bytes: int) -> bool:
-        return self.has_room
-
-    def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
-        if self.is_purged:
-            on_accepted()
-        elif self.has_room:
-            self.taken.append(packet)
-            self.waiting.append(on_accepted)
-        return self.has_room
-
-
-class Dispatcher(SlotDispatcher):
-    """The way to the owners of durable sessions."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.taken: list[bytes] = []
-        self.accepts: list[Callable[[], None]] = []
-        self.has_room = True
-
-    def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
-        return self.has_room
-
-    def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
-        assert self.has_room
-        self.taken.append(message.packet)
-        self.accepts.append(on_accepted)
-        return 1
-
-
-class Published:
-    """A node whose log answers what `reasons` say, and where time goes on as it is told to."""
-
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.node = Node(limits)
-        self.router = self.node.router
-        self.dispatcher = Dispatcher()
-        self.router.dispatcher = self.dispatcher
-        self.subscriber = self.node.client("s")
-        self.node.subscribe(self.subscriber, ("t", 1))
-        self.logged: list[bytes] = []
-        self.reasons: list[int] = []
-        self.accepted: list[str] = []
-        self.now_s = 100.0
-        self.tasks: set[asyncio.Future[None]] = set()
-        self.owners: list[StoredAuthorization | None] = []
-        self.publishing = Unattended(
-            self.router, self.write, self.delay, self.spawn, self.node.turn, lambda: self.now_s
-        )
-        self.router.pauses.on_release = self.publishing.go_on
-
-    async def write(self, message: Publish) -> int:
-        self.logged.append(message.topic)
-        return self.reasons.pop(0) if self.reasons else Reason.SUCCESS
-
-    async def delay(self, message: Publish, authorization: StoredAuthorization | None) -> int:
-        self.owners.append(authorization)
-        return await self.write(message)
-
-    def spawn(self, work: Awaitable[None]) -> None:
-        self.tasks.add(asyncio.ensure_future(work))
-
-    def publish(
-        self, name: str, *, qos: int = 1, retain: bool = False, topic: bytes = b"t", expiry_s: int = -1
-    ) -> None:
-        encoded = b"" if expiry_s < 0 else b"\x02" + expiry_s.to_bytes(4, "big")
-        message = publication(5, qos, retain, topic, name.encode(), encoded, expiry_s)
-        self.publishing.publish(message, lambda: self.accepted.append(name))
-
-    async def rest(self) -> None:
-        """Until nothing more happens by itself; tries come one behind the other."""
-        for _ in range(20):
-            await asyncio.sleep(0)
-
-    def got(self) -> int:
-        return len(self.subscriber.packets())
-
-
-@pytest.fixture
-async def published(monkeypatch: pytest.MonkeyPatch) -> Published:
-    monkeypatch.setattr(unattended, "OFFER_RETRY_MIN_S", 0.0)
-    monkeypatch.setattr(unattended, "OFFER_RETRY_MAX_S", 0.0)
-    return Published()
+from flockmq.routing.targets import SlotTarget
+from unit.broker.publishing.published import OtherNode, Published, will
 
 
 async def test_a_will_that_finds_a_full_lane_is_given_to_everybody_when_there_is_room(published: Published) -> None:
@@ -329,12 +229,6 @@ async def test_a_node_that_was_purged_is_waited_for_by_nobody(published: Publish
     assert published.accepted == ["will"]
 
 
-def will(name: str, user: bytes | None = None, *, retain: bool = False, topic: bytes = b"t") -> Publish:
-    message = publication(5, 1, retain, topic, name.encode(), b"")
-    message.user = user
-    return message
-
-
 async def test_very_many_at_once_leave_others_each_iteration(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,126 +297,3 @@ async def test_retries_leave_others_each_iteration(published: Published, monkeyp
         assert len(published.accepted) <= had + 1
         had = len(published.accepted)
     assert published.accepted == names
-
-
-@pytest.fixture
-async def slow(monkeypatch: pytest.MonkeyPatch) -> Published:
-    """Its subscriber has one message in flight, and is slow when three more wait; a fifth wouldn't fit behind those."""
-    monkeypatch.setattr(unattended, "OFFER_RETRY_MIN_S", 0.0)
-    monkeypatch.setattr(unattended, "OFFER_RETRY_MAX_S", 0.0)
-    return Published(Limits(max_inflight=1, max_mqueue_len=4))
-
-
-def payloads(packets: list[bytes]) -> list[str]:
-    return [packet[7:].decode() for packet in packets if packet[0] >> 4 == 3]
-
-
-async def read_all(published: Published) -> list[str]:
-    """What the subscriber gets if it acknowledges each message as it comes."""
-    got: list[str] = []
-    while packets := published.subscriber.packets():
-        got += payloads(packets)
-        for packet in packets:
-            published.subscriber.feed(encode.pub_ack(frame.PUBACK, 4, int.from_bytes(packet[5:7], "big")))
-        published.node.turn()
-        await published.rest()
-    return got
-
-
-async def test_very_many_wills_leave_a_subscriber_that_reads_connected_and_complete(slow: Published) -> None:
-    other = OtherNode(slow.router.turn)
-    slow.router.remote.add(b"#", other)
-    names = [str(number) for number in range(50)]
-    for name in names:
-        slow.publish(name)
-    await slow.rest()
-    assert len(other.taken) == 50, "who isn't slow doesn't wait"
-    assert not slow.subscriber.has_ended()
-    assert slow.accepted == []
-    for callback in other.waiting:
-        callback()
-    assert slow.accepted == names[:4], "the others are with who is responsible for them"
-    assert slow.publishing.new_bytes > 0
-    assert await read_all(slow) == names
-    assert (slow.accepted, slow.publishing.new_bytes) == (names, 0)
-
-
-async def test_what_waits_for_a_slow_client_delays_no_other_user_and_no_QoS_0(slow: Published) -> None:
-    fast = slow.node.client("f")
-    slow.node.subscribe(fast, ("f", 1))
-    for number in range(6):
-        slow.publishing.publish(will(str(number), b"a"), lambda: None)
-    slow.publishing.publish(will("behind", b"a", topic=b"f"), lambda: None)
-    slow.publishing.publish(will("other", b"b", topic=b"f"), lambda: None)
-    await slow.rest()
-    assert payloads(fast.packets()) == ["other"], "those of one user keep their order"
-    slow.publish("0", qos=0, topic=b"f")
-    await slow.rest()
-    assert len(fast.packets()) == 1
-    fast.feed(encode.pub_ack(frame.PUBACK, 4, 1))
-    assert await read_all(slow) == ["0", "1", "2", "3", "4", "5"]
-    assert payloads(fast.packets()) == ["behind"]
-
-
-async def test_a_client_that_makes_no_progress_is_waited_for_as_long_as_its_publishers_do(slow: Published) -> None:
-    for number in range(6):
-        slow.publish(str(number))
-    await slow.rest()
-    assert slow.accepted == ["0", "1", "2", "3"]
-    stalled_s = slow.router.now_s + SINK_CONGESTED_MAX_S + 0.1
-    assert slow.subscriber.check_progress(stalled_s)
-    await slow.rest()
-    assert slow.subscriber.has_ended(), "it lags, so the next ones fill its queue"
-    assert slow.accepted == ["0", "1", "2", "3", "4", "5"]
-    assert slow.publishing.new_bytes == 0
-
-
-async def test_if_very_much_waits_a_slow_client_is_not_waited_for(
-    slow: Published, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(6):
-        slow.publish(str(number))
-    await slow.rest()
-    monkeypatch.setattr(unattended, "UNOFFERED_MAX_BYTES", 3 * len(will("0").packet) + 3 * OFFERED_BYTES)
-    for number in range(6, 9):
-        slow.publish(str(number))
-    await slow.rest()
-    assert slow.subscriber.has_ended()
-    assert slow.accepted == [str(number) for number in range(9)]
-
-
-async def test_the_expiry_runs_while_a_client_reads(slow: Published) -> None:
-    for number in range(4):
-        slow.publish(str(number))
-    slow.publish("expired", expiry_s=9)
-    slow.publish("kept", expiry_s=60)
-    await slow.rest()
-    slow.now_s += 9.5
-    assert await read_all(slow) == ["0", "1", "2", "3", "kept"]
-    assert slow.router.counters.dropped_expired == 1
-    assert slow.accepted == ["0", "1", "2", "3", "expired", "kept"]
-
-
-async def test_one_that_waits_for_a_client_and_came_another_way_meanwhile_comes_once(slow: Published) -> None:
-    for number in range(4):
-        slow.publish(str(number))
-    left = will("left")
-    left.origin = bytes(16)
-    slow.publishing.publish(left, lambda: slow.accepted.append("left"))
-    await slow.rest()
-    again = will("left")
-    again.origin = left.origin
-    slow.router.delivery.deliver(slow.router.route(b"t").fanout, again, None)
-    assert await read_all(slow) == ["0", "1", "2", "3", "left"]
-    assert slow.accepted == ["0", "1", "2", "3", "left"]
-
-
-async def test_one_that_is_due_waits_for_slow_clients_too(slow: Published) -> None:
-    for number in range(4):
-        slow.publish(str(number))
-    await slow.rest()
-    publishing = asyncio.ensure_future(slow.publishing.publish_due(publication(4, 1, False, b"t", b"due", b"")))
-    await slow.rest()
-    assert not publishing.done()
-    assert await read_all(slow) == ["0", "1", "2", "3", "due"]
-    assert await publishing
