@@ -42,7 +42,8 @@ from flockmq.telemetry.metrics import Reasons
 
 
 class CleanSessionEndHandler(CleanSessionEndPort):
-    """Ends clean sessions: publishes the will, removes routes, and dispatches unacknowledged shared messages again."""
+    """Ends clean sessions: publishes the will, removes routes, and dispatches unacknowledged shared messages again.
+    `clients` is set before use."""
 
     def __init__(
         self,
@@ -50,14 +51,12 @@ class CleanSessionEndHandler(CleanSessionEndPort):
         plugin_hooks: PluginHooks,
         filters: FilterRegistration,
         left: LeftMessages,
-        session_of: Callable[[bytes], LocalSession | None],
     ) -> None:
-        """`session_of` returns the clean session of a client that is connected here."""
+        self.clients: Connections
         self._router = router
         self._plugin_hooks = plugin_hooks
         self._filters = filters
         self._left = left
-        self._session_of = session_of
 
     def publish(self, will: Will, session: LocalSession) -> None:
         self._left.publish_will(will, session)
@@ -68,7 +67,7 @@ class CleanSessionEndHandler(CleanSessionEndPort):
     def unrouted_later(self, session: LocalSession, filters: list[bytes]) -> None:
         """If the client has a new session, that may be claiming exclusive filters: only routes are removed. Claims that
         it doesn't use are found by `ExclusiveClaims.look`."""
-        is_back = self._session_of(session.client_id) is not None
+        is_back = self.clients.clean_session_of(session.client_id) is not None
         self._filters.unrouted([matching(filter) for filter in filters] if is_back else filters)
 
     def session_ended(self, session: LocalSession) -> None:

@@ -244,6 +244,12 @@ class Connections:
             session is not None and session.is_remote() and channel.will is not None
         )
 
+    def clean_session_of(self, client_id: bytes) -> LocalSession | None:
+        """The clean session of a client that is connected here."""
+        channel = self.by_id.get(client_id)
+        session = None if channel is None else channel.session
+        return session if isinstance(session, LocalSession) else None
+
     def holds(self, client_id: bytes, token: int) -> bool:
         return self._holder(client_id, token) is not None
 

@@ -23,20 +23,15 @@ from flockmq.mqtt.topics import is_exclusive
 from flockmq.node.access_control import AccessControl
 from flockmq.node.alarms import SlotAlarms
 from flockmq.node.durable_exclusive_claims import DurableSessionClaims
+from flockmq.node.node_routes import NodeRoutes
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.sys_topics import SysTopics
 from flockmq.node.user_quotas import UserQuotas
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import ReasonOf, Rlog
-from flockmq.routes.count_turns import CountTurns
-from flockmq.routes.filter_registration import FilterRegistration
-from flockmq.routes.remote_routes import RemoteRoutes
-from flockmq.routes.route_turns import Submit
-from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routes.slot_routes import SlotRoutes
 from flockmq.routing.router import Router
-from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session_rpc.clean_session_wills import PendingWill
@@ -56,15 +51,10 @@ class DurableHost:
         cluster: Cluster,
         delivery: Delivery,
         rlog: Rlog,
-        submit: Submit,
-        counts: CountTurns,
+        routes: NodeRoutes,
         reason_of: ReasonOf,
         session_rpc: SessionRpcServer,
         router: Router,
-        slot_peers: SlotPeers,
-        filters: FilterRegistration,
-        remote: RemoteRoutes,
-        shares: RemoteSharedMembers,
         access: AccessControl,
         plugin_hooks: PluginHooks,
         quotas: UserQuotas,
@@ -91,22 +81,23 @@ class DurableHost:
         self._sys_topics = sys_topics
         self._retaining = retaining
         self._spawn = spawn
-        self.router = DurableRouter(router, slot_peers)
+        self.router = DurableRouter(router, routes.slot_peers)
         self.session_service = SessionService(self, session_rpc, store, self.router, clock)
         runs_here = self.session_service.has_loaded
+        submit, shares = routes.turns.submit, routes.shares
         self.routes = SlotRoutes(
-            self.router, runs_here, submit, reason_of, lambda: rlog.tables.routes, shares.count, counts, spawn
+            self.router, runs_here, submit, reason_of, lambda: rlog.tables.routes, shares.count, routes.counts, spawn
         )
         self.router.on_count = self.routes.members_changed
         self.router.on_missing = self.routes.members_missing
         self.route_slot = self.routes.put
         self.slot_gone = self.routes.slot_gone
-        remote.on_slot_delete = self.routes.route_deleted
-        remote.on_swap = self.routes.swapped
+        routes.remote.on_slot_delete = self.routes.route_deleted
+        routes.remote.on_swap = self.routes.swapped
         shares.on_slot_row = self.routes.share_written
         self.claims = DurableSessionClaims(
             self.session_service,
-            filters.exclusive,
+            routes.filters.exclusive,
             access,
             submit,
             reason_of,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from flockmq.auth.service import AuthService
@@ -25,7 +25,6 @@ from flockmq.management.settings_rows import SettingsView
 from flockmq.management.view import Views
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.membership_settings import LocalStatus
-from flockmq.mqtt.topics import exclusively
 from flockmq.node import metrics
 from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms, ClockAlarm
@@ -41,6 +40,7 @@ from flockmq.node.event_rows import EventRows
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.inbound_messages import InboundMessages
 from flockmq.node.management_view import ManagementView
+from flockmq.node.node_routes import NodeRoutes
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rebalance_admin import RebalanceAdmin
 from flockmq.node.rebalancing import Rebalances, Rebalancing
@@ -56,17 +56,10 @@ from flockmq.publishing.log_queue import LogQueue
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
-from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, NODES, RETAINED, ROUTE, ROUTES, SHARES
-from flockmq.routes.count_turns import CountTurns
-from flockmq.routes.filter_registration import FilterRegistration, WriteReasons
-from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner
-from flockmq.routes.route_turns import RouteTurns
-from flockmq.routes.shared_members import RemoteSharedMembers
+from flockmq.rlog.schema import DELAYED, MESSAGES, NODES, RETAINED
+from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routing.router import Router
-from flockmq.routing.slots import SlotPeers
-from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import TO_USER, Limits
-from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.session_rpc.rpc import SessionRpc
 from flockmq.tasks import Spawned
@@ -118,7 +111,7 @@ class Node:
         self._event_rows = EventRows(cluster, rlog, delivery, router.counters, self.loop_watch, clock)
         self._show(sys_topics)
         self._keep_messages(quotas, zones, store)
-        self._route()
+        self.routes = NodeRoutes(router, cluster, delivery, rlog, self._reason_of)
         self._take_clients()
         self._serve_clients()
         self._own_slots(zones, store)
@@ -179,33 +172,11 @@ class Node:
         router.pauses.on_release = self.left.unattended.go_on
         router.shared.keeps_deals = has_authors
 
-    def _route(self) -> None:
-        """Build the routes to other nodes and to slots, and the registration of this node's filters."""
-        cluster, router, slot_sender = self.cluster, self.router, self.delivery.slots.sender
-        self.remote = RemoteRoutes(router, cluster.incarnation, self.delivery.nodes.peer)
-        self.route_turns = RouteTurns(partial(self.rlog.submit, ROUTE))
-        self._counts = CountTurns()
-        self.filters = FilterRegistration(
-            cluster.incarnation,
-            self.route_turns.submit,
-            partial(self.rlog.secure, ROUTE),
-            self._holders,
-            router,
-            self._has_alone,
-            self._is_here,
-            self._reason_of,
-            self._counts,
-        )
-        self.remote_shares = RemoteSharedMembers(router, cluster.incarnation)
-        self._slot_peers = SlotPeers(router.turn, slot_sender)
-        router.shared.find_peer = self._find_target
-        router.dispatcher = slot_sender
-
     def _take_clients(self) -> None:
         """Build the connections, their sessions, and the RPC to the owners of their client ids."""
         cluster, soon, slot_sender = self.cluster, self.reactor.soon, self.delivery.slots.sender
         has_wills = cluster.version.gate(2)
-        ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.filters, self.left, self._local_session)
+        ends = CleanSessionEndHandler(self.router, self.plugin_hooks, self.routes.filters, self.left)
         slices = TimeSlices(asyncio.get_running_loop().call_soon, self._clock)
         self.sessions = CleanSessionEnd(self.router, ends, slices)
         self.remote_sessions = RemoteSessions(self.router.turn, soon, self.plugin_hooks.unsubscribed, self._token_bytes)
@@ -232,6 +203,7 @@ class Node:
             soon,
             self._clock,
         )
+        ends.clients = self.routes.clients = self.clients
         watcher = ConnectionWatcher(self.access, self.plugin_hooks, self.system, self.ends)
         self.clients.owners = self.remote_sessions.owners = self.session_rpc.client
         self.clients.watcher = watcher
@@ -274,7 +246,7 @@ class Node:
             self.access,
             self._authorization.queue,
             self.plugin_hooks,
-            self.filters,
+            self.routes.filters,
             self.left,
             self.rlog,
             self.retaining,
@@ -300,15 +272,10 @@ class Node:
                 cluster=self.cluster,
                 delivery=self.delivery,
                 rlog=self.rlog,
-                submit=self.route_turns.submit,
-                counts=self._counts,
+                routes=self.routes,
                 reason_of=self._reason_of,
                 session_rpc=self.session_rpc.server,
                 router=self.router,
-                slot_peers=self._slot_peers,
-                filters=self.filters,
-                remote=self.remote,
-                shares=self.remote_shares,
                 access=self.access,
                 plugin_hooks=self.plugin_hooks,
                 quotas=self.quotas,
@@ -321,6 +288,7 @@ class Node:
             )
             session_service = self.durable_host.session_service
             self.shortage.pressure_reports = session_service.pressure_reports
+            self.routes.durable_claims = self.durable_host.claims
             self._event_rows.durable = session_service, store
             self._authorization.offline_exclusive_subscriptions = self.durable_host.claims.offline
         owners, registry = self.session_rpc.client, self.session_rpc.server.registry
@@ -332,14 +300,10 @@ class Node:
         """Connect the parts to changes of the log, to messages of other nodes, and to the metrics."""
         cluster, rlog, counters, delayed = self.cluster, self.rlog, self.router.counters, self.left.delayed
         cluster.watch(rlog)  # first, because the cluster must know a member before its routes are placed
-        rlog.on_change(NODES.name, self.remote.members)
-        rlog.on_change(ROUTES.name, self.remote)
+        rlog.on_change(NODES.name, self.routes.remote.members)
         rlog.on_change(MESSAGES.name, self.retained)
-        rlog.on_change(SHARES.name, self.remote_shares)
-        rlog.on_change(CLAIMS.name, self.filters.exclusive.claims)
         rlog.on_change(DELAYED.name, delayed.schedule)
-        self.remote.go_live()
-        self.remote_shares.go_live()
+        self.routes.listen(rlog)
         inbound = InboundMessages(self.router, self.reactor.soon, self._spawned.spawn, lambda: self.state == "ready")
         inbound.listen(cluster, self.delivery)
         self.reactor.on_stood_still = inbound.stood_still
@@ -352,7 +316,7 @@ class Node:
             self.plugin_hooks.samples,
             self._auth.samples,
             partial(metrics.client_samples, self.reactor, counters),
-            partial(metrics.subscription_samples, self.router, self.filters, self.sessions, self.durable_host),
+            partial(metrics.subscription_samples, self.router, self.routes.filters, self.sessions, self.durable_host),
             partial(
                 metrics.message_samples,
                 rlog,
@@ -360,7 +324,7 @@ class Node:
                 self.retained,
                 delayed,
                 self.left.unattended,
-                self.route_turns,
+                self.routes.turns,
                 self._log_queue,
             ),
             partial(metrics.client_id_samples, self.session_rpc),
@@ -398,34 +362,6 @@ class Node:
         self.refusals.note(reason)
         self._event_rows.refused(channel, reason)
 
-    def _holders(self, filter: bytes) -> Collection[str]:
-        """The nodes that have a route for the filter."""
-        return self.rlog.tables.routes.nodes(filter)
-
-    def _has_alone(self, client_id: bytes, filter: bytes) -> bool:
-        """Whether a session here has the exclusive filter by a claim of this node, not by a claim of its slot."""
-        session = self._local_session(client_id)
-        if session is not None and session.subscriptions.find(exclusively(filter)):
-            return True
-        return self.durable_host is not None and self.durable_host.claims.has_by_node(client_id, filter)
-
-    def _is_here(self, client_id: bytes) -> bool:
-        """Whether this node has the client's clean session, or owns the slot of its durable session."""
-        if self._local_session(client_id) is not None:
-            return True
-        return self.durable_host is not None and self.durable_host.claims.is_owner_of(client_id)
-
-    def _local_session(self, client_id: bytes) -> LocalSession | None:
-        """The clean session of a client of this node, if it has one."""
-        channel = self.clients.by_id.get(client_id)
-        session = None if channel is None else channel.session
-        return session if isinstance(session, LocalSession) else None
-
-    def _find_target(self, owner: str) -> NodeTarget | None:
-        """The target of shared deliveries for the `owner` of a row in `shares`: another node, or a slot."""
-        slot = slot_of_owner(owner)
-        return self.delivery.nodes.peer(owner) if slot < 0 else self._slot_peers.peer(slot)
-
     def _shown_state(self) -> str:
         """As `state`, but `draining` also while an operator evacuates the node."""
         return "draining" if self.state == "ready" and self.evacuation.is_wanted else self.state
@@ -456,9 +392,9 @@ class Node:
         check the clock, and delete unused exclusive claims."""
         while True:
             await asyncio.sleep(LAG_SAMPLE_INTERVAL_S)
-            self.filters.try_again()
+            self.routes.filters.try_again()
             self._clock_alarm.look()
-            self._spawned.spawn(self.filters.exclusive.look())
+            self._spawned.spawn(self.routes.filters.exclusive.look())
             if self.durable_host is not None:
                 self.durable_host.try_again()
             self._event_rows.sample(self._local_status().ready)

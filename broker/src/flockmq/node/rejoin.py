@@ -24,7 +24,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.node.node import Node
 from flockmq.redis.errors import StorageUnavailable
-from flockmq.rlog.errors import LogFull, LogRefused, LogStopping
+from flockmq.rlog.errors import LogFull, LogRefused
 from flockmq.rlog.schema import ROUTES
 from flockmq.routes.own_routes import in_pieces
 from flockmq.session.client_session import ClientSession
@@ -64,22 +64,14 @@ async def rejoin(node: Node) -> None:
     closed = await _close_who_may_have_missed(node)
     me = await node.cluster.take_new_incarnation()
     closed += await _close_who_may_have_missed(node)  # those who subscribed meanwhile have no valid route
-    node.remote.rename(me)
-    node.remote_shares.rename(me)
-    node.route_turns.fail(LogStopping("this node continues as another incarnation"))
-    filters = node.filters
-    filters.routes.rename(me)
-    filters.shares.rename(me)
-    node.router.shared.me = me
-    node.router.shared.others_changed()
-    claims = filters.exclusive.rename(me)
+    claims = node.routes.rename(me)
     try:
         await node.rlog.rejoin(me)
         node.session_rpc.rename(me)  # before the node gets slots; otherwise messages for them would be lost
         await _until_logged(node.cluster.join)
     finally:  # a claim that can't be written disconnects its client
         for filter, client_id in claims:
-            filters.exclusive.claim(filter, client_id, partial(_claimed, node, client_id))
+            node.routes.filters.exclusive.claim(filter, client_id, partial(_claimed, node, client_id))
     await _write_routes(node)
     log.warning("this node is a member again; %d clients that may have missed messages were closed", closed)
 
@@ -112,7 +104,7 @@ async def _write_routes(node: Node) -> None:
     filters = dict.fromkeys(subscription.filter for some in subscriptions for subscription in some)
     shared = [filter for filter in filters if is_shared(filter)]
     if shared:
-        node.filters.shares.put(shared, _written)
+        node.routes.filters.shares.put(shared, _written)
     others = [matching(filter) if is_exclusive(filter) else filter for filter in filters if not is_shared(filter)]
     for first in range(0, len(others), REJOIN_SLICE_FILTERS):
         for piece in in_pieces(others[first : first + REJOIN_SLICE_FILTERS]):
@@ -123,7 +115,7 @@ async def _write_wanted(node: Node, filters: Sequence[bytes]) -> None:
     """Write the filters that clients here are still subscribed to."""
     ops = [ROUTES.put((filter, node.cluster.incarnation), None) for filter in filters if node.router.has_local(filter)]
     if ops:
-        await node.route_turns.submit(ops)
+        await node.routes.turns.submit(ops)
 
 
 async def _until_logged(write: Callable[[], Awaitable[object]]) -> None:

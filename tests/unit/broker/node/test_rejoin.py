@@ -34,13 +34,14 @@ class Purged:
         self.rlog = SimpleNamespace(rejoin=AsyncMock(), write=AsyncMock())
         self.session_rpc = MagicMock()
         filters = MagicMock(exclusive=self.exclusive)
+        routes = MagicMock(filters=filters, rename=self.exclusive.rename)
         self.node = cast(
             Node,
             MagicMock(
                 engine=SimpleNamespace(connections=[]),
                 cluster=self.cluster,
                 rlog=self.rlog,
-                filters=filters,
+                routes=routes,
                 session_rpc=self.session_rpc,
             ),
         )
@@ -79,7 +80,8 @@ async def test_a_route_that_is_given_up_while_it_can_not_be_written_is_not_writt
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rejoining, "LOG_RETRY_MAX_S", 0.0)
-    me, wanted, written = "a@00000001", {b"kept", b"given/up"}, []
+    me, wanted = "a@00000001", {b"kept", b"given/up"}
+    written: list[object] = []
 
     async def write(ops: Sequence[Op]) -> None:
         if b"given/up" in wanted:
@@ -88,7 +90,8 @@ async def test_a_route_that_is_given_up_while_it_can_not_be_written_is_not_writt
         written.extend(key for _, _, _, key, _ in ops)
 
     router, turns = SimpleNamespace(has_local=wanted.__contains__), SimpleNamespace(submit=write)
-    node = cast(Node, SimpleNamespace(cluster=SimpleNamespace(incarnation=me), router=router, route_turns=turns))
+    cluster, routes = SimpleNamespace(incarnation=me), SimpleNamespace(turns=turns)
+    node = cast(Node, SimpleNamespace(cluster=cluster, router=router, routes=routes))
     await rejoining._until_logged(partial(rejoining._write_wanted, node, sorted(wanted)))
     assert written == [ROUTES.put((b"kept", me), None)[3]]
 

@@ -67,15 +67,20 @@ class Hosted:
         parts: dict[str, Any] = {
             "cluster": SimpleNamespace(nodes_table={}, version=self.version, incarnation="me@0"),
             "delivery": SimpleNamespace(slots=SimpleNamespace()),
-            "submit": submit,
-            "counts": CountTurns(),
+            "routes": SimpleNamespace(
+                turns=SimpleNamespace(submit=submit),
+                counts=CountTurns(),
+                slot_peers=SlotPeers([], SlotDispatcher()),
+                filters=SimpleNamespace(exclusive=claims),
+                remote=self.routes,
+                shares=self.shares,
+            ),
             "rlog": SimpleNamespace(
                 tables=SimpleNamespace(
                     routes=SimpleNamespace(nodes=self.log.holders, rows_of=table.rows_of), alarms={}
                 ),
             ),
             "session_rpc": SimpleNamespace(congested=None, report_memory=None, floor=None, loaded=None, retaken=None),
-            "filters": SimpleNamespace(exclusive=claims),
             "quotas": SimpleNamespace(usage=None),
             "retaining": SimpleNamespace(caught_up=lambda: None),
         }
@@ -85,9 +90,6 @@ class Hosted:
             SYSTEM,
             reason_of=reason_of,
             router=router,
-            slot_peers=SlotPeers([], SlotDispatcher()),
-            remote=self.routes,
-            shares=self.shares,
             access=cast(Any, None),
             plugin_hooks=cast(Any, None),
             sys_topics=cast(Any, None),
