@@ -20,7 +20,6 @@ from typing import Final
 from flockmq.delivery.commit_barriers import SlotBarriers
 from flockmq.delivery.deduplicator import number_bytes
 from flockmq.durable.ports import HostPort
-from flockmq.durable.router import message_of
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
@@ -181,7 +180,7 @@ class MessageIntake:
         self, message: SlotMessage, epoch: int, closed: set[int], touched: dict[int, None], only: int = -1
     ) -> None:
         """Deliver at all slots that aren't closed, or only at slot `only`."""
-        publish = message_of(message)
+        publish = message.publish()
         is_new: dict[int, bool] = {}
         for subscription in self._router.route(publish.topic).fanout.deliveries:
             session = subscription.session
@@ -214,7 +213,7 @@ class MessageIntake:
 
     def _give(self, subscription: Subscription, publish: Publish) -> None:
         try:
-            self._router.deliver_to(subscription, publish)
+            self._router.delivery.deliver_to(subscription, publish, None)
         except Exception:  # One failing delivery must not stop the others.
             log.exception("a message to %r could not be delivered to %r", publish.topic, subscription.session.client_id)
 

@@ -10,13 +10,11 @@ from collections.abc import Callable
 
 from flockmq.default_callbacks import ignore
 from flockmq.durable.session import DurableSession
-from flockmq.mqtt.frame import remaining_length
-from flockmq.mqtt.message import Publish, parse_publish
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.group import Group
 from flockmq.routing.router import Router
 from flockmq.routing.shared_frames import SharedItem, unwrap
-from flockmq.routing.slots import SlotMessage, SlotPeers
+from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 
 
@@ -78,10 +76,6 @@ class DurableRouter(Router):
         group = self._group(slot_of(member), member.filter)
         if group is not None and group.has(member):
             self._place(group, member)
-
-    def deliver_to(self, subscription: Subscription, message: Publish) -> None:
-        """Deliver one message to one session."""
-        self.delivery.deliver_to(subscription, message, None)
 
     # Shared subscriptions.
 
@@ -152,12 +146,3 @@ def slot_of(subscription: Subscription) -> int:
     session = subscription.session
     assert isinstance(session, DurableSession)
     return session.writer.slot
-
-
-def message_of(sent: SlotMessage) -> Publish:
-    """Raises PacketError if it is malformed."""
-    packet = sent.packet
-    _, body = remaining_length(packet, 1, sent.version)
-    message = parse_publish(packet, 0, body, len(packet), sent.version)
-    message.publisher = sent.publisher
-    return message

@@ -84,7 +84,6 @@ class PluginHooks(HookPort):
                 handlers.add(filter, handler)
                 filters[filter] = None
         router = self._router
-        router.intercepts = FilterIndex()
         router.intercept(list(filters))
         self._handlers = handlers
         hooked = (

@@ -5,6 +5,10 @@ path can send a run of packets with different topics to one fan-out as one chunk
 
 Invariants: a detached session is in none. A session is in a fan-out once, with the highest QoS and all identifiers of
 its matching subscriptions [MQTT-3.3.4-2, MQTT-3.3.4-3]; for its own messages, of those without No Local.
+
+Heads: the *head* of a PUBLISH is its bytes from the first to the end of the topic (and, at QoS 0 in version 5, the zero
+byte that means "no properties"). Equal heads mean equal flags, length and topic. So one dict look-up by head replaces
+parsing and matching.
 """
 
 from __future__ import annotations
@@ -70,6 +74,26 @@ class Fanout:
             if subscription.qos == 0 or subscription.session.sink.protocol_version != version:
                 return None
         return [subscription.session for subscription in self.deliveries]
+
+
+class Head:
+    """The total length of a packet with this head, and its fan-out."""
+
+    __slots__ = ("fanout", "length")
+
+    def __init__(self, length: int, fan: Fanout) -> None:
+        self.length: i64 = length
+        self.fanout = fan
+
+
+class Route:
+    """The fan-out of a topic, and the known heads of its packets."""
+
+    __slots__ = ("fanout", "heads")
+
+    def __init__(self, fan: Fanout) -> None:
+        self.fanout = fan
+        self.heads: list[bytes] = []
 
 
 def build(matched: list[object]) -> Fanout:

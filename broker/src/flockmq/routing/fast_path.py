@@ -18,8 +18,8 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.routing.back_pressure import PausablePublisher
-from flockmq.routing.fanout import Fanout
-from flockmq.routing.router import Head, Router
+from flockmq.routing.fanout import Fanout, Head
+from flockmq.routing.router import Router
 from flockmq.routing.sink import CONGESTED
 
 NEVER: Final[i64] = 1 << 62

@@ -4,10 +4,6 @@ It owns the filter indexes (`local`: subscriptions of this node; `remote`: of pe
 `delivery` sends messages to this node's own sessions. No I/O: the reactor flushes the sinks and sets the time.
 Invariants: a cached fan-out equals what the indexes would return now, without detached sessions. Each session gets a
 message once.
-
-Heads: the *head* of a PUBLISH is its bytes from the first to the end of the topic (and, at QoS 0 in version 5, the zero
-byte that means "no properties"). Equal heads mean equal flags, length and topic. So one dict look-up by head replaces
-parsing and matching.
 """
 
 from __future__ import annotations
@@ -29,38 +25,17 @@ from flockmq.mqtt.message import Publish, transcode_run
 from flockmq.mqtt.topics import is_exclusive, is_reserved, is_shared, is_unpublishable, matching, unwrap
 from flockmq.routing import fanout
 from flockmq.routing.back_pressure import PausablePublisher, PublisherPauses
-from flockmq.routing.fanout import Fanout
+from flockmq.routing.fanout import Fanout, Head, Route
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import MembersElsewhere
 from flockmq.routing.local_delivery import LocalDelivery
 from flockmq.routing.match_cache import MatchCache
-from flockmq.routing.message_id import ORIGIN
 from flockmq.routing.shared_delivery import SharedDelivery
 from flockmq.routing.sink import FLOWING, AwaySink, SinkHost
 from flockmq.routing.stale_table_queue import StaleTableQueue
 from flockmq.routing.subscriber import Subscriber, Subscription
-from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet
+from flockmq.routing.targets import SlotDispatcher, SlotSet
 from flockmq.telemetry.counters import Counters
-
-
-class Head:
-    """The total length of a packet with this head, and its fan-out."""
-
-    __slots__ = ("fanout", "length")
-
-    def __init__(self, length: int, fan: Fanout) -> None:
-        self.length: i64 = length
-        self.fanout = fan
-
-
-class Route:
-    """The fan-out of a topic, and the known heads of its packets."""
-
-    __slots__ = ("fanout", "heads")
-
-    def __init__(self, fan: Fanout) -> None:
-        self.fanout = fan
-        self.heads: list[bytes] = []
 
 
 class Router(SinkHost):
@@ -84,6 +59,7 @@ class Router(SinkHost):
         self.max_packet_size = max_packet_size
         self.max_topic_levels = max_topic_levels
         self.intercepts = FilterIndex()
+        self.has_intercepts: bool = False
         self.intercepts_subscriptions: bool = False
         self.local = FilterIndex()
         self.remote = FilterIndex()
@@ -168,7 +144,11 @@ class Router(SinkHost):
         self.shared.moved(member)
 
     def intercept(self, filters: list[bytes]) -> None:
-        """Messages that match these filters must not take the fast path, because hooks or rules see them first."""
+        """Messages that match these filters, and no others, must not take the fast path: hooks or rules see them
+        first.
+        """
+        self.intercepts = FilterIndex()
+        self.has_intercepts = bool(filters)
         for filter in filters:
             self.intercepts.add(filter, True)
         self._forget()
@@ -177,7 +157,7 @@ class Router(SinkHost):
         """True for an intercepted topic. A delayed message is checked when it arrives, by the topic after
         `$delayed/seconds/`.
         """
-        return len(self.intercepts) > 0 and len(self.intercepts.match(unwrap(topic)[1])) > 0
+        return self.has_intercepts and len(self.intercepts.match(unwrap(topic)[1])) > 0
 
     def refuses(self, topic: bytes) -> bool:
         """True if no client may publish to this topic. Topics that begin with `$` are allowed if something intercepts
@@ -342,10 +322,7 @@ class Router(SinkHost):
         they would get it twice. It is also so while Redis is short of memory, because a refused message must have no
         effect.
         """
-        return message.origin != b"" or (message.qos > 0 and self._is_short())
-
-    def _is_short(self) -> bool:
-        return self.dispatcher is not None and self.dispatcher.is_short
+        return message.origin != b"" or (message.qos > 0 and self.dispatcher is not None and self.dispatcher.is_short)
 
     def fanout_with_room(
         self, message: Publish, publisher: PausablePublisher, *, is_in_log: bool = False
@@ -355,11 +332,13 @@ class Router(SinkHost):
         `is_in_log` isn't refused because Redis has become short of memory since.
         """
         fan = self.route(message.topic).fanout
-        if fan.groups and not (is_in_log and self._is_short()):
+        is_short = self.dispatcher is not None and self.dispatcher.is_short
+        if fan.groups and not (is_in_log and is_short):
             if not self.shared.make_room(fan.groups, message):
                 return None
             fan = self.route(message.topic).fanout  # The disconnected members are gone.
-        _name_publisher(message, publisher)
+        if publisher.protocol_version == 5:
+            message.publisher = publisher.client_id()
         can_be_refused = publisher.protocol_version == 5
         return fan if self.has_room(fan, message, can_be_refused=can_be_refused, is_in_log=is_in_log) else None
 
@@ -389,7 +368,7 @@ class Router(SinkHost):
         for peer in fan.peers:
             if message.qos == 0:
                 peer.put_run(message.version, message.packet)
-            elif not _forward_to(peer, message, on_accepted, is_awaited=publisher is not None):
+            elif not peer.put_message(message, on_accepted, is_awaited=publisher is not None):
                 self.counters.dropped_no_room += 1
                 refused = True
             else:
@@ -407,8 +386,8 @@ class Router(SinkHost):
     ) -> int:
         """Send one message to the durable sessions; as `SlotDispatcher.put_acknowledged`."""
         dispatcher = self._dispatcher_for(slots, publisher)
-        if publisher is not None:
-            _name_publisher(message, publisher)
+        if publisher is not None and publisher.protocol_version == 5:
+            message.publisher = publisher.client_id()  # for No Local at durable sessions
         if message.qos == 0:
             dispatcher.put_run(slots, message.version, message.packet, message.publisher)
             return 0
@@ -433,21 +412,3 @@ class Router(SinkHost):
                 break
             held.take_first().advance()
         return len(held.queues) > 0 and not self.stale
-
-
-def _forward_to(peer: NodeTarget, message: Publish, on_accepted: Callable[[], None], *, is_awaited: bool) -> bool:
-    """Forward a message to a node. `is_awaited`: a publisher waits, so it must not take long. A message without an id
-    isn't waited for long either: if it is published again later, its receivers would get it twice.
-    """
-    if not message.origin:
-        return peer.put_acknowledged(message.version, message.packet, on_accepted)
-    version, packet = message.version | ORIGIN, message.origin + message.packet
-    if is_awaited:
-        return peer.put_acknowledged(version, packet, on_accepted)
-    return peer.put_until_accepted(version, packet, on_accepted)
-
-
-def _name_publisher(message: Publish, publisher: PausablePublisher) -> None:
-    """Set the publisher's client id, for No Local at durable sessions."""
-    if publisher.protocol_version == 5:
-        message.publisher = publisher.client_id()

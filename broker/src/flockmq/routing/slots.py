@@ -15,7 +15,8 @@ from mypy_extensions import i64, mypyc_attr
 
 from flockmq.bounds import SLOTS
 from flockmq.mqtt.errors import malformed
-from flockmq.mqtt.message import aged
+from flockmq.mqtt.frame import remaining_length
+from flockmq.mqtt.message import Publish, aged, parse_publish
 from flockmq.routing.shared_frames import SHARED, unwrap, wrap
 from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget, SlotDispatcher
@@ -119,6 +120,13 @@ class SlotMessage:
         self.version = version
         self.packet = packet
         self.slots: list[int] = slots
+
+    def publish(self) -> Publish:
+        """Raises PacketError if it is malformed."""
+        _, body = remaining_length(self.packet, 1, self.version)
+        message = parse_publish(self.packet, 0, body, len(self.packet), self.version)
+        message.publisher = self.publisher
+        return message
 
     def aged(self, waited_s: int) -> SlotMessage:
         """The same message after it waited for `waited_s`: its expiry interval is shorter. Raises PacketError."""

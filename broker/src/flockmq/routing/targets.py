@@ -38,6 +38,17 @@ class NodeTarget(Sink):
         """
         raise NotImplementedError(type(self).__name__)
 
+    def put_message(self, message: Publish, on_accepted: Callable[[], None], *, is_awaited: bool) -> bool:
+        """As `put_acknowledged`. `is_awaited`: a publisher waits, so it must not take long. A message without an id
+        isn't waited for long either: if it is published again later, its receivers would get it twice.
+        """
+        if not message.origin:
+            return self.put_acknowledged(message.version, message.packet, on_accepted)
+        version, packet = message.version | ORIGIN, message.origin + message.packet
+        if is_awaited:
+            return self.put_acknowledged(version, packet, on_accepted)
+        return self.put_until_accepted(version, packet, on_accepted)
+
     def put_once(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         """As `put_acknowledged`, for a shared delivery with a message id: the receiver drops repeats."""
         return self.put_acknowledged(version | ORIGIN, origin + packet, on_accepted)
