@@ -22,7 +22,7 @@ from typing import Final
 from flockbench import alone, goals, lasting, log, machine, plots, report
 from flockbench.brokers import Broker, Installed, Site, free_site, started
 from flockbench.errors import BenchError, Failed, Missing
-from flockbench.load import Load, Sample
+from flockbench.load import Load, Sample, compiled_fleet
 from flockbench.ours import BEFORE, OURS, REPOSITORY, before, stage
 from flockbench.peers import PEERS
 from flockbench.results import Results
@@ -56,7 +56,7 @@ def main() -> int:
 
     started_at = time.monotonic()
     run = _Run(
-        Load(load_core, options.seconds, options.warmup, stage(cache, "interpreted")),
+        Load(load_core, options.seconds, options.warmup, stage(cache, "interpreted"), compiled_fleet(cache)),
         broker_core,
         lambda: free_site(*files),
         cache,

@@ -1,4 +1,4 @@
-"""What is measured: the table of shapes. Each is a run of `flockmq bench` and gives one or more figures."""
+"""What is measured: the table of shapes. Each is a run of a load (load.py) and gives one or more figures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 Way = Literal["mqtt", "mqtts", "ws", "cluster"]
+Program = Literal["flockmq bench", "fleet"]
+"""What makes the load. `fleet` (fleet.c) is for shapes in which a Python client would be slower than the broker."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Shape:
     arguments: tuple[str, ...]
     metrics: tuple[Metric, ...]
     way: Way = "mqtt"
+    program: Program = "flockmq bench"
     once: bool = False
     quick: bool = False
     after: Shape | None = None
@@ -45,10 +48,17 @@ def _messages(
     key: str, title: str, *options: str, way: Way = "mqtt", once: bool = False, quick: bool = False, cpu: bool = False
 ) -> Shape:
     """`cpu`: with the broker's processor time for a message as a second row."""
-    metrics = [Metric("rate", title, "msg/s")]
-    if cpu:
-        metrics.append(Metric("cpu_us", f"{title}: broker's CPU a message", "µs", False))
-    return Shape(key, ("throughput", *options), tuple(metrics), way, once, quick)
+    metrics = _rate_and_cpu(title) if cpu else (Metric("rate", title, "msg/s"),)
+    return Shape(key, ("throughput", *options), metrics, way, once=once, quick=quick)
+
+
+def _one_a_write(key: str, title: str, *options: str, quick: bool = False) -> Shape:
+    """100 pairs; each message is a write of its own, as a device does."""
+    return Shape(key, ("pairs", *options), _rate_and_cpu(title), program="fleet", quick=quick)
+
+
+def _rate_and_cpu(title: str) -> tuple[Metric, ...]:
+    return Metric("rate", title, "msg/s"), Metric("cpu_us", f"{title}: broker's CPU a message", "µs", False)
 
 
 def _latency(qos: int) -> Shape:
@@ -74,7 +84,9 @@ SHAPES: Final = (
     _messages("fan-out", "1→50", "--fan", "--subscribers", "50", quick=True),
     _messages("fan-in", "50→1", "--fan", "--publishers", "50", *WINDOW),
     _messages("hundred", "100→100", *HUNDRED),
-    _messages("single", "100→100, one message a write", *HUNDRED, "--batch", "1", quick=True, cpu=True),
+    _one_a_write("single", "100→100, one message a write", quick=True),
+    _one_a_write("single-paced", "100→100, one message a write, 100 k/s offered", "rate", "100000"),
+    _one_a_write("single-qos-1", "100→100, QoS 1, one in flight", "qos", "1", "window", "1"),
     _messages("qos-1", "QoS 1, window 100, 64 topics, wildcard", "--qos", "1", *MIXED, quick=True, cpu=True),
     _messages("qos-2", "QoS 2, window 100, 64 topics, wildcard", "--qos", "2", *MIXED, quick=True),
     _messages("16-b", "1→1, 16 B", "--payload", "16"),
@@ -93,6 +105,7 @@ SHAPES: Final = (
             Metric("rate", "connects", "1/s"),
             Metric("cpu_us", "connects: broker's CPU each", "µs", False),
         ),
+        program="fleet",
         quick=True,
     ),
     _messages("cluster", "1→1 across two nodes", way="cluster", once=True),
