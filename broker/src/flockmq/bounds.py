@@ -467,14 +467,28 @@ FAST_SHAPE_FILTERS: Final = 64
 """If there are more shapes, a shape needs this many filters to be looked up in."""
 SHAPE_MOVES: Final = 16
 """With each new filter, this many filters of a shape that lost its place move to the tree."""
-MATCH_CACHE_MAX_TOPICS: Final = 65_536
+MATCH_CACHE_MAX_BYTES: Final = 128 * 1024 * 1024
+"""Routes of topics and heads of packets, also limited to one part in MATCH_CACHE_MEMORY_SHARE of the memory."""
+MATCH_CACHE_MEMORY_SHARE: Final = 16
+MATCH_CACHE_TOPIC_BYTES: Final = 240
+"""What a topic in the cache counts, beside twice its name: its route, and its entries in the tables."""
+MATCH_CACHE_HEAD_BYTES: Final = 140
+"""What a head counts, beside its bytes."""
+MATCH_CACHE_FANOUT_BYTES: Final = 600
+"""What a set of subscribers counts that no earlier topic has."""
+MATCH_CACHE_TARGET_BYTES: Final = 24
+"""What each subscriber in it counts."""
+MATCH_CACHE_MAX_TOPIC_BYTES: Final = 512
+"""Matches of longer topics aren't cached."""
 MATCH_CACHE_ADMITS_EVERY: Final = 16
 """A full cache adds only one of this many new topics, so that more topics than fit don't evict each other all the
 time."""
-MATCH_CACHE_MAX_TOPIC_BYTES: Final = 512
-"""Matches of longer topics aren't cached."""
-MATCH_CACHE_MAX_TARGETS: Final = 4 * 1024 * 1024
-"""References to targets in all cached results, 8 bytes each."""
+MATCH_CACHE_EVICTS: Final = 64
+"""Topics that a full cache drops at once."""
+MATCH_CACHE_DROPS_MAX: Final = 4096
+"""If a change of filters makes more topics stale, all are dropped: that is quicker."""
+MATCH_CACHE_FREES: Final = 64
+"""Dropped topics or heads that are freed with each topic that is added."""
 MATCHED_AGAIN_MAX: Final = 1000
 """If a client with more filters connects or disconnects, all cached results are dropped: that is quicker than to look
 for those of its filters."""
@@ -484,9 +498,8 @@ RETAINED_SLICE_MAX_TOPICS: Final = 2048
 # --- session: messages to and from one client -----------------------------------------------------------------------
 CLIENT_FILTERS_MAX_BYTES: Final = 16 * 1024 * 1024
 """Filters of one client, besides `mqtt.max_subscriptions`, because all nodes have them in memory."""
-HEADS_MAX: Final = 262_144
-"""Packet prefixes that the fast path recognises without parsing, per protocol version. A full table is cleared."""
 HEADS_PER_TOPIC_MAX: Final = 16
+"""Packet prefixes of one topic that the fast path recognises without parsing."""
 FANOUTS_MAX: Final = 65_536
 """Distinct sets of subscribers that topics can share."""
 FANOUTS_MAX_TARGETS: Final = 1024 * 1024

@@ -25,7 +25,9 @@ class DurableRouter(Router):
     """
 
     def __init__(self, own: Router, slots: SlotPeers) -> None:
-        super().__init__(own.counters, own.max_packet_size, own.max_topic_levels)
+        super().__init__(
+            own.counters, own.max_packet_size, own.max_topic_levels, match_cache_bytes=own.matches.max_bytes
+        )
         self.turn = own.turn
         self.away4.turn = self.away5.turn = own.turn
         self.shared = own.shared

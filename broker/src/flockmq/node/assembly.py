@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from flockmq import __version__, tasks
 from flockmq.auth.service import AuthService
 from flockmq.auth.unknown_user_secret import UnknownUserSecret
+from flockmq.bounds import MATCH_CACHE_MAX_BYTES, MATCH_CACHE_MEMORY_SHARE
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
 from flockmq.config.load import Loaded
@@ -34,6 +35,7 @@ from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.link_listener import Bind
 from flockmq.membership.membership_settings import MembershipSettings
 from flockmq.membership.readiness import OwnRedis
+from flockmq.memory_limit import memory_bytes
 from flockmq.node.client_balance import Balancing
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.hot_settings import HotSettings
@@ -184,6 +186,7 @@ def assemble(
         min(zone.max_packet_size for zone in zones.values()),
         min(zone.max_topic_levels for zone in zones.values()),
         entropy.random.getrandbits(64),
+        min(MATCH_CACHE_MAX_BYTES, memory_bytes() // MATCH_CACHE_MEMORY_SHARE),
     )
     plugin_hooks = PluginHooks(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]

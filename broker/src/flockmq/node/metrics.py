@@ -77,6 +77,9 @@ def message_samples(
     routes: RouteTurns,
     log_queue: LogQueue[PendingPublish],
 ) -> Iterator[Sample]:
+    yield Sample("flockmq_match_cache_topics", len(router.matches))
+    yield Sample("flockmq_match_cache_bytes", int(router.matches.size_bytes))
+    yield Sample("flockmq_match_cache_max_bytes", router.matches.max_bytes)
     yield Sample("flockmq_retained_messages", len(retained.index))
     yield Sample("flockmq_delayed_messages", len(rlog.tables.delayed))
     yield Sample("flockmq_delayed_bytes", rlog.tables.delayed.bytes)

@@ -13,6 +13,8 @@ parsing and matching.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64, mypyc_attr
 
 from flockmq.bounds import SHARED_GROUP_RECEIVERS
@@ -20,6 +22,12 @@ from flockmq.routing.group import Group
 from flockmq.routing.sink import Sink
 from flockmq.routing.subscriber import Subscriber, Subscription
 from flockmq.routing.targets import NodeTarget, SlotSet, SlotTarget
+
+_NO_SUBSCRIPTIONS: Final[list[Subscription]] = []
+_NO_SINKS: Final[list[Sink]] = []
+_NO_PEERS: Final[list[NodeTarget]] = []
+_NO_GROUPS: Final[list[Group]] = []
+"""Most fan-outs have one receiver: they share what is empty. Nobody changes a fan-out's lists."""
 
 
 @mypyc_attr(acyclic=True)
@@ -41,23 +49,26 @@ class Fanout:
     def __init__(
         self, deliveries: list[Subscription], peers: list[NodeTarget], groups: list[Group], slots: list[int]
     ) -> None:
-        self.deliveries = deliveries
-        self.peers = peers
-        self.groups = groups
+        self.deliveries = deliveries or _NO_SUBSCRIPTIONS
+        self.peers = peers or _NO_PEERS
+        self.groups = groups or _NO_GROUPS
         self.slots: SlotSet | None = SlotSet(slots) if slots else None
         self.crosses: bool = len(peers) > 0 or len(slots) > 0
         self.receivers: i64 = len(deliveries) + len(peers) + len(slots) + SHARED_GROUP_RECEIVERS * len(groups)
-        self.sinks4: list[Sink] = []
-        self.sinks5: list[Sink] = []
-        self.special: list[Subscription] = []
+        sinks4: list[Sink] = []
+        sinks5: list[Sink] = []
+        special: list[Subscription] = []
         for subscription in deliveries:
             sink = subscription.session.sink
             if not subscription.is_plain():
-                self.special.append(subscription)
+                special.append(subscription)
             elif sink.protocol_version == 5:
-                self.sinks5.append(sink)
+                sinks5.append(sink)
             else:
-                self.sinks4.append(sink)
+                sinks4.append(sink)
+        self.sinks4 = sinks4 or _NO_SINKS
+        self.sinks5 = sinks5 or _NO_SINKS
+        self.special = special or _NO_SUBSCRIPTIONS
         self.sessions4 = self._all_sessions(4)
         self.sessions5 = self._all_sessions(5)
 
@@ -76,27 +87,7 @@ class Fanout:
         return [subscription.session for subscription in self.deliveries]
 
 
-class Head:
-    """The total length of a packet with this head, and its fan-out."""
-
-    __slots__ = ("fanout", "length")
-
-    def __init__(self, length: int, fan: Fanout) -> None:
-        self.length: i64 = length
-        self.fanout = fan
-
-
-class Route:
-    """The fan-out of a topic, and the known heads of its packets."""
-
-    __slots__ = ("fanout", "heads")
-
-    def __init__(self, fan: Fanout) -> None:
-        self.fanout = fan
-        self.heads: list[bytes] = []
-
-
-def build(matched: list[object]) -> Fanout:
+def build(matched: tuple[object, ...]) -> Fanout:
     """The fan-out for matches of the indexes: local subscriptions, peers, groups and slots, in any order."""
     peers: list[NodeTarget] = []
     groups: list[Group] = []

@@ -4,7 +4,8 @@ A packet whose head is known costs one slice and one look-up. Consecutive QoS 0 
 on unchanged as one chunk. All other packets take the slow path of the caller, which also reports errors.
 
 Invariants: only complete, valid packets are delivered, in order. If a client's publishes must be authorized, only
-packets with heads that were allowed before take the fast path.
+packets with heads that were allowed before take the fast path. A delivery that disconnects a receiver makes the known
+heads stale: the run ends there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.topics import check_topic_name
 from flockmq.routing.back_pressure import PausablePublisher
-from flockmq.routing.fanout import Fanout, Head
+from flockmq.routing.fanout import Fanout
+from flockmq.routing.match_cache import Head
 from flockmq.routing.router import Router
 from flockmq.routing.sink import CONGESTED
 
@@ -32,7 +34,8 @@ def scan(router: Router, data: bytes, at: i64, version: int, publisher: Pausable
     `publisher` None: another node forwarded the packets, and only local subscribers get them. Otherwise it ends where
     they had more than RECEIVERS_PER_READ_MAX receivers.
     """
-    heads = router.heads5 if version == 5 else router.heads4
+    matches = router.matches
+    heads = matches.heads5 if version == 5 else matches.heads4
     allowed = None if publisher is None else publisher.allowed
     most = NEVER if publisher is None else router.receivers + RECEIVERS_PER_READ_MAX
     size: i64 = 0
@@ -58,7 +61,7 @@ def scan(router: Router, data: bytes, at: i64, version: int, publisher: Pausable
                 router.emit(run, data[run_at:at], version, count, publisher)
                 run_at = at
                 count = 0
-                if router.receivers > most:
+                if router.receivers > most or heads is not (matches.heads5 if version == 5 else matches.heads4):
                     break
             run = head.fanout
         count += 1
@@ -74,8 +77,8 @@ def scan_acknowledged(router: Router, data: bytes, at: i64, publisher: PausableP
 
     Only packets that all receivers get unchanged and at once. Packets that other nodes must accept take the slow path.
     """
-    version = publisher.protocol_version
-    heads = router.acknowledged_heads5 if version == 5 else router.acknowledged_heads4
+    version, matches = publisher.protocol_version, router.matches
+    heads = matches.acknowledged_heads5 if version == 5 else matches.acknowledged_heads4
     tail: i64 = 3 if version == 5 else 2
     allowed = publisher.allowed
     delivery = router.delivery
@@ -114,6 +117,8 @@ def scan_acknowledged(router: Router, data: bytes, at: i64, publisher: PausableP
         acknowledged.append(data[id_at : id_at + 2])
         at = next_at
         if publisher.paused or router.receivers > most:
+            break
+        if heads is not (matches.acknowledged_heads5 if version == 5 else matches.acknowledged_heads4):
             break
     if acknowledged:
         counters = router.counters

@@ -1,6 +1,6 @@
 """The router: from a topic to its receivers on this node, other nodes and slots.
 
-It owns the filter indexes (`local`: subscriptions of this node; `remote`: of peers) and the cache of matches.
+It owns the filter indexes (`local`: subscriptions of this node; `remote`: of peers) and the cache of `matches`.
 `delivery` sends messages to this node's own sessions. No I/O: the reactor flushes the sinks and sets the time.
 Invariants: a cached fan-out equals what the indexes would return now, without detached sessions. Each session gets a
 message once.
@@ -15,8 +15,9 @@ from mypy_extensions import i64
 from flockmq.bounds import (
     FANOUTS_MAX,
     FANOUTS_MAX_TARGETS,
-    HEADS_MAX,
-    HEADS_PER_TOPIC_MAX,
+    MATCH_CACHE_FANOUT_BYTES,
+    MATCH_CACHE_MAX_BYTES,
+    MATCH_CACHE_TARGET_BYTES,
     MATCHED_AGAIN_MAX,
     PARTIALS_MAX_BYTES,
     TOPIC_MAX_LEVELS,
@@ -25,11 +26,11 @@ from flockmq.mqtt.message import Publish, transcode_run
 from flockmq.mqtt.topics import is_exclusive, is_reserved, is_shared, is_unpublishable, matching, unwrap
 from flockmq.routing import fanout
 from flockmq.routing.back_pressure import PausablePublisher, PublisherPauses
-from flockmq.routing.fanout import Fanout, Head, Route
+from flockmq.routing.fanout import Fanout
 from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import MembersElsewhere
 from flockmq.routing.local_delivery import LocalDelivery
-from flockmq.routing.match_cache import MatchCache
+from flockmq.routing.match_cache import Head, MatchCache, Route
 from flockmq.routing.shared_delivery import SharedDelivery
 from flockmq.routing.sink import FLOWING, AwaySink, SinkHost
 from flockmq.routing.stale_table_queue import StaleTableQueue
@@ -42,7 +43,7 @@ class Router(SinkHost):
     """One per node. The fast path takes no packets larger than `max_packet_size` or topics deeper than
     `max_topic_levels` (the smallest values of all zones), nor topics that match `intercepts`: hooks and rules see
     those first. `dispatcher` sends messages to the owners of durable sessions. `seed`: for choosing members of
-    shared subscriptions; None: the system's.
+    shared subscriptions; None: the system's. `match_cache_bytes` bounds `matches`.
 
     `stale`: the routing tables may be too old to match QoS 1 and 2 messages. `held`: the clients' queues that wait for
     newer tables.
@@ -54,8 +55,10 @@ class Router(SinkHost):
         max_packet_size: int,
         max_topic_levels: int = TOPIC_MAX_LEVELS,
         seed: int | None = None,
+        match_cache_bytes: int = MATCH_CACHE_MAX_BYTES,
     ) -> None:
         super().__init__(counters)
+        self.matches = MatchCache(match_cache_bytes)
         self.max_packet_size = max_packet_size
         self.max_topic_levels = max_topic_levels
         self.intercepts = FilterIndex()
@@ -119,8 +122,7 @@ class Router(SinkHost):
     def detach(self, session: Subscriber) -> None:
         """The session has ended, and its filters are removed later: from now on it is in no fan-out."""
         session.is_detached = True
-        self._cache.clear()
-        self._forget_fanouts()
+        self._forget()
 
     def is_unwanted(self, subscription: Subscription) -> bool:
         """True if, after its removal, no other subscription here has the same filter."""
@@ -132,8 +134,7 @@ class Router(SinkHost):
         """
         own = len(session.subscriptions) - session.subscriptions.shared
         if own > MATCHED_AGAIN_MAX:
-            self._cache.clear()
-            self._forget_fanouts()
+            self._forget()
         elif own:
             for subscription in session.subscriptions.all():
                 if not is_shared(subscription.filter):
@@ -166,22 +167,17 @@ class Router(SinkHost):
         return is_unpublishable(topic) and (is_reserved(topic) or not self.is_intercepted(topic))
 
     def replace_remote(self, remote: FilterIndex) -> None:
-        """Replace the index of other nodes' filters, after a bootstrap. Constant time."""
+        """Replace the index of other nodes' filters, after a bootstrap."""
         self.remote = remote
         self._forget()
 
     def replace_shared(self, index: FilterIndex, elsewhere: dict[bytes, MembersElsewhere]) -> None:
-        """Replace what is known of members of shared subscriptions on other nodes. Constant time."""
+        """Replace what is known of members of shared subscriptions on other nodes."""
         self.shared.replace_remote(index, elsewhere)
         self._forget()
 
     def _forget(self) -> None:
-        self.heads4: dict[bytes, Head] = {}
-        self.heads5: dict[bytes, Head] = {}
-        self.acknowledged_heads4: dict[bytes, Head] = {}
-        self.acknowledged_heads5: dict[bytes, Head] = {}
-        self._cache = MatchCache(on_drop=self._forget_heads, on_clear=self._forget_all_heads)
-        self._routes = self._cache.entries
+        self.matches.clear()
         self._forget_fanouts()
 
     def _forget_fanouts(self) -> None:
@@ -191,33 +187,18 @@ class Router(SinkHost):
 
     def changed(self, filter: bytes) -> None:
         """A filter was added to or removed from an index."""
-        self._cache.filter_changed(filter)
+        self.matches.filter_changed(filter)
         if self._fanouts:
             self._forget_fanouts()
 
-    def _forget_all_heads(self) -> None:
-        self.heads4.clear()
-        self.heads5.clear()
-        self.acknowledged_heads4.clear()
-        self.acknowledged_heads5.clear()
-
-    def _forget_heads(self, value: object) -> None:
-        assert isinstance(value, Route)
-        for head in value.heads:
-            self.heads4.pop(head, None)
-            self.heads5.pop(head, None)
-            self.acknowledged_heads4.pop(head, None)
-            self.acknowledged_heads5.pop(head, None)
-
     def knows(self, topic: bytes) -> bool:
         """The topic was routed before, so its name is valid."""
-        return topic in self._routes
+        return topic in self.matches.routes
 
     def route(self, topic: bytes) -> Route:
         """The route of a valid topic name."""
-        known = self._routes.get(topic)
+        known = self.matches.routes.get(topic)
         if known is not None:
-            assert isinstance(known, Route)
             self.receivers += known.fanout.receivers
             return known
         matched = self.local.match(topic) + self.remote.match(topic)
@@ -226,34 +207,30 @@ class Router(SinkHost):
         key = tuple(matched)
         self.receivers += len(matched)
         fan = self._fanouts.get(key)
-        targets = 1
+        more_bytes = 0
         if fan is None:
-            fan = fanout.build(matched)
-            if fan.groups and self.shared.is_elsewhere(fan.groups):
-                fan.crosses = True
-            targets += len(matched)
-            if len(self._fanouts) >= FANOUTS_MAX or self._fanouts_targets >= FANOUTS_MAX_TARGETS:
-                self._forget_fanouts()
-            self._fanouts[key] = fan
-            self._fanouts_targets += targets
+            fan = self._new_fanout(key)
+            more_bytes = MATCH_CACHE_FANOUT_BYTES + MATCH_CACHE_TARGET_BYTES * len(matched)
         self.receivers += fan.receivers
         route = Route(fan)
-        self._cache.put(topic, route, targets)
+        self.matches.put(topic, route, more_bytes)
         return route
 
-    def remember_head(self, heads: dict[bytes, Head], head: bytes, topic: bytes, length: int) -> Head:
-        """Remember the head of a packet of `length` bytes, if limits allow, and return it.
+    def _new_fanout(self, matched: tuple[object, ...]) -> Fanout:
+        fan = fanout.build(matched)
+        if fan.groups and self.shared.is_elsewhere(fan.groups):
+            fan.crosses = True
+        if len(self._fanouts) >= FANOUTS_MAX or self._fanouts_targets >= FANOUTS_MAX_TARGETS:
+            self._forget_fanouts()
+        self._fanouts[matched] = fan
+        self._fanouts_targets += 1 + len(matched)
+        return fan
 
-        Only heads of cached topics are remembered, because only those are dropped when filters change.
-        """
+    def remember_head(self, heads: dict[bytes, Head], head: bytes, topic: bytes, length: int) -> Head:
+        """The head of a packet of `length` bytes, which is remembered if the topic's route is."""
         route = self.route(topic)
         known = Head(length, route.fanout)
-        if len(route.heads) < HEADS_PER_TOPIC_MAX and self.knows(topic):
-            if len(heads) >= HEADS_MAX:
-                self._cache.clear()  # This drops all heads; active topics are added again at once.
-                return known
-            heads[head] = known
-            route.heads.append(head)
+        self.matches.put_head(heads, head, known, route)
         return known
 
     # Messages.

@@ -67,6 +67,9 @@ CATALOGUE: Final = (
     Metric("gauge", "flockmq_subscriptions", "Subscriptions of the sessions on this node."),
     Metric("gauge", "flockmq_listener_connections", "Open connections of one listener.", ("listener",)),
     Metric("gauge", "flockmq_routes", "Rows of the route table."),
+    Metric("gauge", "flockmq_match_cache_topics", "Topics whose routes are cached."),
+    Metric("gauge", "flockmq_match_cache_bytes", "What these take, and the heads of their packets."),
+    Metric("gauge", "flockmq_match_cache_max_bytes", "The most that it may be: a part of this node's memory."),
     Metric(
         "gauge",
         "flockmq_filter_shapes",

@@ -78,7 +78,7 @@ def test_a_fenced_plugins_topics_are_back_on_the_fast_path() -> None:
     for _ in range(PLUGIN_FAILURES_MAX + 2):
         assert hooked.node.feed(client, publish(5, "a", "1")) == [publish(5, "a", "1")]
     assert len(hooked.router.intercepts) == 0
-    assert len(hooked.router.heads5) == 1
+    assert len(hooked.router.matches.heads5) == 1
     assert hooked.plugin.calls == PLUGIN_FAILURES_MAX
 
 

@@ -36,7 +36,7 @@ def test_other_topics_stay_on_the_fast_path() -> None:
     hooked = Hooked([PUBLISH_RULE])
     publisher = a_client(hooked, "p")
     hooked.node.feed(publisher, publish(5, "other", "1") + publish(5, "old/x", "1"))
-    (head,) = hooked.router.heads5
+    (head,) = hooked.router.matches.heads5
     assert b"other" in head
 
 

@@ -121,4 +121,4 @@ def test_the_heads_of_a_topic_are_bounded() -> None:
     publisher = node.client("p")
     for size in range(100):
         node.feed(publisher, publish(4, "a", "x" * size))
-    assert len(node.router.heads4) == 16
+    assert len(node.router.matches.heads4) == 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flockmq.bounds import HEADS_MAX, HEADS_PER_TOPIC_MAX, MATCH_CACHE_MAX_TOPIC_BYTES
+from flockmq.bounds import HEADS_PER_TOPIC_MAX, MATCH_CACHE_MAX_TOPIC_BYTES
 from unit.broker.protocol.harness import Node, publish
 
 
@@ -41,18 +41,18 @@ def test_a_change_of_filters_makes_a_new_fan_out() -> None:
     assert len(node.router.route(b"x/2").fanout.deliveries) == 1
 
 
-def test_heads_start_anew_when_they_are_too_many_and_messages_go_on() -> None:
+def test_a_full_cache_forgets_the_oldest_topic_and_messages_go_on() -> None:
     node = Node()
+    matches = node.router.matches
     subscriber, publisher = node.client("s"), node.client("p")
     node.subscribe(subscriber, ("#", 0))
     packets = [publish(4, "t/old", "x" * size) for size in range(HEADS_PER_TOPIC_MAX)]
     node.feed(publisher, b"".join(packets))
-    heads = node.router.heads4
-    some_head = next(iter(heads.values()))
-    heads.update({b"%d" % number: some_head for number in range(HEADS_MAX)})
+    matches.max_bytes = matches.size_bytes
     node.feed(publisher, publish(4, "t/new", "x"))
     assert not node.router.knows(b"t/old")
-    heads.clear()
+    assert len(matches.heads4) == 1
+    matches.clear()
     node.feed(publisher, b"".join(packets))
-    assert len(heads) == HEADS_PER_TOPIC_MAX, "the topic's heads are recognised again"
+    assert len(matches.heads4) == HEADS_PER_TOPIC_MAX, "the topic's heads are recognised again"
     assert len(subscriber.packets()) == 2 * HEADS_PER_TOPIC_MAX + 1
