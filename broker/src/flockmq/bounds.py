@@ -119,6 +119,13 @@ EMBEDDED_RETRY_MAX_S: Final = 5.0
 EMBEDDED_STEADY_S: Final = 2.0
 """A Valkey that exits again within this time doesn't count as recovered. It is shorter than UNFIT_AFTER_S, so a node
 stays ready if its Valkey recovers at once."""
+WORKERS_MAX: Final = 64
+"""Replicants of one `flockmq run --workers`."""
+WORKER_RETRY_MIN_S: Final = 0.1
+WORKER_RETRY_MAX_S: Final = 10.0
+"""Delay before one of its nodes that ended is started again. It doubles each time."""
+WORKER_STEADY_S: Final = 60.0
+"""A node that ends after a longer time is started again after the shortest delay."""
 EMBEDDED_ROOM_MIN_BYTES: Final = 1024 * 1024
 """If less disk space is left when Valkey exits, the node reports that the disk is full."""
 TASK_AGAIN_S: Final = 1.0

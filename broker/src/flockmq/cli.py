@@ -25,10 +25,12 @@ import uvloop
 
 from flockmq import __version__, compiled_modules, logs, private_files, tasks
 from flockmq.bench import options as bench_options
+from flockmq.bounds import WORKERS_MAX
 from flockmq.config.load import DEFAULT_LISTENER, Loaded, load_all
 from flockmq.config.sources import Setting
 from flockmq.ctl import command as ctl
 from flockmq.errors import UserError
+from flockmq.management.view import NodePorts
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +95,14 @@ def _parser() -> argparse.ArgumentParser:
     for option, (_, shape, meaning) in RUN_OPTIONS.items():
         run.add_argument(f"--{option}", metavar=shape, help=meaning)
     run.add_argument(
+        "--workers",
+        type=_workers,
+        metavar="N",
+        help="a broker of several processes, role single only: a core, and N replicants behind the same ports; auto: "
+        "one for each processor",
+    )
+    run.add_argument("--log-node", action="store_true", help="each log line names the node")
+    run.add_argument(
         "--ready-fd", type=int, metavar="FD", help="write one JSON line with the node's ports there, once it is ready"
     )
 
@@ -135,6 +145,19 @@ def _count(text: str) -> int:
     return value
 
 
+AUTO: Final = 0
+"""`--workers auto`."""
+
+
+def _workers(text: str) -> int:
+    if text == "auto":
+        return AUTO
+    value = int(text)
+    if not 1 <= value <= WORKERS_MAX:
+        raise argparse.ArgumentTypeError(f"{value} must be from 1 to {WORKERS_MAX}, or auto")
+    return value
+
+
 def _dispatch(options: argparse.Namespace) -> int:
     if options.version or options.command == "version":
         print(version_line())
@@ -170,9 +193,32 @@ def _dispatch(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     loaded = load_all(file=options.config, command_line=_command_line(options))
-    logs.configure(loaded.config.log.format, loaded.config.log.level)
+    config = loaded.config
+    logs.configure(config.log.format, config.log.level, config.node.name if options.log_node else "")
     hurry = asyncio.Event()
-    return _until_signalled(lambda: _node(loaded, options.ready_fd, hurry), hurry.set)
+    tell = partial(_tell_ready, options.ready_fd)
+    if options.workers is None:
+        return _until_signalled(lambda: _node(loaded, tell, hurry), hurry.set)
+
+    from flockmq import workers
+
+    workers.check(config)
+    number = workers.processors() if options.workers == AUTO else options.workers
+    own = [at for at in _command_line(options) if at.source[2:] not in workers.OPTIONS]
+    file = [f"--config={options.config}"] if options.config is not None else []
+    arguments = ["--log-node", *file, *(f"{at.source}={at.value}" for at in own)]
+    return _until_signalled(lambda: workers.run(config, number, arguments, tell, hurry), hurry.set)
+
+
+def _tell_ready(fd: int | None, ports: NodePorts) -> None:
+    listeners = ", ".join(f"{name} {port}" if port else name for name, port in ports.listeners.items()) or "no MQTT"
+    log.info("ready: %s, cluster link %s, management %s", listeners, ports.link, ports.management)
+    if fd is not None:
+        try:
+            os.write(fd, msgspec.json.encode(ports) + b"\n")
+            os.close(fd)
+        except OSError as error:  # the reader is gone, but the node serves its clients
+            log.warning("--ready-fd: %d can't be written: %s", fd, error.strerror)
 
 
 def _command_line(options: argparse.Namespace) -> list[Setting]:
@@ -180,22 +226,11 @@ def _command_line(options: argparse.Namespace) -> list[Setting]:
     return [Setting(RUN_OPTIONS[option][0], value, f"--{option}") for option, value in given if value is not None]
 
 
-async def _node(loaded: Loaded, ready_fd: int | None, hurry: asyncio.Event) -> int:
-    from flockmq.management.view import NodePorts
+async def _node(loaded: Loaded, tell: Callable[[NodePorts], None], hurry: asyncio.Event) -> int:
     from flockmq.node import left_cluster
     from flockmq.node.redis_startup import wait_for_redis
     from flockmq.node.run import run_node
     from flockmq.redis.embedded import embedded_valkey
-
-    def tell_ready(ports: NodePorts) -> None:
-        listeners = ", ".join(f"{name} {port}" if port else name for name, port in ports.listeners.items()) or "no MQTT"
-        log.info("ready: %s, cluster link %s, management %s", listeners, ports.link, ports.management)
-        if ready_fd is not None:
-            try:
-                os.write(ready_fd, msgspec.json.encode(ports) + b"\n")
-                os.close(ready_fd)
-            except OSError as error:  # the reader is gone, but the node serves its clients
-                log.warning("--ready-fd: %d can't be written: %s", ready_fd, error.strerror)
 
     settings = loaded.config
     if settings.node.data_dir is not None:
@@ -211,7 +246,7 @@ async def _node(loaded: Loaded, ready_fd: int | None, hurry: asyncio.Event) -> i
             await wait_for_redis(settings.redis, settings.cluster.name if settings.role != "replicant" else "")
         log.info("%s, role %s, node %s", version_line(), settings.role, settings.node.name)
         end = partial(signal.raise_signal, signal.SIGTERM)
-        await run_node(settings, zone_keys=loaded.zone_keys, ready=tell_ready, own_redis=own, hurry=hurry, end=end)
+        await run_node(settings, zone_keys=loaded.zone_keys, ready=tell, own_redis=own, hurry=hurry, end=end)
     return 0
 
 

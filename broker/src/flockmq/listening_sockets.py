@@ -13,9 +13,9 @@ MENDS: Final = {"listeners.tcp.default.bind": "--listen", "management.listen": "
 """Key → option that sets another address."""
 
 
-def bound(host: str, port: int, key: str) -> socket.socket:
+def bound(host: str, port: int, key: str, *, reuseport: bool = False) -> socket.socket:
     """Make a bound, non-blocking TCP socket. It refuses clients until somebody calls `listen`. `key` is the setting of
-    its address, for errors. Raises AddressInUse.
+    its address, for errors. `reuseport`: other processes of this user may listen there, too. Raises AddressInUse.
 
     On Linux, accepted sockets inherit TCP_NODELAY from this socket, which saves a system call per client.
     """
@@ -28,6 +28,8 @@ def bound(host: str, port: int, key: str) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuseport:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.bind(address)
         listener.setblocking(False)

@@ -70,10 +70,17 @@ class _OneLine(logging.Formatter):
 
 
 class _Json(logging.Formatter):
+    """`node`: named in each line, if it isn't empty."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = {"node": node} if node else {}
+
     def format(self, record: logging.LogRecord) -> str:
         line = {
             "at": datetime.datetime.fromtimestamp(record.created, datetime.UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
+            **self._node,
             "logger": record.name,
             "message": message_of(record),
         }
@@ -146,12 +153,14 @@ class FewOfAKind(logging.StreamHandler[Any]):
             super().emit(logging.LogRecord(name, logging.WARNING, "", 0, _MORE, (lines, message), None))
 
 
-def configure(line_format: str, level: str) -> None:
-    """Log to stderr, including errors in callbacks of OpenSSL, which can't be raised."""
+def configure(line_format: str, level: str, node: str = "") -> None:
+    """Log to stderr, including errors in callbacks of OpenSSL, which can't be raised. Each line names `node`, if one is
+    given."""
     refused = Sparing(logging.getLogger(__name__), 1, SYSTEM.monotonic)
     sys.unraisablehook = lambda caught: refused.warning("%s: %r", caught.err_msg or "ignored", caught.exc_value)
     handler = FewOfAKind(SYSTEM.monotonic)
-    handler.setFormatter(_Json() if line_format == "json" else _OneLine(TEXT))
+    text = TEXT.replace("%(name)s", f"{node.replace('%', '%%')} %(name)s") if node else TEXT
+    handler.setFormatter(_Json(node) if line_format == "json" else _OneLine(text))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 

@@ -97,7 +97,7 @@ def test_a_machine_reads_no_longer_lines_than_people() -> None:
     logger = logging.getLogger("test")
     record = logger.makeRecord("test", logging.INFO, "f", 1, "client %r", ("n" * 60_000,), None)
     assert logs.message_of(record) == f"client '{'n' * LOGGED_MAX_CHARACTERS}'…"
-    assert len(logs._Json().format(record)) < 500
+    assert len(logs._Json("").format(record)) < 500
 
 
 def test_of_each_kind_there_are_so_many_lines_a_second(capsys: pytest.CaptureFixture[str]) -> None:

@@ -180,6 +180,8 @@ class ListenerSettings(RatesSettings, frozen=True, kw_only=True):
 class InetSettings(ListenerSettings, frozen=True, kw_only=True):
     bind: Address | None
     """None ("" in the file) turns this listener off."""
+    reuseport: bool = False
+    """Other processes of this user may listen there, too: the kernel spreads the clients."""
     allow: tuple[Network, ...] = ()
     """Addresses of clients, and of load balancers if there are any. Empty: all that `deny` doesn't name."""
     deny: tuple[Network, ...] = ()

@@ -187,7 +187,7 @@ def _bind(named: NamedListenerSettings, key: str) -> socket.socket:
         assert settings.bind is not None, "named_listeners gives those that are on"
         return listening_sockets.bound_unix(settings.bind, int(settings.mode, 8), key)
     assert isinstance(settings.bind, Address)
-    return listening_sockets.bound(settings.bind.host, settings.bind.port, key)
+    return listening_sockets.bound(settings.bind.host, settings.bind.port, key, reuseport=settings.reuseport)
 
 
 def _in_use(named: NamedListenerSettings, error: OSError) -> AddressInUse:
