@@ -23,8 +23,9 @@ from flockmq_analytics.java import SetupError
 from flockmq_analytics.output import OutputError, locked
 from flockmq_analytics.session import CORES_DEFAULT, MEMORY_DEFAULT, spark_session
 from pyspark_flockmq.errors import OptionError, RedisUnavailable
-from pyspark_flockmq.options import check_url
-from pyspark_flockmq.reading import connect
+from pyspark_flockmq.events import STREAMS
+from pyspark_flockmq.options import REDIS_NAMES
+from pyspark_flockmq.reading import last_ids
 
 PROGRAM: Final = "flockmq-analytics"
 EXIT_OTHER, EXIT_ARGUMENTS, EXIT_REDIS, EXIT_INTERRUPTED = 1, 2, 3, 130
@@ -36,7 +37,7 @@ ERROR_LINE_MAX_CHARS: Final = 500
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     try:
         COMMANDS[arguments.command](arguments, datetime.now(UTC))
     except Exception as error:
@@ -73,9 +74,10 @@ def _first_line(text: str) -> str:
 
 
 def _ingest(arguments: argparse.Namespace, now: datetime) -> None:
-    source = ingest.Source(check_url(arguments.redis_url), arguments.password_file, releases=arguments.release)
-    with connect(source.redis_url, source.password_file) as client:
-        client.ping()
+    given = {name: value for name in REDIS_NAMES if (value := getattr(arguments, name))}
+    source = ingest.Source({"url": arguments.redis_url, **given}, arguments.min_replicas, releases=arguments.release)
+    with source.connect() as redis:  # before Java starts
+        last_ids(redis, [stream.key for stream in STREAMS.values()])
     with (
         locked(arguments.output, arguments.wait) as staging,
         spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark,
@@ -135,17 +137,37 @@ def _days(arguments: argparse.Namespace, now: datetime) -> list[date] | None:
     return days
 
 
+REDIS_FILES: Final = {
+    "--password-file": "Redis' password",
+    "--sentinel-password-file": "the sentinels' password",
+    "--cacertfile": "the authority of the servers' certificates (default: the system's)",
+    "--certfile": "the certificate that is shown to them",
+    "--keyfile": "its key",
+}
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_ARGUMENTS, f"{PROGRAM}: {message}; see {self.prog} --help\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog=PROGRAM, description="FlockMQ's event streams to Parquet, and a report on them.")
     commands = parser.add_subparsers(dest="command", required=True)
     draining = commands.add_parser("ingest", help="drain the event streams into Parquet; run it every few minutes")
-    draining.add_argument("--redis-url", required=True, metavar="URL", help="redis://host:6379/0, or rediss:// for TLS")
-    draining.add_argument("--password-file", metavar="FILE", help="a file that holds Redis' password")
+    draining.add_argument(
+        "--redis-url", required=True, metavar="URL", help="the nodes' redis.url, such as redis://host:6379/0"
+    )
+    draining.add_argument("--username", metavar="NAME", help="of Redis' ACL (default: the URL's)")
+    for option, holds in REDIS_FILES.items():
+        draining.add_argument(option, metavar="FILE", help=f"a file that holds {holds}")
+    draining.add_argument(
+        "--min-replicas",
+        type=_natural,
+        default=0,
+        metavar="N",
+        help="how many replicas must have what is drained, beside all that are connected (default: 0)",
+    )
     draining.add_argument(
         "--release", action="store_true", help="let cores trim what was ingested: for the cluster's one output only"
     )
@@ -230,6 +252,12 @@ def _zone(text: str) -> ZoneInfo:
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a whole number above 0")
+    return int(text)
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a whole number")
     return int(text)
 
 

@@ -2,12 +2,16 @@
 
 The end of each stream is fixed first; what is appended later is the next run's. The files are written, then the
 manifest that names them together with the new offsets. Then Redis is told what is safe, so that cores may trim it:
-never before, and again by the next run if this one is killed in between. All is read from the primary: a replica may
-lack entries that others have.
+never before, and again by the next run if this one is killed in between.
+
+All is read from the primary, up to an end that all connected replicas have, too. So a failover costs and doubles
+nothing, before, amid and after a run: the next primary has the same entries up to there, and appends behind them. A
+run waits for the next primary, and goes on with the entry at which it was. (If a replica becomes the primary that
+wasn't connected, it appends behind them by its clock: it must not be as far behind as a failover takes.)
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -18,19 +22,27 @@ from pyspark.sql import functions as F
 from flockmq_analytics import output
 from flockmq_analytics.manifest import Added, Malformed, Manifest
 from pyspark_flockmq.events import STREAMS, Stream
+from pyspark_flockmq.options import redis_config
 from pyspark_flockmq.plan import StreamId
-from pyspark_flockmq.reading import connect, last_id, primary_of, release
+from pyspark_flockmq.reading import release, replicated_last_ids
+from pyspark_flockmq.servers import Primaries
 
 MALFORMED_EXAMPLE_CHARS: Final = 200
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where events come from. `releases`: cores may trim what is ingested, so this is the cluster's one output."""
+    """Where events come from. `redis`: `url` and other options of the Data Source; `min_replicas`: how many replicas
+    must have an entry, as for nodes. `releases`: cores may trim what is ingested, so this is the cluster's one
+    output."""
 
-    redis_url: str
-    password_file: str | None
+    redis: Mapping[str, str]
+    min_replicas: int = 0
     releases: bool = False
+
+    def connect(self) -> Primaries:
+        """Raises OptionError."""
+        return Primaries(redis_config(self.redis))
 
 
 @dataclass(frozen=True)
@@ -49,14 +61,12 @@ class Ingested:
 def run(spark: SparkSession, source: Source, target: Path, staging: Path, now: datetime) -> Ingested:
     """`staging` is that of `output.locked`. Raises what Spark raises, OutputError, RedisUnavailable."""
     manifest = output.load(target)
-    with connect(source.redis_url, source.password_file) as client:
-        source = replace(source, redis_url=primary_of(client, source.redis_url))
+    with source.connect() as redis:
+        last_ids = replicated_last_ids(redis, [stream.key for stream in STREAMS.values()], source.min_replicas)
     warnings: list[str] = []
     added: dict[str, Added] = {}
     for stream in STREAMS.values():
-        with connect(source.redis_url, source.password_file) as client:
-            last = last_id(client, stream.key)
-        offset = manifest.offsets.get(stream.name)
+        last, offset = last_ids[stream.key], manifest.offsets.get(stream.name)
         if last is None or str(last) == offset:
             continue
         if offset is not None and last < StreamId.parse(offset):
@@ -103,21 +113,19 @@ def by_date(events: DataFrame) -> DataFrame:
 
 def read(spark: SparkSession, source: Source, stream: Stream, after: str | None, until: StreamId) -> DataFrame:
     options = {
-        "url": source.redis_url,
+        **source.redis,
         "stream": stream.name,
         "until": str(until),
         "partitions": str(spark.sparkContext.defaultParallelism),
     }
     if after:
         options["after"] = after
-    if source.password_file:
-        options["password_file"] = source.password_file
     return spark.read.format("flockmq").options(**options).load()
 
 
 def _release(source: Source, manifest: Manifest) -> Iterator[str]:
-    """Tell cores what they may trim. If Redis refuses that, the streams' bound still holds."""
-    with connect(source.redis_url, source.password_file) as client:
-        refused = release(client, {stream: manifest.offsets[stream] for stream in manifest.offsets})
-    if refused:
-        yield f"cores aren't told what they may trim: Redis says {refused}"
+    """Tell cores what they may trim. Where that isn't possible, the streams' bound still holds."""
+    with source.connect() as redis:
+        why = release(redis, manifest.offsets)
+    if why:
+        yield f"cores aren't told what they may trim: {why}"

@@ -1,38 +1,43 @@
 """The options of `spark.read.format("flockmq")`, checked before anything is read.
 
-| option          | value                                                                             | default    |
-|-----------------|-----------------------------------------------------------------------------------|------------|
-| `url`           | `redis://` or `rediss://` host:port/db, without a password                        | required   |
-| `stream`        | `connections`, `refusals`, `lag` or `nodes`                                       | required   |
-| `password_file` | a file that holds Redis' password, readable wherever a task runs                  | no password|
-| `from`, `to`    | event times, ISO 8601 (UTC unless it says otherwise): from <= at < to             | all        |
-| `after`, `until`| IDs of entries: those behind `after`, up to `until`, which belongs to them         | all        |
-| `partitions`    | how many tasks read in parallel, 1 to 1024                                        | 8          |
+| option                       | value                                                                | default    |
+|------------------------------|----------------------------------------------------------------------|------------|
+| `url`                        | of any Redis that nodes can use (`url.py`), without a password       | required   |
+| `stream`                     | `connections`, `refusals`, `lag` or `nodes`                          | required   |
+| `username`                   | of an ACL                                                            | the URL's  |
+| `password_file`              | a file that holds Redis' password                                    | no password|
+| `sentinel_password_file`     | the like of the sentinels                                            | no password|
+| `cacertfile`                 | PEM: who signed the servers' certificates                            | system's   |
+| `certfile`, `keyfile`        | PEM: what is shown to servers that ask for a certificate             | nothing    |
+| `from`, `to`                 | event times, ISO 8601 (UTC unless it says otherwise): from <= at < to | all       |
+| `after`, `until`             | IDs of entries: those behind `after`, up to `until`, included        | all        |
+| `partitions`                 | how many tasks read in parallel, 1 to 1024                           | 8          |
 
-The password is read from its file where a connection is made. It is in no option, so in no plan, log or pickled reader.
+Files must be readable wherever a task runs. They are read where a connection is made: a password is in no option, so in
+no plan, log or pickled reader.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
 
 from pyspark_flockmq.errors import OptionError
 from pyspark_flockmq.events import STREAMS
 from pyspark_flockmq.plan import ALL_IDS, FIRST_ID, ID_PART_MAX, LAST_ID, IdRange, StreamId
+from pyspark_flockmq.servers import RedisConfig
+from pyspark_flockmq.url import parse_redis_url
 
 PARTITIONS_DEFAULT: Final = 8
 PARTITIONS_MAX: Final = 1024
-SCHEMES: Final = ("redis", "rediss")
-NAMES: Final = ("url", "stream", "password_file", "from", "to", "after", "until", "partitions")
+REDIS_NAMES: Final = ("username", "password_file", "sentinel_password_file", "cacertfile", "certfile", "keyfile")
+NAMES: Final = ("url", "stream", *REDIS_NAMES, "from", "to", "after", "until", "partitions")
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    url: str
+    redis: RedisConfig
     stream: str
-    password_file: str | None = None
     from_ms: int | None = None
     to_ms: int | None = None
     ids: IdRange = ALL_IDS
@@ -51,9 +56,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise OptionError(f"option 'from' ({options['from']}) must be before 'to' ({options['to']})")
     return SourceOptions(
-        check_url(options.get("url", "")),
+        redis_config(options),
         stream,
-        options.get("password_file"),
         from_ms,
         to_ms,
         _ids(options),
@@ -61,18 +65,16 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def check_url(url: str) -> str:
-    """The URL as it is, or OptionError, which never repeats a password."""
-    try:
-        parts = urlsplit(url)
-        port_is_a_number = parts.port is None or parts.port > 0
-    except ValueError:
-        parts, port_is_a_number = urlsplit(""), False
-    if parts.password or "password" in parse_qs(parts.query):  # redis-py takes it from either
-        raise OptionError("the Redis URL carries a password; put it into a file and name the file instead")
-    if parts.scheme not in SCHEMES or not parts.hostname or not port_is_a_number:
-        raise OptionError("the Redis URL must look like redis://host:6379/0 (or rediss:// for TLS)")
-    return url
+def redis_config(options: Mapping[str, str]) -> RedisConfig:
+    """Raises OptionError."""
+    config = RedisConfig(
+        parse_redis_url(options.get("url", "")), **{name: options[name] for name in REDIS_NAMES if name in options}
+    )
+    if (config.certfile is None) != (config.keyfile is None):
+        raise OptionError("option 'certfile' and option 'keyfile' go together")
+    if not config.url.tls and (config.cacertfile or config.certfile):
+        raise OptionError("options 'cacertfile', 'certfile' and 'keyfile' need a URL that begins with rediss")
+    return config
 
 
 def _time(name: str, text: str | None) -> int | None:

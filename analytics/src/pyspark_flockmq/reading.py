@@ -1,121 +1,116 @@
-"""The rim to Redis: a connection, the ends of a stream, and its entries page by page.
+"""The streams in Redis: their ends, their entries page by page, and what is safe elsewhere.
 
-It reads, and tells cores which entries are safe elsewhere; they trim the streams. Memory is bounded by one page of
-entries.
+It reads, and tells cores which entries are safe; they trim the streams. Memory is bounded by one page of entries. What
+is read up to an entry is read at a server that has this entry, so a replica that became the primary, and lacks it, is
+no end of the stream.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Final, cast
-from urllib.parse import urlsplit
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, cast
 
-import redis
-from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
-
-from pyspark_flockmq.errors import OptionError, RedisUnavailable
+from pyspark_flockmq.errors import RedisUnavailable
 from pyspark_flockmq.plan import FIRST_ID, IdRange, StreamId
+from pyspark_flockmq.servers import Client, Primaries
 
-CONNECT_TIMEOUT_S: Final = 5
-ANSWER_TIMEOUT_S: Final = 30
-RETRIES: Final = 3
-PASSWORD_FILE_MAX_BYTES: Final = 4096
 PAGE_ENTRIES: Final = 64
+REPLICAS_WAIT_S: Final = 10.0
+"""For how long replicas are waited for that lack what their primary has. They tell it once a second."""
+REPLICAS_LOOK_S: Final = 0.1
 COMMITTED_KEY: Final = "flockmq:events:committed"
 """A hash: by stream, the ID up to which cores may trim it."""
 
 Entry = tuple[StreamId, dict[bytes, bytes]]
 
 
-@contextmanager
-def connect(url: str, password_file: str | None) -> "Iterator[redis.Redis]":
-    """A connection to Redis; in its block, each failure to reach Redis is a RedisUnavailable that names the address."""
-    parts = urlsplit(url)
-    address = f"{parts.hostname}:{parts.port or 6379}"
-    client = redis.Redis.from_url(
-        url,
-        password=read_password(password_file) if password_file else None,
-        socket_connect_timeout=CONNECT_TIMEOUT_S,
-        socket_timeout=ANSWER_TIMEOUT_S,
-        retry=Retry(ExponentialBackoff(cap=1, base=0.1), RETRIES),
-    )
+def last_ids(redis: Primaries, keys: Sequence[str]) -> dict[str, StreamId | None]:
+    """By key, the ID of the entry that was appended last, trimmed or not; None: there is no such stream."""
+    found: dict[str, StreamId | None] = {}
+    for group in redis.config.by_server([*keys]):
+        found |= redis.call(group[0], lambda client, group=group: {key: _last_id(client, key) for key in group})  # type: ignore[misc]
+    return found
+
+
+def replicated_last_ids(redis: Primaries, keys: Sequence[str], min_replicas: int) -> dict[str, StreamId | None]:
+    """The like, once all connected replicas have these entries, and at least `min_replicas` of them: whichever becomes
+    the primary then, appends behind them. Raises RedisUnavailable where they don't in time, or the server is a replica
+    itself."""
+    found: dict[str, StreamId | None] = {}
+    for group in redis.config.by_server([*keys]):
+        found |= redis.call(group[0], partial(_replicated_last_ids, keys=group, min_replicas=min_replicas))
+    return found
+
+
+def release(redis: Primaries, ids: Mapping[str, str]) -> str:
+    """Let cores trim each stream up to its ID. Returns why that isn't possible now; "" if it is done."""
+    items = [part for item in ids.items() for part in item]
     try:
-        yield client
-    except redis.AuthenticationError as error:
-        hint = f"check {password_file}" if password_file else "name a password file"
-        raise RedisUnavailable(f"Redis at {address} refused the password ({error}); {hint}") from None
-    except redis.ResponseError as error:
-        hint = "; name a password file" if str(error).startswith("NOAUTH") else ""
-        raise RedisUnavailable(f"Redis at {address} refused a command: {error}{hint}") from None
-    except redis.RedisError as error:
-        raise RedisUnavailable(f"Redis at {address} can't be reached: {error}") from None
-    finally:
-        client.close()
-
-
-def read_password(path: str) -> str:
-    """The file's text without the line end; raises OptionError when it can't be read or is empty."""
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(PASSWORD_FILE_MAX_BYTES).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it isn't UTF-8"
-        raise OptionError(f"the password file {path} can't be read: {reason}") from None
-    password = text.rstrip("\r\n")
-    if not password:
-        raise OptionError(f"the password file {path} is empty")
-    return password
-
-
-def last_id(client: "redis.Redis", key: str) -> StreamId | None:
-    """The ID of the entry that was appended last, trimmed or not; None: there is no such stream."""
-    if not client.exists(key):
-        return None
-    last = StreamId.parse(client.xinfo_stream(key)["last-generated-id"])
-    return last if last > FIRST_ID else None
-
-
-def primary_of(client: "redis.Redis", url: str) -> str:
-    """The URL of the primary that this server replicates; its own if it is the primary."""
-    about = client.info("replication")
-    if about.get("role") != "slave":
-        return url
-    parts = urlsplit(url)
-    user, at, _ = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{user}{at}{about['master_host']}:{about['master_port']}").geturl()
-
-
-def release(client: "redis.Redis", ids: Mapping[str, str]) -> str:
-    """Let cores trim each stream up to its ID. Returns why Redis refuses that; "" if it doesn't."""
-    try:
-        if ids:
-            client.hset(COMMITTED_KEY, items=[part for item in ids.items() for part in item])
-    except redis.ResponseError as error:
+        if items:
+            redis.call(COMMITTED_KEY, lambda client: client.hset(COMMITTED_KEY, items=items))
+    except RedisUnavailable as error:
         return str(error)
     return ""
 
 
-def ends(client: "redis.Redis", key: str, ids: IdRange) -> IdRange | None:
+def ends(redis: Primaries, key: str, ids: IdRange) -> IdRange | None:
     """The first and the last entry that stand in `ids` now; None: there is none."""
-    first = _page(client.xrange(key, str(ids.start), str(ids.end), count=1))
-    last = _page(client.xrevrange(key, str(ids.end), str(ids.start), count=1))
-    return IdRange(first[0][0], last[0][0]) if first and last else None
+
+    def look(client: Client) -> IdRange | None:
+        first = _page(client.xrange(key, str(ids.start), str(ids.end), count=1))
+        last = _page(client.xrevrange(key, str(ids.end), str(ids.start), count=1))
+        return IdRange(first[0][0], last[0][0]) if first and last else None
+
+    return redis.call(key, look)
 
 
-def check_has(client: "redis.Redis", key: str, last: StreamId) -> None:
-    """Raise RedisUnavailable if the server hasn't come as far: it is a replica that is behind, or it lost data."""
-    if (last_id(client, key) or FIRST_ID) < last:
-        raise RedisUnavailable(f"this Redis doesn't have entry {last} of {key}, which another one had; try again")
-
-
-def entries(client: "redis.Redis", key: str, ids: IdRange) -> Iterator[Entry]:
+def entries(redis: Primaries, key: str, ids: IdRange) -> Iterator[Entry]:
+    """Those in `ids`, whose end is an entry that there was. Raises RedisUnavailable."""
     start = ids.start
-    while page := _page(client.xrange(key, str(start), str(ids.end), count=PAGE_ENTRIES)):
+    while page := redis.call(key, partial(_page_of, key=key, ids=IdRange(start, ids.end))):
         yield from page
         if len(page) < PAGE_ENTRIES:
             return
         start = page[-1][0].next()
+
+
+def _page_of(client: Client, key: str, ids: IdRange) -> list[Entry]:
+    page = _page(client.xrange(key, str(ids.start), str(ids.end), count=PAGE_ENTRIES))
+    if len(page) < PAGE_ENTRIES and (_last_id(client, key) or FIRST_ID) < ids.end:
+        raise RedisUnavailable(f"this Redis doesn't have entry {ids.end} of {key}, which another one had; try again")
+    return page
+
+
+def _replicated_last_ids(client: Client, keys: Sequence[str], min_replicas: int) -> dict[str, StreamId | None]:
+    found = {key: _last_id(client, key) for key in keys}
+    about = client.info("replication")
+    if about["role"] != "master":
+        raise RedisUnavailable("this Redis is a replica: name its primary, or the sentinels that know it")
+    offset, until_s = about["master_repl_offset"], time.monotonic() + REPLICAS_WAIT_S
+    while True:
+        replicas = [each for name, each in about.items() if _is_replica(name, each)]
+        behind = [each for each in replicas if each["offset"] < offset]
+        if not behind and len(replicas) >= min_replicas:
+            return found
+        if time.monotonic() >= until_s:
+            names = ", ".join(f"{each['ip']}:{each['port']}" for each in behind)
+            count = f"{len(replicas)} of {min_replicas} replicas are connected"
+            why = f"the replicas {names} lack what it has" if behind else count
+            raise RedisUnavailable(f"this Redis could lose its newest events in a failover: {why}; try again")
+        time.sleep(REPLICAS_LOOK_S)
+        about = client.info("replication")
+
+
+def _is_replica(name: str, each: Any) -> bool:
+    """Of INFO's fields, one about a replica that follows the primary; one that takes its first copy doesn't yet."""
+    return name.removeprefix("slave").isdecimal() and each["state"] == "online"
+
+
+def _last_id(client: Client, key: str) -> StreamId | None:
+    if not client.exists(key):
+        return None
+    last = StreamId.parse(cast("Mapping[str, bytes]", client.xinfo_stream(key))["last-generated-id"])
+    return last if last > FIRST_ID else None
 
 
 def _page(answer: object) -> list[Entry]:

@@ -17,7 +17,8 @@ from pyspark.sql.types import StructType
 from pyspark_flockmq.events import STREAMS, Batch, Stream, decode_batch
 from pyspark_flockmq.options import SourceOptions, parse_options
 from pyspark_flockmq.plan import IdRange, StreamId, ids_of_times, overlap, split
-from pyspark_flockmq.reading import check_has, connect, ends, entries
+from pyspark_flockmq.reading import ends, entries
+from pyspark_flockmq.servers import Primaries
 
 RECORD_BATCH_MIN_ROWS: Final = 20_000  # reached, it is handed on; a batch of the stream is never split
 
@@ -51,8 +52,8 @@ class FlockmqReader(DataSourceReader):
         wanted = overlap(ids_of_times(options.from_ms, options.to_ms), options.ids)
         found = None
         if wanted is not None:
-            with connect(options.url, options.password_file) as client:
-                found = ends(client, STREAMS[options.stream].key, wanted)
+            with Primaries(options.redis) as redis:
+                found = ends(redis, STREAMS[options.stream].key, wanted)
         # Spark wants at least one partition; an empty one reads nothing.
         ranges = split(found, options.partitions) if found else [IdRange(StreamId(0, 1), StreamId(0, 1))]
         return [IdPartition(ids, found is None) for ids in ranges]
@@ -64,9 +65,8 @@ class FlockmqReader(DataSourceReader):
         rows = 0
         if partition.is_empty:
             return
-        with connect(self.options.url, self.options.password_file) as client:
-            check_has(client, stream.key, partition.ids.end)
-            for entry_id, fields in entries(client, stream.key, partition.ids):
+        with Primaries(self.options.redis) as redis:
+            for entry_id, fields in entries(redis, stream.key, partition.ids):
                 for table in self._tables(stream, entry_id, decode_batch(stream, fields)):
                     waiting.append(table)
                     rows += table.num_rows

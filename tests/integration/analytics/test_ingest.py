@@ -8,13 +8,15 @@ from pathlib import Path
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import redis
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from flockmq_analytics import ingest, output
 from flockmq_analytics.manifest import DataFile
 from flockmq_analytics.output import locked
+from integration.redis.servers import Clustered, Replicated, Server
 from pyspark_flockmq import reading
-from pyspark_flockmq.reading import COMMITTED_KEY, connect, primary_of
+from pyspark_flockmq.reading import COMMITTED_KEY
+from pyspark_flockmq.servers import Primaries
 
 from .writing import add, add_first
 
@@ -47,7 +49,7 @@ class Drain:
 
 @pytest.fixture
 def drain(spark: SparkSession, client: redis.Redis, url: str, password_file: str, tmp_path: Path) -> Drain:
-    return Drain(spark, ingest.Source(url, password_file, releases=True), tmp_path / "output")
+    return Drain(spark, ingest.Source({"url": url, "password_file": password_file}, releases=True), tmp_path / "output")
 
 
 def lag(client: redis.Redis, *numbers: int) -> None:
@@ -85,7 +87,7 @@ def test_a_run_that_is_killed_anywhere_costs_and_doubles_nothing(
     class Killed(BaseException):
         pass
 
-    def until(step: int) -> tuple[Callable[[Path, Path], None], Callable[[redis.Redis, dict[str, str]], str]]:
+    def until(step: int) -> tuple[Callable[[Path, Path], None], Callable[[Primaries, dict[str, str]], str]]:
         steps = iter(range(step))
 
         def publishing(staged: Path, target: Path) -> None:
@@ -93,12 +95,12 @@ def test_a_run_that_is_killed_anywhere_costs_and_doubles_nothing(
                 raise Killed
             publish(staged, target)
 
-        def releasing(client: redis.Redis, ids: dict[str, str]) -> str:
+        def releasing(primaries: Primaries, ids: dict[str, str]) -> str:
             if next(steps, None) is None:
                 raise Killed
             assert ids == output.load(drain.target).offsets, "what is released is committed"
             said.append(ids)
-            return release(client, ids)
+            return release(primaries, ids)
 
         return publishing, releasing
 
@@ -145,9 +147,10 @@ def test_a_user_that_may_only_read_ingests_all_the_same(
     drain: Drain, client: redis.Redis, url: str, password_file: str
 ) -> None:
     password = Path(password_file).read_text().strip()
-    rules = ["%R~flockmq:events:*", "+exists", "+xinfo|stream", "+xrange", "+xrevrange", "+ping", "+info"]
-    client.execute_command("ACL", "SETUSER", "reader", "reset", "on", f">{password}", *rules, "+client|setinfo")
-    drain.source = ingest.Source(url.replace("redis://", "redis://reader@"), password_file, releases=True)
+    rules = ["%R~flockmq:events:*", "+exists", "+xinfo|stream", "+xrange", "+xrevrange", "+info"]
+    client.execute_command("ACL", "SETUSER", "reader", "reset", "on", f">{password}", *rules)
+    told = {"url": url, "username": "reader", "password_file": password_file}
+    drain.source = ingest.Source(told, releases=True)
     lag(client, 0)
     ingested = drain()
     assert dict(ingested.events) == {"lag": 1}
@@ -163,11 +166,61 @@ def test_files_of_a_killed_run_are_not_read(drain: Drain, client: redis.Redis) -
     assert drain.numbers() == {0: 1}
 
 
-def test_a_primary_is_its_own_and_a_replica_names_it(
-    url: str, client: redis.Redis, password_file: str, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def replicated(tmp_path: Path) -> Iterator[Replicated]:
+    made = Replicated(tmp_path / "replicated")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def clustered(tmp_path: Path) -> Iterator[Clustered]:
+    made = Clustered(tmp_path / "clustered")
+    yield made
+    made.stop()
+
+
+def client_of(server: Server) -> redis.Redis:
+    return redis.Redis(port=server.port)
+
+
+def test_a_failover_amid_a_run_costs_and_doubles_nothing(
+    spark: SparkSession, replicated: Replicated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with connect(url, password_file) as replica:
-        assert primary_of(replica, url) == url
-        about = {"role": "slave", "master_host": "redis-1", "master_port": 6380}
-        monkeypatch.setattr(replica, "info", lambda section: about)
-        assert primary_of(replica, "rediss://report@redis:6379/0?a=b") == "rediss://report@redis-1:6380/0?a=b"
+    """The end is fixed at one primary, the events are read at the next one, and so is what it has appended since."""
+    source = ingest.Source({"url": replicated.url}, min_replicas=1, releases=True)
+    drain = Drain(spark, source, tmp_path / "output")
+    old = replicated.primary
+    with client_of(old) as client:
+        lag(client, *range(100))
+    by_date = ingest.by_date
+
+    def fail_over(events: DataFrame) -> DataFrame:
+        monkeypatch.undo()
+        old.kill()
+        with client_of(replicated.await_new_primary(old)) as client:
+            lag(client, 100)
+        return by_date(events)
+
+    monkeypatch.setattr(ingest, "by_date", fail_over)
+    assert dict(drain().events) == {"lag": 100}
+    assert dict(drain().events) == {"lag": 1}
+    assert drain.numbers() == dict.fromkeys(range(101), 1)
+    new = replicated.primary
+    assert new is not old
+    assert new.call("HGET", COMMITTED_KEY, "lag") == f"{NOON_MS + 100}-0".encode()
+    old.start()
+
+
+def test_a_run_drains_all_masters_of_a_cluster(spark: SparkSession, clustered: Clustered, tmp_path: Path) -> None:
+    drain = Drain(spark, ingest.Source({"url": clustered.url}, releases=True), tmp_path / "output")
+    of_connections, of_nodes, of_lag = clustered.masters
+    with client_of(of_lag) as client:
+        lag(client, 0, 1)
+    with client_of(of_nodes) as client:
+        add(client, "nodes", NOON_MS, [{"at": NOON_MS, "role": "core"}])
+    with client_of(of_connections) as client:
+        add(client, "connections", NOON_MS, [{"at": NOON_MS, "kind": "connected"}])
+    assert dict(drain().events) == {"connections": 1, "lag": 2, "nodes": 1}
+    assert dict(drain().events) == {}
+    assert drain.numbers() == {0: 1, 1: 1}

@@ -129,7 +129,7 @@ class Runner:
 
     def __init__(self, spark: SparkSession, url: str, password_file: str, target: Path) -> None:
         self.spark, self.output = spark, target
-        self.source = ingest.Source(url, password_file)
+        self.source = ingest.Source({"url": url, "password_file": password_file})
 
     def ingest(self, now: datetime = NOW) -> None:
         with locked(self.output) as staging:

@@ -1,7 +1,5 @@
 """`spark.read.format("flockmq")` on a real Valkey."""
 
-from pathlib import Path
-
 import msgspec
 import pytest
 import redis
@@ -11,8 +9,7 @@ from pyspark.sql import functions as F
 
 from flockmq_analytics.cli import explain
 from pyspark_flockmq.events import STREAMS
-from pyspark_flockmq.plan import StreamId
-from pyspark_flockmq.reading import PAGE_ENTRIES, check_has, connect, last_id
+from pyspark_flockmq.reading import PAGE_ENTRIES
 
 from .conftest import PASSWORD
 
@@ -128,31 +125,3 @@ def test_what_spark_raises_still_tells_what_was_wrong(
     exit_code, line = explain(raised.value)
     assert exit_code == code
     assert line.startswith(message)
-
-
-def test_a_wrong_password_is_named_by_its_file(url: str, client: redis.Redis, tmp_path: Path) -> None:
-    file = str(tmp_path / "wrong")
-    Path(file).write_text("guess")
-    with pytest.raises(ConnectionError, match=f"refused the password .*; check {file}"), connect(url, file) as refused:
-        refused.ping()
-    with pytest.raises(ConnectionError, match="name a password file"), connect(url, None) as refused:
-        refused.ping()
-
-
-def test_the_last_id_stays_when_its_entry_is_trimmed(client: redis.Redis, url: str, password_file: str) -> None:
-    with connect(url, password_file) as reading:
-        assert last_id(reading, LAG.key) is None
-        for number in range(3):
-            add(client, NOON_MS + number, [])
-        client.xtrim(LAG.key, maxlen=0, approximate=False)
-        assert str(last_id(reading, LAG.key)) == f"{NOON_MS + 2}-0"
-
-
-def test_a_server_that_lacks_what_another_one_had_is_not_read(
-    client: redis.Redis, url: str, password_file: str
-) -> None:
-    add(client, NOON_MS, [])
-    with connect(url, password_file) as reading:
-        check_has(reading, LAG.key, StreamId(NOON_MS, 0))
-        with pytest.raises(ConnectionError, match=f"doesn't have entry {NOON_MS}-1"):
-            check_has(reading, LAG.key, StreamId(NOON_MS, 1))
