@@ -44,10 +44,6 @@ def listener(**fields: object) -> Json:
             {"redis": {"external": {"url": "redis://r", "caSecretRef": {"name": "ca"}}}},
             "write a url that begins with redi",
         ),
-        (
-            {"redis": {"external": {"url": "redis+sentinel://a,b/c"}}},
-            "set report.enabled: false where redis.external.url",
-        ),
         ({"redis": {"external": {"url": "redis://r"}, "replicas": 3}}, "redis.external stands alone"),
         ({"redis": {"external": {"url": "redis://r"}, "tls": True}}, "redis.external stands alone"),
         ({"replicas": 3}, 'unknown field "spec.replicas"'),

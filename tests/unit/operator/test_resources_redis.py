@@ -155,7 +155,10 @@ class TestRedisWithReplicas:
     def test_who_may_connect_to_it(self) -> None:
         rules = built(self.SPEC)[Ref("NetworkPolicy", "demo-redis")]["spec"]["ingress"]
         admitted = {rule["ports"][0]["port"]: components(rule["from"]) for rule in rules}
-        assert admitted == {6379: ["core", "replicant", "report", "redis"], 26379: ["core", "replicant", "redis"]}
+        assert admitted == {
+            6379: ["core", "replicant", "report", "redis"],
+            26379: ["core", "replicant", "report", "redis"],
+        }
 
     def test_a_new_script_rolls_its_pods(self, monkeypatch: pytest.MonkeyPatch) -> None:
         before = templates(self.SPEC)["redis"]["metadata"]["annotations"][CONFIG_DIGEST]

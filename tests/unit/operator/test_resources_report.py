@@ -1,13 +1,12 @@
-"""The report: a password of its own, one server that it drains, and two jobs that share a volume."""
+"""The report: a password of its own, the Redis that nodes have, and two jobs that share a volume."""
 
 import json
 
 import pytest
 
+from flockmq_analytics.cli import make_parser
 from flockmq_operator.manifest import Manifest, Ref
 from unit.operator.built import built
-
-OURS = "ssl_ca_certs=/etc/flockmq/secrets/redis-tls/ca.crt"
 
 
 def cron_job(name: str, spec: Manifest | None = None) -> Manifest:
@@ -26,24 +25,72 @@ def test_both_have_a_password_of_their_own_and_not_the_cluster_key(name: str) ->
     assert "cluster-key" not in job
 
 
+def of_secrets(name: str) -> str:
+    return f"/etc/flockmq/secrets/{name}"
+
+
+CA = {"--cacertfile": of_secrets("redis-tls/ca.crt")}
+OURS = {"--username": "report", "--password-file": of_secrets("redis-password")}
+EXTERNAL = {
+    "username": "u",
+    "passwordSecretRef": {"name": "redis"},
+    "sentinelPasswordSecretRef": {"name": "redis"},
+    "caSecretRef": {"name": "ca"},
+    "tlsSecretRef": {"name": "tls"},
+    "minReplicas": 1,
+}
+
+
 @pytest.mark.parametrize(
-    ("redis", "url"),
+    ("redis", "url", "others"),
     [
-        ({}, f"rediss://report@demo-redis:6379/0?{OURS}"),
-        ({"replicas": 3}, f"rediss://report@demo-redis:6379/0?{OURS}"),
-        ({"tls": False}, "redis://report@demo-redis:6379/0"),
-        ({"external": {"url": "redis://r:6379/2"}}, "redis://r:6379/2"),
+        ({}, "rediss://demo-redis:6379/0", {**OURS, **CA}),
+        ({"tls": False}, "redis://demo-redis:6379/0", OURS),
         (
-            {"external": {"url": "rediss://r", "username": "u", "caSecretRef": {"name": "ca"}}},
-            f"rediss://u@r?{OURS}",
+            {"replicas": 3},
+            "rediss+sentinel://demo-redis-0:26379,demo-redis-1:26379,demo-redis-2:26379/flockmq",
+            {**OURS, **CA, "--sentinel-password-file": of_secrets("redis-sentinel-password"), "--min-replicas": "1"},
         ),
+        ({"external": {"url": "redis://r:6379/2"}}, "redis://r:6379/2", {}),
+        (
+            {"external": {"url": "rediss+sentinel://a,b,c/main", **EXTERNAL}},
+            "rediss+sentinel://a,b,c/main",
+            {
+                **CA,
+                "--username": "u",
+                "--password-file": of_secrets("redis-password"),
+                "--sentinel-password-file": of_secrets("redis-sentinel-password"),
+                "--certfile": of_secrets("redis-tls/tls.crt"),
+                "--keyfile": of_secrets("redis-tls/tls.key"),
+                "--min-replicas": "1",
+            },
+        ),
+        ({"external": {"url": "redis+cluster://a,b"}}, "redis+cluster://a,b", {}),
     ],
 )
-def test_events_are_drained_from_one_server(redis: Manifest, url: str) -> None:
-    args = args_of(cron_job("demo-ingest", {"redis": redis}))
+def test_events_are_drained_from_where_nodes_write_them(redis: Manifest, url: str, others: dict[str, str]) -> None:
+    job = cron_job("demo-ingest", {"redis": redis})
+    args = args_of(job)
     assert args[0] == "ingest"
-    assert args[args.index("--redis-url") + 1] == url
-    assert "--release" in args
+    args.remove("--release")
+    given = dict(zip(args[1::2], args[2::2], strict=True))
+    assert {name: value for name, value in given.items() if name not in ("--output", "--wait")} == {
+        "--redis-url": url,
+        **others,
+    }
+    (secrets,) = [
+        volume["projected"]["sources"]
+        for volume in job["jobTemplate"]["spec"]["template"]["spec"]["volumes"]
+        if volume["name"] == "secrets"
+    ]
+    paths = {of_secrets(item["path"]) for source in secrets for item in source["secret"]["items"]}
+    assert paths == {value for value in others.values() if value.startswith("/")}
+
+
+def test_the_ingest_takes_what_the_operator_gives_it() -> None:
+    args = args_of(cron_job("demo-ingest", {"redis": {"external": {"url": "rediss+sentinel://a/b", **EXTERNAL}}}))
+    assert make_parser().parse_args(args).min_replicas == 1
+    assert make_parser().parse_args(args_of(cron_job("demo-report"))).command == "report"
 
 
 def test_the_report_and_the_ingest_share_a_volume_and_wait_for_each_other() -> None:

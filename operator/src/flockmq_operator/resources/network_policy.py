@@ -39,12 +39,12 @@ def network_policies(context: Context) -> Iterator[Manifest]:
 
 
 def _ingress_of_redis(context: Context) -> list[Manifest]:
-    nodes = [_pods(context, "core"), _pods(context, "replicant")]
-    users = [*nodes, _pods(context, "report"), *([_pods(context, "backup")] if context.spec.backup else [])]
+    ask = [_pods(context, "core"), _pods(context, "replicant"), _pods(context, "report")]
+    users = [*ask, *([_pods(context, "backup")] if context.spec.backup else [])]
     if not context.redis_hosts:
         return [_ingress([REDIS_PORT], users)]
     themselves = _pods(context, "redis")
-    return [_ingress([REDIS_PORT], [*users, themselves]), _ingress([SENTINEL_PORT], [*nodes, themselves])]
+    return [_ingress([REDIS_PORT], [*users, themselves]), _ingress([SENTINEL_PORT], [*ask, themselves])]
 
 
 def _egress_of_redis(context: Context) -> list[Manifest]:

@@ -2,8 +2,8 @@
 
 `default` is whoever administers it: probes, replication, Sentinel, `kubectl exec`. Nodes and the report have users of
 their own: cores do all to the cluster's keys, but nothing to the server; replicants tail the log, and the report reads
-events and says which of them are stored (docs/redis.md). At Sentinel, `default` (who nodes come as) only asks who is
-the primary.
+events and says which of them are stored (docs/redis.md). At Sentinel, `default` (who nodes and the report come as)
+only asks who is the primary.
 """
 
 from typing import NamedTuple
@@ -14,10 +14,7 @@ CORE, REPLICANT, REPORT, SENTINEL_ADMIN = "core", "replicant", "report", "operat
 LOGS = " ".join(f"%R~flockmq:{{{shard}}}:log" for shard in SHARDS)
 CORE_RULES = "~flockmq:* +@all -@admin -@dangerous +info"
 REPLICANT_RULES = f"{LOGS} +xread +xrange +xrevrange +ping +info"
-REPORT_RULES = (
-    "%R~flockmq:events:* ~flockmq:events:committed +exists +xinfo|stream +xrange +xrevrange +hset +ping +info "
-    "+client|setinfo"
-)
+REPORT_RULES = "%R~flockmq:events:* ~flockmq:events:committed +exists +xinfo|stream +xrange +xrevrange +hset +info"
 SENTINEL_RULES = "+ping +sentinel|get-master-addr-by-name"
 
 

@@ -3,10 +3,9 @@ volume on which Parquet files and reports stay. They share it, so a run waits fo
 """
 
 from collections.abc import Iterator
-from urllib.parse import urlencode
 
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.resources.context import DATA_DIR, REDIS_PORT, SECRETS_DIR, Context
+from flockmq_operator.resources.context import DATA_DIR, SECRETS_DIR, Context
 from flockmq_operator.resources.core import claim_spec
 from flockmq_operator.resources.labels import metadata
 from flockmq_operator.resources.pod import CONTAINER_SECURITY, TMP, TMP_MOUNT, pod_template, secrets_volume
@@ -56,18 +55,15 @@ def _cron_job(context: Context, name: str, schedule: str, args: list[str], deadl
 
 
 def _ingest_args(context: Context) -> list[str]:
-    args = [
-        "ingest",
-        "--redis-url",
-        _redis_url(context),
-        "--output",
-        DATA_DIR,
-        "--wait",
-        str(INGEST_WAIT_S),
-        "--release",
-    ]
-    password = redis_files(context, "report").get("password_file")
-    return [*args, "--password-file", str(password)] if password else args
+    """Redis as nodes are given it, by the same names."""
+    args = ["ingest", "--redis-url", context.redis_url, "--output", DATA_DIR, "--wait", str(INGEST_WAIT_S), "--release"]
+    if username := redis_username(context, "report"):
+        args += ["--username", username]
+    if context.redis_min_replicas:
+        args += ["--min-replicas", str(context.redis_min_replicas)]
+    for key, file in redis_files(context, "report").items():
+        args += [f"--{key.replace('_', '-')}", str(file)]
+    return args
 
 
 def _template(context: Context, args: list[str]) -> Manifest:
@@ -93,16 +89,3 @@ def _template(context: Context, args: list[str]) -> Manifest:
         "volumes": [secrets_volume(files.values()), TMP, claim],
     }
     return pod_template(context, "report", pod)
-
-
-def _redis_url(context: Context) -> str:
-    """One server as one user: with replicas any of them, which names the primary. TLS' files go as redis-py takes them
-    in a URL."""
-    external = context.spec.redis.external
-    ours = f"{'rediss' if context.redis_tls else 'redis'}://{context.redis}:{REDIS_PORT}/0"
-    scheme, _, server = (external.url if external else ours).partition("://")
-    user = redis_username(context, "report")
-    names = {"cacertfile": "ssl_ca_certs", "certfile": "ssl_certfile", "keyfile": "ssl_keyfile"}
-    files = redis_files(context, "report").items()
-    query = urlencode({names[key]: str(file) for key, file in files if key in names}, safe="/")
-    return f"{scheme}://{f'{user}@' if user else ''}{server}{f'?{query}' if query else ''}"

@@ -97,7 +97,7 @@ def redis_files(context: Context, component: Component) -> dict[str, SecretFile]
     external = context.spec.redis.external
     if external is None:
         files = {"password_file": SecretFile("redis-password", context.redis, f"{component}-password")}
-        if context.redis_hosts and component != "report":
+        if context.redis_hosts:
             secret = SecretFile("redis-sentinel-password", context.redis, "sentinel-password")
             files["sentinel_password_file"] = secret
         if context.redis_tls:
