@@ -38,8 +38,9 @@ async def run(
     nodes: list[NodeProcess] = []
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flockmq-dev-")))
+        where = "the one that you named"  # its URL may have a password
         if redis_url is None:
-            redis_url = (await stack.enter_async_context(embedded_valkey(None))).url
+            where = redis_url = (await stack.enter_async_context(embedded_valkey(None))).url
         shared = shared_settings(redis_url)
         await stack.enter_async_context(_cluster(nodes, folder, cores, replicants, mqtt_port, management_port, shared))
         _print(*table(nodes))
@@ -49,6 +50,7 @@ async def run(
             _print(
                 "",
                 "Anonymous clients are allowed: this is for trying things out, and listens on 127.0.0.1 only.",
+                f"Redis: {where}",
                 f"Logs: {folder}/*.log. Press Ctrl-C to stop.",
             )
             return await _watch(nodes)

@@ -7,9 +7,16 @@ import re
 import signal
 import socket
 
+import redis
+
 from flockmq import dev
 from flockmq.redis import embedded
 from integration.dev.commands import PATIENCE_S, Commands
+from pyspark_flockmq.events import STREAMS, decode_batch
+from pyspark_flockmq.options import redis_config
+from pyspark_flockmq.plan import FIRST_ID, IdRange
+from pyspark_flockmq.reading import entries, last_ids
+from pyspark_flockmq.servers import Primaries
 
 FREE_PORTS = ("--port", "0", "--management-port", "0")
 UP = "Press Ctrl-C to stop."
@@ -36,6 +43,24 @@ def test_it_stays_until_ctrl_c_and_then_leaves_nothing(flockmq: Commands) -> Non
     assert command.end(signal.SIGINT) == 0, command.errors()
     assert command.pids() == []
     assert command.files() == []
+
+
+def test_the_events_of_a_demo_can_be_drained_from_the_redis_that_it_names(flockmq: Commands) -> None:
+    command = flockmq.start("dev", *FREE_PORTS)
+    named = re.search(r"^Redis: (unix://(\S+))$", command.until(UP), re.MULTILINE)
+    assert named, "it says where its Redis is"
+    connections = STREAMS["connections"]
+    with redis.Redis(unix_socket_path=named[2]) as client:
+        assert client.xread({connections.key: 0}, count=1, block=PATIENCE_S * 1000)
+    with Primaries(redis_config({"url": named[1]})) as primaries:
+        last = last_ids(primaries, [connections.key])[connections.key]
+        assert last is not None
+        batches = [
+            decode_batch(connections, fields)
+            for _, fields in entries(primaries, connections.key, IdRange(FIRST_ID, last))
+        ]
+    assert sum(len(batch.positions) for batch in batches) > 0
+    assert command.end(signal.SIGINT) == 0, command.errors()
 
 
 def test_stopping_takes_less_than_5_s_even_if_every_process_must_be_killed() -> None:
