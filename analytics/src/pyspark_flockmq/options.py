@@ -12,6 +12,11 @@
 | `from`, `to`                 | event times, ISO 8601 (UTC unless it says otherwise): from <= at < to | all       |
 | `after`, `until`             | IDs of entries: those behind `after`, up to `until`, included        | all        |
 | `partitions`                 | how many tasks read in parallel, 1 to 1024                           | 8          |
+| `pushdown`                   | `true`: filters bound what is read (`filters.py`)                    | `false`    |
+
+Spark refuses a source that takes filters unless `spark.sql.python.filterPushdown.enabled` is `true`, which it isn't by
+default; therefore `pushdown`. Events that are more than a day late, or more than 5 minutes ahead of Redis' clock, are
+missed by filters on `at` then, as they are by `from` and `to`.
 
 Files must be readable wherever a task runs. They are read where a connection is made: a password is in no option, so in
 no plan, log or pickled reader.
@@ -24,14 +29,14 @@ from typing import Final
 
 from pyspark_flockmq.errors import OptionError
 from pyspark_flockmq.events import STREAMS
-from pyspark_flockmq.plan import ALL_IDS, FIRST_ID, ID_PART_MAX, LAST_ID, IdRange, StreamId
+from pyspark_flockmq.plan import ALL_IDS, FIRST_ID, LAST_ID, IdRange, StreamId
 from pyspark_flockmq.servers import RedisConfig
 from pyspark_flockmq.url import parse_redis_url
 
 PARTITIONS_DEFAULT: Final = 8
 PARTITIONS_MAX: Final = 1024
 REDIS_NAMES: Final = ("username", "password_file", "sentinel_password_file", "cacertfile", "certfile", "keyfile")
-NAMES: Final = ("url", "stream", *REDIS_NAMES, "from", "to", "after", "until", "partitions")
+NAMES: Final = ("url", "stream", *REDIS_NAMES, "from", "to", "after", "until", "partitions", "pushdown")
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class SourceOptions:
     to_ms: int | None = None
     ids: IdRange = ALL_IDS
     partitions: int = PARTITIONS_DEFAULT
+    takes_filters: bool = False
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -62,6 +68,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         to_ms,
         _ids(options),
         _partitions(options.get("partitions")),
+        _flag("pushdown", options.get("pushdown", "false")),
     )
 
 
@@ -95,10 +102,10 @@ def _ids(options: Mapping[str, str]) -> IdRange:
 def _id(name: str, text: str | None) -> StreamId | None:
     if text is None:
         return None
-    ms, _, seq = text.partition("-")
-    if not (ms.isdecimal() and seq.isdecimal() and int(ms) <= ID_PART_MAX and int(seq) <= ID_PART_MAX):
+    found = StreamId.of(text)
+    if found is None:
         raise OptionError(f"option {name!r} is {text!r}; it must be the ID of an entry, like 1795176000000-0")
-    return StreamId(int(ms), int(seq))
+    return found
 
 
 def _partitions(text: str | None) -> int:
@@ -107,3 +114,9 @@ def _partitions(text: str | None) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= PARTITIONS_MAX:
         raise OptionError(f"option 'partitions' is {text!r}; it must be in 1..{PARTITIONS_MAX}")
     return int(text)
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise OptionError(f"option {name!r} is {text!r}; it must be true or false")
+    return text.lower() == "true"

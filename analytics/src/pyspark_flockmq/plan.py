@@ -23,6 +23,14 @@ class StreamId(NamedTuple):
         ms, _, seq = (text.decode() if isinstance(text, bytes) else text).partition("-")
         return cls(int(ms), int(seq))
 
+    @classmethod
+    def of(cls, value: object) -> Self | None:
+        """None: it isn't the text of an ID."""
+        ms, _, seq = value.partition("-") if isinstance(value, str) else ("", "", "")
+        if not (ms.isdecimal() and seq.isdecimal() and int(ms) <= ID_PART_MAX and int(seq) <= ID_PART_MAX):
+            return None
+        return cls(int(ms), int(seq))
+
     def __str__(self) -> str:
         return f"{self.ms}-{self.seq}"
 

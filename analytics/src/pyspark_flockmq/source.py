@@ -3,18 +3,22 @@
 The IDs to read are fixed once, while Spark plans (`partitions`); what is appended later is not part of this read. An
 event outside `from` <= at < `to` is dropped. A malformed one, which has no time to trust, counts by the time of its
 entry, so that of two reads of neighbouring spans just one reports it.
+
+All columns are decoded, whichever are asked for: the API of PySpark 4.3 doesn't say which are (its `PythonScanBuilder`
+takes filters, no columns).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_flockmq.events import STREAMS, Batch, Stream, decode_batch
+from pyspark_flockmq.filters import narrowed
 from pyspark_flockmq.options import SourceOptions, parse_options
 from pyspark_flockmq.plan import IdRange, StreamId, ids_of_times, overlap, split
 from pyspark_flockmq.reading import ends, entries
@@ -34,7 +38,8 @@ class FlockmqDataSource(DataSource):
         return f"{STREAMS[parse_options(self.options).stream].ddl}, malformed STRING"
 
     def reader(self, schema: StructType) -> "FlockmqReader":
-        return FlockmqReader(parse_options(self.options))
+        options = parse_options(self.options)
+        return FilteringReader(options) if options.takes_filters else FlockmqReader(options)
 
 
 @dataclass
@@ -93,6 +98,14 @@ class FlockmqReader(DataSourceReader):
         if to_ms is not None:
             mask = pc.and_(mask, pc.less(at, to_ms * 1000))
         return table.filter(mask)
+
+
+class FilteringReader(FlockmqReader):
+    """A class of its own: Spark looks at whether there is this method, and refuses it unless it is told otherwise."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self.options = narrowed(self.options, filters)
+        return filters
 
 
 def arrow_schema(stream: Stream) -> Any:

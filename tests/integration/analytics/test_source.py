@@ -125,3 +125,28 @@ def test_what_spark_raises_still_tells_what_was_wrong(
     exit_code, line = explain(raised.value)
     assert exit_code == code
     assert line.startswith(message)
+
+
+def test_filters_bound_what_is_read_and_change_no_row(
+    spark: SparkSession, client: redis.Redis, url: str, password_file: str
+) -> None:
+    """Of one entry one partition is read."""
+    hour_ms = 3_600_000
+    for hour in range(60):
+        add(client, NOON_MS + hour * hour_ms, [[NOON_MS + hour * hour_ms, "n", "route", hour, 0]])
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        pushed, plain = (read(spark, url, password_file, pushdown=flag) for flag in ("true", "false"))
+        for condition in (
+            F.col("at") >= F.timestamp_millis(F.lit(NOON_MS + 58 * hour_ms)),
+            (F.col("at") > F.timestamp_millis(F.lit(NOON_MS))) & (F.col("lag_entries") < 3),
+            F.col("entry_id") == f"{NOON_MS + 5 * hour_ms}-0",
+            F.col("entry_id") > f"{NOON_MS + 50 * hour_ms}-0",
+        ):
+            rows = pushed.where(condition).orderBy("at").collect()
+            assert rows == plain.where(condition).orderBy("at").collect()
+            assert rows
+        assert pushed.where(F.col("entry_id") == f"{NOON_MS}-0").rdd.getNumPartitions() == 1
+        assert plain.where(F.col("entry_id") == f"{NOON_MS}-0").rdd.getNumPartitions() == 8
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
