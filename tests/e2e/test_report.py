@@ -1,4 +1,5 @@
-"""The nightly report, run once by hand as its CronJob would: it counts the connections that nodes recorded in Redis."""
+"""The nightly report, run once by hand as its CronJob would: it counts the connections that nodes recorded in Redis,
+and the cluster's status has its headline."""
 
 from harness import MqttCluster, until
 
@@ -19,7 +20,10 @@ def test_the_cron_job_run_once_reports_the_connections(demo: MqttCluster) -> Non
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in report.splitlines() if replicant in line]
     assert sum(int(row[2]) for row in rows) >= CLIENTS, report
     assert "route" in report.partition("## Replication lag by shard")[2], report
-    until(lambda: demo.condition("ReportSucceeded")["status"] == "True", "the status says so", 60)
+    until(lambda: "connections at the peak" in demo.condition("ReportSucceeded")["message"], "the status says so", 60)
+    told = demo.namespace.get("mqc", "demo")["status"]["report"]
+    assert told["clients"] >= CLIENTS, told
+    until(lambda: "Reported" in demo.namespace.kubectl("describe", "mqc/demo"), "an event tells it", 60)
 
 
 def stored_events(demo: MqttCluster) -> int:

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 
 from flockmq_analytics import ingest, job
 from flockmq_analytics.days import days_between
+from flockmq_analytics.headline import headline
 from flockmq_analytics.java import SetupError
 from flockmq_analytics.output import OutputError, locked
 from flockmq_analytics.session import CORES_DEFAULT, MEMORY_DEFAULT, spark_session
@@ -101,6 +102,8 @@ def _report(arguments: argparse.Namespace, now: datetime) -> None:
         spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark,
     ):
         reported = job.run(spark, task, staging, now)
+    if arguments.headline and (line := headline([one.summary for one in reported])):
+        arguments.headline.write_bytes(line)
     print(RENDER[arguments.format](reported), end="", flush=True)
 
 
@@ -185,6 +188,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     reporting.add_argument(
         "--format", choices=("text", "json"), default="text", help="of the report on stdout (default: text)"
+    )
+    reporting.add_argument(
+        "--headline",
+        type=Path,
+        metavar="FILE",
+        help="for a line of JSON with the main figures of the last day that is over; /dev/termination-log in a pod",
     )
     reporting.add_argument(
         "--time-zone", type=_zone, default="UTC", metavar="ZONE", help="of days, such as Europe/Berlin (default: UTC)"

@@ -9,6 +9,7 @@ import asyncio
 from base64 import b64decode
 from typing import NamedTuple
 
+from flockmq_operator import report_headline
 from flockmq_operator.kube import Kube
 from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.resources.context import Context
@@ -32,6 +33,8 @@ OWNED_KINDS = (
 
 UNAVAILABLE_MAX = 200
 """Replicant pods that are looked at for what keeps one from starting."""
+REPORT_PODS_MAX = 50
+"""More than its CronJobs keep."""
 
 
 class Observed(NamedTuple):
@@ -45,6 +48,9 @@ class Observed(NamedTuple):
     redis_pods: list[Manifest]
     replicant_pods: list[Manifest]
     """Up to UNAVAILABLE_MAX, while some aren't available, or all have to end; else empty, for there may be many."""
+    report_pods: list[Manifest]
+    """Those of the report and of the ingest, up to REPORT_PODS_MAX, where a report has succeeded whose headline isn't
+    in the status; else empty."""
     jobs: list[Manifest]
     """That its CronJobs have made, and that haven't ended."""
     left_out: frozenset[Ref]
@@ -99,6 +105,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
     leftover = frozenset(name for name, item in others.items() if _of_namesake(item, context))
     replicants = await _replicant_pods(kube, context, objects.get(Ref("Deployment", context.replicant)))
     left_out = await _left_out(kube, context, objects.get(Ref("Service", context.name)), [*sets, *cores])
+    reports = await _report_pods(kube, context, objects.get(Ref("CronJob", context.report)), status)
     jobs = await _running_jobs(kube, context, objects)
     foreign = frozenset(others) - leftover
     links, key, certificates = (_files(secret, context) for secret in files)
@@ -109,6 +116,7 @@ async def observe(kube: Kube, context: Context, wanted: list[Ref], status: Manif
         cores,
         redis,
         replicants,
+        reports,
         jobs,
         left_out,
         orphans,
@@ -151,6 +159,13 @@ async def _replicant_pods(kube: Kube, context: Context, live: Manifest | None) -
         return []
     labels = {**selector(context, "replicant"), MANAGED_BY: MANAGER}
     return await kube.list("Pod", context.namespace, labels, limit=UNAVAILABLE_MAX)
+
+
+async def _report_pods(kube: Kube, context: Context, cron: Manifest | None, status: Manifest) -> list[Manifest]:
+    if not report_headline.wants_pods(cron, status.get("report", {})):
+        return []
+    labels = {**selector(context, "report"), MANAGED_BY: MANAGER}
+    return await kube.list("Pod", context.namespace, labels, limit=REPORT_PODS_MAX)
 
 
 async def _running_jobs(kube: Kube, context: Context, objects: dict[Ref, Manifest]) -> list[Manifest]:

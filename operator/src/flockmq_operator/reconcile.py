@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from flockmq_operator import floor, revisions, settled
+from flockmq_operator import floor, report_headline, revisions, settled
 from flockmq_operator.apply import carry_out, refusal_problems
 from flockmq_operator.donors.choice import kept_of
 from flockmq_operator.donors.reconcile import DonorReconciler
@@ -209,7 +209,7 @@ def key_of(body: Manifest) -> Key:
 
 
 def transitions(previous: Manifest, status: Manifest) -> list[Event]:
-    """Events of conditions that changed: it is stalled, and why; it is no longer; it is ready."""
+    """Events of what changed in the status: it is stalled, and why, or no longer; it is ready; what a report says."""
     before = {condition["type"]: condition for condition in previous.get("conditions", ())}
     events: list[Event] = []
     for condition in status["conditions"]:
@@ -221,4 +221,7 @@ def transitions(previous: Manifest, status: Manifest) -> list[Event]:
                 events.append(Event("Normal", "Resumed", "What stalled the cluster is mended"))
             case "Ready", "False" | "Unknown", "True":
                 events.append(Event("Normal", "Ready", condition["message"]))
+    told, reported = (report_headline.sentence(one.get("report", {})) for one in (previous, status))
+    if reported and reported != told:
+        events.append(Event("Normal", "Reported", reported[:MESSAGE_MAX]))
     return events

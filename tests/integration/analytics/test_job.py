@@ -256,7 +256,7 @@ def test_the_commands_print_what_came_of_them_and_nothing_else(
     """Run as in a pod: the CronJobs' arguments, a working directory that can't be written."""
     today = datetime.now(UTC)
     add_first(client, "connections", 1, [[int(today.timestamp() * 1000), "n", "connected", "c", 0, 5]])
-    target, scratch = tmp_path / "output", tmp_path / "scratch"
+    target, scratch, headline = tmp_path / "output", tmp_path / "scratch", tmp_path / "termination-log"
     scratch.mkdir()
     command = Path(sys.executable).with_name("flockmq-analytics")
     common = ["--output", str(target), "--memory", "512m", "--cores", "1"]
@@ -265,7 +265,7 @@ def test_the_commands_print_what_came_of_them_and_nothing_else(
     said = []
     for arguments in (
         ["ingest", "--redis-url", url, "--password-file", password_file, "--release"],
-        ["report", "--format", "json"],
+        ["report", "--format", "json", "--headline", str(headline)],
     ):
         done = subprocess.run(
             [command, *arguments, *common], check=False, capture_output=True, text=True, cwd="/proc", env=environment
@@ -275,6 +275,8 @@ def test_the_commands_print_what_came_of_them_and_nothing_else(
     assert said[0] == "ingested 1 events (connections 1)\n"
     summary = json.loads(said[1])
     assert (summary["day"], summary["connects"]) == (str(today.date()), 1)
+    told = json.loads(headline.read_text())
+    assert (told["day"], told["isOver"], told["clients"]) == (str(today.date()), False, 1)
     assert sorted(path.name for path in target.iterdir()) == [
         ".lock",
         "connections",

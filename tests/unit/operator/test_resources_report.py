@@ -114,5 +114,6 @@ def test_schedules_are_of_the_time_zone() -> None:
 def test_the_report_is_made_as_the_spec_says() -> None:
     said = {"keepDays": 7, "timeZone": "Europe/Berlin", "lagObjectiveMs": 250}
     args = args_of(cron_job("demo-report", {"report": said}))
-    for option, value in (("--keep-days", "7"), ("--time-zone", "Europe/Berlin"), ("--lag-objective-ms", "250")):
+    wanted = {"--keep-days": "7", "--time-zone": "Europe/Berlin", "--lag-objective-ms": "250"}
+    for option, value in (wanted | {"--headline": "/dev/termination-log"}).items():
         assert args[args.index(option) + 1] == value

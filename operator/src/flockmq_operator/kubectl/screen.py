@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from flockmq_operator import report_headline
 from flockmq_operator.kubectl.advice import Finding, findings
 from flockmq_operator.kubectl.ctl import Silent, Told, component_of
 from flockmq_operator.kubectl.pods import node_of, pod_findings, pod_lines
@@ -38,6 +39,8 @@ def about(body: Manifest, now: datetime) -> Iterator[str]:
     yield f"MqttCluster {metadata['name']} in namespace {metadata['namespace']}: {found.headline}"
     if endpoint := (body.get("status") or {}).get("endpoint"):
         yield f"  endpoint {endpoint}, generation {metadata['generation']}"
+    if told := report_headline.sentence((body.get("status") or {}).get("report", {})):
+        yield f"  report of {shown(told)}"
     yield from bulleted(found.wrong)
     yield from (f"  now: {work}" for work in found.working)
     if found.fine:

@@ -5,6 +5,7 @@ volume on which Parquet files and reports stay. They share it, so a run waits fo
 from collections.abc import Iterator
 
 from flockmq_operator.manifest import Manifest
+from flockmq_operator.report_headline import CONTAINER, TERMINATION_LOG
 from flockmq_operator.resources.context import DATA_DIR, SECRETS_DIR, Context
 from flockmq_operator.resources.core import claim_spec
 from flockmq_operator.resources.labels import metadata
@@ -31,6 +32,7 @@ def report(context: Context) -> Iterator[Manifest]:
     }
     reporting = ["report", "--output", DATA_DIR, "--wait", str(INGEST_WAIT_S), "--keep-days", str(spec.keep_days)]
     reporting += ["--time-zone", spec.time_zone, "--lag-objective-ms", str(spec.lag_objective_ms)]
+    reporting += ["--headline", TERMINATION_LOG]
     yield _cron_job(context, context.ingest, spec.ingest_schedule, _ingest_args(context), INGEST_DEADLINE_S, tries=1)
     yield _cron_job(context, context.report, spec.schedule, reporting, DEADLINE_S, tries=3)
 
@@ -69,7 +71,7 @@ def _ingest_args(context: Context) -> list[str]:
 def _template(context: Context, args: list[str]) -> Manifest:
     files = redis_files(context, "report")
     container: Manifest = {
-        "name": "report",
+        "name": CONTAINER,
         "image": context.spec.report.image or context.settings.flockmq_analytics_image,
         "imagePullPolicy": context.image_pull_policy,
         "args": args,

@@ -8,6 +8,7 @@ status.
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from flockmq_operator import report_headline
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.problems import Problem
 from flockmq_operator.resources.labels import Component, selector_string
@@ -70,7 +71,13 @@ def with_block(condition: Condition, situation: Situation, component: Component)
 def make_status(situation: Situation, previous: Manifest, now: datetime) -> Manifest:
     """The whole `status`; equal to `previous` when there is nothing new."""
     before = {condition["type"]: condition for condition in previous.get("conditions", ())}
-    situation = situation._replace(before=before, counted=previous.get("replicants", {}), now=now)
+    context, observed = situation.context, situation.observed
+    reported = previous.get("report", {})
+    if context is not None and observed is not None:
+        cron = observed.objects.get(Ref("CronJob", context.report))
+        reported = report_headline.of_pods(cron, observed.report_pods, reported)
+    counted = previous.get("replicants", {})
+    situation = situation._replace(before=before, counted=counted, now=now, reported=reported)
     status: Manifest = {
         "observedGeneration": situation.generation,
         "conditions": [
@@ -78,7 +85,6 @@ def make_status(situation: Situation, previous: Manifest, now: datetime) -> Mani
             for condition in conditions(situation)
         ],
     }
-    context, observed = situation.context, situation.observed
     if context is None or observed is None:  # nothing was looked at: what was said before still stands
         return {**previous, **status}
     live = observed.objects
@@ -95,6 +101,8 @@ def make_status(situation: Situation, previous: Manifest, now: datetime) -> Mani
     if context.spec.backup:
         cron = live.get(Ref("CronJob", context.backup))
         status["backup"] = backup_succeeded.count(cron, previous.get("backup", {}))
+    if context.spec.report.enabled and reported:
+        status["report"] = reported
     if situation.settings:
         status["settings"] = situation.settings
     if context.spec.autoscaling:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.observe import Observed
@@ -42,6 +42,8 @@ class Situation(NamedTuple):
     update_pending: bool = False
     settings: Mapping[str, object] = {}
     """What is remembered of settings that nodes were told while they run (`hot.edit.Recorded`)."""
+    reported: Mapping[str, Any] = {}
+    """The last report's headline (`status.report`)."""
     before: Mapping[str, Manifest] = {}
     """The conditions that were reported last, by type."""
     counted: Mapping[str, int] = {}

@@ -1,7 +1,8 @@
-"""ReportSucceeded: the latest runs of the report and of the ingest, as their CronJobs tell. The broker does without, so
-it is no part of Ready.
+"""ReportSucceeded: the latest runs of the report and of the ingest, as their CronJobs tell, and what the report says
+first. The broker does without, so it is no part of Ready.
 """
 
+from flockmq_operator import report_headline
 from flockmq_operator.manifest import Ref
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import selector_string
@@ -30,7 +31,8 @@ def judge(situation: Situation) -> Condition:
         last = f"the last one that did, at {succeeded}" if succeeded else "none did before"
         message = f"the run of {began} didn't succeed, {last}; see its pods: {_logs(context)}"
         return Condition(TYPE, False, "Failed", message)
-    return Condition(TYPE, True, "Succeeded", f"at {succeeded}")
+    told = report_headline.sentence(situation.reported)
+    return Condition(TYPE, True, "Succeeded", f"at {succeeded}; {told}" if told else f"at {succeeded}")
 
 
 def _logs(context: Context) -> str:

@@ -38,6 +38,16 @@ async def test_a_cluster_that_is_well_is_one_screen(town: Town, capsys: pytest.C
     assert len(lines) < 24
 
 
+async def test_what_the_last_report_says_first_is_shown(town: Town, capsys: pytest.CaptureFixture[str]) -> None:
+    figures = {"day": "2026-11-20", "isOver": True, "clients": 9, "refused": 2, "lostEvents": 0, "peakConnections": 7}
+    town.world.objects[DEMO]["status"]["report"] = {**figures, "changed": ["2 refused connects: \x1b[2J"]}
+    lines = await screen(town, capsys)
+    shown = (
+        "  report of 2026-11-20: 7 connections at the peak, 9 clients, 2 refused, no event lost; 2 refused connects: "
+    )
+    assert [line for line in lines if line.startswith(shown)] == [f"{shown}\N{REPLACEMENT CHARACTER}[2J"]
+
+
 async def test_alarms_and_nodes_that_drain_are_shown(town: Town, capsys: pytest.CaptureFixture[str]) -> None:
     town.node.alarms = [AlarmRow(name="redis-memory/r:6379", since_s=1_764_000_000.0, text="80 %\x1b[2J of it")]
     town.node.nodes[3] = member("demo-replicant-a", "replicant", 7, draining=True)
