@@ -7,3 +7,7 @@ class OptionError(ValueError):
 
 class RedisUnavailable(ConnectionError):
     """Redis can't be reached, refuses the password, or doesn't answer in time."""
+
+
+class NotReplicated(RedisUnavailable):
+    """Redis could lose its newest entries in a failover; they are there, and are replicated later."""

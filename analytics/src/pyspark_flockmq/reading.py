@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
-from pyspark_flockmq.errors import RedisUnavailable
+from pyspark_flockmq.errors import NotReplicated, RedisUnavailable
 from pyspark_flockmq.plan import FIRST_ID, IdRange, StreamId
 from pyspark_flockmq.servers import Client, Primaries
 
@@ -34,8 +34,8 @@ def last_ids(redis: Primaries, keys: Sequence[str]) -> dict[str, StreamId | None
 
 def replicated_last_ids(redis: Primaries, keys: Sequence[str], min_replicas: int) -> dict[str, StreamId | None]:
     """The like, once all connected replicas have these entries, and at least `min_replicas` of them: whichever becomes
-    the primary then, appends behind them. Raises RedisUnavailable where they don't in time, or the server is a replica
-    itself."""
+    the primary then, appends behind them. Raises NotReplicated where they don't in time, RedisUnavailable where the
+    server is a replica itself."""
     found: dict[str, StreamId | None] = {}
     for group in redis.config.by_server([*keys]):
         found |= redis.call(group[0], partial(_replicated_last_ids, keys=group, min_replicas=min_replicas))
@@ -96,7 +96,7 @@ def _replicated_last_ids(client: Client, keys: Sequence[str], min_replicas: int)
             names = ", ".join(f"{each['ip']}:{each['port']}" for each in behind)
             count = f"{len(replicas)} of {min_replicas} replicas are connected"
             why = f"the replicas {names} lack what it has" if behind else count
-            raise RedisUnavailable(f"this Redis could lose its newest events in a failover: {why}; try again")
+            raise NotReplicated(f"this Redis could lose its newest events in a failover: {why}; try again")
         time.sleep(REPLICAS_LOOK_S)
         about = client.info("replication")
 
