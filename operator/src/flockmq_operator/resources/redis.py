@@ -70,7 +70,7 @@ def redis(context: Context) -> Iterator[Manifest]:
 
 
 def _services(context: Context) -> Iterator[Manifest]:
-    """One for all pods that are ready, where the report reads; and one for each that has replicas or is one."""
+    """One for all that are ready, by which a Redis without replicas is reached; with replicas one for each pod, too."""
     ports = [{"name": "redis", "port": REDIS_PORT, "targetPort": "redis"}]
     yield {
         "apiVersion": "v1",
