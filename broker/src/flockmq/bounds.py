@@ -128,6 +128,10 @@ WORKER_STEADY_S: Final = 60.0
 """A node that ends after a longer time is started again after the shortest delay."""
 EMBEDDED_ROOM_MIN_BYTES: Final = 1024 * 1024
 """If less disk space is left when Valkey exits, the node reports that the disk is full."""
+EMBEDDED_MEMORY_SHARE: Final = 4
+"""One part in this many of the container's or machine's memory is for an embedded Valkey. The rest is the node's."""
+EMBEDDED_MAXMEMORY_PERCENT: Final = 60
+"""Of that part, its `maxmemory`. The rest is for the pages that are copied while it rewrites its file."""
 TASK_AGAIN_S: Final = 1.0
 """A failed task starts again after this time."""
 SEED_RESOLVE_S: Final = 2.0
@@ -730,7 +734,7 @@ PAGE_END_MAX_CHARACTERS: Final = 1024
 """Of a name by which a page goes on: at 12 bytes each in an address, less than MANAGEMENT_REQUEST_LINE_MAX_BYTES."""
 AUTH_REQUEST_MAX_BYTES: Final = 128 * 1024
 
-# --- quotas: per user in the whole cluster (less if Redis has little memory) ----------------------------------------
+# --- quotas: per user in the whole cluster (less if Redis or a node has little memory) ------------------------------
 QUOTA_SESSIONS: Final = AWAY_SESSIONS_MAX // 2
 QUOTA_QUEUED_BYTES: Final = 16 * 1024 * 1024 * 1024
 QUOTA_SUBSCRIPTIONS: Final = MAX_ROUTES // 4
@@ -747,6 +751,13 @@ RETAINED_MESSAGE_BYTES: Final = 256
 """The same for a retained message, and for a topic that was cleared recently."""
 SESSION_STORED_BYTES: Final = 512
 """Approximate size of a session in Redis, without its messages and subscriptions."""
+SESSION_MEMORY_BYTES: Final = 3072
+SUBSCRIPTION_MEMORY_BYTES: Final = 512
+"""Approximate size of a durable session, and of a subscription, in the memory of a node of the role `single`."""
+QUEUED_MEMORY_TIMES: Final = 3
+FILTER_MEMORY_TIMES: Final = 2
+RETAINED_MEMORY_TIMES: Final = 2
+"""About how many bytes of a node's memory a small message, or a filter, takes for each byte that counts."""
 QUOTA_TOLD_EVERY_S: Final = 1.0
 QUOTA_TOLD_PARTS: Final = 100
 """A node reports users that have at least 1/N of a quota on it."""
@@ -770,6 +781,25 @@ QUOTA_ALARMS_MAX: Final = 16
 """Users over a quota that have an alarm."""
 
 # --- node -----------------------------------------------------------------------------------------------------------
+NODE_SHORT_PART: Final = 0.75
+NODE_ROOM_PART: Final = 0.70
+"""Shares of a node's memory. From NODE_SHORT_PART on, no node stores more for clients, until that node uses less than
+NODE_ROOM_PART."""
+NODE_FULL_PART: Final = 0.85
+NODE_FULL_ENDS_PART: Final = 0.80
+"""The same for new subscriptions of all clients, which every node has in memory."""
+NODE_MEMORY_LOOK_S: Final = 0.02
+"""How often a node checks that."""
+RELIEVED_MIN_BYTES: Final = 16 * 1024
+"""From NODE_FULL_PART on it disconnects clients for which at least so much waits, those with most first."""
+NODE_RELIEVES_S: Final = 0.1
+"""Minimum time between two times that it does so."""
+NODE_GIVES_BACK_S: Final = 30.0
+"""How often a node that is short of memory gives back what it has freed: that may take 50 ms for each gigabyte."""
+NODE_EMPTY_BYTES: Final = 96 * 1024 * 1024
+"""Memory of a node without clients."""
+NODE_ROOM_MIN_PARTS: Final = 16
+"""In a container with little more than that, default quotas follow one part in this many of its memory."""
 LAG_SAMPLE_INTERVAL_S: Final = 10.0
 AUTHORIZATION_SLICE_CLIENTS: Final = 2000
 """Connections marked per event-loop iteration to ask for authorization again, after rules changed."""

@@ -17,6 +17,7 @@ import redis.asyncio
 
 from flockmq import bounds
 from flockmq.errors import RedisUnavailable, UserError
+from flockmq.memory_limit import valkey_bytes
 from flockmq.redis import embedded
 from flockmq.redis.embedded import EmbeddedValkey, embedded_valkey
 
@@ -85,10 +86,11 @@ async def test_every_write_is_on_disk_before_it_is_answered_and_nothing_is_evict
         embedded_valkey(tmp_path) as valkey,
         redis.asyncio.Redis.from_url(valkey.url, decode_responses=True) as client,
     ):
-        settings = await client.config_get("append*", "maxmemory-policy", "port")
+        settings = await client.config_get("append*", "maxmemory*", "port")
     assert settings["appendonly"] == "yes"
     assert settings["appendfsync"] == "always"
     assert settings["maxmemory-policy"] == "noeviction"
+    assert settings["maxmemory"] == str(valkey_bytes())
     assert settings["port"] == "0"
 
 

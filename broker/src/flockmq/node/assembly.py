@@ -35,7 +35,7 @@ from flockmq.membership.link_keys import LinkKeys
 from flockmq.membership.link_listener import Bind
 from flockmq.membership.membership_settings import MembershipSettings
 from flockmq.membership.readiness import OwnRedis
-from flockmq.memory_limit import memory_bytes
+from flockmq.memory_limit import ANY_MEMORY, NodeMemory
 from flockmq.node.client_balance import Balancing
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.hot_settings import HotSettings
@@ -76,6 +76,8 @@ class Machine(NamedTuple):
     """The highest cluster version that the node speaks. A lower value makes it act as an older release."""
     own_redis: OwnRedis | None = None
     """Set if `redis` is embedded in this node."""
+    memory: NodeMemory = ANY_MEMORY
+    """What the node may use, and uses."""
 
 
 @dataclass
@@ -186,7 +188,7 @@ def assemble(
         min(zone.max_packet_size for zone in zones.values()),
         min(zone.max_topic_levels for zone in zones.values()),
         entropy.random.getrandbits(64),
-        min(MATCH_CACHE_MAX_BYTES, memory_bytes() // MATCH_CACHE_MEMORY_SHARE),
+        _match_cache_bytes(machine.memory),
     )
     plugin_hooks = PluginHooks(router, Plugins(config.plugins.enabled, clock), config.rewrite, config.auto_subscribe)
     router.shared.strategy = STRATEGIES[config.mqtt.shared_subscription_strategy]
@@ -234,11 +236,18 @@ def assemble(
         _draining(config),
         _rebalances(config),
         takes_clients=any(named_listeners(config)),
+        memory=machine.memory,
     )
     hot = _hot_settings(Loaded(config, zone_keys), node, auth, rlog, limits)
     node.overview.own_details = partial(_details, hot, node)
     node.core_admin.disk = machine.disk
     return Assembly(config, limits, node, cluster, rlog, purged, hot)
+
+
+def _match_cache_bytes(memory: NodeMemory) -> int:
+    if not memory.limit_bytes:
+        return MATCH_CACHE_MAX_BYTES
+    return min(MATCH_CACHE_MAX_BYTES, memory.limit_bytes // MATCH_CACHE_MEMORY_SHARE)
 
 
 def _hot_settings(loaded: Loaded, node: Node, auth: AuthService, rlog: Rlog, limits: dict[str, Limits]) -> HotSettings:

@@ -42,7 +42,6 @@ from flockmq.config.schema import (
 )
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse, cannot_bind
-from flockmq.memory_limit import memory_bytes
 from flockmq.session.limits import Limits
 from flockmq.transport import token_bucket
 from flockmq.transport.acceptor import OpenListener
@@ -71,10 +70,12 @@ def listening_settings(config: Config) -> ListeningSettings:
 
 
 class Listeners:
-    """The listeners of one node. `ports` maps their names to ports; the port of a Unix socket is 0."""
+    """The listeners of one node. `ports` maps their names to ports; the port of a Unix socket is 0. `memory_bytes`:
+    what the node may use."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, memory_bytes: int) -> None:
         self._config = config
+        self._memory_bytes = memory_bytes
         self._sockets: list[tuple[NamedListenerSettings, socket.socket]] = []
         self._reactor: EpollReactor
         self._open: list[tuple[NamedListenerSettings, OpenListener]] = []
@@ -130,7 +131,7 @@ class Listeners:
             self._reactor.configure(listener)
 
     def _limit_node(self, node: NodeSettings) -> None:
-        reactor, memory = self._reactor, memory_bytes()
+        reactor, memory = self._reactor, self._memory_bytes
         reactor.limit(_rates(node), node.max_conn_rate)
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         reactor.share_resources(*shares(node, memory, descriptors), memory)

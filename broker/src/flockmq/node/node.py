@@ -25,6 +25,7 @@ from flockmq.management.settings_rows import SettingsView
 from flockmq.management.view import Views
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.membership_settings import LocalStatus
+from flockmq.memory_limit import ANY_MEMORY, NodeMemory
 from flockmq.node import metrics
 from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms, ClockAlarm
@@ -91,9 +92,10 @@ class Node:
         rebalances: Rebalances = Rebalances(),  # noqa: B008 - it never changes
         *,
         takes_clients: bool = True,
+        memory: NodeMemory = ANY_MEMORY,
     ) -> None:
         """`store`: the store of a core's durable sessions; None on a replicant. `reactor`: runs the connections.
-        `takes_clients`: whether this node has listeners for clients."""
+        `takes_clients`: whether this node has listeners for clients. `memory`: what this process may use, and uses."""
         self.state = "starting"
         self._takes_clients = takes_clients
         self.router = router
@@ -110,7 +112,7 @@ class Node:
         self.metrics = metrics.NodeMetrics()
         self._event_rows = EventRows(cluster, rlog, delivery, router.counters, self.loop_watch, clock)
         self._show(sys_topics)
-        self._keep_messages(quotas, zones, store)
+        self._keep_messages(quotas, zones, store, memory)
         self.routes = NodeRoutes(router, cluster, delivery, rlog, self._reason_of)
         self._take_clients()
         self._serve_clients()
@@ -132,13 +134,15 @@ class Node:
         about = About(self.cluster.settings.name, self.view.names, self.metrics.samples)
         self.system = SysTopics(sys_topics, about, self.router, self.reactor.soon, self._clock)
 
-    def _keep_messages(self, quotas: QuotasSettings, zones: Mapping[str, Limits], store: SessionStore | None) -> None:
+    def _keep_messages(
+        self, quotas: QuotasSettings, zones: Mapping[str, Limits], store: SessionStore | None, memory: NodeMemory
+    ) -> None:
         """Build what stores and publishes retained messages, delayed messages and wills, and the quotas of users."""
         cluster, rlog, router, soon = self.cluster, self.rlog, self.router, self.reactor.soon
         cluster_clock, has_authors = cluster.time.clock, cluster.version.gate(2)
         binds = any(limits.client_id_binding == TO_USER for limits in zones.values())
         have_users = (lambda: True) if binds else partial(identifies, self._auth, self.plugin_hooks)
-        self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, self._clock.monotonic)
+        self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, self._clock.monotonic, memory.limit_bytes)
         self.shortage = RedisShortage(cluster, self.delivery.slots.sender, rlog, store)
         self.retained = RetainedFeed(self.quotas.quotas.retained)
         self.retaining = RetainedLog(

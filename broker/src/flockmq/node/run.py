@@ -23,6 +23,7 @@ from flockmq.management.audit_log import AuditLog
 from flockmq.management.tls import ManagementTls
 from flockmq.management.view import NodePorts
 from flockmq.membership.readiness import OwnRedis
+from flockmq.memory_limit import node_memory
 from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.node.listeners import Listeners, listening_settings
 from flockmq.node.redis_startup import redis_config
@@ -49,11 +50,12 @@ async def run_node(
     is_core = config.role != "replicant"
     disk = Disk(config.node.data_dir) if is_core and config.node.data_dir is not None else None
     async with contextlib.AsyncExitStack() as stack:
-        listeners = Listeners(config)
+        memory = node_memory(has_valkey=own_redis is not None)
+        listeners = Listeners(config, memory.limit_bytes)
         stack.callback(listeners.close)
         listeners.bind()
         mqtt_port = listeners.ports.get(DEFAULT_LISTENER_NAME)
-        machine = Machine(EpollReactor, redis_config(config.redis), disk, own_redis=own_redis)
+        machine = Machine(EpollReactor, redis_config(config.redis), disk, own_redis=own_redis, memory=memory)
         assembly = assemble(config, machine, mqtt_port or 0, zone_keys=zone_keys)
         assembly.settings.on_change(lambda config: config.log.level, logs.set_level)
         node, reactor = assembly.node, assembly.node.reactor

@@ -21,7 +21,7 @@ import msgspec
 
 from flockmq import bounds
 from flockmq.config.schema import QuotasSettings as Settings
-from flockmq.default_quotas import MaxMemory, default_limits
+from flockmq.default_quotas import LeastMemory, MaxMemory, default_limits
 from flockmq.durable.session_store import SessionStore
 from flockmq.management.quota_admin import QuotaAdmin
 from flockmq.management.view import QuotaRow, QuotasShown
@@ -64,6 +64,10 @@ class QuotaReport(msgspec.Struct, frozen=True, array_like=True):
     users: list[UserUsage]
     is_urgent: bool = False
     """A user's usage has grown fast, so the receiver must report at once too."""
+    core_bytes: int = 0
+    """What the sender may use, if it is a core; else 0. Nodes of earlier releases don't say it."""
+    node_bytes: int = 0
+    """To a core: what the sender may use. To a replicant: the smallest that the sender knows of."""
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -72,7 +76,8 @@ _decode: Final = msgspec.msgpack.Decoder(QuotaReport).decode
 
 class UserQuotas:
     """`store` is None if this node isn't a core. `have_users` tells whether clients have users: they are
-    authenticated, or their user names are trusted because client ids are bound to them."""
+    authenticated, or their user names are trusted because client ids are bound to them. `memory_bytes`: what this node
+    may use; 0: any."""
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class UserQuotas:
         store: SessionStore | None,
         have_users: Callable[[], bool],
         now_s: Callable[[], float],
+        memory_bytes: int = 0,
     ) -> None:
         self._settings = settings
         self._cluster = cluster
@@ -89,6 +95,7 @@ class UserQuotas:
         self._store = store
         self._have_users = have_users
         self._now_s = now_s
+        self._memory_bytes = memory_bytes
         self._reports: dict[str, QuotaReport] = {}
         """The last report of each linked node, by incarnation."""
         self._is_urgent = False
@@ -233,7 +240,9 @@ class UserQuotas:
 
     def _send_reports(self) -> None:
         redis_bytes, here = self._maxmemory.size_bytes, self.quotas.largest()
-        held = _encode(QuotaReport(redis_bytes, _rows(here), self._is_urgent))
+        node_bytes = self._memory_bytes
+        core_bytes = node_bytes if self._cluster.is_core else 0
+        held = _encode(QuotaReport(redis_bytes, _rows(here), self._is_urgent, core_bytes, node_bytes))
         self._is_urgent = False
         total = {user: had.plus(here.get(user, NOTHING)) for user, had in self.quotas.elsewhere.items()} | {
             user: had for user, had in here.items() if user not in self.quotas.elsewhere
@@ -245,7 +254,18 @@ class UserQuotas:
             elif self._cluster.is_core:
                 its = {row.user: row.held() for row in self._reports.get(link.peer.incarnation, _SILENT).users}
                 rest = {user: had.minus(its.get(user, NOTHING)) for user, had in largest.items()}
-                link.note(ELSEWHERE, _encode(QuotaReport(redis_bytes, _rows(rest))))
+                elsewhere = QuotaReport(redis_bytes, _rows(rest), False, core_bytes, self._least_memory().node)
+                link.note(ELSEWHERE, _encode(elsewhere))
+
+    def _least_memory(self) -> LeastMemory:
+        """As this node and those that report to it see it. What a node may use is known at its start, and counts at
+        once."""
+        notes, own = self._reports.values(), self._memory_bytes
+        return LeastMemory(
+            self._redis_bytes(),
+            _least(own if self._cluster.is_core else 0, *(note.core_bytes for note in notes)),
+            _least(own, *(note.node_bytes for note in notes)),
+        )
 
     def _redis_bytes(self) -> int:
         """The `maxmemory` that this node or other nodes see. The largest counts, because a node that has just started
@@ -260,7 +280,7 @@ class UserQuotas:
     def _limits(self) -> Held | None:
         if not self._have_users():
             return None
-        defaults = default_limits(self._redis_bytes())
+        defaults = default_limits(self._least_memory())
         settings = [getattr(self._settings, f"max_{kind}") for kind in KINDS]
         return Held(*(default if limit is None else limit for limit, default in zip(settings, defaults, strict=True)))
 
@@ -287,6 +307,11 @@ class UserQuotas:
 
 
 _SILENT: Final = QuotaReport(0, [])
+
+
+def _least(*known_bytes: int) -> int:
+    """0: unknown."""
+    return min(filter(None, known_bytes), default=0)
 
 
 def name_of(user: bytes) -> str:

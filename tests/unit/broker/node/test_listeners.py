@@ -51,7 +51,7 @@ def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     named = TcpListenerSettings(bind=Address("127.0.0.1", port))
-    bound = Listeners(Config(listeners=ListenersSettings(tcp={"default": named, "second": named})))
+    bound = Listeners(Config(listeners=ListenersSettings(tcp={"default": named, "second": named})), 1024 * MIB)
     try:
         with pytest.raises(AddressInUse, match=rf"listeners.tcp.second.bind: 127.0.0.1:{port} is in use"):
             bound.bind()
@@ -62,7 +62,8 @@ def test_two_listeners_at_one_address_are_said_before_the_node_joins() -> None:
 def test_an_address_that_another_process_has_by_now_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Listeners, "_listener", Mock())
     bound = Listeners(
-        Config(listeners=ListenersSettings(tcp={"default": TcpListenerSettings(bind=Address("127.0.0.1", 0))}))
+        Config(listeners=ListenersSettings(tcp={"default": TcpListenerSettings(bind=Address("127.0.0.1", 0))})),
+        1024 * MIB,
     )
     bound.bind()
     reactor = Mock()
@@ -78,7 +79,7 @@ def test_other_settings_hold_for_listeners_that_are_open() -> None:
     limits = {"default": Limits(), "slow": Limits("slow")}
     tcp = TcpListenerSettings(bind=Address("127.0.0.1", 0), zone="slow")
     config = Config(zones={"slow": MqttSettings()}, listeners=ListenersSettings(tcp={"default": tcp}))
-    listeners = Listeners(config)
+    listeners = Listeners(config, 1024 * MIB)
     listeners.bind()
     with Served() as served:
         listeners.open(served.reactor, limits)

@@ -20,9 +20,9 @@ from flockmq.bounds import (
 )
 from flockmq.config.conversion import read
 from flockmq.config.schema import QuotasSettings as Settings
-from flockmq.default_quotas import default_limits
+from flockmq.default_quotas import LeastMemory, default_limits
 from flockmq.errors import ConfigError
-from flockmq.node.user_quotas import PREFIX, UserQuotas, _used_up, name_of
+from flockmq.node.user_quotas import HELD, PREFIX, UserQuotas, _used_up, name_of
 from flockmq.publishing.retained_feed import RetainedFeed
 from flockmq.quotas import INFINITE, NOTHING, UNLIMITED, FilterRoom, Held, Quotas, Usage
 from flockmq.redis.memory import RedisMemory
@@ -63,7 +63,9 @@ class Link:
 class NodeOf:
     """A cluster, as `UserQuotas` sees it, and the log's alarms."""
 
-    def __init__(self, network: Network, name: str, role: str, settings: Settings, redis_bytes: int = 0) -> None:
+    def __init__(
+        self, network: Network, name: str, role: str, settings: Settings, redis_bytes: int = 0, memory_bytes: int = 0
+    ) -> None:
         self.name = name
         self.role = role
         self.handlers: dict[str, Any] = {}
@@ -85,7 +87,7 @@ class NodeOf:
         self.room = SimpleNamespace(memory=RedisMemory(1, redis_bytes))
         store: Any = SimpleNamespace(rooms=lambda: {"redis:6379": self.room}) if self.is_core else None
         cluster: Any = self
-        self.part = UserQuotas(settings, cluster, rlog, store, lambda: self.identifies, network.now)
+        self.part = UserQuotas(settings, cluster, rlog, store, lambda: self.identifies, network.now, memory_bytes)
 
     @property
     def mesh(self) -> Any:
@@ -210,7 +212,7 @@ async def test_so_many_alarms_stand_at_most() -> None:
 async def test_what_isnt_set_comes_from_redis_memory_on_all_nodes() -> None:
     network, nodes = cluster(Settings(max_sessions=7, max_subscriptions=INFINITE), 64 * MIB)
     look(network, nodes, STANDS)
-    expected = default_limits(64 * MIB)._replace(sessions=7, subscriptions=INFINITE)
+    expected = default_limits(LeastMemory(64 * MIB))._replace(sessions=7, subscriptions=INFINITE)
     assert [node.part.quotas.limits for node in nodes] == [expected] * 4
 
 
@@ -220,7 +222,7 @@ async def test_a_maxmemory_of_before_is_forgotten_by_all_nodes() -> None:
     for node in nodes:
         node.room.memory = RedisMemory(1, 0)
     look(network, nodes)
-    assert [node.part.quotas.limits for node in nodes] == [default_limits(0)] * 4
+    assert [node.part.quotas.limits for node in nodes] == [default_limits(LeastMemory())] * 4
 
 
 async def test_a_maxmemory_counts_when_it_has_stood_and_a_larger_one_at_once() -> None:
@@ -232,16 +234,42 @@ async def test_a_maxmemory_counts_when_it_has_stood_and_a_larger_one_at_once() -
         look(network, nodes, seconds)
         return [node.part.quotas.limits for node in nodes]
 
-    assert limits(1, STANDS - 5) == [default_limits(0)] * 4, "what nodes see first may be there for a moment"
-    assert limits(64 * MIB, STANDS) == [default_limits(64 * MIB)] * 4
+    assert limits(1, STANDS - 5) == [default_limits(LeastMemory())] * 4, (
+        "what nodes see first may be there for a moment"
+    )
+    assert limits(64 * MIB, STANDS) == [default_limits(LeastMemory(64 * MIB))] * 4
     for _ in range(3):
-        assert limits(MIB, STANDS - 5) == [default_limits(64 * MIB)] * 4
-        assert limits(64 * MIB, 2) == [default_limits(64 * MIB)] * 4
-    assert limits(MIB, STANDS) == [default_limits(MIB)] * 4
-    assert limits(2 * MIB, 2) == [default_limits(2 * MIB)] * 4
-    assert limits(0, 2) == [default_limits(0)] * 4, "none is as much as there can be"
-    assert limits(1, STANDS - 5) == [default_limits(0)] * 4
-    assert limits(0, 2) == [default_limits(0)] * 4
+        assert limits(MIB, STANDS - 5) == [default_limits(LeastMemory(64 * MIB))] * 4
+        assert limits(64 * MIB, 2) == [default_limits(LeastMemory(64 * MIB))] * 4
+    assert limits(MIB, STANDS) == [default_limits(LeastMemory(MIB))] * 4
+    assert limits(2 * MIB, 2) == [default_limits(LeastMemory(2 * MIB))] * 4
+    assert limits(0, 2) == [default_limits(LeastMemory())] * 4, "none is as much as there can be"
+    assert limits(1, STANDS - 5) == [default_limits(LeastMemory())] * 4
+    assert limits(0, 2) == [default_limits(LeastMemory())] * 4
+
+
+async def test_quotas_follow_the_smallest_core_and_the_smallest_node_at_once_on_all_nodes() -> None:
+    network = Network()
+    sizes = {"core-0": 4096 * MIB, "core-1": 2048 * MIB, "replicant-0": 512 * MIB, "replicant-1": 1024 * MIB}
+    nodes = [NodeOf(network, name, name.partition("-")[0], Settings(), 0, size) for name, size in sizes.items()]
+    look(network, nodes)
+    expected = default_limits(LeastMemory(0, 2048 * MIB, 512 * MIB))
+    assert [node.part.quotas.limits for node in nodes] == [expected] * 4
+    for gone in ("core-1", "replicant-0"):
+        del network.nodes[gone]
+    nodes = [node for node in nodes if node.name in network.nodes]
+    look(network, nodes)
+    expected = default_limits(LeastMemory(0, 4096 * MIB, 1024 * MIB))
+    assert [node.part.quotas.limits for node in nodes] == [expected] * 2, "what has left counts no more"
+
+
+async def test_a_node_of_an_earlier_release_says_nothing_of_its_memory() -> None:
+    network = Network()
+    nodes = [NodeOf(network, "core-0", "core", Settings(), 0, 1024 * MIB)]
+    network.nodes["core-1"] = nodes[0]
+    nodes[0].handlers[HELD]("core-1", msgspec.msgpack.encode([0, [], False]))
+    look(network, nodes)
+    assert nodes[0].part.quotas.limits == default_limits(LeastMemory(0, 1024 * MIB, 1024 * MIB))
 
 
 async def test_a_core_that_starts_while_maxmemory_is_smaller_makes_no_quota_smaller() -> None:
@@ -251,7 +279,7 @@ async def test_a_core_that_starts_while_maxmemory_is_smaller_makes_no_quota_smal
         node.room.memory = RedisMemory(1, MIB)
     nodes.append(NodeOf(network, "core-2", "core", Settings(), MIB))
     look(network, nodes)
-    assert [node.part.quotas.limits for node in nodes] == [default_limits(64 * MIB)] * 5
+    assert [node.part.quotas.limits for node in nodes] == [default_limits(LeastMemory(64 * MIB))] * 5
 
 
 async def test_where_nobody_is_identified_there_are_no_quotas() -> None:
