@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ class Command:
         ready_fd: int | None = None,
         *,
         forked: bool = False,
+        cgroup: Path | None = None,
     ) -> None:
         self.arguments = arguments
         self.folder = tempfile.mkdtemp(prefix="flockmq-test-")
@@ -52,7 +54,13 @@ class Command:
             else:
                 command = (sys.executable, "-P", "-m", "flockmq", *arguments)
                 self.process = subprocess.Popen(
-                    command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, pass_fds=kept
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=environment,
+                    pass_fds=kept,
+                    preexec_fn=None if cgroup is None else partial(_enter, cgroup),  # noqa: PLW1509 - it only writes a file
                 )
 
     def pids(self, *variables: str) -> list[int]:
@@ -113,6 +121,10 @@ class Command:
         return self.process.wait(PATIENCE_S)
 
 
+def _enter(cgroup: Path) -> None:
+    (cgroup / "cgroup.procs").write_text(str(os.getpid()))
+
+
 def _parent(process: Path) -> int:
     """The parent's pid. The name in `stat` may hold spaces and brackets: fields are counted behind it."""
     return int((process / "stat").read_text().rpartition(")")[2].split()[1])
@@ -141,20 +153,26 @@ class Commands:
         self._started.append(command)
         return command
 
-    def start_node(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[Command, dict[str, Any]]:
+    def start_node(
+        self, *arguments: str, environment: dict[str, str] | None = None, cgroup: Path | None = None
+    ) -> tuple[Command, dict[str, Any]]:
         """`flockmq run` on free ports, and the ports it tells once it is ready. Its cluster isn't rolled back: what all
-        nodes understand is used at once."""
-        command, told = self.begin_node(*arguments, environment=environment)
+        nodes understand is used at once. `cgroup`: the folder of the one in which it runs."""
+        command, told = self.begin_node(*arguments, environment=environment, cgroup=cgroup)
         return command, self.ready(command, told)
 
-    def begin_node(self, *arguments: str, environment: dict[str, str] | None = None) -> tuple[Command, int]:
+    def begin_node(
+        self, *arguments: str, environment: dict[str, str] | None = None, cgroup: Path | None = None
+    ) -> tuple[Command, int]:
         """One that isn't waited for, and where it tells its ports."""
         told, tell = os.pipe()
         environment = environment or {}
-        forked = self._forks and "PYTHONPATH" not in environment
+        forked = self._forks and "PYTHONPATH" not in environment and cgroup is None
         free = ("--listen", "127.0.0.1:0", "--management", "127.0.0.1:0", "--ready-fd", str(tell))
         try:
-            return self._begun(Command(("run", *free, *arguments), environment, tell, forked=forked)), told
+            return self._begun(
+                Command(("run", *free, *arguments), environment, tell, forked=forked, cgroup=cgroup)
+            ), told
         finally:
             os.close(tell)
 

@@ -20,14 +20,16 @@ class CommitState:
     """What all sessions of one core share: which of them wrote something since their last barrier, and the conversion
     between the cluster's time and monotonic time.
 
-    `wall_offset_s`: the cluster's time minus monotonic time, in seconds. The slot manager sets it in each iteration.
+    `wall_offset_s`: the cluster's time minus monotonic time, in seconds. `is_short`: as
+    `SessionStore.core_is_short`. The slot manager sets both in each iteration.
     """
 
-    __slots__ = ("uncommitted", "wall_offset_s")
+    __slots__ = ("is_short", "uncommitted", "wall_offset_s")
 
     def __init__(self, wall_offset_s: float) -> None:
         self.uncommitted: list[Callable[[], None]] = []
         self.wall_offset_s = wall_offset_s
+        self.is_short: bool = False
 
     def request_barriers(self) -> None:
         """Request one barrier for each session that wrote something. Called at the end of an iteration or

@@ -291,6 +291,8 @@ class DurableSession(Subscriber):
     def offer_qos0(self, entry: StoredMessage | bytes) -> int:
         if not self.limits.mqueue_store_qos0:
             return UNWANTED
+        if self.commit_state.is_short:
+            return REFUSED
         if not isinstance(entry, StoredMessage):
             entry = StoredMessage(entry, self.sink.protocol_version, 0.0)
         return self.outgoing.put(entry)

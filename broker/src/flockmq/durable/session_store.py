@@ -10,7 +10,7 @@ Invariants:
 - A slot with a key of a wrong type is reported, and doesn't delay other slots; nor does one whose hash slot is being
   moved to another master.
 - If Redis is full (`maxmemory`), or nearly, `is_full` is True; waiting writes are still sent, because their deletes
-  free memory. `is_short` is True well before that.
+  free memory. `is_short` is True well before that, or while this core is short of memory.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ class SessionStore(PendingWrites):
         self.commits = 0
         """Number of batches that became durable."""
         self.committed_bytes = 0
+        self.core_is_short = False
+        """This core is short of memory, or a node has none for more filters."""
         self.retries = 0
         """Number of failed attempts that were repeated."""
         self._servers = StoreServers(redis, self._load_functions, self._found)
@@ -106,7 +108,9 @@ class SessionStore(PendingWrites):
     def is_short(self, slot: int) -> bool:
         """True if no new sessions or subscriptions may begin in the slot."""
         state = self._slots.get(slot)
-        return state is not None and (cast(StoreServer, state.server).room.is_short or self.is_full(slot))
+        if state is None:
+            return False
+        return self.core_is_short or cast(StoreServer, state.server).room.is_short or self.is_full(slot)
 
     def is_any_full(self) -> bool:
         """False if `is_full` is False for every slot."""

@@ -133,6 +133,7 @@ class SlotManager:
         """Set the time for what follows."""
         self.router.now_s = self._clock.monotonic()
         self.commit_state.wall_offset_s = self._clock.wall() - self.router.now_s
+        self.commit_state.is_short = self._store.core_is_short
 
     def request_barriers(self) -> None:
         """Request barriers for all writes so far."""

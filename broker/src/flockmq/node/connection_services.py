@@ -19,6 +19,7 @@ from flockmq.mqtt.topics import is_delayed, matching
 from flockmq.node.access_control import AccessControl
 from flockmq.node.authorization_queue import AuthorizationQueue
 from flockmq.node.connections import Connections
+from flockmq.node.memory_shortage import MemoryShortage
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.sys_topics import SysTopics
 from flockmq.node.unattended_publishing import LeftMessages
@@ -128,6 +129,7 @@ class ConnectionServices(NodePort):
         retaining: RetainedLog,
         log_queue: MakeLogQueue,
         feeds: RetainedSender,
+        shortage: MemoryShortage,
         sys_topics: SysTopics,
         on_refused: Callable[[Channel, int], None],
         spawn: Callable[[Awaitable[None]], None],
@@ -145,6 +147,7 @@ class ConnectionServices(NodePort):
         self._retaining = retaining
         self.log_queue = log_queue(self._row, self._logged)
         self._feeds = feeds
+        self._shortage = shortage
         self._sys_topics = sys_topics
         self._on_refused = on_refused
         self._spawn = spawn
@@ -172,6 +175,9 @@ class ConnectionServices(NodePort):
         self._clients.gone(channel, session, will)
 
     # Subscriptions.
+
+    def takes_filters(self) -> bool:
+        return self._shortage.takes_filters
 
     def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None], user: bytes) -> None:
         self._filters.route(filters, partial(self._routed, len(filters) > 0, with_retained, done), user)

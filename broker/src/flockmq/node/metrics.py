@@ -12,7 +12,7 @@ from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.membership_settings import traffic_by_node
 from flockmq.node.durable_host import DurableHost
-from flockmq.node.redis_shortage import RedisShortage
+from flockmq.node.memory_shortage import MemoryShortage
 from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.publishing.delayed import Delayed
@@ -110,7 +110,7 @@ def delivery_samples(delivery: Delivery) -> Iterator[Sample]:
     yield Sample("flockmq_link_late_bytes", delivery.late_bytes)
 
 
-def slot_message_samples(slot_sender: SlotSender, shortage: RedisShortage) -> Iterator[Sample]:
+def slot_message_samples(slot_sender: SlotSender, shortage: MemoryShortage) -> Iterator[Sample]:
     """Messages on their way to durable sessions."""
     yield Sample("flockmq_slot_queue_messages", slot_sender.waiting_messages)
     yield Sample("flockmq_slot_queue_bytes", slot_sender.waiting_bytes)
@@ -121,7 +121,9 @@ def slot_message_samples(slot_sender: SlotSender, shortage: RedisShortage) -> It
     )
     yield Sample("flockmq_slot_queue_congested_slots", len(slot_sender.back_pressure.congested))
     yield Sample("flockmq_slot_queue_dropped_bytes", slot_sender.dropped_bytes)
-    yield Sample("flockmq_redis_short", shortage.is_on)
+    yield Sample("flockmq_redis_short", shortage.is_redis_short)
+    yield Sample("flockmq_node_memory_bytes", shortage.marks.used_bytes)
+    yield Sample("flockmq_node_memory_max_bytes", shortage.marks.limit_bytes)
     yield Sample("flockmq_messages_refused_short", shortage.refused + slot_sender.refused)
 
 

@@ -41,11 +41,11 @@ from flockmq.node.event_rows import EventRows
 from flockmq.node.eviction_pace import Draining
 from flockmq.node.inbound_messages import InboundMessages
 from flockmq.node.management_view import ManagementView
+from flockmq.node.memory_shortage import MemoryShortage
 from flockmq.node.node_routes import NodeRoutes
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rebalance_admin import RebalanceAdmin
 from flockmq.node.rebalancing import Rebalances, Rebalancing
-from flockmq.node.redis_shortage import RedisShortage
 from flockmq.node.saved_tables import SavedTables
 from flockmq.node.sys_topics import About, SysTopics
 from flockmq.node.unattended_publishing import LeftMessages, nobody_waits
@@ -143,7 +143,7 @@ class Node:
         binds = any(limits.client_id_binding == TO_USER for limits in zones.values())
         have_users = (lambda: True) if binds else partial(identifies, self._auth, self.plugin_hooks)
         self.quotas = UserQuotas(quotas, cluster, rlog, store, have_users, self._clock.monotonic, memory.limit_bytes)
-        self.shortage = RedisShortage(cluster, self.delivery.slots.sender, rlog, store)
+        self.shortage = MemoryShortage(cluster, self.delivery.slots.sender, rlog, store, memory, self.reactor.relieve)
         self.retained = RetainedFeed(self.quotas.quotas.retained)
         self.retaining = RetainedLog(
             rlog,
@@ -256,6 +256,7 @@ class Node:
             self.retaining,
             log_queue,
             self._feeds,
+            self.shortage,
             self.system,
             self._refused,
             self._spawned.spawn,

@@ -19,7 +19,7 @@ from flockmq.logs import Sparing
 from flockmq.membership.cluster import Cluster
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.mqtt.reason import Reason
-from flockmq.node.redis_shortage import RedisShortage
+from flockmq.node.memory_shortage import MemoryShortage
 from flockmq.node.user_quotas import UserQuotas
 from flockmq.protocol.client import ASKED, DENIED
 from flockmq.publishing.delayed import Delayed, authorization_of
@@ -46,7 +46,7 @@ class LeftMessages:
         router: Router,
         deferred_authorization: DeferredAuthorization,
         quotas: UserQuotas,
-        shortage: RedisShortage,
+        shortage: MemoryShortage,
         retaining: RetainedLog,
         reason_of: ReasonOf,
         spawn: Callable[[Awaitable[None]], None],

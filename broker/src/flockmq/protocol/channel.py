@@ -31,6 +31,7 @@ from flockmq.routing.router import Router
 from flockmq.routing.stale_table_queue import HoldableQueue
 from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
+from flockmq.session.local_session import LocalSession
 
 OPENED: Final = 0
 ADMITTING: Final = 1
@@ -119,6 +120,11 @@ class Channel(PausablePublisher):
     def is_congested(self) -> bool:
         session = self.session
         return session is not None and session.is_congested()
+
+    def waiting_bytes(self) -> int:
+        """What is in this node's memory for the client: bytes to write, and messages that wait for its window."""
+        session = self.session
+        return self.out_bytes + (session.queue_bytes if isinstance(session, LocalSession) else 0)
 
     def client_id(self) -> bytes:
         session = self.session

@@ -153,6 +153,10 @@ class NodePort:
         """Remove the subscriptions with these filters. Returns the reason codes for UNSUBACK."""
         raise NotImplementedError
 
+    def takes_filters(self) -> bool:
+        """False: no node has memory for new subscriptions."""
+        return True
+
     def route(self, filters: list[bytes], with_retained: bool, done: Callable[[int, bool], None], user: bytes) -> None:
         """Add routes of these filters to this node, in the user's turn. If `with_retained`, then wait until this node
         has all retained messages. `done` gets the worst reason code, and whether all retained messages are here.

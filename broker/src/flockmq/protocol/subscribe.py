@@ -190,6 +190,9 @@ class _NodeSide(SubscribePort):
     def is_there(self) -> bool:
         return not self._channel.has_ended()
 
+    def takes_new_filters(self) -> bool:
+        return self._port.takes_filters()
+
     def hold(self) -> None:
         self._holds = True
         self._channel.pause()

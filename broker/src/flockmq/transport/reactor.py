@@ -14,7 +14,7 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from flockmq.bounds import RECEIVERS_PER_READ_MAX, STOOD_STILL_S, SWEEP_TICKS
+from flockmq.bounds import RECEIVERS_PER_READ_MAX, RELIEVED_MIN_BYTES, STOOD_STILL_S, SWEEP_TICKS
 from flockmq.default_callbacks import ignore
 from flockmq.protocol.channel import CLOSED, Channel
 from flockmq.protocol.ports import NodePort
@@ -152,6 +152,23 @@ class Reactor:
             self._soon = True
             self.loop.call_soon(self.end_turn)
 
+    def relieve(self, wanted_bytes: int) -> bool:
+        """The node is nearly out of memory: disconnect the clients for which most waits, until so much is free.
+        Returns whether there were any."""
+        waiting: list[tuple[int, Channel]] = []
+        for channel in self.channels():
+            if channel is not None and channel.state != CLOSED and channel.waiting_bytes() >= RELIEVED_MIN_BYTES:
+                waiting.append((channel.waiting_bytes(), channel))
+        waiting.sort(key=_waiting_bytes, reverse=True)
+        for size_bytes, channel in waiting:
+            if wanted_bytes <= 0:
+                break
+            wanted_bytes -= size_bytes
+            channel.overflow()
+        if waiting:
+            self.end_turn()
+        return len(waiting) > 0
+
     def sweep(self, now_s: float) -> None:
         """Every SWEEP_INTERVAL_S: end silent clients, and check slow ones."""
         channels = self.channels()
@@ -164,3 +181,7 @@ class Reactor:
         for client in list(slow):
             if not client.check_progress(now_s):
                 slow.pop(client, None)
+
+
+def _waiting_bytes(client: tuple[int, Channel]) -> int:
+    return client[0]

@@ -43,6 +43,7 @@ class Disk(SessionStore):
         self.holds = False
         self.full = False
         self.short = False
+        self.core_is_short = False
         self.backed_up = False
         self.turn = asyncio.Event()
         """Slots are taken when it is set."""
@@ -83,7 +84,7 @@ class Disk(SessionStore):
         return self.full or self.backed_up
 
     def is_short(self, slot: int) -> bool:
-        return self.short or self.is_full(slot)
+        return self.short or self.core_is_short or self.is_full(slot)
 
     def is_backed_up(self, slot: int) -> bool:
         return self.backed_up

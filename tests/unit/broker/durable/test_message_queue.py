@@ -11,7 +11,7 @@ from flockmq.bounds import (
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import sequence_field
-from flockmq.routing.subscriber import UNWANTED
+from flockmq.routing.subscriber import QUEUED, REFUSED, UNWANTED
 from flockmq.session.limits import Limits
 from flockmq.session.remote_session import (
     PUBACK,
@@ -58,6 +58,15 @@ def test_MQTT_4_6_0_6_what_waited_at_QoS_0_is_not_overtaken_where_the_window_is_
     session.reported(pair(PUBACK, 1))
     assert heard(session) == [(QOS1, 2, b"B")]
     assert (session.messages.waiting(), session.messages.waiting_bytes()) == (0, 0)
+
+
+def test_QoS_0_does_not_wait_while_the_core_is_short_of_memory(session_owner: SessionOwner) -> None:
+    session = session_owner.opened()
+    session.leave(session_owner.router.away4)
+    session.commit_state.is_short = True
+    assert session.offer_qos0(b"0\4\0\1ax") == REFUSED
+    session.commit_state.is_short = False
+    assert session.offer_qos0(b"0\4\0\1ax") == QUEUED
 
 
 def test_MQTT_4_6_0_6_nor_where_the_return_of_the_client_is_not_durable_yet(session_owner: SessionOwner) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.slot_table import SlotTable
+from flockmq.memory_limit import MemoryMarks
 from flockmq.mqtt.message import publication
 from flockmq.node.metrics import session_samples, slot_message_samples
 from flockmq.routing.targets import SlotSet
@@ -16,7 +17,7 @@ from flockmq.telemetry.metrics import CATALOGUE
 def shown(hosting: Any) -> dict[str, float]:
     slot_sender = SlotSender([], "r@1", SlotTable(), lambda core: None, lambda queue: None, lambda: None, lambda: 0.0)
     slot_sender.put_acknowledged(SlotSet([3]), publication(4, 1, False, b"t", b"", b""), lambda: None)
-    shortage: Any = SimpleNamespace(is_on=True, refused=2)
+    shortage: Any = SimpleNamespace(is_redis_short=True, refused=2, marks=MemoryMarks(100))
     samples = [*slot_message_samples(slot_sender, shortage), *session_samples(hosting)]
     assert {sample.name for sample in samples} <= {metric.name for metric in CATALOGUE}
     return {sample.name: sample.value for sample in samples}
@@ -27,6 +28,7 @@ def test_a_node_without_sessions_shows_what_it_sends_to_their_owners() -> None:
     assert (numbers["flockmq_slot_queue_messages"], numbers["flockmq_slot_queue_unassigned_messages"]) == (1, 1)
     assert numbers["flockmq_slot_queue_bytes"] > 0
     assert (numbers["flockmq_redis_short"], numbers["flockmq_messages_refused_short"]) == (1, 2)
+    assert (numbers["flockmq_node_memory_bytes"], numbers["flockmq_node_memory_max_bytes"]) == (0, 100)
     assert "flockmq_owned_slots" not in numbers
 
 

@@ -53,6 +53,16 @@ def test_a_shape_whose_last_subscription_is_gone_makes_room_for_another() -> Non
     assert node.subscribe(client, ("d/+", 0), ("a/b/+", 0)) == [encode.suback(5, 1, [0, Reason.QUOTA_EXCEEDED])]
 
 
+def test_while_a_node_has_no_memory_for_more_filters_only_those_are_granted_that_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Node()
+    client = node.client("c", 5)
+    node.subscribe(client, ("a", 0))
+    monkeypatch.setattr(node.port, "takes_filters", lambda: False)
+    assert node.subscribe(client, ("a", 1), ("b", 0)) == [encode.suback(5, 1, [1, Reason.QUOTA_EXCEEDED])]
+
+
 def test_one_client_has_so_many_shared_subscriptions_at_most() -> None:
     node = Node(Limits(max_shared_subscriptions=1))
     client, other = node.client("c", 5), node.client("o", 5)

@@ -1,0 +1,150 @@
+"""A node with an embedded Valkey in a small container: no user can have it killed for memory.
+
+The container is a real cgroup, where this machine lets the tests make one.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from conformance.wire import (
+    CONNACK,
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    RECEIVE_MAXIMUM,
+    SESSION_EXPIRY,
+    SUBACK,
+    V5,
+    Wire,
+    connect,
+    packet,
+    publish,
+    subscribe,
+)
+from integration.broker.conftest import Node, eventually
+from integration.dev.commands import Commands
+
+MIB: Final = 1024 * 1024
+CONTAINER_BYTES: Final = 256 * MIB
+REFUSED: Final = 0x97
+PLACES: Final = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgroup": "memory.max"}
+"""Of cgroups of version 1, and 2: where a new one can be, and the name of its limit."""
+TOGETHER: Final = 50
+LARGE: Final = b"x" * 50_000
+
+
+@pytest.fixture
+def container() -> Iterator[Path]:
+    folder = made()
+    if folder is None:
+        pytest.skip("no cgroup can be made here")
+    yield folder
+    eventually(lambda: not (folder / "cgroup.procs").read_text(), "it is empty")
+    folder.rmdir()
+
+
+def made() -> Path | None:
+    name = f"flockmq-test-{uuid.uuid4().hex[:8]}"
+    for place, limit in PLACES.items():
+        folder = Path(place) / name
+        with suppress(OSError):
+            folder.mkdir()
+            if (folder / limit).exists():
+                (folder / limit).write_text(str(CONTAINER_BYTES))
+                return folder
+            folder.rmdir()
+    return None
+
+
+@pytest.fixture
+def node(container: Path, tmp_path: Path) -> Iterator[Node]:
+    """Believes its clients' user names, so that they have quotas."""
+    commands = Commands(forks=False)
+    environment = {"FLOCKMQ_MQTT__CLIENT_ID_BINDING": "user", "FLOCKMQ_AUTHENTICATION__ALLOW_ANONYMOUS": "true"}
+    try:
+        yield Node("n", *commands.start_node("--data-dir", str(tmp_path), environment=environment, cgroup=container))
+    finally:
+        commands.end_all()
+
+
+def eve(stack: ExitStack, node: Node, name: str, *properties: tuple[int, int], clean: bool = True) -> Wire:
+    wire = stack.enter_context(Wire(node.mqtt, V5))
+    wire.send(connect(V5, name, user_name=b"eve", clean=clean, properties=properties))
+    wire.expect(CONNACK)
+    return wire
+
+
+def published(wire: Wire, topic: str, payload: bytes, *, retain: bool = False) -> list[int]:
+    """Publish TOGETHER messages; gives the reasons."""
+    wire.send(
+        *(publish(V5, topic.format(at), payload, qos=1, packet_id=at + 1, retain=retain) for at in range(TOGETHER))
+    )
+    return [wire.expect(PUBACK).reason for _ in range(TOGETHER)]
+
+
+def ping(wire: Wire) -> None:
+    wire.send(packet(PINGREQ << 4))
+    wire.expect(PINGRESP)
+
+
+def peak_bytes(node: Node) -> int:
+    """The most that its processes had in memory, added up."""
+    peak = 0
+    for pid in node.command.pids():
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                peak += int(line.split()[1]) * 1024
+    return peak
+
+
+def test_a_user_that_takes_all_of_its_default_quotas_does_not_fill_the_container(node: Node) -> None:
+    with ExitStack() as stack:
+        wire = eve(stack, node, "eve")
+        for topic in ("r/{}/{{}}", "$delayed/99999/d/{}/{{}}"):
+            for number in range(CONTAINER_BYTES // len(LARGE) // TOGETHER):
+                if REFUSED in published(wire, topic.format(number), LARGE, retain=True):
+                    break
+            else:
+                pytest.fail("everything was taken")
+        away = eve(stack, node, "away", (SESSION_EXPIRY, 3600), clean=False)
+        away.send(subscribe(V5, 1, ("q/#", 1)))
+        away.expect(SUBACK)
+        away.socket.close()
+        for _ in range(200):
+            published(wire, "q/{}", b"x" * 2000)
+        reasons: list[int] = []
+        while REFUSED not in reasons:
+            filters = [(f"f/{len(reasons)}/{at}/+", 1) for at in range(1000)]
+            wire.send(subscribe(V5, 1, *filters))
+            reasons += wire.expect(SUBACK).reasons
+        shown = node.get("/api/v5/alarms")
+        assert [alarm["name"] for alarm in shown] == ["user-over-quota/eve"]
+        ping(wire)
+    assert peak_bytes(node) < CONTAINER_BYTES * 3 // 4
+    assert node.metric("flockmq_node_memory_max_bytes") < CONTAINER_BYTES
+
+
+def test_clients_that_read_nothing_are_disconnected_before_they_fill_it(node: Node) -> None:
+    with ExitStack() as stack:
+        readers = [eve(stack, node, f"slow-{number}", (RECEIVE_MAXIMUM, 65_535)) for number in range(100)]
+        for number, reader in enumerate(readers):
+            reader.send(subscribe(V5, 1, (f"s/{number}/#", 1)))
+            reader.expect(SUBACK)
+        decent = eve(stack, node, "decent")
+        publishers = [eve(stack, node, f"p-{number}") for number in range(len(readers))]
+        for _ in range(2):
+            for number, publisher in enumerate(publishers):
+                publisher.send(
+                    *(publish(V5, f"s/{number}/{at}", LARGE, qos=1, packet_id=at + 1) for at in range(TOGETHER))
+                )
+        eventually(lambda: node.metric("flockmq_disconnects_total") > 0, "some are disconnected")
+        ping(decent)
+    eventually(lambda: node.metric("flockmq_connections") == 0, "all have left")
+    assert peak_bytes(node) < CONTAINER_BYTES
