@@ -19,6 +19,7 @@ from typing import Final
 from flockmq import node_processes
 from flockmq.config.load import DEFAULT_LISTENER
 from flockmq.config.values import Address
+from flockmq.memory_limit import node_memory
 from flockmq.node_processes import NodeProcess, exit_report
 from flockmq.redis.embedded import embedded_valkey
 from flockmq.smoke_test import check_crossing
@@ -38,10 +39,12 @@ async def run(
     nodes: list[NodeProcess] = []
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="flockmq-dev-")))
+        memory = node_memory(has_valkey=redis_url is None)
         where = "the one that you named"  # its URL may have a password
         if redis_url is None:
             where = redis_url = (await stack.enter_async_context(embedded_valkey(None))).url
-        shared = shared_settings(redis_url)
+        share = str(memory.limit_bytes // (cores + replicants))
+        shared = shared_settings(redis_url) | {"node.max_memory": share}
         await stack.enter_async_context(_cluster(nodes, folder, cores, replicants, mqtt_port, management_port, shared))
         _print(*table(nodes))
         if not await _show_crossing(nodes):

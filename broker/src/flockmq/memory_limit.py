@@ -58,12 +58,13 @@ def valkey_bytes(root: Path = _SYSTEM) -> int:
     return memory_bytes(root) // bounds.EMBEDDED_MEMORY_SHARE * bounds.EMBEDDED_MAXMEMORY_PERCENT // 100
 
 
-def node_memory(*, has_valkey: bool, root: Path = _SYSTEM) -> NodeMemory:
-    """The memory of this process. `has_valkey`: an embedded Valkey has its part."""
+def node_memory(*, has_valkey: bool, max_bytes: int = 0, root: Path = _SYSTEM) -> NodeMemory:
+    """The memory of this process. `has_valkey`: an embedded Valkey has its part. `max_bytes`: what it may use at most;
+    0: all of the rest."""
     limit_bytes = memory_bytes(root)
     if has_valkey:
         limit_bytes -= limit_bytes // bounds.EMBEDDED_MEMORY_SHARE
-    return NodeMemory(limit_bytes, lambda: _resident(root))
+    return NodeMemory(min(limit_bytes, max_bytes or limit_bytes), lambda: _resident(root))
 
 
 def memory_bytes(root: Path = _SYSTEM) -> int:

@@ -30,6 +30,7 @@ from flockmq.config.schema import Config, UnixListenerSettings, named_listeners
 from flockmq.config.values import Address
 from flockmq.errors import ConfigError
 from flockmq.management.view import NodePorts
+from flockmq.memory_limit import node_memory
 from flockmq.node_processes import NodeFailed, NodeProcess, exit_report
 from flockmq.redis.embedded import embedded_valkey
 
@@ -144,7 +145,8 @@ async def run(
             url = (await stack.enter_async_context(embedded_valkey(config.node.data_dir))).url
         broker = _Broker(arguments, config.node.drain_timeout + STOP_MARGIN_S, hurry)
         stack.push_async_callback(broker.stop)
-        shared = shared_settings(config, url)
+        memory = node_memory(has_valkey=config.redis.url is None, max_bytes=config.node.max_memory)
+        shared = shared_settings(config, url) | {"node.max_memory": str(memory.limit_bytes // (workers + 1))}
         try:
             (core,) = await broker.start([core_plan(config, shared)])
             await broker.start([worker_plan(config, shared, n, core, ports) for n in range(1, workers + 1)])

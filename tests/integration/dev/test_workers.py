@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from flockmq.memory_limit import node_memory
 from integration.broker.clients import Client
+from integration.broker.conftest import Node
 from integration.dev.commands import PATIENCE_S, Command, Commands
 
 CONNECT = b"\x10\x10\x00\x04MQTT\x04\x02\x00\x3c\x00\x04"
@@ -75,6 +77,12 @@ def test_clients_come_to_both_workers_and_messages_cross(broker: Broker) -> None
         for number in range(5):
             publisher.publish(f"a/{number}", "x", qos=1)
         assert [subscriber.receive()[0] for _ in range(5)] == [f"a/{number}" for number in range(5)]
+
+
+def test_its_processes_share_its_memory(broker: Broker) -> None:
+    core = Node("box", broker.command, broker.ports)
+    part = node_memory(has_valkey=True).limit_bytes // 3
+    assert core.metric("flockmq_node_memory_max_bytes") == pytest.approx(part, rel=1e-6)  # metrics are rounded
 
 
 def test_it_stops_cleanly_and_leaves_nothing(broker: Broker) -> None:

@@ -59,6 +59,8 @@ def test_an_embedded_valkey_has_a_part_of_it_and_maxmemory_is_less(tmp_path: Pat
     assert part == GIB // bounds.EMBEDDED_MEMORY_SHARE
     assert valkey_bytes(root) == part * bounds.EMBEDDED_MAXMEMORY_PERCENT // 100
     assert node_memory(has_valkey=False, root=root).limit_bytes == GIB
+    assert node_memory(has_valkey=False, max_bytes=1000, root=root).limit_bytes == 1000
+    assert node_memory(has_valkey=False, max_bytes=2 * GIB, root=root).limit_bytes == GIB
 
 
 def test_what_is_resident_is_counted_in_pages(tmp_path: Path) -> None:

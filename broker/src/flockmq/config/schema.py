@@ -90,6 +90,9 @@ class NodeSettings(RatesSettings, frozen=True, kw_only=True):
     """The address at which other nodes reach this one."""
     data_dir: Path | None = None
     """The folder of a core's snapshots and of the embedded Valkey. Default: below the user's state folder."""
+    max_memory: Annotated[int, Meta(ge=0, le=2**50), Kind.SIZE] = 0
+    """Memory of this process, from which other limits follow. 0: its container's, or the machine's, less a quarter for
+    an embedded Valkey. It is never more than that."""
     max_connections: Count = 1_000_000
     max_conn_rate: Rate = 0.0
     max_connections_per_address: Annotated[int, Meta(ge=0, le=10_000_000)] = 0

@@ -50,7 +50,7 @@ async def run_node(
     is_core = config.role != "replicant"
     disk = Disk(config.node.data_dir) if is_core and config.node.data_dir is not None else None
     async with contextlib.AsyncExitStack() as stack:
-        memory = node_memory(has_valkey=own_redis is not None)
+        memory = node_memory(has_valkey=own_redis is not None, max_bytes=config.node.max_memory)
         listeners = Listeners(config, memory.limit_bytes)
         stack.callback(listeners.close)
         listeners.bind()
