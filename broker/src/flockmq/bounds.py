@@ -591,9 +591,14 @@ WRITE_JOIN_MAX_BYTES: Final = 256 * 1024
 """Up to this size chunks are joined for one write. Beyond it, they are written one by one."""
 WRITE_VECTOR_MAX: Final = 512
 TURN_EVENTS_MAX: Final = 512
+TURN_EVENTS_AGAIN_MAX: Final = 4096
+"""So many more at a time, because epoll reports again who waits: others are behind them."""
 TURN_ROUNDS_MAX: Final = 16
 TURN_WORK_MAX_S: Final = 0.02
-"""A turn that has taken this long serves no further client."""
+"""A turn that has taken this long begins no further round."""
+ROUND_WORK_MAX_S: Final = 0.005
+"""A round of a turn that has taken this long serves one more client that waits, and one more of those that send much.
+Then epoll is asked again: users take turns, also who has become ready meanwhile."""
 SPIN_MAX_S: Final = 0.00005
 """A turn that found little work polls for this long, if work came so soon before."""
 ACCEPTS_PER_TURN_MAX: Final = 64

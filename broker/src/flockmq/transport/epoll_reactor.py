@@ -1,13 +1,14 @@
 """The reactor for sockets: one epoll, nested in the event loop.
 
-A turn reads once from each ready connection, lets its channel work, and then flushes the dirty sinks, so one write
-carries all that was put in the turn. The event loop sees a single readable descriptor: the epoll.
+A turn has rounds. A round reads once from each ready connection, lets its channel work, and then flushes the dirty
+sinks, so one write carries all that was put in the round. The event loop sees a single readable descriptor: the epoll.
 
 Invariants, in addition to those of reactor.py: a connection is read at most once in each round; the number of rounds
-and the time of a turn are bounded. A client with more data than was read waits behind all others, and for the next turn
-when the time is up; so do a connection that isn't connected yet, one that has ended, and one that goes on after a
-pause: it isn't watched until it has processed what it has. Waiting connections are served in order, at least one in
-each turn, users in turn. So no client starves another, no user does, and all clients together don't starve the rest of
+and the time of a round and of a turn are bounded. When the round's time is up, who is ready waits for the next one, as
+do all who are ready while somebody waits in the first row (`waiting_connections`): users take turns there. A client
+with more data than was read waits in the second row, behind all others; so does a connection that isn't connected yet.
+One that goes on after a pause isn't watched until it has processed what it has. At least one of each row is served in
+each round, users in turn. So no client starves another, no user does, and all clients together don't starve the rest of
 the node.
 """
 
@@ -29,8 +30,10 @@ from flockmq.bounds import (
     READ_MIN_BYTES,
     READ_WORK_MAX_S,
     RECEIVERS_PER_READ_MAX,
+    ROUND_WORK_MAX_S,
     SPIN_MAX_S,
     SWEEP_INTERVAL_S,
+    TURN_EVENTS_AGAIN_MAX,
     TURN_EVENTS_MAX,
     TURN_ROUNDS_MAX,
     TURN_WORK_MAX_S,
@@ -186,17 +189,17 @@ class EpollReactor(Reactor):
 
     def turn(self) -> None:
         """Serve what is ready, and look again before sleeping."""
-        is_begun = False
+        ends_s = 0.0
         for _ in range(TURN_ROUNDS_MAX):
-            events = self.epoll.poll(0, TURN_EVENTS_MAX)
+            events = self.epoll.poll(0, TURN_EVENTS_MAX + min(len(self.table.waiting), TURN_EVENTS_AGAIN_MAX))
             if not events and not self.table.waiting:
                 events = self._spin()
                 if not events:
                     return
             now_s = self._monotonic()
-            if not is_begun:
-                is_begun = True
-                self._allow_until(now_s + TURN_WORK_MAX_S)
+            if ends_s == 0.0:
+                ends_s = now_s + TURN_WORK_MAX_S
+            self._allow_until(now_s + ROUND_WORK_MAX_S)
             self.begin_turn(now_s)
             if len(events) > _SMALL_TURN_EVENTS:
                 self._hits = 0
@@ -207,11 +210,11 @@ class EpollReactor(Reactor):
             self._serve(events)
             self.settle()
             self._served_s = self._monotonic()
-            if self._served_s > self._until_s:
+            if self._served_s > ends_s:
                 return
 
     def allow_time(self) -> None:
-        self._allow_until(self._monotonic() + TURN_WORK_MAX_S)
+        self._allow_until(self._monotonic() + ROUND_WORK_MAX_S)
 
     def _allow_until(self, until_s: float) -> None:
         self._until_s = until_s
@@ -236,6 +239,7 @@ class EpollReactor(Reactor):
     def _serve(self, events: list[tuple[int, int]]) -> None:
         table = self.table
         connections, waiting = table.connections, table.waiting
+        all_wait = waiting.first.size > 0
         for fd, mask in events:
             connection = connections[fd] if fd < len(connections) else None
             if connection is None:
@@ -243,7 +247,7 @@ class EpollReactor(Reactor):
                 if listener is not None:
                     table.acceptor.accept(listener)
                 continue
-            if mask & _ENDED and self._is_over():
+            if mask & _ENDED and (all_wait or self._is_over()):
                 if not connection.paused:  # Otherwise epoll reports it again.
                     waiting.add(connection)
                 continue
@@ -257,7 +261,9 @@ class EpollReactor(Reactor):
             if connection.paused and mask & EPOLLHUP and not mask & EPOLLERR:
                 # The end of a Unix socket, which epoll reports unasked. Data from before it is read first.
                 table.unwatch(connection)
-            elif mask == EPOLLIN and (connection.has_more or connection.state != CONNECTED or self._is_over()):
+            elif not mask & _ENDED and (
+                all_wait or connection.has_more or connection.state != CONNECTED or self._is_over()
+            ):
                 waiting.add(connection)
             else:
                 waiting.discard(connection)
@@ -266,23 +272,25 @@ class EpollReactor(Reactor):
             self._serve_waiting(waiting)
 
     def _serve_waiting(self, waiting: WaitingConnections) -> None:
-        """Serve the first waiting connection, and more while there is time."""
-        for _ in range(len(waiting)):
-            if not waiting:  # A read may close others.
-                return
-            connection = waiting.next()
-            if connection.paused:
-                self.table.watch(connection)  # It may have been paused between two turns.
-                continue
-            if connection.interest == UNWATCHED or not connection.interest & EPOLLIN:
-                self._resume(connection)
-            else:
-                self._read(connection, connection.fd)
-            if self._is_over():
-                return
+        """Serve the next connection of each row, and more while there is time."""
+        for row in (waiting.first, waiting.second):
+            for _ in range(row.size):
+                if not row.size:  # A read may close others.
+                    break
+                self._serve_next(waiting.next(row))
+                if self._is_over():
+                    break
+
+    def _serve_next(self, connection: Connection) -> None:
+        if connection.paused:
+            self.table.watch(connection)  # It may have been paused between two turns.
+        elif connection.interest == UNWATCHED or not connection.interest & EPOLLIN:
+            self._resume(connection)
+        else:
+            self._read(connection, connection.fd)
 
     def _is_over(self) -> bool:
-        """True if the turn's time is up. Looks at the clock once in READ_MIN_BYTES, or RECEIVERS_PER_READ_MAX, and
+        """True if the round's time is up. Looks at the clock once in READ_MIN_BYTES, or RECEIVERS_PER_READ_MAX, and
         after each connection that ended, that went on after a pause, or that isn't connected yet: a CONNECT is small,
         and may cost much.
         """
@@ -309,7 +317,7 @@ class EpollReactor(Reactor):
         else:
             self._fed_bytes += len(data) if connection.state == CONNECTED else READ_MIN_BYTES
             connection.has_more = len(data) == connection.read_bytes
-            if connection.has_more:
+            if connection.has_more or len(data) > 2 * READ_MIN_BYTES:
                 self._feed_much(connection, data)
             else:
                 self._feed(connection, data)
@@ -336,13 +344,16 @@ class EpollReactor(Reactor):
             self.table.close(connection)
 
     def _feed_much(self, connection: Connection, data: bytes) -> None:
-        """The socket has more data than was read. If processing takes long, read smaller pieces from now on. Then a
-        flood of expensive packets, for example with new topics, delays others no more than one of cheap packets.
+        """If processing takes long, read smaller pieces from now on. Then a flood of expensive packets, for example
+        with new topics, delays others no more than one of cheap packets. Read larger ones if it is quick, and the
+        socket has more data than was read.
         """
         begun_s = self._monotonic()
         self._feed(connection, data)
         if connection.state == CONNECTED:
-            connection.read_bytes = next_read_bytes(connection.read_bytes, self._monotonic() - begun_s)
+            read_bytes = next_read_bytes(connection.read_bytes, self._monotonic() - begun_s)
+            if connection.has_more or read_bytes < connection.read_bytes:
+                connection.read_bytes = read_bytes
 
     def _feed(self, connection: Connection, data: bytes) -> None:
         try:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from flockmq.bounds import READ_MIN_BYTES, TURN_WORK_MAX_S
+from flockmq.bounds import READ_MIN_BYTES, SPIN_MAX_S, TURN_WORK_MAX_S
 from flockmq.clock import Clock
-from flockmq.mqtt import encode
+from flockmq.mqtt import encode, frame
 from flockmq.mqtt.packets import Connect
 from flockmq.protocol.channel import CONNECTED, OPENED
 from flockmq.protocol.client import Principal
@@ -32,7 +32,8 @@ def of_user(served: Served, user: bytes, number: int) -> Connection:
 
 
 def taken(waiting: WaitingConnections) -> list[Connection]:
-    return [waiting.next() for _ in range(len(waiting))]
+    """All of the first row, and then all of the second one."""
+    return [waiting.next(row) for row in (waiting.first, waiting.second) for _ in range(row.size)]
 
 
 def test_users_take_turns_and_each_ones_connections_go_in_order(served: Served) -> None:
@@ -43,6 +44,21 @@ def test_users_take_turns_and_each_ones_connections_go_in_order(served: Served) 
         waiting.add(connection)
     assert len(waiting) == 6
     assert taken(waiting) == [many[0], few[0], many[1], few[1], many[2], many[3]]
+
+
+def test_who_has_sent_more_than_was_read_waits_in_the_second_row_in_turns_of_its_own(served: Served) -> None:
+    waiting = WaitingConnections()
+    much = [of_user(served, b"a", number) for number in range(3)] + [of_user(served, b"b", 0)]
+    few = [of_user(served, b"a", number) for number in range(3, 5)]
+    for connection in much:
+        connection.has_more = True
+        waiting.add(connection)
+    for connection in few:
+        waiting.add(connection)
+    much[0].has_more = False
+    waiting.add(much[0])
+    assert (waiting.first.size, waiting.second.size, len(waiting)) == (2, 4, 6)
+    assert taken(waiting) == [*few, much[0], much[3], much[1], much[2]]
 
 
 def of_network(served: Served, network: str) -> Connection:
@@ -57,6 +73,7 @@ def test_who_has_no_user_yet_takes_turns_with_all_of_its_network(served: Served)
     strangers = [of_network(served, "192.0.2.1") for _ in range(3)]
     other = of_network(served, "192.0.2.2")
     for connection in (*strangers, other, *users):
+        connection.has_more = True
         waiting.add(connection)
     assert taken(waiting) == [strangers[0], other, *users, strangers[1], strangers[2]]
 
@@ -109,6 +126,35 @@ def test_a_client_waits_for_one_connection_of_another_user() -> None:
             served.reactor.turn()
         assert client.recv(100) == encode.PINGRESP
         assert served.reactor.table.waiting
+
+
+def test_a_client_waits_for_one_read_of_another_user_also_where_each_of_its_connections_sends_little() -> None:
+    clock = Steps()
+    with Served(clock=Clock(clock, clock)) as served:
+        clock.step_s = SPIN_MAX_S
+        many = [served.client(f"c{number}") for number in range(20)]
+        decent, client = served.client("decent")
+        for connection, _ in many:
+            connection.principal = Principal(b"many")
+        decent.principal = Principal(b"decent")
+        clock.step_s = TURN_WORK_MAX_S * 2
+        pings, received = encode.PINGREQ * (READ_MIN_BYTES // 2), served.router.counters.packets_received
+
+        def turn() -> None:
+            """All of the others have sent something before it."""
+            for connection, other in many:
+                if connection not in served.reactor.table.waiting:
+                    other.sendall(pings)
+            served.reactor.turn()
+
+        turn()
+        for _ in range(3):
+            had = received[frame.PINGREQ]
+            client.sendall(encode.PINGREQ)
+            turn()
+            turn()
+            assert client.recv(100) == encode.PINGRESP
+            assert received[frame.PINGREQ] - had <= 1 + 2 * (len(pings) // 2), "one read before it, and one behind it"
 
 
 def test_a_client_waits_for_one_of_those_who_connect() -> None:
