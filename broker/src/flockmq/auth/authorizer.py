@@ -182,7 +182,7 @@ class Authorizer:
         key = (action, topic, qos, retain)
         answers = self._answers(client_id, principal)
         request = partial(self._ask, subject, principal, key, answers, done)
-        self._requests.ask(connection, request, partial(self._not_asked, done))
+        self._requests.ask(connection, principal.username or client_id, request, partial(self._not_asked, done))
 
     def check_offline(self, subject: Subject, action: int, topic: bytes, qos: int, retain: bool) -> int:
         """Check a client that is gone, without rules of its own. Returns ALLOWED, DENIED, or ASKED. For ASKED call

@@ -41,9 +41,11 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     return Service()
 
 
-def ask(asked: RequestQueue, service: Service, client: str, count: int) -> None:
+def ask(asked: RequestQueue, service: Service, client: str, count: int, user: str = "") -> None:
+    """Each client is a user of its own, if it isn't said."""
     for name in (f"{client}{number}" for number in range(count)):
-        asked.ask(client, partial(service.question, name), partial(service.refused.append, name))
+        question, refused = partial(service.question, name), partial(service.refused.append, name)
+        asked.ask(client, (user or client).encode(), question, refused)
 
 
 async def test_a_client_that_asks_much_holds_up_no_other(service: Service) -> None:
@@ -67,6 +69,20 @@ async def test_those_that_wait_have_their_turns(service: Service) -> None:
     assert service.asked[4:] == ["c0", "d0"]
     await service.answer(9)
     assert service.asked[6:] == ["c1", "d1"]
+
+
+async def test_users_take_turns_however_many_clients_they_have(service: Service) -> None:
+    asked = RequestQueue()
+    for client in "abcdefgh":
+        ask(asked, service, client, 1, "many")
+    ask(asked, service, "o", 2, "one")
+    await service.answer(0)
+    assert service.asked == ["a0", "b0", "c0", "d0"]
+    await service.answer(2)
+    assert service.asked[4:] == ["e0", "o0"]
+    await service.answer(9)
+    assert service.asked[6:] == ["f0", "o1", "g0", "h0"]
+    assert len(asked) == 0
 
 
 async def test_the_questions_of_one_client_that_wait_have_a_bound(service: Service) -> None:
