@@ -688,6 +688,8 @@ VERIFIED_MAX: Final = 100_000
 """Cached keyed digests of passwords that matched, so that a reconnecting client needs no hash."""
 FAILED_LOGINS_MAX: Final = 100_000
 """Names and addresses of failed logins that a node remembers. Beyond it, the oldest is forgotten."""
+FAILED_LOGINS_KEPT_OF_ADDRESS_MAX: Final = 10_000
+"""Of these, those of one address. Beyond it, its own oldest is forgotten."""
 FAILED_LOGINS_KEPT_S: Final = 900.0
 """After this time without a failure the count starts from zero."""
 FAILED_LOGINS_OF_ADDRESS_MAX: Final = 100

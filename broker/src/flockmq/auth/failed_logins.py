@@ -10,7 +10,8 @@ Invariants:
 - If an address fails with many names, a name without failures is still not delayed. But from then on each name there is
   delayed after its first failure instead of after `max_count`; and for `max_wait`, if it has failed so often that its
   names may have been forgotten. So a name that is forgotten is guessed no faster.
-- At most FAILED_LOGINS_MAX names and addresses are remembered, and KNOWN_CLIENTS_MAX clients.
+- At most FAILED_LOGINS_MAX names and addresses are remembered, FAILED_LOGINS_KEPT_OF_ADDRESS_MAX of one address, and
+  KNOWN_CLIENTS_MAX clients. So an address that fails with very many names has only its own forgotten.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from flockmq.auth.addresses import network
 from flockmq.auth.authenticator import Attempt
 from flockmq.bounds import (
+    FAILED_LOGINS_KEPT_OF_ADDRESS_MAX,
     FAILED_LOGINS_KEPT_S,
     FAILED_LOGINS_MAX,
     FAILED_LOGINS_OF_ADDRESS_MAX,
@@ -36,9 +38,11 @@ DOUBLED_MAX = 32
 
 
 class _Failures:
-    __slots__ = ("count", "last_s", "next_s")
+    __slots__ = ("address", "count", "last_s", "next_s")
 
-    def __init__(self) -> None:
+    def __init__(self, address: int) -> None:
+        self.address = address
+        """Its hash."""
         self.count = 0
         self.last_s = 0.0
         self.next_s = 0.0
@@ -46,12 +50,21 @@ class _Failures:
 
 
 class FailedLogins:
-    def __init__(self, settings: Settings, now_s: Callable[[], float], room: int = FAILED_LOGINS_MAX) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        now_s: Callable[[], float],
+        room: int = FAILED_LOGINS_MAX,
+        room_of_address: int = FAILED_LOGINS_KEPT_OF_ADDRESS_MAX,
+    ) -> None:
         self._settings = settings
         self._now_s = now_s
         self._room = room
+        self._room_of_address = min(room, room_of_address)
         self._failures: OrderedDict[int, _Failures] = OrderedDict()
         """Key: the hash of an address, or of a name at an address. The latest failure is last."""
+        self._keys_of: dict[int, OrderedDict[int, None]] = {}
+        """The keys of each address, in the same order."""
         self._under_way: dict[int, Counter[int]] = {}
         """Logins being checked, by name at an address: hashes of the passwords, because the same password twice is only
         one guess."""
@@ -62,6 +75,7 @@ class FailedLogins:
         self._settings = settings
         if not settings.enable:
             self._failures.clear()
+            self._keys_of.clear()
 
     def __len__(self) -> int:
         return len(self._failures)
@@ -103,12 +117,13 @@ class FailedLogins:
         if not self._counts(attempt):
             return
         now_s, keys = self._now_s(), self._keys(attempt)
-        of_address = self._count(hash(network(attempt.peer.host)), now_s).count
+        address = hash(network(attempt.peer.host))
+        of_address = self._count(address, address, now_s).count
         is_known = len(keys) == 1 and keys[0] in self._known
         free = self._settings.max_count if is_known or of_address <= FAILED_LOGINS_OF_ADDRESS_MAX else 1
-        may_be_forgotten = not is_known and of_address > self._room // 2  # a failure counts for two names
+        may_be_forgotten = not is_known and of_address > self._room_of_address // 2  # a failure counts for two names
         for key in keys:
-            failures = self._count(key, now_s)
+            failures = self._count(key, address, now_s)
             if failures.count >= free:
                 wait_s = self._settings.max_wait if may_be_forgotten else self._wait_s(failures.count)
                 failures.next_s = now_s + wait_s
@@ -118,7 +133,7 @@ class FailedLogins:
             return
         if self._failures:
             for key in self._keys(attempt):
-                self._failures.pop(key, None)
+                self._forget(key)
         client = _client(attempt)
         self._known[client] = None
         self._known.move_to_end(client)
@@ -144,21 +159,34 @@ class FailedLogins:
     def _remembered(self, key: int, now_s: float) -> _Failures | None:
         failures = self._failures.get(key)
         if failures is not None and now_s - failures.last_s > FAILED_LOGINS_KEPT_S:
-            del self._failures[key]
+            self._forget(key)
             return None
         return failures
 
-    def _count(self, key: int, now_s: float) -> _Failures:
-        """Count one more failure for this key."""
+    def _count(self, key: int, address: int, now_s: float) -> _Failures:
+        """Count one more failure for this key of an address."""
         failures = self._remembered(key, now_s)
         if failures is None:
-            failures = self._failures[key] = _Failures()
+            failures = self._failures[key] = _Failures(address)
         failures.count += 1
         failures.last_s = now_s
         self._failures.move_to_end(key)
-        if len(self._failures) > self._room:
-            self._failures.popitem(last=False)
+        keys = self._keys_of.setdefault(address, OrderedDict())
+        keys[key] = None
+        keys.move_to_end(key)
+        if len(keys) > self._room_of_address:
+            self._forget(next(iter(keys)))
+        elif len(self._failures) > self._room:
+            self._forget(next(iter(self._failures)))
         return failures
+
+    def _forget(self, key: int) -> None:
+        failures = self._failures.pop(key, None)
+        if failures is not None:
+            keys = self._keys_of[failures.address]
+            del keys[key]
+            if not keys:
+                del self._keys_of[failures.address]
 
 
 def _client(attempt: Attempt) -> int:

@@ -15,9 +15,14 @@ HOME, AWAY = "192.0.2.1", "203.0.113.9"
 
 
 class Gate:
-    def __init__(self, settings: Settings = Settings(max_count=3, max_wait=8.0), room: int = 1000) -> None:  # noqa: B008
+    def __init__(
+        self,
+        settings: Settings = Settings(max_count=3, max_wait=8.0),  # noqa: B008
+        room: int = 1000,
+        room_of_address: int = 1000,
+    ) -> None:
         self.now_s = 1000.0
-        self.failed_logins = FailedLogins(settings, lambda: self.now_s, room)
+        self.failed_logins = FailedLogins(settings, lambda: self.now_s, room, room_of_address)
 
     def fails(self, tried: Attempt) -> bool:
         """Whether it was tried."""
@@ -114,6 +119,19 @@ def test_who_has_a_name_forgotten_by_failing_with_others_guesses_it_no_faster() 
     assert tries == 2, "one for each longest wait"
     assert gate.fails(login("victim", "v", AWAY))
     assert [gate.fails(login("victim", "v", AWAY)) for _ in range(3)] == [True, True, False], "it is another address"
+
+
+def test_nobody_has_what_failed_elsewhere_forgotten() -> None:
+    """Otherwise who has two addresses guesses at one as fast as it fails at the other."""
+    gate = Gate(room=100, room_of_address=50)
+    assert [gate.fails(login("victim", "v")) for _ in range(4)] == [True, True, True, False]
+    for number in range(1000):
+        assert gate.fails(login(f"u{number}", f"c{number}", AWAY))
+    assert len(gate.failed_logins) == 50 + 3
+    assert not gate.fails(login("victim", "v"))
+    gate.now_s += FAILED_LOGINS_KEPT_S + 1.0
+    assert gate.gets_in(login("victim", "v"))
+    assert len(gate.failed_logins) == 50 + 1
 
 
 def test_an_ipv6_host_is_its_network() -> None:
