@@ -61,6 +61,8 @@ class MemoryShortage:
         self._store = store
         self._memory = memory
         self._relieve = relieve
+        self._rooms: list[MemoryRoom] = []
+        """Of the Redis servers that this core checks."""
         self._relieves_in_s = 0.0
         self._gives_back_in_s = 0.0
         self.pressure_reports: MemoryPressureReports | None = None
@@ -96,6 +98,7 @@ class MemoryShortage:
         self._give_back()
         self._update_own_alarms()
         if self._store is not None and (rooms := self._store.rooms()):
+            self._rooms = list(rooms.values())
             self._update_alarms(rooms)
             self._keep_streams_small(rooms)
 
@@ -116,10 +119,15 @@ class MemoryShortage:
             self._gives_back_in_s = NODE_GIVES_BACK_S
             give_back()
 
-    def refuses(self) -> bool:
-        """Whether a message for the log must be refused."""
-        self.refused += self.is_on
-        return self.is_on
+    def refuses(self, size_bytes: int) -> bool:
+        """Whether a message for the log must be refused. If not, it counts until Redis is checked again, so that a
+        burst doesn't fill it meanwhile."""
+        refuses = self.is_on or any(room.is_reserved() for room in self._rooms)
+        if not refuses:
+            for room in self._rooms:
+                room.wrote(size_bytes)
+        self.refused += refuses
+        return refuses
 
     def _update_own_alarms(self) -> None:
         name, marks = self._cluster.settings.name, self.marks

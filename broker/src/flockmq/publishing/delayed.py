@@ -130,8 +130,8 @@ class DelayedPort(Protocol):
     def leads(self) -> bool: ...
     def row(self, key: bytes) -> DelayedMessage | None: ...
     def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]: ...
-    def refuses(self) -> bool:
-        """There is no room for more messages."""
+    def refuses(self, size_bytes: int) -> bool:
+        """There is no memory for a message of this size."""
         ...
 
     def caught_up(self) -> Awaitable[bool]:
@@ -198,7 +198,7 @@ class Delayed:
         except ValueError as error:
             self._refusals.info("%r isn't published: %s", message.topic, error)
             return Reason.TOPIC_NAME_INVALID
-        if self._host.refuses():
+        if self._host.refuses(len(message.packet)):
             return Reason.QUOTA_EXCEEDED
         row = DelayedMessage(
             topic,

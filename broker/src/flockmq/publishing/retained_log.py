@@ -47,7 +47,8 @@ class RetainedQuotas(Protocol):
 
 class RetainedLog:
     """`is_leader`: this node deletes expired messages. `reason_of` gives the reason code of a write. `has_authors`: all
-    nodes understand rows with an author. `refuses`: Redis is short of memory, so nothing more is retained."""
+    nodes understand rows with an author. `refuses`: there is no memory to retain so many
+    bytes more."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class RetainedLog:
         reason_of: ReasonOf,
         clock: Clock,
         has_authors: Callable[[], bool],
-        refuses: Callable[[], bool],
+        refuses: Callable[[int], bool],
         quotas: RetainedQuotas,
     ) -> None:
         self._rlog = rlog
@@ -106,7 +107,7 @@ class RetainedLog:
         [MQTT-3.3.1-6]: the row then tells that it was cleared, and by whom; if there is no room for such a row, it is
         deleted instead."""
         payload = message.payload()
-        if payload and self._refuses():
+        if payload and self._refuses(len(message.packet)):
             return Reason.QUOTA_EXCEEDED
         if payload:
             return self._row(message, payload, message.properties, self._expires_ms(message))

@@ -74,7 +74,7 @@ class Part:
 def refusals(part: Part) -> tuple[bool, bool]:
     """Whether it refuses what would be stored, and new subscriptions."""
     assert part.is_refusing == part.shortage.is_on
-    return part.shortage.refuses(), not part.shortage.takes_filters
+    return part.shortage.refuses(1), not part.shortage.takes_filters
 
 
 def test_a_node_that_is_short_refuses_at_once_and_all_others_follow_its_alarm() -> None:
@@ -164,6 +164,20 @@ def test_a_redis_that_is_short_is_no_reason_to_refuse_subscriptions() -> None:
     core.shortage.look()
     other.shortage.look()
     assert (log.alarms, refusals(other)) == ({}, (False, False))
+
+
+def test_a_burst_does_not_fill_redis_before_it_is_checked_again() -> None:
+    core = Part(Log(), "a")
+    room = core.rooms["r:6379"] = MemoryRoom()
+    room.looked(RedisMemory(10 * MIB, 100 * MIB))
+    core.shortage.look()
+    taken = 0
+    while not core.shortage.refuses(MIB):
+        taken += 1
+    assert 30 < taken < 45, "it may take twice as much there"
+    assert core.shortage.refused == 1
+    room.looked(RedisMemory(50 * MIB, 100 * MIB))
+    assert not core.shortage.refuses(MIB)
 
 
 def test_without_a_limit_a_node_is_never_short() -> None:

@@ -120,7 +120,7 @@ class Host:
     def row(self, key: bytes) -> DelayedMessage | None:
         return self.log.rows.get(key)
 
-    def refuses(self) -> bool:
+    def refuses(self, size_bytes: int) -> bool:
         return self.is_short
 
     def write(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:

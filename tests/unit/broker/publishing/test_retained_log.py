@@ -90,7 +90,7 @@ def watched(retained: RetainedFeed, leads: Iterable[bool] = ()) -> Iterator[Log]
         WriteReasons(SYSTEM).of,
         SYSTEM,
         lambda: True,
-        lambda: False,
+        lambda size_bytes: False,
         Unlimited(),
     )
     watching = asyncio.ensure_future(part.watch_expired())
