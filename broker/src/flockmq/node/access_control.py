@@ -22,11 +22,11 @@ from flockmq.auth.built_in import ScramExchange
 from flockmq.auth.chain import Outcome
 from flockmq.auth.login_expiry import LoginExpiry
 from flockmq.auth.service import AuthService
-from flockmq.auth.stored_authorization import SentMessage, StoredAuthorization, decoded
+from flockmq.auth.stored_authorization import SentMessage, StoredAuthorization, decoded, encode
 from flockmq.bounds import AUTH_EXCHANGE_MAX_BYTES, KICK_SLICE_CLIENTS
 from flockmq.clock import Clock
 from flockmq.default_callbacks import ignore
-from flockmq.mqtt.message import Will
+from flockmq.mqtt.message import Publish, Will
 from flockmq.mqtt.packets import Auth as AuthPacket
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
@@ -295,6 +295,10 @@ class AccessControl(AccessPort):
         client_id, principal, peer = channel.client_id(), channel.principal, channel.peer()
         by_plugin = self._plugin_verdict(channel, sent) == ALLOWED
         return self.auth.deferred_authorization.make(client_id, principal, peer, sent, published, by_plugin=by_plugin)
+
+    def will_authorization(self, channel: Channel, message: Publish) -> bytes:
+        """The encoded authorization to store with the client's will."""
+        return encode(self.authorization(channel, SentMessage(message.topic, message.qos, message.retain)))
 
     def may_leave(self, channel: Channel, will: Will) -> bool:
         """Whether the client may still publish its will when its connection ends. HTTP services aren't asked here, but

@@ -23,7 +23,7 @@ class ConnectionRegistrations:
     """The registrations of the connections of one node."""
 
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
-        self.will_of: Callable[[Channel], Will | None] = _unchanged
+        self.will_of: Callable[[Channel, Will | None], Will | None] = _unchanged
         """Returns the client's will, rewritten as it will be published, or None."""
         self.identifies: Callable[[], bool] = _no
         """Whether the node authenticates clients."""
@@ -43,7 +43,7 @@ class ConnectionRegistrations:
             return None
         if is_clean_session and channel.will is None:
             return self._owned(channel, session)
-        will = channel.will = self.will_of(channel)
+        will = channel.will = self.will_of(channel, channel.will)
         return SessionRequest(
             channel.protocol_version,
             connect.clean_start,
@@ -70,7 +70,7 @@ class ConnectionRegistrations:
             return None
         request = self._with_will.get(token)
         if request is None and channel.will is not None:
-            will = channel.will = self.will_of(channel)
+            will = channel.will = self.will_of(channel, channel.will)
             if will is not None:
                 zone, user = session.limits.name, self._user(channel, session)
                 request = SessionRequest(
@@ -121,8 +121,8 @@ def _row(will: Will) -> WillRow:
     return WillRow(will.delay_s, will.message.version, will.message.packet, will.authorization)
 
 
-def _unchanged(channel: Channel) -> Will | None:
-    return channel.will
+def _unchanged(channel: Channel, will: Will | None) -> Will | None:
+    return will
 
 
 def _no() -> bool:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from flockmq.auth.stored_authorization import SentMessage, encode
+from flockmq.auth.stored_authorization import SentMessage
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
-from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed, matching
 from flockmq.node.access_control import AccessControl
@@ -39,7 +38,6 @@ from flockmq.routing.subscriber import Subscription
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc.remote_sessions import RemoteSessions
-from flockmq.telemetry.metrics import Reasons
 
 
 class CleanSessionEndHandler(CleanSessionEndPort):
@@ -75,35 +73,6 @@ class CleanSessionEndHandler(CleanSessionEndPort):
         shared = self._router.shared
         shared.redispatch(session.unacknowledged_shared())
         self._plugin_hooks.session_ended(session.client_id)
-
-
-class ConnectionWatcher:
-    """A `node.connections.Watcher`: passes connects and disconnects on to `$SYS`, plugins and metrics. `ends` counts
-    the reason codes of disconnects."""
-
-    def __init__(self, access: AccessControl, plugin_hooks: PluginHooks, sys_topics: SysTopics, ends: Reasons) -> None:
-        self._access = access
-        self._plugin_hooks = plugin_hooks
-        self._sys_topics = sys_topics
-        self._ends = ends
-        self.taken_over = plugin_hooks.taken_over
-
-    def connected(self, channel: Channel, connect: Connect, session: ClientSession, is_present: bool) -> None:
-        self._sys_topics.connected(channel, connect, session)
-        self._plugin_hooks.connected(channel, session, is_present)
-        self._access.connected(channel)
-
-    def disconnected(self, channel: Channel, session: ClientSession) -> None:
-        self._ends.note(channel.close_reason)
-        self._sys_topics.disconnected(channel)
-        self._plugin_hooks.disconnected(channel)
-
-    def will_of(self, channel: Channel) -> Will | None:
-        return self._plugin_hooks.leaving(channel, channel.will)
-
-    def authorization(self, channel: Channel, message: Publish) -> bytes:
-        """The encoded authorization to store with the client's will."""
-        return encode(self._access.authorization(channel, sent_message(message)))
 
 
 MakeLogQueue = Callable[

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
@@ -27,6 +27,8 @@ from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_unpublishable
 from flockmq.node.connection_registrations import ConnectionRegistrations
+from flockmq.node.plugin_hooks import PluginHooks
+from flockmq.node.sys_topics import SysTopics
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.protocol.client import ALLOWED, ANONYMOUS, ASKED, PUBLISH, UNDECIDED, Principal
@@ -42,23 +44,12 @@ from flockmq.session_rpc.messages import SessionRequest, nonce_of
 from flockmq.session_rpc.ports import Registration
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.telemetry.counters import Counters
+from flockmq.telemetry.metrics import Reasons
 
 log: Final = logging.getLogger(__name__)
 
 OnEvent = Callable[[str, bytes, Channel], None]
 """(kind, client id, connection): it is `connected`, `disconnected`, or `taken_over` by a newer one."""
-
-
-class Watcher(Protocol):
-    """Gets every connect and disconnect."""
-
-    def connected(self, channel: Channel, connect: Connect, session: ClientSession, is_present: bool) -> None:
-        """CONNACK was queued. `is_present` is its Session Present flag."""
-        ...
-
-    def disconnected(self, channel: Channel, session: ClientSession) -> None: ...
-
-    def taken_over(self, client_id: bytes) -> None: ...
 
 
 class Connections:
@@ -70,6 +61,8 @@ class Connections:
         remote_sessions: RemoteSessions,
         counters: Counters,
         flush: Callable[[], None],
+        plugin_hooks: PluginHooks,
+        sys_topics: SysTopics,
         on_event: OnEvent,
         clock: Clock,
         token_bytes: Callable[[int], bytes],
@@ -77,8 +70,10 @@ class Connections:
         self.by_id: dict[bytes, Channel] = {}
         self.attaching: set[Channel] = set()
         """Connections whose attach isn't answered yet."""
-        self.owners: SessionRpcClient | None = None
-        self.watcher: Watcher | None = None
+        self.owners: SessionRpcClient
+        self.on_connected: Callable[[Channel], None] = ignore
+        """Called when CONNACK was queued."""
+        self.ends = Reasons("disconnects", "before_connack")
         self.must_authorize: Callable[[Principal], bool] = _no_rules
         self.refuses: Callable[[bytes], bool] = is_unpublishable
         """Whether no client may publish to this topic, not even its will."""
@@ -95,6 +90,8 @@ class Connections:
         self._remote_sessions = remote_sessions
         self._counters = counters
         self._flush = flush
+        self._plugin_hooks = plugin_hooks
+        self._sys_topics = sys_topics
         self._on_event = on_event
         self._clock = clock
         self._token_bytes = token_bytes
@@ -168,7 +165,7 @@ class Connections:
         request = self.registrations.make(channel, connect, session)
         answered = partial(self._answered, channel, session, connect, request, extra)
         self.attaching.add(channel)
-        self._owner().attach(session.client_id, request, answered)
+        self.owners.attach(session.client_id, request, answered)
 
     def gone(self, channel: Channel, session: ClientSession, will: Will | None) -> None:
         client_id = session.client_id
@@ -182,26 +179,27 @@ class Connections:
                 self._remote_sessions.remove(token)
                 expiry_s = session.expiry_s if channel.admitted_once else -1
                 if hold_s:
-                    self._owner().evict(client_id, token, expiry_s, nonce, hold_s, None)
+                    self.owners.evict(client_id, token, expiry_s, nonce, hold_s, None)
                 else:
-                    self._owner().detach(client_id, token, expiry_s, with_will=will is not None, nonce=nonce)
+                    self.owners.detach(client_id, token, expiry_s, with_will=will is not None, nonce=nonce)
             else:
                 request = self.registrations.gone(token, session)
                 if request is not None and hold_s:
-                    self._owner().evict(client_id, token, -1, request.nonce, hold_s, request)
+                    self.owners.evict(client_id, token, -1, request.nonce, hold_s, request)
                     will = None
                 else:
                     if request is not None and will is not None:
                         will.message.origin = will_origin(request.nonce)
-                    self._owner().detach(client_id, token)
+                    self.owners.detach(client_id, token)
         if channel.admitted_once:
             if isinstance(session, LocalSession):
                 if will is not None and isinstance(token, int):
                     will.message.author = author_of(client_id, token, is_will=True)
                 self._sessions.leave(session, will)
             self._on_event("disconnected", client_id, channel)
-            if self.watcher is not None:
-                self.watcher.disconnected(channel, session)
+            self.ends.note(channel.close_reason)
+            self._sys_topics.disconnected(channel)
+            self._plugin_hooks.disconnected(channel)
 
     def violated(self, channel: Channel, error: PacketError) -> None:
         """Log a protocol error. The rate is limited, so that a hostile client can't fill the log file."""
@@ -283,8 +281,7 @@ class Connections:
     def _take_over(self, client_id: bytes, older: Channel) -> None:
         self._counters.takeovers += 1
         self._on_event("taken_over", client_id, older)
-        if self.watcher is not None:
-            self.watcher.taken_over(client_id)
+        self._plugin_hooks.taken_over(client_id)
         if older.state == ADMITTING:  # its session proxy isn't complete yet
             older.refuse(Reason.SERVER_UNAVAILABLE)
         else:
@@ -306,7 +303,7 @@ class Connections:
         elif channel.state != ADMITTING:
             expiry_s = 0 if answer.begins else -1  # It left before CONNACK: the session stays as it was.
             nonce = nonce_of(request)
-            self._owner().detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
+            self.owners.detach(session.client_id, answer.token, expiry_s, with_will=False, nonce=nonce)
         else:
             older = self.by_id.get(session.client_id)
             if older is not None:  # the owner is new and doesn't know the older connection yet
@@ -336,21 +333,16 @@ class Connections:
             return  # Its CONNACK would be too large for it: it was refused.
         self._counters.connects += 1
         if admission.begins:
-            self._owner().confirm(session.client_id, admission.token)
+            self.owners.report(session.client_id, admission.token, b"")
         self._on_event("connected", session.client_id, channel)
-        if self.watcher is not None:
-            self.watcher.connected(channel, connect, session, admission.present)
-        if request is not None and admission.is_durable and self.registrations.owners_keep_wills():
-            self._reauthorize(channel, request, admission)
-
-    def _reauthorize(self, channel: Channel, request: SessionRequest, admission: Admission) -> None:
-        """Authorize the subscriptions again if the owner waits for that, or rules changed since the attach was sent."""
+        self._sys_topics.connected(channel, connect, session)
+        self._plugin_hooks.connected(channel, session, admission.present)
+        self.on_connected(channel)
+        if request is None or not admission.is_durable or not self.registrations.owners_keep_wills():
+            return
+        # The owner waits for that, or rules changed since the attach was sent.
         if admission.must_reauthorize or request.rules != self.registrations.rules_of(channel):
             self.reauthorize(channel)
-
-    def _owner(self) -> SessionRpcClient:
-        assert self.owners is not None, "clients come after the owners are known"
-        return self.owners
 
 
 def _reason_of(error: AttachError) -> int:

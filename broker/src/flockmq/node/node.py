@@ -32,7 +32,7 @@ from flockmq.node.alarms import Alarms, ClockAlarm
 from flockmq.node.authorization import NodeAuthorization
 from flockmq.node.client_admin import ClientAdmin
 from flockmq.node.cluster_overview import ClusterOverview
-from flockmq.node.connection_services import CleanSessionEndHandler, ConnectionServices, ConnectionWatcher
+from flockmq.node.connection_services import CleanSessionEndHandler, ConnectionServices
 from flockmq.node.connections import Connections
 from flockmq.node.core_admin import CoreAdmin
 from flockmq.node.durable_host import DurableHost
@@ -104,7 +104,6 @@ class Node:
         self.plugin_hooks, self.reactor = plugin_hooks, reactor
         self.loop_watch = LoopWatch()
         self.refusals = Reasons("connects_refused", "before_connect")
-        self.ends = Reasons("disconnects", "before_connack")
         self._auth, self._clock = auth, clock
         self._token_bytes = entropy.token_bytes
         self._reason_of = WriteReasons(clock).of
@@ -189,6 +188,8 @@ class Node:
             self.remote_sessions,
             self.router.counters,
             soon,
+            self.plugin_hooks,
+            self.system,
             self._event_rows.connection,
             self._clock,
             self._token_bytes,
@@ -208,14 +209,13 @@ class Node:
             self._clock,
         )
         ends.clients = self.routes.clients = self.clients
-        watcher = ConnectionWatcher(self.access, self.plugin_hooks, self.system, self.ends)
         self.clients.owners = self.remote_sessions.owners = self.session_rpc.client
-        self.clients.watcher = watcher
-        self.clients.authorization = watcher.authorization
+        self.clients.on_connected = self.access.connected
+        self.clients.authorization = self.access.will_authorization
         self.clients.registrations.owners_keep_wills = has_wills
         self.clients.registrations.identifies = self.access.identifies
         self.clients.registrations.rules_of = self.access.fingerprint
-        self.clients.registrations.will_of = watcher.will_of
+        self.clients.registrations.will_of = self.plugin_hooks.leaving
         self.clients.must_authorize = self.access.must_authorize
         self.clients.refuses = self.router.refuses
         self.clients.usage = self.quotas.usage
@@ -316,7 +316,7 @@ class Node:
         self.metrics.parts = (
             partial(counter_samples, counters),
             partial(self.refusals.samples, counters),
-            partial(self.ends.samples, counters),
+            partial(self.clients.ends.samples, counters),
             self.loop_watch.samples,
             self.plugin_hooks.samples,
             self._auth.samples,
