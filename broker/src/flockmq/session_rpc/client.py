@@ -25,8 +25,7 @@ from flockmq.default_callbacks import ignore
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.attach_result import Done, OwnerUnreachable, admission_of, refusal_of, superseded
-from flockmq.session_rpc.notes import Notes
-from flockmq.session_rpc.outbox import NOTE_BYTES
+from flockmq.session_rpc.notes import NOTE_BYTES, Notes
 from flockmq.session_rpc.ports import ClientConnections, Registration, SessionProxies
 from flockmq.session_rpc.questions import Questions
 
@@ -107,7 +106,7 @@ class SessionRpcClient:
         self._moved: set[int] = set()
         self._registering: asyncio.Task[None] | None = None
         self._register_also: asyncio.Task[None] | None = None
-        notes.outbox.on_unsent = self._unsent
+        notes.on_unsent = self._unsent
         notes.delivered_here = proxies.delivered
 
     def start(self) -> None:
@@ -182,13 +181,10 @@ class SessionRpcClient:
         self._send_detached(detached)
 
     def report(self, client_id: bytes, token: int, pairs: bytes) -> None:
-        """Report acknowledgements of the client. If the slot has no owner, they are reported when it has one."""
+        """Report acknowledgements of the client; none confirm that the connection which created a durable session was
+        admitted. If the slot has no owner, they are reported when it has one."""
         if owner := self._notes.owner(slot_of(client_id)):
             self._notes.send(owner, messages.REPORT, (messages.pack_token(token), pairs))
-
-    def confirm(self, client_id: bytes, token: int) -> None:
-        """The connection that created a durable session was admitted."""
-        self.report(client_id, token, b"")
 
     def _ask(self, pending: _Pending) -> None:
         self._last_number += 1

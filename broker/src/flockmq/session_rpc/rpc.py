@@ -41,7 +41,7 @@ class SessionRpc:
         self.client.start()
         self.server.start()
         self._packets.on_received = self.client.hear_deliveries
-        cluster.on_node_gone += [self.notes.outbox.forget, self.server.node_gone]
+        cluster.on_node_gone += [self.notes.forget, self.server.node_gone]
         slots = cluster.slots
         slots.listen(LET_GO, self.server.let_go)
         slots.listen(REGISTRY, self.server.own)
@@ -62,7 +62,7 @@ class SessionRpc:
     async def stop(self) -> None:
         await tasks.end(*self._tasks)
         await self.client.stop()
-        self.notes.outbox.stop()
+        self.notes.stop()
 
     def rename(self, me: str) -> None:
         """This node has a new incarnation: it owns no slots, and registers its connections at all owners again. For a
@@ -75,7 +75,7 @@ class SessionRpc:
 
     def dropped(self) -> tuple[tuple[str, int], ...]:
         """Number of notes that found no room, by reason. They are repeated later."""
-        return ("unloaded", self.server.dropped), ("unlinked", self.notes.outbox.dropped)
+        return ("unloaded", self.server.dropped), ("unlinked", self.notes.dropped)
 
     def _register(self, moves: list[SlotMove]) -> None:
         self.client.slots_moved([move.slot for move in moves if move.owner])
@@ -83,7 +83,7 @@ class SessionRpc:
     def _core_linked(self, incarnation: str) -> None:
         """Notes from before the link was lost may be lost too."""
         self.client.core_linked(incarnation, self._cluster.slots.slots_of(incarnation))
-        self.notes.outbox.schedule()
+        self.notes.schedule()
 
     async def _tick(self) -> None:
         while True:
@@ -94,7 +94,7 @@ class SessionRpc:
                 log.exception("a tick of the owners of client ids failed")
 
     def tick_once(self, now: float) -> None:
-        self.notes.outbox.schedule()
+        self.notes.schedule()
         self.client.tick(now)
         self.server.tick(now)
 

@@ -75,7 +75,7 @@ class SessionRpcServer:
         self._wills_to_publish: list[Iterator[list[PendingWill]]] = []
         """Wills of purged nodes, one slot in each step."""
         self._has_wills = asyncio.Event()
-        notes.outbox.on_deliveries_failed = self.link_lost
+        notes.on_deliveries_failed = self.link_lost
 
     def start(self) -> None:
         notes = self._notes
@@ -398,7 +398,7 @@ class SessionRpcServer:
 
     def link_lost(self, incarnation: str) -> None:
         self._early.link_lost(incarnation)
-        self._notes.outbox.link_lost(incarnation)
+        self._notes.link_lost(incarnation)
         self.sessions.cut(incarnation)
 
     # --- time ---------------------------------------------------------------------------------------------------------
