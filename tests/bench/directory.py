@@ -26,6 +26,7 @@ from aiohttp import web
 
 from flockmq.bounds import SLOTS
 from flockmq.clock import SYSTEM
+from flockmq.default_callbacks import ignore
 from flockmq.management import clients, guard
 from flockmq.management.answers import VIEWS
 from flockmq.management.client_rows import ClientsWanted
@@ -64,7 +65,7 @@ class Connected(Channel):
     """It asks the kernel where it comes from, as a connection does."""
 
     def __init__(self, router: Router, limits: Limits, client_id: bytes, fd: int) -> None:
-        super().__init__(router, NodePort(AccessPort(), AuthorizationPort(), HookPort(), FiltersPort()), limits)
+        super().__init__(router, NodePort(AccessPort(), AuthorizationPort(), HookPort(), FiltersPort(), ignore), limits)
         self.fd = fd
         self.session = LocalSession(self, client_id, limits, 32)
         self.state = CONNECTED

@@ -15,7 +15,7 @@ from typing import Final
 HOT_MODULES: Final = (
     *("mqtt/*.py", "routing/*.py", "session/*.py", "protocol/*.py", "transport/*.py"),
     *("rlog/change.py", "rlog/route_table.py", "rlog/table.py", "rlog/table_spec.py"),
-    *("delivery/batch_queue.py", "delivery/commit_barriers.py", "delivery/deduplicator.py"),
+    *("delivery/batch_queue.py", "delivery/slot_acceptance.py"),
     *("delivery/slot_back_pressure.py", "delivery/slot_sender.py"),
     *("durable/attach_admission.py", "durable/commit_queue.py", "durable/connected_sessions.py"),
     *("durable/incoming.py", "durable/message_intake.py", "durable/message_queue.py"),

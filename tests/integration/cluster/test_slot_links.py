@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from flockmq.bounds import SLOTS
-from flockmq.delivery.deduplicator import Deduplicator
+from flockmq.delivery.slot_acceptance import Deduplicator
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.membership.slot_table import TAKE, SlotMove
 from flockmq.mqtt.message import publication

@@ -26,9 +26,9 @@ async def test_a_new_owner_takes_what_was_written(owner: Owners) -> None:
     old.store.mark(3, b"source", b"\0\1")
     old.store.mark(3, b"forgotten", b"\0\1")
     assert await old.durable(3)
-    old.store.delete(3, A, b"q1")
+    old.store.put(3, A, b"q1", None)
     old.store.drop(3, B)
-    old.store.unmark(3, b"forgotten")
+    old.store.mark(3, b"forgotten", None)
     assert await old.durable(3)
     taken = await new.store.take(3, NEW)
     assert taken.sessions == {A: {M: b"meta", b"q2": b"two"}}
@@ -145,7 +145,7 @@ async def test_whatever_a_barrier_answered_outlives_a_crash_amid_batches(owner: 
                 slot = chance.choice(slots)
                 field = b"q%d" % chance.randrange(50)
                 if chance.random() < 0.3:
-                    made.store.delete(slot, A, field)
+                    made.store.put(slot, A, field, None)
                     written[slot].pop(field, None)
                 else:
                     written[slot][field] = b"%d" % number

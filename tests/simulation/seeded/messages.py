@@ -62,10 +62,10 @@ def keep_the_topic(right: Function, topic: bytes, *row: Any) -> Publish | None:
 
 @seeded(judge.EXPIRED, "expiry", SessionStore.put, kinds=("kill core", "drain core"), seed=10)
 def store_no_expiry(
-    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes
+    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes | None
 ) -> None:
     """The store doesn't say when a message expires: a session that moves keeps it for ever."""
-    if field[0] == MESSAGE:
+    if value is not None and field[0] == MESSAGE:
         state, qos, version, _, share, packet = message_parts(value)
         value = message_value(state, qos, version, 0, share, packet)
     right(store, slot, client_id, field, value)
@@ -102,8 +102,10 @@ def name_the_first(
     return right(router, session, limits, filter, qos, options, others[0].identifiers if others else identifiers)
 
 
-@seeded(judge.UNASKED, "base", SessionStore.delete, kinds=("kill core", "drain core"), seed=4)
-def keep_subscriptions(right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes) -> None:
+@seeded(judge.UNASKED, "base", SessionStore.put, kinds=("kill core", "drain core"), seed=4)
+def keep_subscriptions(
+    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes | None
+) -> None:
     """What a client gives up stays in the store: a session that moves has it again."""
-    if field[0] != SUBSCRIPTION:
-        right(store, slot, client_id, field)
+    if value is not None or field[0] != SUBSCRIPTION:
+        right(store, slot, client_id, field, value)

@@ -64,7 +64,7 @@ class QueuedMessage(SlotMessage):
         self.order = order
         self.on_accepted = on_accepted
         self.copies = 0
-        self.size_bytes = size_of(self)
+        self.size_bytes = MESSAGE_BYTES + len(publisher) + len(packet)
         """Aging doesn't change the length."""
 
     def as_of(self, now_s: float) -> SlotMessage:

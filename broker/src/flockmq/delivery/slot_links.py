@@ -73,8 +73,8 @@ class SlotLinks:
             turn, self._me, cluster.slots, self._find_carrier, self._drained, self._watch, self._loop.time
         )
         self._timer: asyncio.TimerHandle | None = None
-        cluster.handlers.frames[frames.BATCH] = self._unaddressed_received
-        cluster.handlers.frames[frames.ADDRESSED] = self._addressed_received
+        cluster.handlers.frames[frames.BATCH] = partial(self._received, frames.parse_batch)
+        cluster.handlers.frames[frames.ADDRESSED] = partial(self._received, frames.parse_addressed)
         cluster.handlers.controls[SlotAck] = self._taken
         cluster.on_link_up.append(self.link_up)
         cluster.on_link_down.append(self.link_down)
@@ -128,14 +128,9 @@ class SlotLinks:
         else:
             self.receiver.suspend(incarnation)
 
-    def _unaddressed_received(self, link: Link, body: bytes) -> None:
-        self._received(link, *frames.parse_batch(body), len(body))
-
-    def _addressed_received(self, link: Link, body: bytes) -> None:
-        self._received(link, *frames.parse_addressed(body), len(body))
-
-    def _received(self, link: Link, number: int, epoch: int, messages: Sequence[SlotMessage], size_bytes: int) -> None:
+    def _received(self, parse: Callable[[bytes], tuple[int, int, list[SlotMessage]]], link: Link, body: bytes) -> None:
         """A batch, or QoS 0 runs, from another node."""
+        (number, epoch, messages), size_bytes = parse(body), len(body)
         if self.latest.is_late(link, size_bytes):
             return
         receiver, sender = self.receiver, link.peer.incarnation

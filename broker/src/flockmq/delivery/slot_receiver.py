@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from flockmq import bounds
-from flockmq.delivery.commit_barriers import SlotBarriers
+from flockmq.delivery.slot_acceptance import SlotBarriers
 from flockmq.routing.slots import SlotMessage
 
 log: Final = logging.getLogger(__name__)

@@ -107,34 +107,32 @@ class SlotSender(SlotDispatcher):
     def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
         if not self.has_queue_room(slots, message):
             return -1
-        if message.origin:
-            source, number = source_of(message.origin), number_of(message.origin)
-        else:
-            source, number = self.source, self._next_number()
         since_s = self._now_s() if message.expiry_s != NO_EXPIRY and message.version == 5 else 0.0
-        order = self._next_order()
-        posted = QueuedMessage(
-            source,
-            number,
-            message.publisher,
-            message.version,
-            message.packet,
-            slots.numbers,
-            order,
-            on_accepted,
-            since_s,
-        )
+        origin, publisher, version = message.origin, message.publisher, message.version
+        posted = self._numbered(origin, publisher, version, message.packet, slots.numbers, on_accepted, since_s)
         for queue in self._queues_of(slots):
             queue.enqueue(posted)
         return 1
 
-    def _next_number(self) -> int:
-        self._last_number += 1
-        return self._last_number
-
-    def _next_order(self) -> int:
+    def _numbered(
+        self,
+        origin: bytes,
+        publisher: bytes,
+        version: int,
+        packet: bytes,
+        slots: list[int],
+        on_accepted: Callable[[], None],
+        since_s: float,
+    ) -> QueuedMessage:
+        """`origin` b"": this node is the source, and numbers the message."""
+        if origin:
+            source, number = source_of(origin), number_of(origin)
+        else:
+            self._last_number += 1
+            source, number = self.source, self._last_number
         self._last_order += 1
-        return self._last_order
+        order = self._last_order
+        return QueuedMessage(source, number, publisher, version, packet, slots, order, on_accepted, since_s)
 
     def slow_queues(self, slots: SlotSet, publisher: bytes) -> list[Sink]:
         slow: list[Sink] = [queue for queue in self._queues_of(slots) if queue.flow != FLOWING]
@@ -165,14 +163,7 @@ class SlotSender(SlotDispatcher):
         if not self.takes_shared(slot, len(chunk)):
             return False
         since_s = self._now_s() if may_expire(version) else 0.0
-        if origin:
-            source, number = source_of(origin), number_of(origin)
-        else:
-            source, number = self.source, self._next_number()
-        order = self._next_order()
-        self._queue_to(slot).enqueue(
-            QueuedMessage(source, number, b"", version, chunk, [slot], order, on_accepted, since_s)
-        )
+        self._queue_to(slot).enqueue(self._numbered(origin, b"", version, chunk, [slot], on_accepted, since_s))
         return True
 
     def _queues_of(self, slots: SlotSet) -> list[BatchQueue]:

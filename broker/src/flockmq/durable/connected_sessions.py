@@ -71,6 +71,17 @@ class ConnectedSessions:
         session = self._sessions.get(token)
         return session if session is not None and self._manager.holds(session) else None
 
+    def report(self, incarnation: str, token: int, pairs: bytes) -> None:
+        """The client's node reports what the client acknowledged, or that it was admitted."""
+        session = self.running(token)
+        if session is None or not isinstance(session.sink, ProxySink) or session.sink.node.incarnation != incarnation:
+            return
+        self._manager.now()
+        session.sink.is_confirmed = True
+        session.reported(pairs)
+        self._manager.request_barriers()
+        self._host.flush_soon()
+
     def _session_at(self, sink: ProxySink) -> DurableSession | None:
         session = self._sessions.get(sink.token)
         return session if session is not None and session.sink is sink else None

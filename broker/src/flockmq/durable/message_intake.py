@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from flockmq.delivery.commit_barriers import SlotBarriers
-from flockmq.delivery.deduplicator import number_bytes
+from flockmq.delivery.slot_acceptance import SlotBarriers, number_bytes
 from flockmq.durable.ports import HostPort
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_store import SessionStore
@@ -63,8 +62,10 @@ class MessageIntake:
         self._manager = manager
         self._store = store
         self._router = manager.router
-        self.epoch: Callable[[], int] = host.slots_epoch
         self.is_changing: Callable[[], bool] = manager.is_changing
+
+    def epoch(self) -> int:
+        return self._host.slots.epoch
 
     def view(self) -> int:
         return self._manager.view
@@ -81,7 +82,7 @@ class MessageIntake:
 
     def _closed(self) -> set[int]:
         """Slots that can't take messages now."""
-        closed = self._manager.unloaded()
+        closed = set(self._manager.unloaded)
         closed.update(self._held)
         if self._store.is_any_full():
             closed.update([slot for slot in self._manager.slots if self._store.is_full(slot)])
@@ -110,18 +111,16 @@ class MessageIntake:
         waits = SlotBarriers(touched, done)
         if touched:
             for slot in list(touched):
-                self._settle(slot, partial(waits.one, slot))
+                settled = partial(waits.one, slot)
+                held = self._held.get(slot)
+                if held is None:
+                    self._store.barrier(slot, settled)
+                else:
+                    held.append(_HeldMessage(None, "", 0.0, settled))
         else:
             done(True)
         self._host.flush_soon()
         return waits
-
-    def _settle(self, slot: int, done: Callable[[bool], None]) -> None:
-        held = self._held.get(slot)
-        if held is None:
-            self._store.barrier(slot, done)
-        else:
-            held.append(_HeldMessage(None, "", 0.0, done))
 
     # --- what is held -------------------------------------------------------------------------------------------------
 
@@ -267,7 +266,7 @@ class MessageIntake:
         fell_out = self._manager.slots[slot].marks.set(message.source, message.number)
         self._store.mark(slot, message.source, number_bytes(message.number))
         if fell_out:
-            self._store.unmark(slot, fell_out)
+            self._store.mark(slot, fell_out, None)
 
     def take_runs(self, messages: Sequence[SlotMessage]) -> None:
         """Deliver runs of QoS 0 packets."""

@@ -32,9 +32,10 @@ from flockmq.mqtt.reason import Reason
 from flockmq.routing.sink import LAGGING, Sink
 from flockmq.routing.subscriber import QUEUED, REFUSED, REPLACED
 from flockmq.session.local_session import AWAITS_PUBACK, AWAITS_PUBCOMP, AWAITS_PUBREC
-from flockmq.session.remote_session import AGAIN, PUBACK, PUBCOMP, PUBREC, PUBREC_REFUSED
+from flockmq.session.remote_session import AGAIN, PUBACK, PUBCOMP, PUBREC, PUBREC_REFUSED, settled
 
-_ENDS: Final = (PUBACK, PUBCOMP, PUBREC_REFUSED)
+_ENDS: Final = {PUBACK: AWAITS_PUBACK, PUBCOMP: AWAITS_PUBCOMP, PUBREC_REFUSED: AWAITS_PUBREC}
+"""The state that each of them ends."""
 
 
 @mypyc_attr(acyclic=True)
@@ -177,7 +178,7 @@ class Outgoing:
             entry = queue[0]
             if isinstance(entry, Entry):
                 packet_id = entry.packet_id()
-                if entry.sequence > self.committed or packet_id in inflight or self._is_settling(packet_id):
+                if entry.sequence > self.committed or packet_id in inflight or packet_id in (self._settling or ()):
                     return
                 if entry.packet[0] & 4 and entry.has_expired(now_s):
                     self._give_up(now_s)
@@ -249,9 +250,6 @@ class Outgoing:
             return b""
         return packet
 
-    def _is_settling(self, packet_id: int) -> bool:
-        return self._settling is not None and packet_id in self._settling
-
     def is_held_up(self) -> bool:
         """True if the client must wait because the next packet to it isn't committed yet."""
         if self.is_held or self._given_up_s:
@@ -260,24 +258,19 @@ class Outgoing:
         if not queue or self.messages.unsent is not None:
             return False
         entry = queue[0]
-        if isinstance(entry, Entry) and (entry.sequence > self.committed or self._is_settling(entry.packet_id())):
+        if isinstance(entry, Entry) and (
+            entry.sequence > self.committed or entry.packet_id() in (self._settling or ())
+        ):
             return True
         return AWAITS_COMMIT in self.messages.inflight.values()
 
     # --- what the client answered, as its session proxy reports -------------------------------------------------------
 
-    def puback(self, packet_id: int) -> None:
-        self._ends(packet_id, AWAITS_PUBACK, PUBACK)
-
-    def pubcomp(self, packet_id: int) -> None:
-        self._ends(packet_id, AWAITS_PUBCOMP, PUBCOMP)
-
-    def pubrec_refused(self, packet_id: int) -> None:
-        self._ends(packet_id, AWAITS_PUBREC, PUBREC_REFUSED)
-
-    def _ends(self, packet_id: int, state: int, kind: int) -> None:
-        """An unknown packet id is settled too: the session proxy repeats its report if the first answer was lost."""
-        if self.messages.inflight.get(packet_id) == state:
+    def ends(self, packet_id: int, kind: int) -> None:
+        """PUBACK, PUBCOMP or a PUBREC that refuses the message ends the exchange. An unknown packet id is settled too:
+        the session proxy repeats its report if the first answer was lost.
+        """
+        if self.messages.inflight.get(packet_id) == _ENDS[kind]:
             self.messages.complete(packet_id)
         if self._settling is None:
             self._settling = set()
@@ -303,7 +296,7 @@ class Outgoing:
                 self._settling = None
         if kind != PUBREC:
             if self.proxy is not None:
-                self.proxy.settled(kind, packet_id)
+                self.proxy.put(settled(kind, packet_id))
         elif self.messages.inflight.get(packet_id) == AWAITS_COMMIT:
             self.messages.inflight[packet_id] = AWAITS_PUBCOMP
             self._put_pubrel(packet_id, Reason.SUCCESS)

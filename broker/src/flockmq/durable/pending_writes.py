@@ -176,9 +176,13 @@ class PendingWrites:
         self.queued_bytes: int = 0
         self._slots: dict[int, SlotQueue] = {}
 
-    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
-        """For a slot that this core doesn't own, this and all other writes have no effect; its barriers get False."""
-        self._change(slot, client_id, field, value, STORE_CHANGE_BYTES + len(field) + len(value))
+    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes | None) -> None:
+        """Put a field; None: delete it. For a slot that this core doesn't own, this and all other writes have no
+        effect; its barriers get False.
+        """
+        state = self._slots.get(slot)
+        if state is not None:
+            self._change_in(state, state.open_batch(), client_id, field, value)
 
     def put_both(
         self, slot: int, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes
@@ -187,12 +191,8 @@ class PendingWrites:
         state = self._slots.get(slot)
         if state is not None:
             batch = state.open_batch()
-            self._change_in(state, batch, client_id, field, value, STORE_CHANGE_BYTES + len(field) + len(value))
-            size = STORE_CHANGE_BYTES + len(other) + len(other_value)
-            self._change_in(state, batch, client_id, other, other_value, size)
-
-    def delete(self, slot: int, client_id: bytes, field: bytes) -> None:
-        self._change(slot, client_id, field, None, STORE_CHANGE_BYTES + len(field))
+            self._change_in(state, batch, client_id, field, value)
+            self._change_in(state, batch, client_id, other, other_value)
 
     def drop(self, slot: int, client_id: bytes) -> None:
         """End the session: delete all its fields."""
@@ -216,15 +216,14 @@ class PendingWrites:
             state.open_batch()
             state.is_amid_message = True
 
-    def mark(self, slot: int, source: bytes, number: bytes) -> None:
-        """Put the last sequence number of a source. The message that `begin_message` began ends."""
-        self._mark(slot, source, number)
+    def mark(self, slot: int, source: bytes, number: bytes | None) -> None:
+        """Put the last sequence number of a source; None: delete it. The message that `begin_message` began ends."""
         state = self._slots.get(slot)
         if state is not None:
+            batch = state.open_batch()
+            batch.marks[source] = number
+            self._grow(state, batch, STORE_CHANGE_BYTES + len(source))
             state.is_amid_message = False
-
-    def unmark(self, slot: int, source: bytes) -> None:
-        self._mark(slot, source, None)
 
     def begin_anew(self, slot: int) -> None:
         """Drop all waiting writes of the slot but keep the barriers. The caller puts the whole slot again, then calls
@@ -268,26 +267,14 @@ class PendingWrites:
         else:
             done(True)
 
-    def _change(self, slot: int, client_id: bytes, field: bytes, value: bytes | None, size: int) -> None:
-        state = self._slots.get(slot)
-        if state is not None:
-            self._change_in(state, state.open_batch(), client_id, field, value, size)
-
     def _change_in(
-        self, state: SlotQueue, batch: WriteBatch, client_id: bytes, field: bytes, value: bytes | None, size: int
+        self, state: SlotQueue, batch: WriteBatch, client_id: bytes, field: bytes, value: bytes | None
     ) -> None:
         fields = batch.sessions.get(client_id)
         if fields is None:
             fields = batch.sessions[client_id] = {}
         fields[field] = value
-        self._grow(state, batch, size)
-
-    def _mark(self, slot: int, source: bytes, number: bytes | None) -> None:
-        state = self._slots.get(slot)
-        if state is not None:
-            batch = state.open_batch()
-            batch.marks[source] = number
-            self._grow(state, batch, STORE_CHANGE_BYTES + len(source))
+        self._grow(state, batch, STORE_CHANGE_BYTES + len(field) + (0 if value is None else len(value)))
 
     def _grow(self, state: SlotQueue, batch: WriteBatch, size: int) -> None:
         batch.size += size
@@ -356,7 +343,7 @@ class SlotWriter:
 
     def delete(self, client_id: bytes, field: bytes) -> None:
         if not self.is_closed:
-            self._store.delete(self.slot, client_id, field)
+            self._store.put(self.slot, client_id, field, None)
             self._wrote()
 
     def drop(self, client_id: bytes) -> None:

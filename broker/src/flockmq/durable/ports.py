@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
+from flockmq.membership.slot_table import SlotTable
 from flockmq.quotas import Usage
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
@@ -56,9 +57,8 @@ class HostPort(ClusterPort, Protocol):
     @property
     def incarnation(self) -> str: ...
 
-    def slots_epoch(self) -> int:
-        """The position in the cluster log that the tables of slots and members have reached."""
-        ...
+    @property
+    def slots(self) -> SlotTable: ...
 
     def floor(self, slot: int) -> int:
         """A token above the tokens of all connections that began before this core owned the slot."""

@@ -12,7 +12,6 @@ from mypy_extensions import mypyc_attr
 from flockmq.routing.back_pressure import StallClock
 from flockmq.routing.router import Router
 from flockmq.routing.sink import CONGESTED, FLOWING, LAGGING, NOTHING, Sink, count_unsendable
-from flockmq.session.remote_session import settled
 
 
 class ProxyNode:
@@ -126,7 +125,3 @@ class ProxySink(Sink):
 
     def unsendable(self, packet_bytes: int) -> None:
         count_unsendable(self.router.counters, packet_bytes)
-
-    def settled(self, kind: int, packet_id: int) -> None:
-        """A report of the session proxy is committed."""
-        self.put(settled(kind, packet_id))

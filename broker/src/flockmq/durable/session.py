@@ -351,16 +351,12 @@ class DurableSession(Subscriber):
         for at in range(0, len(pairs) - 2, PAIR_BYTES):
             kind = pairs[at]
             packet_id = pairs[at + 1] << 8 | pairs[at + 2]
-            if kind == PUBACK:
-                outgoing.puback(packet_id)
+            if kind in (PUBACK, PUBCOMP, PUBREC_REFUSED):
+                outgoing.ends(packet_id, kind)
             elif kind == PUBREC:
                 outgoing.pubrec(packet_id)
-            elif kind == PUBCOMP:
-                outgoing.pubcomp(packet_id)
             elif kind == PUBREL:
                 self._commits.acknowledge(PUBREL if self.incoming.release(packet_id) else PUBREL_UNKNOWN, packet_id)
-            elif kind == PUBREC_REFUSED:
-                outgoing.pubrec_refused(packet_id)
             elif kind == DROPPED:
                 self._forget(packet_id)
         if self._commits.has_more():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from flockmq.delivery.commit_barriers import if_durable
+from flockmq.delivery.slot_acceptance import if_durable
 from flockmq.durable.ports import HostPort
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession

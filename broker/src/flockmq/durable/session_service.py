@@ -65,6 +65,7 @@ class SessionService:
         self.disown: Callable[[int], None] = self.manager.disown
         self.has_loaded: Callable[[int], bool] = self.manager.has_loaded
         self.cut: Callable[[str], None] = self.connected.cut
+        self.report: Callable[[str, int, bytes], None] = self.connected.report
         self.pressure_reports = MemoryPressureReports(self.manager, store, proxies.report_memory)
         self._questions = ClientRequests(host, self.manager, store, self.connected.running)
         self.router = router
@@ -199,7 +200,7 @@ class SessionService:
     def _open(self, attach: Attach) -> None:
         client_id, incarnation, token, request, answer, _, _ = attach
         slot = self.manager.slots[slot_of(client_id)]
-        had_unread = self.manager.drop_unread(client_id, slot.number)
+        had_unread = client_id in slot.unread and self.manager.drop_unread(client_id, slot.number)
         self._expected.pop(client_id, None)
         asked_before = self.was_asked_by(client_id, request)
         known = self._without_connection(client_id, with_will=not asked_before)
@@ -412,16 +413,6 @@ class SessionService:
         self.leave(client_id, token, -1, True)
 
     # --- what clients say ---------------------------------------------------------------------------------------------
-
-    def report(self, incarnation: str, token: int, pairs: bytes) -> None:
-        session = self.connected.running(token)
-        if session is None or not isinstance(session.sink, ProxySink) or session.sink.node.incarnation != incarnation:
-            return
-        self.manager.now()
-        session.sink.is_confirmed = True
-        session.reported(pairs)
-        self.manager.request_barriers()
-        self._host.flush_soon()
 
     def ask(
         self, client_id: bytes, token: int, place: tuple[int, int], question: messages.Question, answer: Answered

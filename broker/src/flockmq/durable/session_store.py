@@ -29,11 +29,11 @@ from flockmq import bounds, tasks
 from flockmq.default_callbacks import ignore
 from flockmq.durable.pending_writes import Done, PendingWrites, SlotKeys, SlotQueue, WriteBatch
 from flockmq.durable.slot_reader import SlotContents, SlotReading, UnreadableSlot, is_wrong_type
-from flockmq.durable.store_servers import StoreServer, StoreServers
+from flockmq.durable.store_servers import MemoryRoom, StoreServer, StoreServers
 from flockmq.logs import Retrying
 from flockmq.redis.errors import RedisUnreachable, StorageError, StorageUnavailable
 from flockmq.redis.link import RedisConfig, RedisLink, is_moving
-from flockmq.redis.memory import MemoryRoom, RedisMemory, memory_of
+from flockmq.redis.memory import RedisMemory, memory_of
 
 log: Final = logging.getLogger(__name__)
 

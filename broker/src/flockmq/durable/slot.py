@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from flockmq.delivery.deduplicator import Deduplicator
+from flockmq.delivery.slot_acceptance import Deduplicator
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
 from flockmq.durable.pending_writes import SlotWriter

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.clock import Clock
-from flockmq.delivery.commit_barriers import SlotBarriers, if_durable
+from flockmq.delivery.slot_acceptance import SlotBarriers, if_durable
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
@@ -90,12 +90,12 @@ class SlotManager:
         self.commit_state = CommitState(clock.wall() - clock.monotonic())
         self.held_wills = HeldBytes()
         self.view = 0
+        self.unloaded: set[int] = set()
+        """Slots that aren't `loaded` yet."""
         self._clock = clock
         self._host = host
         self._store = store
         self._connections = connections
-        self._unloaded: set[int] = set()
-        """Slots that aren't `loaded` yet."""
         self._leaving: dict[int, OwnedSlot] = {}
         """Slots that were given up and still have sessions in the router."""
         self._slices = slices
@@ -157,7 +157,7 @@ class SlotManager:
         writer = SlotWriter(slot, self._store, self._wrote, self._host.flush_soon)
         wills = DueWills(writer, self.commit_state, self._host.publish, self._host.has_authors, self.held_wills)
         self.slots[slot] = OwnedSlot(slot, epoch, fence, writer, wills)
-        self._unloaded.add(slot)
+        self.unloaded.add(slot)
 
     def disown(self, slot: int) -> None:
         """Stops the slot's sessions at once: Redis would refuse their writes."""
@@ -174,19 +174,17 @@ class SlotManager:
         return held is not None and held.runs(session)
 
     def is_loading(self) -> bool:
-        return self.is_changing() or bool(self._unloaded)
+        return self.is_changing() or bool(self.unloaded)
 
     def is_changing(self) -> bool:
         """True if a slot was lost but `view` doesn't say so yet. Messages must not be accepted then."""
-        return self._stopped or any(self.slots[number].is_lost for number in self._unloaded)
-
-    def unloaded(self) -> set[int]:
-        """Slots whose sessions aren't loaded yet."""
-        return self._unloaded.copy()
+        if not self._stopped and not self.unloaded:  # as almost always
+            return False
+        return self._stopped or any(self.slots[number].is_lost for number in self.unloaded)
 
     def _change(self) -> int:
         """A slot comes or goes at the current position of the log."""
-        self.view = self._host.slots_epoch()
+        self.view = self._host.slots.epoch
         if not self._has_changed:
             self._has_changed = True
             self._host.soon(self._look)
@@ -205,7 +203,7 @@ class SlotManager:
         slots, now_s = self.slots, self._clock.monotonic()
         return {
             number: slots[number].fence
-            for number in self._unloaded
+            for number in self.unloaded
             if number not in self._leaving and slots[number].is_blank() and slots[number].looked_at_s <= now_s
         }
 
@@ -224,7 +222,7 @@ class SlotManager:
         elif not slot.loaded and await self._load(slot, taken) and not slot.is_lost:
             slot.loaded = True
             slot.read_error = ""
-            self._unloaded.discard(number)
+            self.unloaded.discard(number)
             if slot.was_emptied:
                 self._rewriter.data_lost(number)
             self._connections.slot_loaded(number)
@@ -234,7 +232,7 @@ class SlotManager:
         """Load the sessions that the last owner stored. Returns False if the slot was lost meanwhile."""
         self.now()
         for source in slot.marks.restore(taken.marks):
-            self._store.unmark(slot.number, source)
+            self._store.mark(slot.number, source, None)
         self._departed.found(slot.marks.unknown_nodes(self._sources_of_members()), self.router.now_s)
         slot.unread.update(taken.unread)
         for client_id, fields in taken.sessions.items():
@@ -287,7 +285,7 @@ class SlotManager:
         slot = self.slots.pop(number, None)
         if slot is None:
             return
-        self._unloaded.discard(number)
+        self.unloaded.discard(number)
         self._host.alarm(number, "", is_ours=False)
         self._store.release(number)
         self._connections.slot_left(number)
@@ -331,7 +329,7 @@ class SlotManager:
         merely behind, Redis refuses our lower fence and nothing changes.
         """
         since_s = self.router.now_s - bounds.SLOT_LOST_MAX_S
-        for number in list(self._unloaded):
+        for number in list(self.unloaded):
             slot = self.slots[number]
             if slot.is_lost and slot.lost_s <= since_s:
                 self.disown(number)
@@ -346,7 +344,7 @@ class SlotManager:
         if slot is not None and not slot.is_lost:
             self._reports.happened("another core took them; their sessions stop here", number)
             slot.lose(self._clock.monotonic())
-            self._unloaded.add(number)
+            self.unloaded.add(number)
 
     # --- sessions that can't be read ----------------------------------------------------------------------------------
 
@@ -384,4 +382,4 @@ class SlotManager:
     def _forget(self, source: bytes) -> None:
         for slot in self.slots.values():
             if slot.loaded and slot.marks.forget(source):
-                self._store.unmark(slot.number, source)
+                self._store.mark(slot.number, source, None)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from flockmq import bounds, tasks
 from flockmq.clock import Clock
-from flockmq.delivery.deduplicator import number_bytes
+from flockmq.delivery.slot_acceptance import number_bytes
 from flockmq.durable.session_store import SessionStore, StoreFenced
 from flockmq.durable.session_table import SessionTable
 from flockmq.durable.slot import OwnedSlot, SlotReports

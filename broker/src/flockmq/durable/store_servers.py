@@ -8,11 +8,44 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, ValuesView
+from typing import Final
 
 from flockmq import bounds
 from flockmq.durable.pending_writes import ServerQueue, SlotKeys, SlotQueue
 from flockmq.redis.link import RedisConfig, RedisLink, RedisLinks
-from flockmq.redis.memory import MemoryRoom
+from flockmq.redis.memory import RedisMemory
+
+_WRITTEN_TAKES: Final = 2
+"""About how many bytes Redis uses per byte that is written to a session."""
+
+
+class MemoryRoom:
+    """The memory of one server, and which writes may use the rest of it."""
+
+    def __init__(self) -> None:
+        self.memory = RedisMemory(0, 0)
+        self.is_short = False
+        """Starts at REDIS_SHORT_PART, and ends below REDIS_ROOM_PART."""
+        self._written_bytes = 0
+
+    def looked(self, memory: RedisMemory) -> None:
+        self.memory = memory
+        self._written_bytes = 0
+        part = bounds.REDIS_ROOM_PART if self.is_short else bounds.REDIS_SHORT_PART
+        self.is_short = memory.limit > 0 and memory.used >= memory.limit * part
+
+    def wrote(self, size_bytes: int) -> None:
+        """Count bytes written since the last look."""
+        self._written_bytes += size_bytes
+
+    def is_full(self) -> bool:
+        """True if not even the log can write."""
+        return 0 < self.memory.limit <= self.memory.used
+
+    def is_reserved(self) -> bool:
+        """True if, as far as this node knows, the remaining memory is reserved for the log."""
+        used, limit = self.memory
+        return limit > 0 and used + self._written_bytes * _WRITTEN_TAKES >= limit * bounds.REDIS_RESERVED_PART
 
 
 class StoreServer(ServerQueue):

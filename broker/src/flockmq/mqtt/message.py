@@ -15,7 +15,7 @@ from flockmq.mqtt import decode, encode, frame, properties
 from flockmq.mqtt.errors import PacketError, malformed, protocol_error
 from flockmq.mqtt.frame import remaining_length, varint
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topics import is_delayed
+from flockmq.mqtt.topics import DELAYED
 
 if TYPE_CHECKING:
     from flockmq.mqtt.topic_aliases import IncomingAliases
@@ -155,7 +155,7 @@ class Publish:
 
     def must_be_logged(self) -> bool:
         """True if it is acknowledged only when the log has it: a retained or delayed message."""
-        return self.retain or is_delayed(self.topic)
+        return self.retain or self.topic.startswith(DELAYED)
 
     def form(self, version: int, qos: int, retain: bool) -> bytes:
         """The packet for a receiver with this version, QoS and RETAIN flag; it has the publisher's packet id."""

@@ -104,7 +104,7 @@ class ConnectionServices(NodePort):
         spawn: Callable[[Awaitable[None]], None],
         flush: Callable[[], None],
     ) -> None:
-        super().__init__(access, authorization, plugin_hooks, filters)
+        super().__init__(access, authorization, plugin_hooks, filters, flush)
         self._clients = clients
         self._sessions = sessions
         self._remote_sessions = remote_sessions
@@ -120,10 +120,6 @@ class ConnectionServices(NodePort):
         self._sys_topics = sys_topics
         self._on_refused = on_refused
         self._spawn = spawn
-        self._flush = flush
-
-    def flush_soon(self) -> None:
-        self._flush()
 
     # Connections.
 
@@ -159,11 +155,11 @@ class ConnectionServices(NodePort):
             self._spawn(self._see_retained(done))
         else:
             done(reason, saw_all)
-            self._flush()
+            self.flush_soon()
 
     async def _see_retained(self, done: Callable[[int, bool], None]) -> None:
         done(Reason.SUCCESS, await self._retaining.seen())
-        self._flush()
+        self.flush_soon()
 
     def send_retained(self, subscriptions: list[Subscription], saw_all: bool) -> None:
         self._sys_topics.give(subscriptions)

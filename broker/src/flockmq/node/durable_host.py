@@ -75,6 +75,7 @@ class DurableHost:
         self.has_authors = has_authors
         self.knows_subscribes = cluster.version.gate(2)
         self.store = store
+        self.slots = cluster.slots
         self._cluster = cluster
         self._zones = zones
         self._plugin_hooks = plugin_hooks
@@ -136,9 +137,6 @@ class DurableHost:
     @property
     def incarnation(self) -> str:
         return self._cluster.incarnation
-
-    def slots_epoch(self) -> int:
-        return self._cluster.slots.epoch
 
     def members(self) -> Collection[str]:
         return self._cluster.nodes_table

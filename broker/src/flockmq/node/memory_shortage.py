@@ -24,10 +24,10 @@ from flockmq.bounds import NODE_GIVES_BACK_S, NODE_MEMORY_LOOK_S, NODE_RELIEVES_
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.durable.memory_pressure_reports import MemoryPressureReports
 from flockmq.durable.session_store import SessionStore
+from flockmq.durable.store_servers import MemoryRoom
 from flockmq.membership.cluster import Cluster
 from flockmq.memory_limit import MemoryMarks, NodeMemory, give_back
 from flockmq.node.alarms import end_alarms_of_former_members
-from flockmq.redis.memory import MemoryRoom
 from flockmq.rlog.rlog import Rlog
 
 log: Final = logging.getLogger(__name__)

@@ -135,12 +135,19 @@ class NodePort:
     """The node of a connection."""
 
     def __init__(
-        self, access: AccessPort, authorization: AuthorizationPort, hooks: HookPort, filters: FiltersPort
+        self,
+        access: AccessPort,
+        authorization: AuthorizationPort,
+        hooks: HookPort,
+        filters: FiltersPort,
+        flush_soon: Callable[[], None],
     ) -> None:
+        """`flush_soon`: something was put outside a turn."""
         self.access = access
         self.authorization = authorization
         self.hooks = hooks
         self.filters = filters
+        self.flush_soon = flush_soon
 
     def refused(self, channel: Channel, reason: int) -> None:
         """CONNACK refused the client. Nothing to do by default."""
@@ -179,10 +186,6 @@ class NodePort:
         """Write a message to the log before it is delivered: a retained one (this node must then have all earlier
         routes), or a delayed one. Calls `pending.logged`.
         """
-        raise NotImplementedError
-
-    def flush_soon(self) -> None:
-        """Flush soon: something was put outside a turn."""
         raise NotImplementedError
 
     def violated(self, channel: Channel, error: PacketError) -> None:

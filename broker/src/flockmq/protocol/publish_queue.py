@@ -227,7 +227,7 @@ class PublishQueue(HoldableQueue):
         """
         if pending.message.qos == 0:
             return self._is_dropped(pending.message)
-        return self._is_broken or self._is_refusal_unreported()
+        return self._is_broken or (self._unreported is not None and self._is_refusal_unreported())
 
     def _has_room_for(self, message: Publish) -> bool:
         """False if the message would be refused when it is delivered. Then it isn't logged, because a refused message
@@ -238,8 +238,6 @@ class PublishQueue(HoldableQueue):
 
     def _is_refusal_unreported(self) -> bool:
         """True if a refusal wasn't sent yet because an earlier message isn't done."""
-        if self._unreported is None:
-            return False
         for queue in (self._delivered, self._logging, self._asking):
             for pending in queue:
                 if pending is self._unreported:

@@ -6,8 +6,8 @@ another node sends them again. After a reconnect the client's messages have a ne
 messages of the former connection that are still on their way.
 
 Messages of one source are sent in the order of their numbers, and slots receive them in that order
-(`delivery.deduplicator`). A node may receive them in another order: a message that another node sends again may arrive
-before earlier ones from the former node.
+(`delivery.slot_acceptance`). A node may receive them in another order: a message that another node sends again may
+arrive before earlier ones from the former node.
 """
 
 from __future__ import annotations

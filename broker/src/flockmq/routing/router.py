@@ -351,27 +351,17 @@ class Router(SinkHost):
             else:
                 waits += 1
         if fan.slots is not None:
-            asked = self._send_to_owners(fan.slots, message, publisher, on_accepted)
-            if asked < 0:
+            dispatcher = self._dispatcher_for(fan.slots, publisher)
+            if publisher is not None and publisher.protocol_version == 5:
+                message.publisher = publisher.client_id()  # for No Local at durable sessions
+            if message.qos == 0:
+                dispatcher.put_run(fan.slots, message.version, message.packet, message.publisher)
+            elif (asked := dispatcher.put_acknowledged(fan.slots, message, on_accepted)) < 0:
+                self.counters.dropped_no_room += 1
                 refused = True
             else:
                 waits += asked
         return -1 if refused else waits
-
-    def _send_to_owners(
-        self, slots: SlotSet, message: Publish, publisher: PausablePublisher | None, on_accepted: Callable[[], None]
-    ) -> int:
-        """Send one message to the durable sessions; as `SlotDispatcher.put_acknowledged`."""
-        dispatcher = self._dispatcher_for(slots, publisher)
-        if publisher is not None and publisher.protocol_version == 5:
-            message.publisher = publisher.client_id()  # for No Local at durable sessions
-        if message.qos == 0:
-            dispatcher.put_run(slots, message.version, message.packet, message.publisher)
-            return 0
-        asked = dispatcher.put_acknowledged(slots, message, on_accepted)
-        if asked < 0:
-            self.counters.dropped_no_room += 1
-        return asked
 
     def _dispatcher_for(self, slots: SlotSet, publisher: PausablePublisher | None) -> SlotDispatcher:
         dispatcher = self.dispatcher

@@ -112,9 +112,11 @@ class RemoteSessions(RemoteSessionPort):
     # From the owner.
 
     def delivered(self, owner: str, token: int, packets: bytes) -> None:
-        proxied = self._heard(owner, token)
+        proxied = self._proxied.get(token)
         if proxied is None or proxied.channel.has_ended():
             return
+        if self.owners.owner(slot_of(proxied.proxy.client_id)) != owner:
+            return  # The new owner will send what is needed.
         channel = proxied.channel
         if channel.flow >= LAGGING or channel.out_bytes > SINK_LIMIT_BYTES:
             packets, dropped = without_qos0(packets)
@@ -132,13 +134,6 @@ class RemoteSessions(RemoteSessionPort):
         proxied.changes += 1  # Another owner has the subscriptions in another order.
         proxied.proxy.moved()
         return proxied.proxy.take_reports()
-
-    def _heard(self, owner: str, token: int) -> _Proxied | None:
-        """The proxy, unless the sender no longer owns the slot. The new owner will send what is needed."""
-        proxied = self._proxied.get(token)
-        if proxied is None or self.owners.owner(slot_of(proxied.proxy.client_id)) != owner:
-            return None
-        return proxied
 
     # To the owner.
 

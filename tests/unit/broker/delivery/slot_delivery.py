@@ -16,9 +16,8 @@ from functools import partial
 
 from flockmq import bounds
 from flockmq.delivery.batch_queue import Carrier, size_of
-from flockmq.delivery.commit_barriers import SlotBarriers
-from flockmq.delivery.deduplicator import Deduplicator, number_bytes
 from flockmq.delivery.frames import BATCH, addressed_frame, batch_frame, parse_addressed, parse_batch
+from flockmq.delivery.slot_acceptance import Deduplicator, SlotBarriers, number_bytes
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.membership.frames import FrameReader

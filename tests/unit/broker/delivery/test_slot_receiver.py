@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from flockmq import bounds
-from flockmq.delivery.commit_barriers import SlotBarriers
+from flockmq.delivery.slot_acceptance import SlotBarriers
 from flockmq.delivery.slot_receiver import SlotReceiver
 from flockmq.mqtt.message import aged, publication
 from flockmq.routing.slots import SlotMessage

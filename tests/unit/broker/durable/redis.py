@@ -54,11 +54,11 @@ class Disk(SessionStore):
         self._held: dict[int, list[Barrier]] = {}
         """Barriers of slots that are put anew."""
 
-    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
-        self._later(slot, lambda data: data.sessions.setdefault(client_id, {}).update({field: value}))
-
-    def delete(self, slot: int, client_id: bytes, field: bytes) -> None:
-        self._later(slot, lambda data: _discard(data.sessions.get(client_id, {}), field))
+    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._later(slot, lambda data: _discard(data.sessions.get(client_id, {}), field))
+        else:
+            self._later(slot, lambda data: data.sessions.setdefault(client_id, {}).update({field: value}))
 
     def drop(self, slot: int, client_id: bytes) -> None:
         self._later(slot, lambda data: _discard(data.sessions, client_id))
@@ -71,11 +71,11 @@ class Disk(SessionStore):
     def begin_message(self, slot: int) -> None:
         """All that waits becomes durable at once."""
 
-    def mark(self, slot: int, source: bytes, number: bytes) -> None:
-        self._later(slot, lambda data: data.marks.update({source: number}))
-
-    def unmark(self, slot: int, source: bytes) -> None:
-        self._later(slot, lambda data: _discard(data.marks, source))
+    def mark(self, slot: int, source: bytes, number: bytes | None) -> None:
+        if number is None:
+            self._later(slot, lambda data: _discard(data.marks, source))
+        else:
+            self._later(slot, lambda data: data.marks.update({source: number}))
 
     def is_full(self, slot: int) -> bool:
         return self.full or self.backed_up

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from itertools import islice
+from types import SimpleNamespace
+from typing import cast
 
 from flockmq import bounds
 from flockmq.clock import Clock
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session_service import SessionService
+from flockmq.membership.slot_table import SlotTable
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.quotas import Quotas, Usage
 from flockmq.routing.message_id import node_source
@@ -121,8 +124,9 @@ class Owner:
 
     # What a host is.
 
-    def slots_epoch(self) -> int:
-        return self.epoch
+    @property
+    def slots(self) -> SlotTable:
+        return cast(SlotTable, SimpleNamespace(epoch=self.epoch))
 
     def floor(self, slot: int) -> int:
         return self.epoch << 58 | slot

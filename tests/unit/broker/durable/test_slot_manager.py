@@ -134,7 +134,7 @@ async def test_who_took_a_slot_that_went_and_came_back_while_it_was_read_has_not
     redis.slow = second
     first.set()
     await owner.settle()
-    assert owner.service.manager.unloaded() == {SLOT, SLOT + 1}, "the other one is still read"
+    assert owner.service.manager.unloaded == {SLOT, SLOT + 1}, "the other one is still read"
     owner.disk.look()
     assert not owner.service.intake.is_changing()
     second.set()

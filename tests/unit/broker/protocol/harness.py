@@ -124,7 +124,7 @@ class Port(NodePort):
     """
 
     def __init__(self) -> None:
-        super().__init__(_Access(self), _Judge(self), _Hooks(self), _Filters(self))
+        super().__init__(_Access(self), _Judge(self), _Hooks(self), _Filters(self), self._flushed)
         self.session_ends = _Ends(self)
         self.router: Router
         self.sessions: CleanSessionEnd
@@ -221,7 +221,7 @@ class Port(NodePort):
     def send_retained(self, subscriptions: list[Held], saw_all: bool) -> None:
         self.given += subscriptions
 
-    def flush_soon(self) -> None:
+    def _flushed(self) -> None:
         self.flushes += 1
 
     def violated(self, channel: Channel, error: PacketError) -> None:

@@ -65,7 +65,9 @@ class Hosted:
         self.routes = RemoteRoutes(router, "me@0", lambda _: None)
         table = RouteTable(ROUTES)
         parts: dict[str, Any] = {
-            "cluster": SimpleNamespace(nodes_table={}, version=self.version, incarnation="me@0"),
+            "cluster": SimpleNamespace(
+                nodes_table={}, version=self.version, incarnation="me@0", slots=SimpleNamespace(epoch=0)
+            ),
             "delivery": SimpleNamespace(slots=SimpleNamespace()),
             "routes": SimpleNamespace(
                 turns=SimpleNamespace(submit=submit),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.delivery.deduplicator import Deduplicator, number_bytes
+from flockmq.delivery.slot_acceptance import Deduplicator, number_bytes
 from flockmq.routing.message_id import node_source, session_source
 
 NODE, OTHER = node_source("a@1"), node_source("b@1")

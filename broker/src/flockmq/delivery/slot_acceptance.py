@@ -1,14 +1,15 @@
-"""Recognizes repeated messages of one slot: it keeps the last sequence number of each source. No I/O.
+"""When a slot has a message: what it took before (`Deduplicator`), and what is committed (`SlotBarriers`). No I/O.
 
-Messages of one source arrive in the order of their numbers, so one number is enough (as with Kafka's idempotent
-producer). A message is accepted when it is committed here; what isn't accepted is sent again. Invariant: the number of
-a node stays until the node is gone for good, because it resends what wasn't accepted. Sources of sessions resend what
-their clients resend; of these the most recently used are kept.
+A message is accepted when it is committed; what isn't accepted is sent again. A slot recognizes repeats by the last
+sequence number of each source. Messages of one source arrive in the order of their numbers, so one number is enough (as
+with Kafka's idempotent producer). Invariant: the number of a node stays until the node is gone for good, because it
+resends what wasn't accepted. Sources of sessions resend what their clients resend; of these the most recently used are
+kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from flockmq.bounds import MARKS_PER_SLOT_MAX
 from flockmq.routing.message_id import is_node_source
@@ -74,3 +75,32 @@ class Deduplicator:
         """The sources of nodes that aren't in `members`. They were purged while this core didn't notice. They may still
         come back and resend."""
         return [source for source in self._nodes if source not in members]
+
+
+class SlotBarriers:
+    """One barrier per slot. `done` is called once, when all were answered: with True if all are durable. `slots`: those
+    that aren't durable, at least not yet."""
+
+    __slots__ = ("_done", "_durable", "_waits", "slots")
+
+    def __init__(self, slots: dict[int, None], done: Callable[[bool], None]) -> None:
+        self.slots = slots
+        self._waits = len(slots)
+        self._done = done
+        self._durable = True
+
+    def one(self, slot: int, durable: bool) -> None:
+        if durable:
+            del self.slots[slot]
+        else:
+            self._durable = False
+        self._waits -= 1
+        if self._waits == 0:
+            self._done(self._durable)
+
+
+def if_durable(then: Callable[[], None], durable: bool) -> None:
+    """Call `then` only if the change is durable. If it isn't, nobody answers: the client is disconnected, or asks the
+    slot's new owner."""
+    if durable:
+        then()
