@@ -20,7 +20,7 @@ from flockmq.rlog.disk import Disk
 from flockmq.rlog.rlog import Rlog
 from flockmq.routing.sink import Sink
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.attach_result import Admission, AttachError
+from flockmq.session_rpc.messages import Admission, AttachError
 from flockmq.session_rpc.ports import Attach, NoSessions, Registration
 from flockmq.session_rpc.rpc import SessionRpc
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from flockmq.routing.slots import slot_of
-from flockmq.session_rpc.attach_result import Admission, OwnerUnreachable, Superseded
+from flockmq.session_rpc.messages import Admission, OwnerUnreachable, Superseded
 
 from .conftest import Node, Nodes, until
 

@@ -224,10 +224,6 @@ class Cluster:
     def is_leader(self) -> bool:
         return self.fencing.leading is not None and self.fencing.leading.leads
 
-    @property
-    def is_confirmed_member(self) -> bool:
-        return self.fencing.is_confirmed_member
-
     def has_left(self, incarnation: str) -> bool:
         """It announced that it leaves for good."""
         return self._members.has_left(incarnation)

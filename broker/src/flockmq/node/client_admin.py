@@ -37,9 +37,9 @@ from flockmq.node.page_turns import PageTurns
 from flockmq.routing.slots import slot_of
 from flockmq.session.local_session import LocalSession
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.attach_result import Admission, AttachError
 from flockmq.session_rpc.client import SessionRpcClient
 from flockmq.session_rpc.client_registry import ClientRegistry, Holder
+from flockmq.session_rpc.messages import Admission, AttachError
 
 A = TypeVar("A")
 

@@ -43,7 +43,9 @@ class ConnectionRegistrations:
             return None
         if is_clean_session and channel.will is None:
             return self._owned(channel, session)
-        will = channel.will = self.will_of(channel, channel.will)
+        if channel.will is not None:
+            channel.will = self.will_of(channel, channel.will)
+        will = channel.will
         return SessionRequest(
             channel.protocol_version,
             connect.clean_start,
@@ -90,9 +92,9 @@ class ConnectionRegistrations:
         """Whether the owner keeps this connection's will."""
         return token in self._with_will
 
-    def is_other_users(self, channel: Channel, session: ClientSession, older: Channel | None) -> bool:
+    def is_other_users(self, channel: Channel, session: ClientSession, older: Channel) -> bool:
         """Whether the older connection belongs to another user."""
-        if older is None or older.session is None:
+        if older.session is None:
             return False
         return are_different_users(self._user(channel, session), self._user(older, older.session))
 

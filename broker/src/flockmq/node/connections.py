@@ -37,10 +37,9 @@ from flockmq.quotas import Usage
 from flockmq.rlog.retained_order import author_of
 from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
-from flockmq.session_rpc.attach_result import Admission, AttachError, OtherUser, OverQuota
 from flockmq.session_rpc.clean_session_wills import will_origin
 from flockmq.session_rpc.client import SessionRpcClient
-from flockmq.session_rpc.messages import SessionRequest, nonce_of
+from flockmq.session_rpc.messages import Admission, AttachError, OtherUser, OverQuota, SessionRequest, nonce_of
 from flockmq.session_rpc.ports import Registration
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from flockmq.telemetry.counters import Counters
@@ -155,7 +154,7 @@ class Connections:
         assert isinstance(session, LocalSession)
         older = self.by_id.get(session.client_id)
         # A new owner may not know the older connection yet, so check its user here too.
-        if self.registrations.is_other_users(channel, session, older):
+        if older is not None and self.registrations.is_other_users(channel, session, older):
             channel.refuse(Reason.CLIENT_IDENTIFIER_NOT_VALID)
             return
         if channel.will is not None and not session.expiry_s and not _may_keep(session, channel.will):

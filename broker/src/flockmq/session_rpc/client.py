@@ -24,7 +24,7 @@ from flockmq import bounds, tasks
 from flockmq.default_callbacks import ignore
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.attach_result import Done, OwnerUnreachable, admission_of, refusal_of, superseded
+from flockmq.session_rpc.messages import Done, OwnerUnreachable, admission_of, refusal_of, superseded
 from flockmq.session_rpc.notes import NOTE_BYTES, Notes
 from flockmq.session_rpc.ports import ClientConnections, Registration, SessionProxies
 from flockmq.session_rpc.questions import Questions

@@ -170,7 +170,7 @@ class SessionRpcServer:
 
     def _may_attach(self, incarnation: str) -> bool:
         """True if both this core and the node are members. A purged node may still have a link, and may not know."""
-        return self._cluster.is_confirmed_member and self._is_member(incarnation)
+        return self._cluster.fencing.is_confirmed_member and self._is_member(incarnation)
 
     def _admit(self, waiting: PendingAttach) -> None:
         """Admit a connection that has waited. Meanwhile its node, or this core, may have been purged, or the node of
@@ -184,7 +184,7 @@ class SessionRpcServer:
 
     def _admit_member(self, waiting: PendingAttach) -> None:
         if self.sessions.has_loaded(waiting.slot()):
-            self._open_alone(waiting)
+            self._open(waiting)
         elif not self._unloaded.put(waiting):
             self._turn_away(waiting, messages.FULL)
 
@@ -198,13 +198,10 @@ class SessionRpcServer:
         user = messages.user_of(waiting.request)
         again = partial(self._open_again, waiting)
         attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, request, answer, user, again)
-        status = self.sessions.open(attach)
-        if status != messages.ADMITTED:
-            self._turn_away(waiting, status)
-
-    def _open_alone(self, waiting: PendingAttach) -> None:
         try:
-            self._open(waiting)
+            status = self.sessions.open(attach)
+            if status != messages.ADMITTED:
+                self._turn_away(waiting, status)
         except Exception:  # One failing attach must not stop others that are admitted with it.
             log.exception("the session of %r could not be opened", waiting.client_id)
 

@@ -14,8 +14,7 @@ from flockmq.node.connections import Connections
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ANONYMOUS, Principal
 from flockmq.session.local_session import LocalSession
-from flockmq.session_rpc.attach_result import Admission, AttachError, Done
-from flockmq.session_rpc.messages import Answered, Question, SessionRequest
+from flockmq.session_rpc.messages import Admission, Answered, AttachError, Done, Question, SessionRequest
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from unit.broker.protocol.harness import Client, Node, Port
 

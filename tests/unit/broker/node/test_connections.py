@@ -15,7 +15,7 @@ from flockmq.protocol.channel import CLOSED
 from flockmq.protocol.client import ANONYMOUS, Principal
 from flockmq.session.limits import Limits
 from flockmq.session.remote_session import RemoteSession
-from flockmq.session_rpc.attach_result import AttachError, OwnerUnreachable, Superseded
+from flockmq.session_rpc.messages import AttachError, OwnerUnreachable, Superseded
 from unit.broker.node.admitting import OWNER, Admitting, expiring
 from unit.broker.protocol.harness import publish, without_words
 

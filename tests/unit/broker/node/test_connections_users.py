@@ -7,8 +7,7 @@ import pytest
 from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
-from flockmq.session_rpc.attach_result import OtherUser
-from flockmq.session_rpc.messages import is_clean_session, user_of
+from flockmq.session_rpc.messages import OtherUser, is_clean_session, user_of
 from unit.broker.node.admitting import Admitting
 
 

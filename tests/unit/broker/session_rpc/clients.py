@@ -5,7 +5,7 @@ from __future__ import annotations
 from flockmq.mqtt.message import publication
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.attach_result import Admission, AttachError
+from flockmq.session_rpc.messages import Admission, AttachError
 from unit.broker.session_rpc.network import Network, Node
 
 ID = b"client"

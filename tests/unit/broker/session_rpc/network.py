@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import cast
 
 from flockmq.bounds import SLOTS
@@ -14,10 +15,9 @@ from flockmq.membership.cluster import Cluster
 from flockmq.membership.slot_table import SlotTable
 from flockmq.rlog.entry import StreamId
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.attach_result import Admission, AttachError
 from flockmq.session_rpc.clean_session_wills import PendingWill
 from flockmq.session_rpc.client_registry import are_different_users
-from flockmq.session_rpc.messages import Answered
+from flockmq.session_rpc.messages import Admission, Answered, AttachError
 from flockmq.session_rpc.ports import Attach, Registration
 from flockmq.session_rpc.rpc import SWEEP_S, SessionRpc
 
@@ -31,7 +31,7 @@ class Member:
 
     def __init__(self, network: Network, incarnation: str) -> None:
         self.incarnation = incarnation
-        self.is_confirmed_member = True
+        self.fencing = SimpleNamespace(is_confirmed_member=True)
         self.on_node_gone: list[Callable[[str], None]] = []
         self.slots = SlotTable()
         self.on_core_linked: list[Callable[[str], None]] = []

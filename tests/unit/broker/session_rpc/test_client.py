@@ -10,7 +10,7 @@ import pytest
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import client, messages
-from flockmq.session_rpc.attach_result import Admission, OwnerUnreachable, Superseded
+from flockmq.session_rpc.messages import Admission, OwnerUnreachable, Superseded
 from unit.broker.session_rpc.network import Network, Node
 
 ID = b"client"

@@ -10,7 +10,7 @@ import pytest
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.attach_result import Admission, OwnerFull, OwnerUnreachable, Superseded
+from flockmq.session_rpc.messages import Admission, OwnerFull, OwnerUnreachable, Superseded
 from unit.broker.session_rpc.clients import DURABLE_REQUEST, ID, connected, token_of
 from unit.broker.session_rpc.network import TURNS, Network
 
@@ -287,12 +287,12 @@ async def test_an_owner_that_may_have_been_purged_admits_nobody(network: Network
     core, replicant, other = await network.start("core-0", "replicant-0", "replicant-1")
     older = replicant.clients.connect(ID)
     await network.settle()
-    core.member.is_confirmed_member = False
+    core.member.fencing.is_confirmed_member = False
     newer = other.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
     assert newer == []
     assert replicant.clients.kicked == []
-    core.member.is_confirmed_member = True
+    core.member.fencing.is_confirmed_member = True
     await network.settle()
     assert token_of(newer) > token_of(older)
 
@@ -304,12 +304,12 @@ async def test_who_waited_at_an_owner_that_may_have_been_purged_since_is_not_adm
     replicant.clients.holds_on = True
     newer = other.clients.connect(ID, DURABLE_REQUEST)
     await network.settle()
-    core.member.is_confirmed_member = False
+    core.member.fencing.is_confirmed_member = False
     replicant.clients.let_go(ID)
     await network.settle()
     assert newer == []
     assert core.sessions.opened == [(ID, replicant.incarnation, None)]
-    core.member.is_confirmed_member = True
+    core.member.fencing.is_confirmed_member = True
     await network.settle()
     assert token_of(newer)
     assert core.sessions.opened[1:] == [(ID, other.incarnation, DURABLE_REQUEST)]

@@ -7,7 +7,7 @@ import pytest
 
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.attach_result import OtherUser
+from flockmq.session_rpc.messages import OtherUser
 from unit.broker.session_rpc.clients import CLEAN_REQUEST, DURABLE_REQUEST, ID, connected, owner_of, token_of
 from unit.broker.session_rpc.network import Network
 

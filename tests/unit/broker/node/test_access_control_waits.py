@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-from flockmq.node.connect_waits import ConnectWaits
+from flockmq.node.access_control import ConnectWaits
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
-
-
-class Asking:
-    """As much of a connection as counts."""
-
-    state = ADMITTING
+from unit.broker.protocol.harness import Node
 
 
 def asking() -> Channel:
-    return cast(Channel, Asking())
+    client = Node().opened()
+    client.state = ADMITTING
+    return client
 
 
 def test_who_waits_longest_counts_until_it_is_answered() -> None:
