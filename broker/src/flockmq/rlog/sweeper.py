@@ -29,7 +29,8 @@ class Sweeper:
         self._retiring.append(replaced.retire())
 
     def sweep_if_needed(self) -> None:
-        if self._task is None and self._step():
+        is_needed = self._retiring or not all(shard.is_swept for shard in self._tables.shards.values())
+        if is_needed and self._task is None and self._step():
             self._task = asyncio.create_task(self._sweep(), name="rlog-sweep")
 
     async def stop(self) -> None:
@@ -52,9 +53,9 @@ class Sweeper:
         do."""
         if self._retiring and next(self._retiring[0], _DONE) is _DONE:
             self._retiring.pop(0)
-        shards = list(self._tables.shards.values())
-        has_more = [shard.sweep() for shard in shards]
-        for shard in shards:
+        unswept = [shard for shard in self._tables.shards.values() if not shard.is_swept]
+        has_more = [shard.sweep() for shard in unswept]
+        for shard in unswept:
             if shard.is_whole:
                 self._swept(shard)
         return any(has_more) or bool(self._retiring)

@@ -67,6 +67,8 @@ class Shard:
         self.applied: StreamId = START
         self.is_whole = True
         """False: a part of an entry is in the tables, the rest of which can't be applied."""
+        self.is_swept = True
+        """False: rows of purged owners aren't freed yet."""
         self.sequences: dict[str, int] = {}
         """Registered incarnation → the number of its last applied transaction."""
         self.ended: dict[str, int] = {}
@@ -97,6 +99,7 @@ class Shard:
         for number, kind, owner, keys, values in runs:
             if kind == PURGE:
                 self._end(owner)
+                self.is_swept = False
                 for table in self.tables.values():
                     table.purge(owner)
                 continue
@@ -121,7 +124,8 @@ class Shard:
 
     def sweep(self) -> bool:
         """Free some purged rows. Returns whether there is more to do."""
-        return any(table.sweep() for table in self.tables.values())
+        self.is_swept = not any(table.sweep() for table in self.tables.values())
+        return not self.is_swept
 
     def export(self) -> Iterator[Run]:
         for table in list(self.tables.values()):  # an unknown table may be added meanwhile
