@@ -13,8 +13,8 @@ from flockmq.mqtt.packets import NO_LOCAL
 from flockmq.publishing.retained_feed import of_row
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber
-from flockmq.session.add_subscription import add_subscription
 from flockmq.session.limits import Limits
+from flockmq.session.subscribe_flow import add_subscription
 from judges import judge
 from simulation.seeded.bug import EVERY, Function, seeded
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from flockmq.durable import session_store
 from flockmq.durable.attach_admission import AttachAdmission
+from flockmq.durable.client_requests import ClientRequests
 from flockmq.durable.connected_sessions import ConnectedSessions
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import MESSAGE
-from flockmq.durable.session_service import SessionService
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_manager import SlotManager
@@ -48,10 +48,10 @@ def give_away(right: Function, limits: AttachAdmission, client_id: bytes, user: 
     return False
 
 
-@seeded(judge.UNWELL, "base", SessionService.ask)
+@seeded(judge.UNWELL, "base", ClientRequests.ask)
 def never_answer(
     right: Function,
-    service: SessionService,
+    requests: ClientRequests,
     client_id: bytes,
     token: int,
     place: Any,
@@ -61,7 +61,7 @@ def never_answer(
     """Some QoS 2 messages get no answer, however often and wherever it is asked for: by packet id."""
     if isinstance(question, messages.ReceiveQuestion) and question.packet_id % EVERY == 1:
         answer = _nobody
-    right(service, client_id, token, place, question, answer)
+    right(requests, client_id, token, place, question, answer)
 
 
 def _nobody(answer: bytes) -> None:

@@ -18,7 +18,7 @@ from flockmq.durable.session_table import SessionEnds, SessionTable
 from flockmq.durable.slot import OwnedSlot
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.mqtt.reason import Reason
-from flockmq.session.add_subscription import drop_waiting
+from flockmq.session.remove_subscriptions import drop_waiting
 from flockmq.session_rpc.clean_session_wills import PendingWill
 
 

@@ -48,6 +48,9 @@ from flockmq.time_slices import TimeSlices
 log: Final = logging.getLogger(__name__)
 
 
+Ask = Callable[[bytes, int, tuple[int, int], messages.Question, Answered], None]
+
+
 class SessionService:
     """Serves the connections of the durable sessions on one core."""
 
@@ -67,7 +70,7 @@ class SessionService:
         self.cut: Callable[[str], None] = self.connected.cut
         self.report: Callable[[str, int, bytes], None] = self.connected.report
         self.pressure_reports = MemoryPressureReports(self.manager, store, proxies.report_memory)
-        self._questions = ClientRequests(host, self.manager, store, self.connected.running)
+        self.ask: Ask = ClientRequests(host, self.manager, store, self.connected.running).ask
         self.router = router
         self.sessions = self.manager.sessions
         self._limits = AttachAdmission(host, self.manager, store)
@@ -411,17 +414,6 @@ class SessionService:
 
     def _leave_with_will(self, client_id: bytes, token: int) -> None:
         self.leave(client_id, token, -1, True)
-
-    # --- what clients say ---------------------------------------------------------------------------------------------
-
-    def ask(
-        self, client_id: bytes, token: int, place: tuple[int, int], question: messages.Question, answer: Answered
-    ) -> None:
-        session = self.connected.running(token)
-        if session is None:
-            answer(b"")
-        else:
-            self._questions.ask(session, place, question, answer)
 
 
 def _will_of(request: messages.SessionRequest) -> Will | None:

@@ -20,9 +20,9 @@ from flockmq.durable.session import DurableSession
 from flockmq.mqtt.message import NEVER_EXPIRES, Will
 from flockmq.mqtt.topics import matching
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import unsubscribed
 from flockmq.session.ended_subscriptions import EndedSubscriptions
 from flockmq.session.moved_members import MovedMembers
+from flockmq.session.remove_subscriptions import unsubscribed
 from flockmq.time_slices import TimeSlices
 
 _NEVER_S: Final = float("inf")

@@ -248,7 +248,8 @@ class Connections:
         return session if isinstance(session, LocalSession) else None
 
     def holds(self, client_id: bytes, token: int) -> bool:
-        return self._holder(client_id, token) is not None
+        channel = self.by_id.get(client_id)
+        return channel is not None and channel.token == token
 
     def close(self, client_id: bytes, reason: int, *, ends_session: bool = True) -> bool:
         """Disconnect this client. Returns False if it isn't connected here."""

@@ -13,8 +13,8 @@ from flockmq.node.access_control import AccessControl
 from flockmq.node.authorization_turns import AuthorizationTurns
 from flockmq.protocol.channel import Channel
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import drop_waiting
 from flockmq.session.local_session import LocalSession
+from flockmq.session.remove_subscriptions import drop_waiting
 from flockmq.session_rpc.ports import FilterAuthorizer, Held
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 

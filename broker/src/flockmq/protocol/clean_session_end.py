@@ -8,9 +8,9 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.mqtt.message import Will
 from flockmq.routing.router import Router
-from flockmq.session.add_subscription import unsubscribed
 from flockmq.session.ended_subscriptions import EndedSubscriptions
 from flockmq.session.local_session import LocalSession
+from flockmq.session.remove_subscriptions import unsubscribed
 from flockmq.time_slices import TimeSlices
 
 

@@ -146,7 +146,7 @@ def of_row(topic: bytes, row: RetainedMessage, qos: int, now_ms: int) -> Publish
 class RetainedGiving:
     """Sends retained messages to new subscriptions of clean sessions.
 
-    For a clean session nothing is stored. For a durable session (durable/retained_progress.py) the last topic sent is
+    For a clean session nothing is stored. For a durable session (durable/client_requests.py) the last topic sent is
     stored with each message of QoS 1 and 2. So its next owner continues there, and sends nothing twice.
     """
 

@@ -7,19 +7,13 @@ result, the worse of the two.
 from __future__ import annotations
 
 import logging
-from asyncio import Future
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final
 
-from flockmq.bounds import REFUSALS_LOGGED_PER_S
-from flockmq.clock import Clock
-from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.protocol.ports import FiltersPort
-from flockmq.rlog.entry import StreamId
-from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.exclusive_claim_table import Done, PendingClaims, Secure
@@ -139,19 +133,3 @@ def claim_all(
     claims = _Claims(pending, client_id, distinct, done)
     for filter in distinct:
         claim(matching(filter), client_id, partial(claims.decided, filter))
-
-
-class WriteReasons:
-    """Logs why writes failed, a few lines a second."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._failures = Sparing(log, REFUSALS_LOGGED_PER_S, clock.monotonic)
-
-    def of(self, done: Future[StreamId]) -> int:
-        """The result of a write as a reason code."""
-        error = None if done.cancelled() else done.exception()
-        if error is None:
-            return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
-        log_line = self._failures.info if isinstance(error, LogStopping) else self._failures.warning
-        log_line("%s", error)
-        return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR

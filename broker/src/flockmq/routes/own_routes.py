@@ -85,26 +85,22 @@ class OwnRoutes:
         pieces = list(in_pieces(filters))
         worst = WorstReason(len(pieces), done)
         for piece in pieces:
-            serial = self._next_serial()
+            self._serial += 1
             written = self._submit([ROUTES.put((filter, self._me), None) for filter in piece], user)
-            written.add_done_callback(partial(self._put, piece, serial, worst.done))
+            written.add_done_callback(partial(self._put, piece, self._serial, worst.done))
 
     def delete(self, filters: list[bytes]) -> None:
         for piece in in_pieces(filters):
             for filter in piece:
                 self._deleting[filter] = self._deleting.get(filter, 0) + 1
-            serial = self._next_serial()
+            self._serial += 1
             written = self._submit([ROUTES.delete((filter, self._me)) for filter in piece], NOBODY)
-            written.add_done_callback(partial(self._deleted, piece, serial))
+            written.add_done_callback(partial(self._deleted, piece, self._serial))
 
     def delete_again(self) -> None:
         """Delete filters in doubt that no client wants. Otherwise their messages would be forwarded here forever."""
         unwanted = (f for f in self.in_doubt if f not in self._deleting and not self._is_wanted(f))
         self.delete(list(islice(unwanted, ROUTES_TRIED_AGAIN_MAX)))
-
-    def _next_serial(self) -> int:
-        self._serial += 1
-        return self._serial
 
     def _put(
         self, filters: list[bytes], serial: int, done: Callable[[int], None], written: asyncio.Future[StreamId]

@@ -135,7 +135,8 @@ class RouteTurns:
     def _written_now(self, rows: int, size_bytes: int, written: asyncio.Future[StreamId]) -> None:
         self._under_way -= rows
         self._under_way_bytes -= size_bytes
-        self._go_on()
+        if self._submitted:
+            self._go_on()
 
     def fail(self, error: Exception) -> None:
         """Fail all that waits: it was for rows of an incarnation that writes nothing more."""

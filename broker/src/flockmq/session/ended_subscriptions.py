@@ -14,7 +14,7 @@ from flockmq.bounds import ENDED_FILTERS_A_STEP, ENDED_FILTERS_AT_ONCE, ENDED_FI
 from flockmq.mqtt.topics import is_shared
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber, Subscription
-from flockmq.session.add_subscription import remove_subscriptions
+from flockmq.session.remove_subscriptions import remove_subscriptions
 from flockmq.time_slices import TimeSlices
 
 

@@ -114,7 +114,7 @@ class SessionRpcClient:
         notes.on_note(messages.ANSWER, messages.decode_answers, self._take_answer)
         notes.on_note(messages.KICK, messages.decode_clients, self._take_kick)
         notes.on_note(messages.OVERFLOW, messages.decode_clients, self._take_overflow)
-        notes.on_note(messages.REPLY, messages.decode_replies, self._take_reply)
+        notes.on_note(messages.REPLY, messages.decode_replies, self._questions.replied)
         notes.on_note(messages.AGAIN, messages.decode_slots, self._take_again)
         notes.on_note(messages.CONGESTED, messages.decode_congested, self._take_congested)
         notes.on_note(messages.MEMORY_REPORT, messages.decode_memory_reports, self._take_memory_report)
@@ -224,9 +224,6 @@ class SessionRpcClient:
             pending.done(superseded(pending.client_id))
         else:
             pending.done(admission_of(token, flags))
-
-    def _take_reply(self, _: str, item: messages.Reply) -> None:
-        self._questions.replied(*item)
 
     def _take_kick(self, incarnation: str, item: messages.ClientToken) -> None:
         client_id, raw = item

@@ -72,8 +72,9 @@ class Questions:
             item = (number, behind, question.client_id, messages.pack_token(question.token), question.question)
             self._notes.send(question.asked, messages.ASK, item)
 
-    def replied(self, number: int, answer: bytes) -> None:
+    def replied(self, _: str, reply: messages.Reply) -> None:
         """An owner answered; b"": it can't answer."""
+        number, answer = reply
         question = self._questions.get(number)
         if question is None:
             return

@@ -13,8 +13,8 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import DELETE, PUT, Op, StreamId
+from flockmq.rlog.writer import WriteReasons
 from flockmq.routes.exclusive_claims import ExclusiveClaims
-from flockmq.routes.filter_registration import WriteReasons
 from unit.broker.routes.redis import secured
 
 T = b"t"

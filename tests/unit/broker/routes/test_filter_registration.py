@@ -15,8 +15,9 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import DELETE, PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.schema import CLAIMS, ROUTES, SHARES
+from flockmq.rlog.writer import WriteReasons
 from flockmq.routes.count_turns import CountTurns
-from flockmq.routes.filter_registration import FilterRegistration, WriteReasons, claim_all
+from flockmq.routes.filter_registration import FilterRegistration, claim_all
 from flockmq.routing.router import Router
 from flockmq.telemetry.counters import Counters
 from unit.broker.routes.redis import secured

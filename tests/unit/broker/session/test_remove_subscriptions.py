@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from flockmq.mqtt.message import packet_of, topic_of
-from flockmq.session.add_subscription import drop_waiting
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
+from flockmq.session.remove_subscriptions import drop_waiting
 from unit.broker.protocol.harness import Client, Node, publish
 
 
