@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar
 
 from flockmq import bounds
-from flockmq.routing.back_pressure import is_congested
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.slots import SlotMessage
 
@@ -123,6 +122,15 @@ def in_frames(items: Iterable[T], bytes_of: Callable[[T], int]) -> Iterator[tupl
 
 def size_of(message: SlotMessage) -> int:
     return MESSAGE_BYTES + len(message.publisher) + len(message.packet)
+
+
+def is_congested(was: bool, link_bytes: int, filled: float = 0.0) -> bool:
+    """True if a queue of messages for another node is congested. `was`: the former state. `link_bytes`: what waits on
+    its link. `filled`: which part of the queue is used.
+    """
+    if was:
+        return link_bytes >= bounds.PEER_DRAINED_BYTES or filled >= 0.25
+    return link_bytes > bounds.PEER_BLOCKED_BYTES or filled > 0.5
 
 
 class BatchQueue(Sink):

@@ -22,10 +22,9 @@ from typing import Final
 
 from flockmq import bounds
 from flockmq.default_callbacks import never
-from flockmq.delivery.batch_queue import in_frames
+from flockmq.delivery.batch_queue import in_frames, is_congested
 from flockmq.delivery.frames import forward_header, numbered_header
 from flockmq.membership.link import Link
-from flockmq.routing.back_pressure import is_congested
 from flockmq.routing.shared_frames import SHARED
 from flockmq.routing.sink import CONGESTED, FLOWING, Sink
 from flockmq.routing.targets import NodeTarget

@@ -97,10 +97,3 @@ class SlotBarriers:
         self._waits -= 1
         if self._waits == 0:
             self._done(self._durable)
-
-
-def if_durable(then: Callable[[], None], durable: bool) -> None:
-    """Call `then` only if the change is durable. If it isn't, nobody answers: the client is disconnected, or asks the
-    slot's new owner."""
-    if durable:
-        then()

@@ -261,7 +261,8 @@ class SlotSender(SlotDispatcher):
         if queue is None:
             return
         released = queue.accepted(number, view, blocked)
-        self._congest_blocked(queue)
+        if queue.blocked:
+            self._congest_blocked(queue)
         queue.send()
         queue.update_flow()
         self._release(released)

@@ -76,11 +76,12 @@ class ConnectedSessions:
         session = self.running(token)
         if session is None or not isinstance(session.sink, ProxySink) or session.sink.node.incarnation != incarnation:
             return
-        self._manager.now()
         session.sink.is_confirmed = True
-        session.reported(pairs)
-        self._manager.request_barriers()
-        self._host.flush_soon()
+        if pairs:
+            self._manager.now()
+            session.reported(pairs)
+            self._manager.request_barriers()
+            self._host.flush_soon()
 
     def _session_at(self, sink: ProxySink) -> DurableSession | None:
         session = self._sessions.get(sink.token)

@@ -364,3 +364,10 @@ class SlotWriter:
         """The store calls this between two event-loop iterations."""
         done(durable)
         self._flush()
+
+
+def if_durable(then: Callable[[], None], durable: bool) -> None:
+    """Call `then` only if the change is durable. If it isn't, nobody answers: the client is disconnected, or asks the
+    slot's new owner."""
+    if durable:
+        then()

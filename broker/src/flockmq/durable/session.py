@@ -25,6 +25,7 @@ from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session_fields import Meta
 from flockmq.durable.session_record import SessionRecord, may_note
 from flockmq.durable.session_usage import SessionUsage
+from flockmq.durable.slot import OwnedSlot
 from flockmq.mqtt.message import StoredMessage, Will
 from flockmq.quotas import Usage
 from flockmq.routing.message_id import derived_origin, session_source
@@ -110,6 +111,10 @@ class DurableSession(Subscriber):
     def has_ended(self) -> bool:
         """True if the session ended, or runs on another owner now."""
         return self.record.has_ended or self.writer.is_closed
+
+    def runs_in(self, slot: OwnedSlot | None) -> bool:
+        """True if the session runs here: its slot was neither given up (None) nor taken by another core."""
+        return slot is not None and slot.writer is self.writer and not slot.is_lost
 
     def is_empty(self) -> bool:
         """True if a new session would be the same for its client, and no will waits."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from flockmq.delivery.slot_acceptance import if_durable
+from flockmq.durable.pending_writes import if_durable
 from flockmq.durable.ports import HostPort
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session import DurableSession
@@ -34,7 +34,7 @@ class SessionEndings(SessionEnds):
     def publish(self, will: Will, session: DurableSession) -> None:
         """Store and publish a due will, if the session still runs on this core."""
         slot = self._slots.get(session.writer.slot)
-        if slot is not None and slot.runs(session):
+        if slot is not None and session.runs_in(slot):
             will.message.origin = session.will_origin()
             slot.wills.publish(PendingWill(session.client_id, session.record.user, will), self._router.now_s)
 

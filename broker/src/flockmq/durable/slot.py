@@ -10,7 +10,6 @@ from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills
 from flockmq.durable.pending_writes import SlotWriter
 from flockmq.durable.ports import HostPort
-from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import USER
 
 
@@ -59,10 +58,6 @@ class OwnedSlot:
 
     def is_blank(self) -> bool:
         return not self.loaded and not self.is_lost
-
-    def runs(self, session: DurableSession) -> bool:
-        """True if the session runs here: the slot was neither given up nor taken by another core."""
-        return self.writer is session.writer and not self.is_lost
 
     def cannot_read(self, client_id: bytes, fields: dict[bytes, bytes], why: str) -> None:
         """A session can't be read. It stays in Redis unchanged."""

@@ -22,12 +22,12 @@ from typing import Final, Protocol
 
 from flockmq import bounds
 from flockmq.clock import Clock
-from flockmq.delivery.slot_acceptance import SlotBarriers, if_durable
+from flockmq.delivery.slot_acceptance import SlotBarriers
 from flockmq.durable.commit_queue import CommitState
 from flockmq.durable.departed_sources import DepartedSources
 from flockmq.durable.due_wills import HASH as WILLS
 from flockmq.durable.due_wills import DueWills, HeldBytes
-from flockmq.durable.pending_writes import SlotWriter
+from flockmq.durable.pending_writes import SlotWriter, if_durable
 from flockmq.durable.ports import HostPort
 from flockmq.durable.restored_session import restored
 from flockmq.durable.router import DurableRouter
@@ -169,9 +169,8 @@ class SlotManager:
         return held is not None and held.loaded
 
     def holds(self, session: DurableSession) -> bool:
-        """True if the session runs here: the slot was neither given up nor taken by another core."""
-        held = self.slots.get(session.writer.slot)
-        return held is not None and held.runs(session)
+        """True if the session runs here."""
+        return session.runs_in(self.slots.get(session.writer.slot))
 
     def is_loading(self) -> bool:
         return self.is_changing() or bool(self.unloaded)

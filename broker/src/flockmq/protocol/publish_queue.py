@@ -59,7 +59,7 @@ class PublishQueue(HoldableQueue):
     )  # fmt: skip
 
     def __init__(self, channel: Channel, port: NodePort) -> None:
-        super().__init__()
+        self.is_held = False
         self.channel = channel
         self._port = port
         self._checking: deque[PendingPublish] = deque()
@@ -287,7 +287,7 @@ class PublishQueue(HoldableQueue):
             pending.end(Reason.QUOTA_EXCEEDED)
             return
         router.delivery.deliver(fan, message, self.channel)
-        if fan.reaches_nobody():
+        if fan.reaches_nobody:
             pending.reason = Reason.NO_MATCHING_SUBSCRIBERS
         pending.waits += asked  # Receivers that accepted at once were subtracted already.
         pending.state = FORWARDED if pending.waits else DONE

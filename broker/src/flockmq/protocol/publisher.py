@@ -127,7 +127,7 @@ def _take(channel: Channel, port: NodePort, message: Publish) -> None:
     if channel.publish_queue is None and state == READY and not (router.stale and message.qos):
         fan = router.route(message.topic).fanout
         if not fan.crosses or message.qos == 0:
-            reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody() else Reason.SUCCESS
+            reason: int = Reason.NO_MATCHING_SUBSCRIBERS if fan.reaches_nobody else Reason.SUCCESS
             if (fan.crosses or fan.groups) and router.forward(fan, message, ignore, channel) < 0:
                 reason = Reason.QUOTA_EXCEEDED
             router.delivery.deliver(fan, message, channel)

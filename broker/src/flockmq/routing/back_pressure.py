@@ -19,8 +19,6 @@ from mypy_extensions import i32, i64, mypyc_attr
 
 from flockmq.bounds import (
     LAGGING_MAX_S,
-    PEER_BLOCKED_BYTES,
-    PEER_DRAINED_BYTES,
     SINK_CONGESTED_MAX_S,
     SINK_DRAINED_BYTES,
     SINK_HELD_MAX_S,
@@ -177,12 +175,3 @@ class PausablePublisher(Sink):
             self.overflow()
             return False
         return True
-
-
-def is_congested(was: bool, link_bytes: int, filled: float = 0.0) -> bool:
-    """True if a queue of messages for another node is congested. `was`: the former state. `link_bytes`: what waits on
-    its link. `filled`: which part of the queue is used.
-    """
-    if was:
-        return link_bytes >= PEER_DRAINED_BYTES or filled >= 0.25
-    return link_bytes > PEER_BLOCKED_BYTES or filled > 0.5

@@ -42,8 +42,8 @@ class Fanout:
     """
 
     __slots__ = (
-        "crosses", "deliveries", "groups", "peers", "receivers", "sessions4", "sessions5", "sinks4", "sinks5", "slots",
-        "special",
+        "crosses", "deliveries", "groups", "peers", "reaches_nobody", "receivers", "sessions4", "sessions5", "sinks4",
+        "sinks5", "slots", "special",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,7 @@ class Fanout:
         self.groups = groups or _NO_GROUPS
         self.slots: SlotSet | None = SlotSet(slots) if slots else None
         self.crosses: bool = len(peers) > 0 or len(slots) > 0
+        self.reaches_nobody: bool = not deliveries and not peers and not groups and not slots
         self.receivers: i64 = len(deliveries) + len(peers) + len(slots) + SHARED_GROUP_RECEIVERS * len(groups)
         sinks4: list[Sink] = []
         sinks5: list[Sink] = []
@@ -71,9 +72,6 @@ class Fanout:
         self.special = special or _NO_SUBSCRIPTIONS
         self.sessions4 = self._all_sessions(4)
         self.sessions5 = self._all_sessions(5)
-
-    def reaches_nobody(self) -> bool:
-        return not self.deliveries and not self.peers and not self.groups and self.slots is None
 
     def _all_sessions(self, version: int) -> list[Subscriber] | None:
         if self.crosses or self.groups or self.special:

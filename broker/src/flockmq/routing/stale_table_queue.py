@@ -13,12 +13,13 @@ from flockmq.bounds import HELD_MAX_BYTES
 
 @mypyc_attr(acyclic=True)
 class HoldableQueue:
-    """The published messages of one client that weren't acknowledged yet, in order. `is_held`: the queue waits here."""
+    """The published messages of one client that weren't acknowledged yet, in order. `is_held`: the queue waits here;
+    at first it doesn't.
+    """
 
     __slots__ = ("is_held",)
 
-    def __init__(self) -> None:
-        self.is_held: bool = False
+    is_held: bool
 
     def size_bytes(self) -> int:
         raise NotImplementedError(type(self).__name__)

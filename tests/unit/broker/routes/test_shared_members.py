@@ -13,9 +13,9 @@ from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.schema import SHARES, SharedMembers
+from flockmq.rlog.writer import WriteReasons
 from flockmq.routes import count_turns, shared_members
 from flockmq.routes.count_turns import CountTurns
-from flockmq.routes.filter_registration import WriteReasons
 from flockmq.routes.shared_members import OwnSharedMembers, RemoteSharedMembers
 from flockmq.routing.router import Router
 from flockmq.routing.targets import NodeTarget
@@ -215,7 +215,7 @@ def test_groups_of_other_nodes_are_matched_and_counted() -> None:
     cluster.shares.delete((G, "a@1"), SharedMembers(5, 0))
     cluster.shares.delete((G, "b@1"), SharedMembers(1, 4))
     assert cluster.total(b"t/1") == []
-    assert cluster.router.route(b"t/1").fanout.reaches_nobody()
+    assert cluster.router.route(b"t/1").fanout.reaches_nobody
 
 
 def test_a_node_that_was_purged_is_not_picked_though_its_rows_are_still_there() -> None:
