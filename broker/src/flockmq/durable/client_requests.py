@@ -41,25 +41,25 @@ class ClientRequests:
         store: SessionStore,
         session_of: Callable[[int], DurableSession | None],
     ) -> None:
-        self._host = host
-        self._manager = manager
-        self._store = store
-        self._session_of = session_of
+        self.host = host
+        self.manager = manager
+        self.store = store
+        self.session_of = session_of
 
     def ask(
         self, client_id: bytes, token: int, place: tuple[int, int], question: messages.Question, answer: Answered
     ) -> None:
         """As in `ports.SessionServicePort`."""
-        session = self._session_of(token)
+        session = self.session_of(token)
         sink = None if session is None else session.sink
         if session is None or not isinstance(sink, ProxySink) or not _is_next(sink, *place):
             answer(b"")
             return
         if isinstance(question, messages.ReceiveQuestion):
-            self._manager.now()
+            self.manager.now()
             origin = session.origin_for(question.packet_id, question.deals)
-            self._manager.request_barriers()
-            self._manager.settle(session.writer.slot, partial(answer, messages.encode(origin)))
+            self.manager.request_barriers()
+            self.manager.settle(session.writer.slot, partial(answer, messages.encode(origin)))
         elif sink.waiting is None:
             self._change(session, sink, question, answer)
         elif len(sink.waiting) < bounds.SUBSCRIBES_WAITING_MAX:
@@ -79,54 +79,32 @@ class ClientRequests:
         answer: Answered,
     ) -> None:
         """Read or change the session's subscriptions."""
-        self._manager.now()
+        self.manager.now()
         match question:
             case messages.SubscriptionsQuestion(after):
                 answer(messages.encode(_page(session, after)))
             case messages.ReauthorizedQuestion(denied, rules):
-                reasons = self._manager.endings.revoke(self._manager.sessions, session, denied)
+                reasons = self.manager.endings.revoke(self.manager.sessions, session, denied)
                 was_held = session.must_reauthorize
                 session.authorized_under(rules)
                 if was_held:
                     session.send_again()
-                self._manager.request_barriers()
-                self._manager.settle(session.writer.slot, partial(answer, messages.encode(reasons)))
-                self._host.flush_soon()
+                self.manager.request_barriers()
+                self.manager.settle(session.writer.slot, partial(answer, messages.encode(reasons)))
+                self.host.flush_soon()
             case messages.UnsubscribeQuestion(filters, nonce):
-                reasons = self._manager.sessions.unsubscribe(session, filters)
+                reasons = self.manager.sessions.unsubscribe(session, filters)
                 told_before = session.record.unsubscribed(nonce)
                 if told_before is None:
                     session.note_unsubscribed(nonce, reasons)
                 else:
                     reasons = told_before
-                self._manager.request_barriers()
-                self._manager.settle(session.writer.slot, partial(answer, messages.encode(reasons)))
+                self.manager.request_barriers()
+                self.manager.settle(session.writer.slot, partial(answer, messages.encode(reasons)))
             case messages.SubscribeQuestion():
-                is_there = partial(self._is_there, session, sink.token)
-                is_short = partial(self._store.is_short, session.writer.slot)
-                settle = partial(self._manager.settle, session.writer.slot)
                 sink.waiting = waiting = list[Callable[[], None]]()
-                placed = partial(self._placed, session, waiting)
-                router = self._manager.router
-                port = DurableSubscribePort(self._host, router, session, is_there, is_short, settle, answer, placed)
-                port.subscribe(question)
-                self._manager.request_barriers()
-
-    def _is_there(self, session: DurableSession, token: int) -> bool:
-        return self._session_of(token) is session
-
-    def _placed(self, session: DurableSession, waiting: list[Callable[[], None]]) -> None:
-        sink = session.sink
-        if not isinstance(sink, ProxySink) or sink.waiting is not waiting:
-            return  # Another connection has the session now.
-        sink.waiting = None
-        for change in waiting:
-            if not self._is_there(session, sink.token) or session.sink is not sink:
-                return  # The session proxy asks again over the new sink.
-            if sink.waiting is None:
-                change()
-            else:
-                sink.waiting.append(change)
+                DurableSubscribePort(self, session, sink.token, waiting, answer).subscribe(question)
+                self.manager.request_barriers()
 
 
 def _page(session: DurableSession, after: int) -> messages.Page:
@@ -169,32 +147,25 @@ class DurableSubscribePort(SubscribePort):
     the session had before, the old subscription stays. If it is a repeat, only filters that the session doesn't have
     are entitled to retained messages; for the others the sending goes on where it was.
 
-    `is_there`: True while the requesting connection has the session.
-    `is_short`: True while Redis is short of memory; what the session has, because a former owner committed it and then
-    couldn't answer, is granted all the same.
-    `settle(then)` calls `then` when all writes for the session are committed. `placed` is called when the filters were
-    added, or won't be.
+    Redis may be short of memory: what the session has, because a former owner committed it and then couldn't answer, is
+    granted all the same. `waiting`: requests of the connection that wait until the filters were added, or won't be.
     """
 
     def __init__(
         self,
-        cluster: ClusterPort,
-        router: Router,
+        requests: ClientRequests,
         session: DurableSession,
-        is_there: Callable[[], bool],
-        is_short: Callable[[], bool],
-        settle: Callable[[Callable[[], None]], None],
+        token: int,
+        waiting: list[Callable[[], None]],
         answer: Answered,
-        placed: Callable[[], None],
     ) -> None:
-        self._cluster = cluster
-        self._router = router
+        self._requests = requests
+        self._cluster: ClusterPort = requests.host
+        self._router = requests.manager.router
         self._session = session
-        self._is_there = is_there
-        self._is_short = is_short
-        self._settle = settle
+        self._token = token
+        self._waiting = waiting
         self._answer = answer
-        self._placed = placed
         self._nonce = b""
 
     def subscribe(self, question: messages.SubscribeQuestion) -> None:
@@ -208,10 +179,14 @@ class DurableSubscribePort(SubscribePort):
         SubscribeFlow(self, self._router, session, session.limits, wanted, question.identifiers).start()
 
     def is_there(self) -> bool:
-        return self._is_there()
+        return self._requests.session_of(self._token) is self._session
 
     def takes_new_filters(self) -> bool:
-        return not self._is_short()
+        return not self._requests.store.is_short(self._session.writer.slot)
+
+    def _settle(self, then: Callable[[], None]) -> None:
+        """Call `then` when all writes for the session are committed."""
+        self._requests.manager.settle(self._session.writer.slot, then)
 
     def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
         """First waits until an earlier UNSUBSCRIBE is committed. That one releases its claims at its commit, which
@@ -235,7 +210,17 @@ class DurableSubscribePort(SubscribePort):
         return session.record.awaits_retained(filter)
 
     def placed(self) -> None:
-        self._placed()
+        session, sink = self._session, self._session.sink
+        if not isinstance(sink, ProxySink) or sink.waiting is not self._waiting:
+            return  # Another connection has the session now.
+        sink.waiting = None
+        for change in self._waiting:
+            if self._requests.session_of(sink.token) is not session or session.sink is not sink:
+                return  # The session proxy asks again over the new sink.
+            if sink.waiting is None:
+                change()
+            else:
+                sink.waiting.append(change)
 
     def needs_route(self, filter: bytes) -> bool:
         return True

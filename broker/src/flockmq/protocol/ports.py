@@ -27,10 +27,9 @@ class PendingSubscribe(SubscribeChange):
     A `packet` with packet id 0 is the node's own: it is authorized, but neither rewritten nor answered.
     """
 
-    def __init__(self, channel: Channel, session: ClientSession, packet: Subscribe) -> None:
-        self.channel = channel
-        self.session = session
-        self.packet = packet
+    channel: Channel
+    session: ClientSession
+    packet: Subscribe
 
     def authorize(self) -> None:
         """Authorize the filters one by one, until all are done or the time slice of this turn is used up."""

@@ -43,7 +43,9 @@ class SubscribeRequest(PendingSubscribe):
     """One SUBSCRIBE: authorizes it, passes it to the session, and sends the answer."""
 
     def __init__(self, channel: Channel, port: NodePort, session: ClientSession, packet: Subscribe) -> None:
-        super().__init__(channel, session, packet)
+        self.channel = channel
+        self.session = session
+        self.packet = packet
         self._port = port
         self._reasons: list[int] = []
         self._filters: list[bytes] = []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from flockmq.bounds import QUOTA_SHARES
-from flockmq.durable.client_requests import DurableSubscribePort
+from flockmq.durable.client_requests import ClientRequests, DurableSubscribePort
 from flockmq.durable.router import DurableRouter
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import UNLIMITED, Quotas
@@ -78,16 +80,14 @@ class Asked:
 
     def subscribe(self, *wanted: tuple[bytes, int], nonce: bytes = b"") -> None:
         question = messages.SubscribeQuestion([messages.WantedSubscription(*one) for one in wanted], b"", nonce)
-        DurableSubscribePort(
-            self.cluster,
-            self.router,
-            self.session,
-            self.is_there,
-            lambda: self.redis_is_short,
-            self.settle,
-            self.answer,
-            self.placed,
-        ).subscribe(question)
+        manager = SimpleNamespace(router=self.router, settle=lambda slot, then: self.settle(then))
+        requests = SimpleNamespace(
+            host=self.cluster,
+            manager=manager,
+            store=SimpleNamespace(is_short=lambda slot: self.redis_is_short),
+            session_of=lambda token: self.session if self.is_there() else None,
+        )
+        DurableSubscribePort(cast(ClientRequests, requests), self.session, 1, [], self.answer).subscribe(question)
 
     def routed(self) -> None:
         """The log has all routes, and this node all that is retained."""
@@ -108,8 +108,6 @@ class Asked:
 
     def settle(self, then: Callable[[], None]) -> None:
         self.session.writer.barrier(lambda durable: then() if durable else None)
-
-    def placed(self) -> None: ...
 
     def answer(self, answer: bytes) -> None:
         self.answers.append(messages.decode_reasons(answer))
