@@ -99,9 +99,6 @@ class AccessControl(AccessPort):
                 channel.close(Reason.MAXIMUM_CONNECT_TIME)
                 self._flush()
 
-    def identifies(self) -> bool:
-        return identifies(self.auth, self._hooks)
-
     # Connecting.
 
     def admit(self, channel: Channel, connect: Connect) -> None:
@@ -240,7 +237,9 @@ class AccessControl(AccessPort):
 
     def _is_its_doing(self, channel: Channel) -> bool:
         if channel.close_reason == Reason.SESSION_TAKEN_OVER:  # counts only if the same user must have done that
-            return bool(channel.principal.username) and channel.limits.binds_client_ids(self.identifies())
+            return bool(channel.principal.username) and channel.limits.binds_client_ids(
+                identifies(self.auth, self._hooks)
+            )
         return channel.close_reason not in NOT_THE_CLIENTS_DOING
 
     # What a client may do.

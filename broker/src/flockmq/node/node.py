@@ -213,7 +213,7 @@ class Node:
         self.clients.on_connected = self.access.connected
         self.clients.authorization = self.access.will_authorization
         self.clients.registrations.owners_keep_wills = has_wills
-        self.clients.registrations.identifies = self.access.identifies
+        self.clients.registrations.identifies = partial(identifies, self._auth, self.plugin_hooks)
         self.clients.registrations.rules_of = self.access.fingerprint
         self.clients.registrations.will_of = self.plugin_hooks.leaving
         self.clients.must_authorize = self.access.must_authorize

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from unittest.mock import MagicMock
-
 from flockmq.clock import SYSTEM
 from flockmq.entropy import SYSTEM as SYSTEM_ENTROPY
 from flockmq.mqtt import encode
@@ -58,6 +56,14 @@ class Owner:
         raise AssertionError("nothing was asked for")
 
 
+class Nobody:
+    """Plugins and `$SYS` topics: nobody is told."""
+
+    def connected(self, *_: object) -> None: ...
+    def disconnected(self, *_: object) -> None: ...
+    def taken_over(self, *_: object) -> None: ...
+
+
 class Admitting(Port):
     """A node whose clients are real."""
 
@@ -80,8 +86,8 @@ class Admitting(Port):
             self.proxies,
             router.counters,
             self.flush_soon,
-            MagicMock(),
-            MagicMock(),
+            Nobody(),
+            Nobody(),
             lambda kind, client_id, channel: self.events.append(
                 (kind, client_id, channel.close_reason, channel.protocol_version)
             ),
