@@ -57,3 +57,17 @@ async def test_an_error_does_not_end_the_sweeping_for_good(caplog: pytest.LogCap
     assert told.gone == set(filters)
     assert swept[-1] == len(filters), "who looks after the last step finds all gone"
     assert not shard.sweep()
+
+
+async def test_nobody_is_told_of_a_sweep_where_nothing_was_purged() -> None:
+    tables = Tables()
+    swept: list[str] = []
+    sweeper = Sweeper(tables, lambda shard: swept.append(shard.name))
+    shard = tables.shards[ROUTE]
+    shard.apply_runs([(ROUTES.number, PUT, "a@1", [b"f"], [b""])])
+    sweeper.sweep_if_needed()
+    assert swept == []
+    shard.apply_runs([(0, PURGE, "a@1", [], [])])
+    for _ in range(2):
+        sweeper.sweep_if_needed()
+    assert swept == [ROUTE]
