@@ -203,10 +203,11 @@ class DurableSubscribePort(SubscribePort):
 
     def added(self, subscription: Subscription, asked: bytes, gets_retained: bool) -> bool:
         session, filter = self._session, subscription.filter
-        session.record.write_subscription(subscription)
-        session.note_asked(filter, asked)
         if gets_retained:
             session.await_retained(subscription)
+        else:
+            session.record.write_subscription(subscription)
+        session.note_asked(filter, asked)
         return session.record.awaits_retained(filter)
 
     def placed(self) -> None:
