@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from flockmq.default_callbacks import ignore
 from flockmq.mqtt.message import Publish, waited
 from flockmq.mqtt.reason import Reason
@@ -29,6 +31,7 @@ FORGETTING: Final = 6
 DONE: Final = 7
 
 
+@mypyc_attr(acyclic=True)
 class PendingPublish:
     """One PUBLISH that waits. `reason`: the reason code for its acknowledgement. `size_bytes`: its size, for limits.
     `said`: the message as the client sent it; plugins or rules may have changed `message`. `since_s`: up to when its

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from flockmq import compiled_modules
 from flockmq.bounds import INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt import encode
-from flockmq.mqtt.message import publication
+from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
@@ -21,6 +22,9 @@ from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Client, Node, publish, remote
+
+HAS_GARBAGE_COLLECTION = 1 << 14
+"""Py_TPFLAGS_HAVE_GC"""
 
 
 class OtherNode(NodeTarget):
@@ -460,3 +464,10 @@ def test_what_has_waited_keeps_to_whom_it_was_dealt_out(node: Node) -> None:
     pending.remembered()
     assert pending.message.expiry_s == 7
     assert (pending.message.origin[-1], pending.message.deals) == (1, b"deals")
+
+
+def test_the_garbage_collector_visits_nothing_of_what_waits_where_it_is_compiled() -> None:
+    """There may be hundreds of thousands: a full collection would stop the node for a tenth of a second."""
+    for kind in (PendingPublish, Publish):
+        is_visited = bool(kind.__flags__ & HAS_GARBAGE_COLLECTION)
+        assert is_visited != compiled_modules.is_compiled(kind.__module__)
