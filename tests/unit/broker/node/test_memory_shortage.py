@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from flockmq import bounds
+from flockmq.durable.store_servers import MemoryRoom
 from flockmq.memory_limit import ANY_MEMORY, NodeMemory
 from flockmq.node import memory_shortage
 from flockmq.node.memory_shortage import MemoryShortage
-from flockmq.redis.memory import MemoryRoom, RedisMemory
+from flockmq.redis.memory import RedisMemory
 
 MIB = 1024 * 1024
 LIMIT = 1000 * MIB
