@@ -169,7 +169,7 @@ class Core:
     def limit(self, redis_bytes: int) -> None:
         """Set how much memory Redis has; 0 means unlimited or unknown."""
         for retention in self._retention.values():
-            retention.max_bytes = share_of(redis_bytes, bounds.LOG_RETENTION_BYTES)
+            retention.redis_bytes = redis_bytes
 
     def applied(self, shard: str, size: int) -> None:
         """The replica applied an entry of this many bytes."""
@@ -221,7 +221,8 @@ class _Retention:
     """Sampled log positions, from which the start of the last `max_bytes` of the log is known without asking Redis."""
 
     def __init__(self) -> None:
-        self.max_bytes = bounds.LOG_RETENTION_BYTES
+        self.redis_bytes = 0
+        """How much memory Redis has; 0 means unlimited or unknown."""
         self._samples: deque[tuple[StreamId, int]] = deque()  # a position, and the bytes applied up to it
         self._bytes = 0
 
@@ -231,6 +232,10 @@ class _Retention:
             self._samples.append((stream_id, self._bytes))
         while len(self._samples) > 1 and self._bytes - self._samples[1][1] >= self.max_bytes:
             self._samples.popleft()
+
+    @property
+    def max_bytes(self) -> int:
+        return share_of(self.redis_bytes, bounds.LOG_RETENTION_BYTES)
 
     @property
     def keep_from(self) -> StreamId | None:
