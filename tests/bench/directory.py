@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
@@ -26,7 +27,6 @@ from aiohttp import web
 
 from flockmq.bounds import SLOTS
 from flockmq.clock import SYSTEM
-from flockmq.default_callbacks import ignore
 from flockmq.management import clients, guard
 from flockmq.management.answers import VIEWS
 from flockmq.management.client_rows import ClientsWanted
@@ -34,7 +34,6 @@ from flockmq.management.view import Views
 from flockmq.node.client_admin import ClientAdmin
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.client import PeerInfo, Principal
-from flockmq.protocol.ports import AccessPort, AuthorizationPort, FiltersPort, HookPort, NodePort
 from flockmq.routing.router import Router
 from flockmq.routing.slots import slot_of
 from flockmq.session.limits import Limits
@@ -65,7 +64,7 @@ class Connected(Channel):
     """It asks the kernel where it comes from, as a connection does."""
 
     def __init__(self, router: Router, limits: Limits, client_id: bytes, fd: int) -> None:
-        super().__init__(router, NodePort(AccessPort(), AuthorizationPort(), HookPort(), FiltersPort(), ignore), limits)
+        super().__init__(router, limits)
         self.fd = fd
         self.session = LocalSession(self, client_id, limits, 32)
         self.state = CONNECTED
@@ -76,6 +75,12 @@ class Connected(Channel):
 
 
 class Residents:
+    """Of an owner without durable sessions."""
+
+    def __init__(self) -> None:
+        self.sessions = SimpleNamespace(by_id={})
+        self.manager = SimpleNamespace(slots={}, why_unread=lambda _: "")
+
     def has_loaded(self, slot: int) -> bool:
         return True
 
@@ -83,7 +88,8 @@ class Residents:
 def cores(fd: int) -> list[ClientAdmin]:
     router, limits = Router(Counters(), 1024 * 1024), Limits("default")
     slots = {slot: f"core-{slot * CORES // SLOTS}@0" for slot in range(SLOTS)}
-    registries, by_id = [ClientRegistry() for _ in range(CORES)], [{} for _ in range(CORES)]
+    registries = [ClientRegistry() for _ in range(CORES)]
+    by_id: list[dict[bytes, Connected]] = [{} for _ in range(CORES)]
     for slot in slots:
         registries[slot * CORES // SLOTS].own(slot)
     for number in range(CLIENTS):
@@ -93,7 +99,8 @@ def cores(fd: int) -> list[ClientAdmin]:
     handlers: dict[tuple[str, str], Any] = {}
 
     async def ask(to: str, method: str, body: bytes) -> bytes:
-        return await handlers[to, method](body)
+        answer: bytes = await handlers[to, method](body)
+        return answer
 
     made = []
     for place in range(CORES):
@@ -101,7 +108,7 @@ def cores(fd: int) -> list[ClientAdmin]:
         cluster: Any = SimpleNamespace(
             incarnation=me,
             settings=SimpleNamespace(name=f"core-{place}"),
-            slots=slots,
+            slots=SimpleNamespace(count=lambda: Counter(slots.values())),
             ask=ask,
             on_request=lambda method, handler, me=me: handlers.__setitem__((me, method), handler),
         )
@@ -140,7 +147,7 @@ async def measure(told: ClientAdmin, port: int, path: str) -> None:
 
 def wanted_by(path: str) -> ClientsWanted:
     asked = dict(parse_qsl(path.partition("?")[2]))
-    return ClientsWanted(limit=int(asked.pop("limit")), **asked)  # type: ignore[arg-type]
+    return ClientsWanted(limit=int(asked.pop("limit")), **asked)
 
 
 async def main() -> None:
