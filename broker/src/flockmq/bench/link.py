@@ -146,7 +146,7 @@ class WebSocketLink(BenchLink):
 
     def __init__(self, target: BenchTarget) -> None:
         super().__init__(target)
-        self._incoming = websocket.FrameReader()
+        self._incoming = websocket.WebSocketFrames()
         self._socket.sendall(websocket.request(target.host, target.port, target.path))
         answer = bytearray()
         while not answer.endswith(b"\r\n\r\n"):

@@ -56,7 +56,7 @@ def frame(packet: bytes) -> bytes:
     return head + key + masked
 
 
-class FrameReader:
+class WebSocketFrames:
     """Removes frame headers from what a server sends, wherever it is split."""
 
     __slots__ = ("_head", "_left")

@@ -26,7 +26,7 @@ from flockmq.protocol.channel import Channel
 from flockmq.protocol.clean_session_end import CleanSessionEnd, CleanSessionEndPort
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.protocol.ports import NodePort
-from flockmq.publishing.log_queue import OVER_QUOTA, LogQueue, Row
+from flockmq.publishing.log_queue import OVER_QUOTA, LogQueue, QueuedRow
 from flockmq.publishing.retained_feed import RetainedSender
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.retained_order import author_of
@@ -76,7 +76,7 @@ class CleanSessionEndHandler(CleanSessionEndPort):
 
 
 MakeLogQueue = Callable[
-    [Callable[[PendingPublish], Row | int], Callable[[PendingPublish, int], None]], LogQueue[PendingPublish]
+    [Callable[[PendingPublish], QueuedRow | int], Callable[[PendingPublish, int], None]], LogQueue[PendingPublish]
 ]
 
 
@@ -182,7 +182,7 @@ class ConnectionServices(NodePort):
         user = channel.principal.username or channel.client_id()
         self.log_queue.put(user, pending, pending.size_bytes)
 
-    def _row(self, pending: PendingPublish) -> Row | int:
+    def _row(self, pending: PendingPublish) -> QueuedRow | int:
         """What the log gets for a message."""
         message, channel = pending.message, pending.channel
         if is_delayed(message.topic):

@@ -23,7 +23,7 @@ from flockmq.node.memory_shortage import MemoryShortage
 from flockmq.node.user_quotas import UserQuotas
 from flockmq.protocol.client import ASKED, DENIED
 from flockmq.publishing.delayed import Delayed, authorization_of
-from flockmq.publishing.log_queue import OVER_QUOTA, Row
+from flockmq.publishing.log_queue import OVER_QUOTA, QueuedRow
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.publishing.unattended import Unattended
 from flockmq.rlog.entry import Op, StreamId
@@ -107,10 +107,10 @@ class LeftMessages:
         async with self._quotas.storing(user, _stored_bytes(message)) as may:
             return await self.delayed.take(message, authorization) if may else OVER_QUOTA
 
-    def delayed_row(self, message: Publish, authorization: StoredAuthorization) -> Row | int:
+    def delayed_row(self, message: Publish, authorization: StoredAuthorization) -> QueuedRow | int:
         """What to write for a `$delayed/…` message, or the reason code of its refusal."""
         op = self.delayed.row(message, authorization)
-        return op if isinstance(op, int) else Row(op, authorization.user, _stored_bytes(message))
+        return op if isinstance(op, int) else QueuedRow(op, authorization.user, _stored_bytes(message))
 
     async def _delay_left(self, message: Publish, authorization: StoredAuthorization | None) -> int:
         """As `delay`, but a message beyond the quota counts as stored: it is dropped and not retried."""

@@ -44,7 +44,7 @@ OVER_QUOTA: Final = -1
 """The reason if its user has reached the quota of stored bytes."""
 
 
-class Row(NamedTuple):
+class QueuedRow(NamedTuple):
     """What to write for a message. `user`: whose quota counts for `more_bytes`. `instead`: what to write if there is no
     room for it. `sees_routes`: it must be matched by all routes that were written before."""
 
@@ -76,7 +76,7 @@ class LogQueue(Generic[T]):
 
     def __init__(
         self,
-        row: Callable[[T], Row | int],
+        row: Callable[[T], QueuedRow | int],
         done: Callable[[T, int], None],
         submit: Callable[[Sequence[Op]], asyncio.Future[StreamId]],
         quotas: StoredQuotas,
@@ -133,9 +133,9 @@ class LogQueue(Generic[T]):
         finally:
             self._is_running = False
 
-    def _take(self) -> list[tuple[Row, T]]:
+    def _take(self) -> list[tuple[QueuedRow, T]]:
         """The next messages, of users in turn."""
-        batch: list[tuple[Row, T]] = []
+        batch: list[tuple[QueuedRow, T]] = []
         size_bytes, ends_s = 0, self._monotonic() + SLOT_WORK_MAX_S
         while self._waiting.has_turn() and len(batch) < LOGGED_TOGETHER_MAX and size_bytes < LOG_TRANSACTION_MAX_BYTES:
             user, waiting = self._waiting.popleft()
@@ -145,7 +145,7 @@ class LogQueue(Generic[T]):
                 self._waiting.hold(user, waiting)
                 continue
             self._count_out(user or b"", counts_bytes)
-            if isinstance(row, Row):
+            if isinstance(row, QueuedRow):
                 batch.append((row, message))
                 size_bytes += counts_bytes
             else:
@@ -154,7 +154,7 @@ class LogQueue(Generic[T]):
                 break
         return batch
 
-    def _granted(self, message: T) -> Row | int | None:
+    def _granted(self, message: T) -> QueuedRow | int | None:
         """What to write. None: the user's quota must be asked again later."""
         try:
             row = self._row(message)
@@ -165,7 +165,7 @@ class LogQueue(Generic[T]):
             return row if isinstance(row, int) else row._replace(user=None)
         may = self._quotas.grant(user, row.more_bytes)
         if may is False:
-            return OVER_QUOTA if row.instead is None else Row(row.instead, sees_routes=row.sees_routes)
+            return OVER_QUOTA if row.instead is None else QueuedRow(row.instead, sees_routes=row.sees_routes)
         return row if may else None
 
     def _count_out(self, user: bytes, size_bytes: int) -> None:
@@ -176,7 +176,7 @@ class LogQueue(Generic[T]):
         else:
             del self._bytes_of[user]
 
-    async def _write(self, batch: list[tuple[Row, T]], finished: asyncio.Future[None]) -> None:
+    async def _write(self, batch: list[tuple[QueuedRow, T]], finished: asyncio.Future[None]) -> None:
         """Write a batch, and answer it."""
         try:
             written = self._submit([row.op for row, _ in batch])
@@ -194,10 +194,10 @@ class LogQueue(Generic[T]):
         finally:
             self._answers.add(iter([partial(_finish, finished)]))
 
-    async def _write_alone(self, row: Row) -> int:
+    async def _write_alone(self, row: QueuedRow) -> int:
         return await self._result(row, self._submit([row.op]))
 
-    async def _result(self, row: Row, written: asyncio.Future[StreamId]) -> int:
+    async def _result(self, row: QueuedRow, written: asyncio.Future[StreamId]) -> int:
         await asyncio.wait([written])
         self._confirmed(row)
         if row.instead is not None and _is_full(written):
@@ -205,7 +205,7 @@ class LogQueue(Generic[T]):
             await asyncio.wait([written])
         return await self._seen(self._reason_of(written), row.sees_routes)
 
-    def _confirmed(self, row: Row) -> None:
+    def _confirmed(self, row: QueuedRow) -> None:
         if row.user is not None:
             self._quotas.confirmed(row.user, row.more_bytes)
 

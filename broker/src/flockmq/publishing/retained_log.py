@@ -25,7 +25,7 @@ from flockmq.clock import Clock
 from flockmq.logs import Retrying
 from flockmq.mqtt.message import NO_EXPIRY, Publish
 from flockmq.mqtt.reason import Reason
-from flockmq.publishing.log_queue import OVER_QUOTA, Row
+from flockmq.publishing.log_queue import OVER_QUOTA, QueuedRow
 from flockmq.publishing.retained_feed import RetainedFeed, stored_bytes
 from flockmq.rlog.entry import Op
 from flockmq.rlog.retained_order import is_overtaken
@@ -102,7 +102,7 @@ class RetainedLog:
             while not await self.caught_up(ROUTE):  # noqa: ASYNC110 - Redis tells nobody that it is back
                 await asyncio.sleep(RETAINED_BACK_S)
 
-    def row(self, message: Publish) -> Row | int:
+    def row(self, message: Publish) -> QueuedRow | int:
         """What to write for a message, or the reason code of its refusal. An empty payload clears the topic
         [MQTT-3.3.1-6]: the row then tells that it was cleared, and by whom; if there is no room for such a row, it is
         deleted instead."""
@@ -114,7 +114,7 @@ class RetainedLog:
         delete = MESSAGES.delete(message.topic)
         if message.author and self._has_authors():
             return self._row(message, b"", b"", self._cleared_until_ms())._replace(instead=delete)
-        return Row(delete, sees_routes=True)
+        return QueuedRow(delete, sees_routes=True)
 
     def _expires_ms(self, message: Publish) -> int:
         return 0 if message.expiry_s == NO_EXPIRY else self._clock.wall_ms() + message.expiry_s * 1000
@@ -122,14 +122,14 @@ class RetainedLog:
     def _cleared_until_ms(self) -> int:
         return self._clock.wall_ms() + int(RETAINED_CLEARED_KEPT_S * 1000)
 
-    def _row(self, message: Publish, payload: bytes, properties: bytes, expires_ms: int) -> Row:
+    def _row(self, message: Publish, payload: bytes, properties: bytes, expires_ms: int) -> QueuedRow:
         author, user = (message.author, self._quotas.whose(message.user)) if self._has_authors() else (b"", None)
         row = RetainedMessage(payload, message.qos, properties, message.version, expires_ms, author, user)
         former = self._rlog.tables.messages.get(message.topic)
         more_bytes = stored_bytes(message.topic, row)
         if former is not None and former.user == user:
             more_bytes -= stored_bytes(message.topic, former)
-        return Row(MESSAGES.put(message.topic, row), user, more_bytes, sees_routes=True)
+        return QueuedRow(MESSAGES.put(message.topic, row), user, more_bytes, sees_routes=True)
 
     async def _written(self, op: Op) -> int:
         written = self._rlog.submit(RETAINED, [op])

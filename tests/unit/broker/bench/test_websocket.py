@@ -29,7 +29,7 @@ def server_frame(payload: bytes) -> bytes:
 def test_what_the_server_sent_comes_out_as_one_stream(lengths: list[int], size: int) -> None:
     payloads = [bytes(place % 251 for place in range(length)) for length in lengths]
     stream = b"".join(map(server_frame, payloads))
-    incoming, out = websocket.FrameReader(), b""
+    incoming, out = websocket.WebSocketFrames(), b""
     for at in range(0, len(stream), size):
         chunk = bytearray(stream[at : at + size])
         out += bytes(chunk[: incoming.unwrap(memoryview(chunk), len(chunk))])
@@ -49,7 +49,7 @@ def test_a_frame_is_masked_and_holds_its_packet(length: int) -> None:
 
 def test_a_close_frame_ends_the_run() -> None:
     with pytest.raises(ValueError, match="closes the WebSocket"):
-        websocket.FrameReader().unwrap(memoryview(bytearray(b"\x88\x00")), 2)
+        websocket.WebSocketFrames().unwrap(memoryview(bytearray(b"\x88\x00")), 2)
 
 
 ACCEPT = base64.b64encode(hashlib.sha1(websocket.KEY + websocket.MAGIC).digest()).decode()

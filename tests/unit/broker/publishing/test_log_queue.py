@@ -12,7 +12,7 @@ from flockmq.bounds import LOGGED_TOGETHER_MAX, SLOT_WORK_MAX_S
 from flockmq.clock import SYSTEM, Clock
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing import log_queue
-from flockmq.publishing.log_queue import OVER_QUOTA, LogQueue, Row
+from flockmq.publishing.log_queue import OVER_QUOTA, LogQueue, QueuedRow
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull
@@ -57,11 +57,11 @@ class Written:
         for number in numbers:
             self.queue.put(user, (user, number), 10)
 
-    def row(self, message: tuple[bytes, int]) -> Row | int:
+    def row(self, message: tuple[bytes, int]) -> QueuedRow | int:
         user, number = message
         if number < 0:
             raise ValueError
-        return Row((MESSAGES.number, PUT, "", b"%b/%d" % message, b""), user, 1, self.instead, sees_routes=True)
+        return QueuedRow((MESSAGES.number, PUT, "", b"%b/%d" % message, b""), user, 1, self.instead, sees_routes=True)
 
     def answered(self, message: tuple[bytes, int], reason: int) -> None:
         self.now_s += self.step_s
