@@ -60,10 +60,14 @@ class NodeHost(Host, Protocol):
         """From its next start on it is of the newest release."""
 
 
-class RedisHost(Host, Protocol):
+class MemoryHost(Host, Protocol):
+    """A Redis, or a simulated node."""
+
     def limit_memory(self, used_part: float) -> None:
         """It uses so much of what it may. 1: not a byte is left; 0: it may use all that there is."""
 
+
+class RedisHost(MemoryHost, Protocol):
     def copy_data(self) -> None:
         """As a replica that hears nothing from now on."""
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final, cast
 
-from faults.cluster import Cluster, NodeHost, RedisHost
+from faults.cluster import Cluster, MemoryHost, NodeHost, RedisHost
 from faults.schedule import FOR_GOOD, LEADER, PRIMARY, REPLICA, Planned, Step
 from load.history import AnyEvent, FaultBegan, FaultEnded, RedisLost, Unwell
 
@@ -98,9 +98,9 @@ async def _done(cluster: Cluster, record: Record, planned: Planned, targets: tup
             yield
             await asyncio.to_thread(cast(RedisHost, host).limit_memory, 0.0)
         case "crowd":
-            await asyncio.to_thread(cast(RedisHost, host).limit_memory, CROWDED_PART)
+            await asyncio.to_thread(cast(MemoryHost, host).limit_memory, planned.amount or CROWDED_PART)
             yield
-            await asyncio.to_thread(cast(RedisHost, host).limit_memory, 0.0)
+            await asyncio.to_thread(cast(MemoryHost, host).limit_memory, 0.0)
         case "scale":
             before = len(cluster.cores)
             await cluster.scale_cores(int(planned.amount))

@@ -140,6 +140,14 @@ REAL_KINDS: Final = {
     "oom redis": Kind(4, (REDIS,), (1.0, 6.0)),
 }
 """That a simulated cluster hasn't got; there `fill redis` is its memory."""
+MEMORY_PARTS: Final = (0.8, 0.9)
+"""Of a node's memory: short, and full."""
+MEMORY_KINDS: Final = {
+    "crowd core": Kind(6, ("core",), (1.0, 4.0), amounts=MEMORY_PARTS),
+    "crowd leader": Kind(3, (LEADER,), (1.0, 4.0), amounts=MEMORY_PARTS),
+    "crowd replicant": Kind(6, ("replicant",), (1.0, 4.0), amounts=MEMORY_PARTS),
+}
+"""Of simulated nodes with NODE__MAX_MEMORY, where they are asked for: real ones are filled by tests/hostile."""
 LONG_S: Final = (60.0, 60.0)
 LONG_KINDS: Final = {
     f"{name} 60s": kind._replace(hold_s=LONG_S)
@@ -161,7 +169,7 @@ UPGRADE_KINDS: Final = {
     "upgrade replicant": Kind(8, ("replicant",), (0.1, 2.5)),
 }
 """The like: a node that is of the release before comes back as one of this; another one comes back as it was."""
-ASKED_FOR: Final = LONG_KINDS | AWAY_KINDS | SCALE_KINDS | UPGRADE_KINDS
+ASKED_FOR: Final = LONG_KINDS | AWAY_KINDS | SCALE_KINDS | UPGRADE_KINDS | MEMORY_KINDS
 ALL_KINDS: Final = KINDS | REAL_KINDS | SENTINEL_KINDS | ASKED_FOR
 ONE_SERVER: Final = ("empty redis", "older redis")
 """Of several the others would have to be asked what became of it."""
@@ -170,8 +178,8 @@ ONE_SERVER: Final = ("empty redis", "older redis")
 def kinds_for(shape: str) -> dict[str, Kind]:
     """Those that a real cluster can have whose Redis is a `server`, has `sentinel`s, or is a `cluster`."""
     if shape == "sentinel":
-        return {name: kind for name, kind in ALL_KINDS.items() if REDIS not in kind.roles}
-    others = ONE_SERVER if shape == "cluster" else ()
+        return {n: kind for n, kind in ALL_KINDS.items() if REDIS not in kind.roles and n not in MEMORY_KINDS}
+    others = (*MEMORY_KINDS, *(ONE_SERVER if shape == "cluster" else ()))
     is_other = {PRIMARY, REPLICA}.intersection
     return {name: kind for name, kind in ALL_KINDS.items() if not is_other(kind.roles) and name not in others}
 

@@ -17,6 +17,7 @@ from flockmq.config import load
 from flockmq.entropy import Entropy
 from flockmq.errors import UserError
 from flockmq.membership.cluster_version import NEWEST
+from flockmq.memory_limit import NodeMemory
 from flockmq.node.assembly import Assembly, Machine, assemble
 from flockmq.redis.connection import RedisConfig
 from simulation.disk import SimulatedDisk
@@ -67,6 +68,7 @@ class SimulatedNode:
         self._task: asyncio.Task[None] | None = None
         self._started_at = 0.0
         self._wait_s = RESTART_S[0]
+        self._memory_part = 0.0
         self.configure(settings)
 
     def configure(self, settings: dict[str, str]) -> None:
@@ -152,6 +154,10 @@ class SimulatedNode:
     def clear(self) -> None:
         self.disk.is_full = False
 
+    def limit_memory(self, used_part: float) -> None:
+        """It uses so much of NODE__MAX_MEMORY."""
+        self._memory_part = used_part
+
     def fail(self, what: str) -> None:
         """It met what nobody foresaw, and ends as it does then."""
         self._unwell(self.name, what)
@@ -191,6 +197,7 @@ class SimulatedNode:
             self._start()
 
     async def _run(self, process: Process) -> None:
+        memory_bytes = self._config.node.max_memory
         machine = Machine(
             reactor=self._reactor,
             redis=self._redis,
@@ -199,6 +206,7 @@ class SimulatedNode:
             clock=Clock(self._loop.time, self.clock.now_s),
             entropy=Entropy(self.random, self.random.randbytes),
             speaks=self.speaks,
+            memory=NodeMemory(memory_bytes, lambda: int(memory_bytes * self._memory_part)),
         )
         made = assemble(self._config, machine, MQTT)
         async with contextlib.AsyncExitStack() as stack:

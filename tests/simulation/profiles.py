@@ -67,6 +67,13 @@ PROFILES: Final[dict[str, Profile]] = {
         weight=0.3,
         base_rate=7,
     ),
+    "memory": Profile(
+        "stored",
+        (_with(("NODE__MAX_MEMORY", str(2**40)), OF_USERS),),
+        (*schedule.MEMORY_KINDS, "crowd redis", "kill core", "kill leader", "kill replicant", "kill redis"),
+        weight=0.4,
+        base_rate=7,
+    ),
     "flow": Profile("flow", base_rate=9),
     "overflow": Profile(
         "overflow",
