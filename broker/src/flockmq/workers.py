@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from flockmq import bounds, listening_sockets, node_processes
+from flockmq.config.listener_settings import UnixListenerSettings, named_listeners
 from flockmq.config.load import DEFAULT_LISTENER
-from flockmq.config.schema import Config, UnixListenerSettings, named_listeners
+from flockmq.config.schema import Config
 from flockmq.config.values import Address
 from flockmq.errors import ConfigError
 from flockmq.management.view import NodePorts
@@ -77,7 +78,7 @@ def shared_settings(config: Config, redis_url: str | None) -> dict[str, str]:
 
 def core_plan(config: Config, shared: dict[str, str]) -> NodePlan:
     """The core has the broker's name and folder, and no listener."""
-    listeners = {f"listeners.{named.type}.{named.name}.bind": "" for named in named_listeners(config)}
+    listeners = {f"listeners.{named.type}.{named.name}.bind": "" for named in named_listeners(config.listeners)}
     own = {
         "role": "core",
         "node.name": config.node.name,
@@ -96,7 +97,7 @@ def worker_plan(
     process only, the first worker. Its management is at the broker's port and `number`, or at any free one.
     """
     listeners: dict[str, str] = {}
-    for named in named_listeners(config):
+    for named in named_listeners(config.listeners):
         key = f"listeners.{named.type}.{named.name}"
         bind = named.settings.bind
         if isinstance(bind, Address):
@@ -161,7 +162,7 @@ async def run(
 def _reserve(config: Config, stack: contextlib.ExitStack | contextlib.AsyncExitStack) -> dict[str, int]:
     """The ports of all listeners; nobody else gets them until `stack` ends. Raises AddressInUse."""
     ports: dict[str, int] = {}
-    for named in named_listeners(config):
+    for named in named_listeners(config.listeners):
         if isinstance(named.settings, UnixListenerSettings):
             ports[str(named)] = 0
             continue

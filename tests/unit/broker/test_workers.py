@@ -7,16 +7,13 @@ from pathlib import Path
 import pytest
 
 from flockmq import bounds, workers
-from flockmq.config.schema import (
-    ClusterSettings,
-    Config,
+from flockmq.config.listener_settings import (
     ListenersSettings,
-    ManagementSettings,
-    NodeSettings,
     SslListenerSettings,
     TcpListenerSettings,
     UnixListenerSettings,
 )
+from flockmq.config.schema import ClusterSettings, Config, ManagementSettings, NodeSettings
 from flockmq.config.values import Address, Secret
 from flockmq.errors import ConfigError
 from flockmq.management.view import NodePorts

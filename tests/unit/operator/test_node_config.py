@@ -8,8 +8,9 @@ import pytest
 
 from flockmq.config.auth_settings import Authenticator, HttpSettings, HttpSourceSettings, Source
 from flockmq.config.conversion import field_types
+from flockmq.config.listener_settings import named_listeners
 from flockmq.config.load import load
-from flockmq.config.schema import Config, named_listeners
+from flockmq.config.schema import Config
 from flockmq.config.schema import MqttSettings as BrokersMqtt
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.resources.context import SECRETS_DIR
@@ -57,7 +58,7 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
     assert [file.read_text() for file in links if file] == [
         f"demo-links {key}" for key in (f"{role}.crt", f"{role}.key", "ca.crt")
     ]
-    listeners = {str(listener): str(listener.settings.bind) for listener in named_listeners(config)}
+    listeners = {str(listener): str(listener.settings.bind) for listener in named_listeners(config.listeners)}
     assert listeners == ({} if role == "core" else {"tcp:mqtt": "0.0.0.0:1883"})
 
 
@@ -135,7 +136,7 @@ def test_a_listener_has_its_certificates_as_files(tmp_path: Path) -> None:
         "zone": "devices", "allow": ["10.0.0.0/8"], "deny": ["10.9.0.0/16"], "limits": limits,
     }  # fmt: skip
     config = loaded(tmp_path, {"listeners": [listener], "config": "[zones.devices]\nmax_inflight = 3"})
-    assert [str(each) for each in named_listeners(config)] == ["wss:wss"]
+    assert [str(each) for each in named_listeners(config.listeners)] == ["wss:wss"]
     wss = config.listeners.wss["wss"]
     files = (wss.certfile, wss.keyfile, wss.cacertfile, wss.crlfile, wss.sni[0].certfile, wss.sni[0].keyfile)
     assert [file.read_text() for file in files if file] == [
@@ -241,8 +242,8 @@ def test_free_toml_is_merged_key_by_key(tmp_path: Path) -> None:
     assert (config.log.level, config.log.format) == ("debug", "json")
     assert (config.node.max_connections, config.mqtt.max_inflight) == (7, 9)
     assert (config.cluster.version_settle, config.cluster.forwarding) == (3600.0, "direct")
-    assert [str(each) for each in named_listeners(config)] == ["tcp:mqtt", "unix:local"]
-    assert list(named_listeners(loaded(tmp_path, spec, "core"))) == []
+    assert [str(each) for each in named_listeners(config.listeners)] == ["tcp:mqtt", "unix:local"]
+    assert list(named_listeners(loaded(tmp_path, spec, "core").listeners)) == []
 
 
 @pytest.mark.parametrize(

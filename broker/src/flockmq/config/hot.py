@@ -18,8 +18,9 @@ from typing import Any, Final, Literal
 
 from flockmq.bounds import SETTINGS_DEPTH_MAX
 from flockmq.config.conversion import describe, read
+from flockmq.config.listener_settings import ListenersSettings, RatesSettings
 from flockmq.config.load import has_place
-from flockmq.config.schema import Config, ListenersSettings, QuotasSettings, RatesSettings
+from flockmq.config.schema import Config, QuotasSettings
 from flockmq.config.sources import is_section, kind_of, unknown
 from flockmq.errors import ConfigError
 from flockmq.quotas import INFINITE

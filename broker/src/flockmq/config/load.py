@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from flockmq.config.conversion import build, field_types, is_struct, nearest, read
-from flockmq.config.schema import Config, named_listeners
+from flockmq.config.listener_settings import named_listeners
+from flockmq.config.schema import Config
 from flockmq.config.sources import Setting, kind_of, named, read_environment, read_file, refuse_secrets
 from flockmq.errors import ConfigError
 
@@ -140,7 +141,7 @@ def _check_whole(config: Config, sources: Mapping[str, str]) -> None:
             f"node.name: {config.node.name!r} must be 1 to 253 of A-Z a-z 0-9 . _ - and start with a letter or digit"
         )
     zones = ("default", *config.zones)
-    for type, name, listener in named_listeners(config):
+    for type, name, listener in named_listeners(config.listeners):
         if (zone := listener.zone) not in zones:
             path = f"listeners.{type}.{name}.zone"
             raise ConfigError(f"{sources.get(path, path)}: {zone!r} isn't a zone; {nearest(zone, zones)}")

@@ -20,8 +20,9 @@ from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.bounds import MATCH_CACHE_MAX_BYTES, MATCH_CACHE_MEMORY_SHARE
 from flockmq.clock import SYSTEM as SYSTEM_CLOCK
 from flockmq.clock import Clock
+from flockmq.config.listener_settings import RatesSettings, named_listeners
 from flockmq.config.load import Loaded
-from flockmq.config.schema import Config, MqttSettings, RatesSettings, RebalanceSettings, named_listeners
+from flockmq.config.schema import Config, MqttSettings, RebalanceSettings
 from flockmq.config.values import Address
 from flockmq.delivery.delivery import Delivery
 from flockmq.durable.session_store import SessionStore
@@ -235,7 +236,7 @@ def assemble(
         entropy,
         _draining(config),
         _rebalances(config),
-        takes_clients=any(named_listeners(config)),
+        takes_clients=any(named_listeners(config.listeners)),
         memory=machine.memory,
     )
     hot = _hot_settings(Loaded(config, zone_keys), node, auth, rlog, limits)

@@ -26,13 +26,10 @@ from flockmq.bounds import (
     UNAUTHENTICATED_MAX_BYTES,
     UNAUTHENTICATED_MEMORY_SHARE,
 )
-from flockmq.config.schema import (
+from flockmq.config.listener_settings import (
     AnyListener,
-    Config,
     InetSettings,
-    MqttSettings,
     NamedListenerSettings,
-    NodeSettings,
     RatesSettings,
     SslListenerSettings,
     UnixListenerSettings,
@@ -40,6 +37,7 @@ from flockmq.config.schema import (
     WssListenerSettings,
     named_listeners,
 )
+from flockmq.config.schema import Config, MqttSettings, NodeSettings
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse, cannot_bind
 from flockmq.session.limits import Limits
@@ -65,7 +63,7 @@ class ListeningSettings(NamedTuple):
 
 
 def listening_settings(config: Config) -> ListeningSettings:
-    listeners = {str(named): named.settings for named in named_listeners(config)}
+    listeners = {str(named): named.settings for named in named_listeners(config.listeners)}
     return ListeningSettings(config.node, {"default": config.mqtt, **config.zones}, listeners)
 
 
@@ -89,7 +87,7 @@ class Listeners:
 
     def bind(self) -> None:
         """Raises AddressInUse, ConfigError."""
-        for named in named_listeners(self._config):
+        for named in named_listeners(self._config.listeners):
             key = f"listeners.{named.type}.{named.name}"
             settings = named.settings
             if isinstance(settings, SslListenerSettings):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
-from flockmq.config.schema import SslListenerSettings
+from flockmq.config.listener_settings import SslListenerSettings
 from flockmq.errors import ConfigError
 from flockmq.pem_files import PemFiles, check_lists, first_end_s, load_chain, load_trust
 from flockmq.protocol.client import ClientCertificate

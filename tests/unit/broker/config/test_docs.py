@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 from flockmq.config.hot import HOT
+from flockmq.config.listener_settings import named_listeners
 from flockmq.config.load import load
-from flockmq.config.schema import Config, QuotasSettings, RedisSettings, named_listeners
+from flockmq.config.schema import Config, QuotasSettings, RedisSettings
 
 DOCS = Path(__file__).parents[4] / "docs"
 
@@ -23,7 +24,7 @@ def example_of(page: str, directory: Path) -> Config:
 def test_the_example_of_listeners_is_a_configuration(tmp_path: Path) -> None:
     config = example_of("listeners.md", tmp_path)
     names = ["tcp:default", "ssl:public", "ws:default", "wss:default", "unix:default"]
-    assert [str(listener) for listener in named_listeners(config)] == names
+    assert [str(listener) for listener in named_listeners(config.listeners)] == names
     assert config.zones["inside"].bytes_burst == config.mqtt.bytes_burst == 4 * 1024 * 1024
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from flockmq.bounds import CONFIG_MAX_BYTES
 from flockmq.config import load, sources
-from flockmq.config.schema import named_listeners
+from flockmq.config.listener_settings import named_listeners
 from flockmq.config.sources import Setting
 from flockmq.config.values import Address, Secret, parse_address
 from flockmq.errors import ConfigError
@@ -33,7 +33,7 @@ def refusal(**layers: object) -> str:
 def test_with_no_layer_a_node_is_single_and_listens_on_loopback_only() -> None:
     settings = load.load(environment={})
     assert settings.role == "single"
-    assert [(str(each), each.settings.bind) for each in named_listeners(settings)] == [
+    assert [(str(each), each.settings.bind) for each in named_listeners(settings.listeners)] == [
         ("tcp:default", Address("127.0.0.1", 1883))
     ]
     assert settings.cluster.listen.host == settings.management.listen.host == "127.0.0.1"
@@ -85,14 +85,14 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 def test_an_empty_text_switches_a_listener_off() -> None:
     settings = load.load(environment={"FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND": ""})
-    assert list(named_listeners(settings)) == []
+    assert list(named_listeners(settings.listeners)) == []
 
 
 def test_a_core_listens_for_clients_only_where_it_is_told_to() -> None:
     core = {"FLOCKMQ_ROLE": "core", "FLOCKMQ_REDIS__URL": "redis://h:1", "FLOCKMQ_CLUSTER__KEY": "k"}
-    assert list(named_listeners(load.load(environment=core))) == []
+    assert list(named_listeners(load.load(environment=core).listeners)) == []
     told = load.load(environment={**core, "FLOCKMQ_LISTENERS__TCP__DEFAULT__BIND": "0.0.0.0:0"})
-    assert [str(each) for each in named_listeners(told)] == ["tcp:default"]
+    assert [str(each) for each in named_listeners(told.listeners)] == ["tcp:default"]
 
 
 def test_sections_with_names_stand_beside_the_default_and_each_layer_adds_to_them(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_sections_with_names_stand_beside_the_default_and_each_layer_adds_to_the
     )
     environment = {"FLOCKMQ_LISTENERS__SSL__PUBLIC__MAX_CONN_RATE": "100/s", "FLOCKMQ_LISTENERS__WS__A__BIND": "h:80"}
     settings = load.load(file=file, environment=environment)
-    assert [str(each) for each in named_listeners(settings)] == ["tcp:default", "ssl:public", "ws:a"]
+    assert [str(each) for each in named_listeners(settings.listeners)] == ["tcp:default", "ssl:public", "ws:a"]
     public = settings.listeners.ssl["public"]
     assert (public.max_conn_rate, public.sni[0].host) == (100, "*.example.com")
     assert str(public.allow[0]) == "10.0.0.0/8"
@@ -142,7 +142,7 @@ def test_a_load_balancer_is_named_where_one_is_believed(kind: str) -> None:
     assert message.startswith(f"listeners.{kind}.a: proxy_protocol = true needs proxy_protocol_from: the networks of")
     assert 'for example proxy_protocol_from = ["10.0.0.0/24"]' in message
     named = load.load(environment={**said, f"{where}PROXY_PROTOCOL_FROM": "10.0.0.0/24, 10.1.0.7"})
-    (listener,) = (each.settings for each in named_listeners(named) if each.type == kind and each.name == "a")
+    (listener,) = (each.settings for each in named_listeners(named.listeners) if each.type == kind and each.name == "a")
     assert [str(network) for network in listener.proxy_protocol_from] == ["10.0.0.0/24", "10.1.0.7/32"]  # type: ignore[union-attr]
     said[f"{where}PROXY_PROTOCOL_FROM"] = "10.0.0.0/24, fd00::/64"
     message = refusal(environment={**said, f"{where}ALLOW": "192.0.2.0/24, 10.0.1.0/24, fd01::/16"})

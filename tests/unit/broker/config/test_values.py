@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flockmq.config.conversion import read
-from flockmq.config.schema import HostName, Some, UrlPath
+from flockmq.config.listener_settings import HostName, Some, UrlPath
 from flockmq.config.values import Address, ByteRate, Bytes, HttpUrl, Network, Rate, RedisUrl, Seconds
 from flockmq.errors import ConfigError
 

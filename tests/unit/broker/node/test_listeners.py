@@ -9,7 +9,8 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
-from flockmq.config.schema import Config, ListenersSettings, MqttSettings, NodeSettings, TcpListenerSettings
+from flockmq.config.listener_settings import ListenersSettings, TcpListenerSettings
+from flockmq.config.schema import Config, MqttSettings, NodeSettings
 from flockmq.config.values import Address
 from flockmq.errors import AddressInUse
 from flockmq.node.listeners import Listeners, listening_settings, shares

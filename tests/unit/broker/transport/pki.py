@@ -11,7 +11,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from flockmq.config.schema import ServerNameSettings, SslListenerSettings
+from flockmq.config.listener_settings import ServerNameSettings, SslListenerSettings
 
 
 class Pki:
