@@ -138,24 +138,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 32:
-        raise argparse.ArgumentTypeError(f"{value} must be from 1 to 32")
-    return value
-
-
+NODES_MAX: Final = 32
+"""Of each role, in `flockmq dev`."""
 AUTO: Final = 0
 """`--workers auto`."""
 
 
-def _workers(text: str) -> int:
-    if text == "auto":
-        return AUTO
-    value = int(text)
-    if not 1 <= value <= WORKERS_MAX:
-        raise argparse.ArgumentTypeError(f"{value} must be from 1 to {WORKERS_MAX}, or auto")
+def _count(text: str, most: int = NODES_MAX, other: str = "") -> int:
+    value = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number from 1 to {most}{other}")
     return value
+
+
+def _workers(text: str) -> int:
+    return AUTO if text == "auto" else _count(text, WORKERS_MAX, ", or auto")
 
 
 def _dispatch(options: argparse.Namespace) -> int:

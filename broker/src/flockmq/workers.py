@@ -151,8 +151,10 @@ async def run(
         try:
             (core,) = await broker.start([core_plan(config, shared)])
             await broker.start([worker_plan(config, shared, n, core, ports) for n in range(1, workers + 1)])
-        except NodeFailed as error:  # the node has told why
-            return error.exit_code
+        except NodeFailed as error:
+            if error.is_told:
+                return error.exit_code
+            raise
         mqtt_port = ports.get("tcp:default")
         ready(NodePorts(mqtt=mqtt_port, listeners=ports, link=core.link, management=core.management))
         await broker.keep()

@@ -63,8 +63,11 @@ def test_every_option_of_run_sets_a_key_that_exists() -> None:
         (["run", "--role", "core"], "redis.url: role core needs a Redis"),
         (["run", "--config", "/none/flockmq.toml"], "/none/flockmq.toml: can't be read: No such file or directory"),
         (["run", "--bogus"], "unrecognized arguments: --bogus"),
-        (["dev", "--cores", "0"], "argument --cores: 0 must be from 1 to 32"),
+        (["dev", "--cores", "0"], "argument --cores: '0' must be a number from 1 to 32"),
         (["dev", "--port", "x"], "argument --port: invalid int value: 'x'"),
+        (["dev", "--cores", "x"], "argument --cores: 'x' must be a number from 1 to 32"),
+        (["run", "--workers", "0"], "argument --workers: '0' must be a number from 1 to 64, or auto"),
+        (["run", "--workers", "many"], "argument --workers: 'many' must be a number from 1 to 64, or auto"),
         (["dance"], "argument COMMAND: invalid choice: 'dance'"),
     ],
 )

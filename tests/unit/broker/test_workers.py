@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from flockmq import bounds, workers
@@ -13,10 +15,11 @@ from flockmq.config.listener_settings import (
     TcpListenerSettings,
     UnixListenerSettings,
 )
-from flockmq.config.schema import ClusterSettings, Config, ManagementSettings, NodeSettings
+from flockmq.config.schema import ClusterSettings, Config, ManagementSettings, NodeSettings, RedisSettings
 from flockmq.config.values import Address, Secret
 from flockmq.errors import ConfigError
 from flockmq.management.view import NodePorts
+from flockmq.node_processes import NodeFailed
 
 CONFIG = Config(
     node=NodeSettings(name="box", data_dir=Path("/data")),
@@ -103,3 +106,23 @@ def test_a_node_that_ends_again_and_again_waits_longer_up_to_a_bound() -> None:
     waits = [workers.wait_s(tries) for tries in range(100)]
     assert waits == sorted(waits)
     assert (waits[0], waits[-1]) == (bounds.WORKER_RETRY_MIN_S, bounds.WORKER_RETRY_MAX_S)
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_a_node_that_fails_at_the_start_ends_all_and_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    async def fails(*_: object) -> list[NodePorts]:
+        raise NodeFailed("box wasn't ready within 60 s", 3, is_told=is_told)
+
+    monkeypatch.setattr(workers._Broker, "start", fails)
+    config = Config(node=NodeSettings(name="box", data_dir=Path("/data")), redis=RedisSettings(url="redis://elsewhere"))
+    config = msgspec.structs.replace(
+        config, listeners=ListenersSettings(tcp={"default": TcpListenerSettings(bind=Address("127.0.0.1", 0))})
+    )
+    running = workers.run(config, 2, [], lambda _: None, asyncio.Event())
+    if is_told:
+        assert await running == 3
+    else:
+        with pytest.raises(NodeFailed, match="wasn't ready"):
+            await running
