@@ -799,8 +799,6 @@ NODE_MEMORY_LOOK_S: Final = 0.02
 """How often a node checks that."""
 RELIEVED_MIN_BYTES: Final = 16 * 1024
 """From NODE_FULL_PART on it disconnects clients for which at least so much waits, those with most first."""
-NODE_RELIEVES_S: Final = 0.1
-"""Minimum time between two times that it does so."""
 NODE_GIVES_BACK_S: Final = 30.0
 """How often a node that is short of memory gives back what it has freed: that may take 50 ms for each gigabyte."""
 NODE_EMPTY_BYTES: Final = 96 * 1024 * 1024

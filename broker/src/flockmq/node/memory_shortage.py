@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from flockmq.bounds import NODE_GIVES_BACK_S, NODE_MEMORY_LOOK_S, NODE_RELIEVES_S, STORE_WATCH_EVERY_S
+from flockmq.bounds import NODE_GIVES_BACK_S, NODE_MEMORY_LOOK_S, STORE_WATCH_EVERY_S
 from flockmq.delivery.slot_sender import SlotSender
 from flockmq.durable.memory_pressure_reports import MemoryPressureReports
 from flockmq.durable.session_store import SessionStore
@@ -63,7 +63,6 @@ class MemoryShortage:
         self._relieve = relieve
         self._rooms: list[MemoryRoom] = []
         """Of the Redis servers that this core checks."""
-        self._relieves_in_s = 0.0
         self._gives_back_in_s = 0.0
         self.pressure_reports: MemoryPressureReports | None = None
         self.is_on = False
@@ -84,11 +83,8 @@ class MemoryShortage:
         don't read."""
         marks, was = self.marks, (self.marks.is_short, self.marks.is_full)
         marks.looked(self._memory.resident_bytes())
-        self._relieves_in_s -= NODE_MEMORY_LOOK_S
-        if marks.is_full and self._relieves_in_s <= 0:
-            self._relieves_in_s = NODE_RELIEVES_S
-            if self._relieve(marks.excess_bytes()):
-                give_back()
+        if marks.is_full and self._relieve(marks.excess_bytes()):
+            give_back()
         if (marks.is_short, marks.is_full) != was:
             self._refuse_or_not()
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from flockmq import bounds
 from flockmq.durable.store_servers import MemoryRoom
 from flockmq.memory_limit import ANY_MEMORY, NodeMemory
 from flockmq.node import memory_shortage
@@ -125,9 +124,12 @@ def test_a_full_node_disconnects_who_does_not_read_but_not_all_at_once(monkeypat
     node.use(850)
     assert (node.relieved, given_back) == ([50 * MIB], []), "there was nobody"
     node.has_clients = True
-    for _ in range(round(bounds.NODE_RELIEVES_S / bounds.NODE_MEMORY_LOOK_S) + 1):
-        node.use(850)
-    assert (node.relieved, given_back) == ([50 * MIB] * 2, [True])
+    node.use(850)
+    assert (node.relieved, given_back) == ([50 * MIB] * 2, [True]), "until so much is free"
+    node.use(820)
+    assert node.relieved[2:] == [20 * MIB], "at each look, for more comes meanwhile"
+    node.use(799)
+    assert len(node.relieved) == 3
 
 
 def test_an_alarm_of_a_node_that_has_left_ends() -> None:
