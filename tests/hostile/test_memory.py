@@ -1,6 +1,7 @@
 """A node with an embedded Valkey in a small container: no user can have it killed for memory.
 
-The container is a real cgroup, where this machine lets the tests make one.
+The container is a real cgroup where this machine lets the tests make one. Elsewhere the node is
+told how much memory it has, and what it takes is looked at all the same.
 """
 
 from __future__ import annotations
@@ -40,12 +41,16 @@ TOGETHER: Final = 50
 LARGE: Final = b"x" * 50_000
 
 
+NODE_BYTES: Final = CONTAINER_BYTES * 3 // 4
+"""What the embedded Valkey leaves of it."""
+
+
 @pytest.fixture
-def container() -> Iterator[Path]:
+def container() -> Iterator[Path | None]:
     folder = made()
-    if folder is None:
-        pytest.skip("no cgroup can be made here")
     yield folder
+    if folder is None:
+        return
     eventually(lambda: not (folder / "cgroup.procs").read_text(), "it is empty")
     folder.rmdir()
 
@@ -64,10 +69,12 @@ def made() -> Path | None:
 
 
 @pytest.fixture
-def node(container: Path, tmp_path: Path) -> Iterator[Node]:
+def node(container: Path | None, tmp_path: Path) -> Iterator[Node]:
     """Believes its clients' user names, so that they have quotas."""
     commands = Commands(forks=False)
     environment = {"FLOCKMQ_MQTT__CLIENT_ID_BINDING": "user", "FLOCKMQ_AUTHENTICATION__ALLOW_ANONYMOUS": "true"}
+    if container is None:
+        environment["FLOCKMQ_NODE__MAX_MEMORY"] = str(NODE_BYTES)
     try:
         yield Node("n", *commands.start_node("--data-dir", str(tmp_path), environment=environment, cgroup=container))
     finally:

@@ -28,7 +28,7 @@ def last_ids(redis: Primaries, keys: Sequence[str]) -> dict[str, StreamId | None
     """By key, the ID of the entry that was appended last, trimmed or not; None: there is no such stream."""
     found: dict[str, StreamId | None] = {}
     for group in redis.config.by_server([*keys]):
-        found |= redis.call(group[0], lambda client, group=group: {key: _last_id(client, key) for key in group})  # type: ignore[misc]
+        found |= redis.call(group[0], partial(_last_ids, keys=group))
     return found
 
 
@@ -82,7 +82,7 @@ def _page_of(client: Client, key: str, ids: IdRange) -> list[Entry]:
 
 
 def _replicated_last_ids(client: Client, keys: Sequence[str], min_replicas: int) -> dict[str, StreamId | None]:
-    found = {key: _last_id(client, key) for key in keys}
+    found = _last_ids(client, keys)
     about = client.info("replication")
     if about["role"] != "master":
         raise RedisUnavailable("this Redis is a replica: name its primary, or the sentinels that know it")
@@ -104,6 +104,10 @@ def _replicated_last_ids(client: Client, keys: Sequence[str], min_replicas: int)
 def _is_replica(name: str, each: Any) -> bool:
     """Of INFO's fields, one about a replica that follows the primary; one that takes its first copy doesn't yet."""
     return name.removeprefix("slave").isdecimal() and each["state"] == "online"
+
+
+def _last_ids(client: Client, keys: Sequence[str]) -> dict[str, StreamId | None]:
+    return {key: _last_id(client, key) for key in keys}
 
 
 def _last_id(client: Client, key: str) -> StreamId | None:

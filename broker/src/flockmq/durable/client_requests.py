@@ -1,5 +1,4 @@
-"""Requests of a client to its durable session: SUBSCRIBE and the retained messages that follow, UNSUBSCRIBE, ids for
-QoS 2 messages, and reauthorization.
+"""Requests of a client to its durable session: SUBSCRIBE, UNSUBSCRIBE, ids for QoS 2 messages, and reauthorization.
 
 Invariants: the requests of a connection are processed in order. A request that arrives out of order is answered with
 b"", and the session proxy sends it again. Requests after a SUBSCRIBE wait while that waits for its exclusive claim.
@@ -18,14 +17,11 @@ from flockmq.durable.proxy_sink import ProxySink
 from flockmq.durable.session import DurableSession
 from flockmq.durable.session_store import SessionStore
 from flockmq.durable.slot_manager import SlotManager
-from flockmq.mqtt.message import Publish
 from flockmq.mqtt.packets import RETAIN_HANDLING_SHIFT
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_exclusive
-from flockmq.publishing.retained_feed import RetainedGiving
-from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
-from flockmq.routing.subscriber import Subscriber, Subscription
+from flockmq.routing.subscriber import Subscription
 from flockmq.session.subscribe_flow import SubscribeFlow, SubscribePort
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.messages import Answered
@@ -268,30 +264,3 @@ class DurableSubscribePort(SubscribePort):
 def _of_repeat(options: int) -> int:
     """With Retain Handling 1 for 0: retained messages for new filters only."""
     return options if options >> RETAIN_HANDLING_SHIFT & 3 else options | 1 << RETAIN_HANDLING_SHIFT
-
-
-class RetainedProgress(RetainedGiving):
-    """Sends retained messages to new subscriptions of durable sessions. Stores the last topic sent, so that the next
-    owner continues there. `may_note`: True if all nodes understand that."""
-
-    def __init__(self, router: Router, may_note: Callable[[], bool]) -> None:
-        super().__init__(router)
-        self._may_note = may_note
-
-    def last_topic(self, subscription: Subscription) -> bytes:
-        return _durable(subscription.session).record.retained_up_to(subscription.filter)
-
-    def send(self, subscription: Subscription, topic: bytes, message: Publish, qos: int) -> None:
-        session = _durable(subscription.session)
-        if qos and self._may_note():
-            session.record.begin_retained(subscription.filter, topic, session.usage)
-        super().send(subscription, topic, message, qos)
-        session.record.end_retained()
-
-    def finished(self, subscription: Subscription) -> None:
-        _durable(subscription.session).retained_sent(subscription)
-
-
-def _durable(session: Subscriber) -> DurableSession:
-    assert isinstance(session, DurableSession)
-    return session

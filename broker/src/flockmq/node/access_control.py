@@ -32,6 +32,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import unwrap
+from flockmq.node.connect_waits import ConnectWaits
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from flockmq.protocol.client import ALLOWED, ASKED, DENIED, PUBLISH, SUBSCRIBE, UNKNOWN, Principal
@@ -386,21 +387,3 @@ class AccessControl(AccessPort):
 def identifies(auth: AuthService, hooks: PluginHooks) -> bool:
     """Whether the node authenticates clients at all."""
     return auth.chain.identifies or hooks.must_authenticate()
-
-
-class ConnectWaits:
-    """How long this node lets clients wait for CONNACK; nodes that send clients here slow down when it is long. A
-    client that must answer first, in a SCRAM exchange, doesn't count as waiting."""
-
-    def __init__(self) -> None:
-        self._since_s: dict[Channel, float] = {}
-        """Those that have waited longest come first. Who was answered is forgotten at the next look."""
-
-    def note(self, channel: Channel, now_s: float) -> None:
-        """This node is busy with the client's CONNECT, from now on."""
-        self._since_s.setdefault(channel, now_s)
-
-    def longest_s(self, now_s: float) -> float:
-        """For how long the client has waited that has waited longest; 0.0 if none does."""
-        self._since_s = {channel: since for channel, since in self._since_s.items() if channel.state == ADMITTING}
-        return now_s - next(iter(self._since_s.values()), now_s)

@@ -14,7 +14,7 @@ from flockmq.bounds import STORE_STOP_MAX_S
 from flockmq.clock import Clock
 from flockmq.delivery.delivery import Delivery
 from flockmq.delivery.slot_receiver import SlotReceiver
-from flockmq.durable.client_requests import RetainedProgress
+from flockmq.durable.retained_progress import RetainedProgress
 from flockmq.durable.router import DurableRouter
 from flockmq.durable.session_service import SessionService
 from flockmq.durable.session_store import SessionStore

@@ -58,7 +58,7 @@ from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving, Retai
 from flockmq.publishing.retained_log import RetainedLog
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import DELAYED, MESSAGES, NODES, RETAINED
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 from flockmq.routing.router import Router
 from flockmq.session.limits import TO_USER, Limits
 from flockmq.session_rpc.remote_sessions import RemoteSessions

@@ -25,9 +25,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from flockmq import bounds, tasks
-from flockmq.clock import Clock
-from flockmq.logs import Retrying, Sparing
-from flockmq.mqtt.reason import Reason
+from flockmq.logs import Retrying
 from flockmq.redis.errors import StorageError, StorageUnavailable
 from flockmq.rlog.change import Change, Puts
 from flockmq.rlog.entry import START, StreamId, encode_transaction
@@ -348,19 +346,3 @@ class Writer:
         for done in waiting:
             if not done.done():
                 done.set_exception(error)
-
-
-class WriteReasons:
-    """Logs why writes failed, a few lines a second."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._failures = Sparing(log, bounds.REFUSALS_LOGGED_PER_S, clock.monotonic)
-
-    def of(self, done: asyncio.Future[StreamId]) -> int:
-        """The result of a write as a reason code."""
-        error = None if done.cancelled() else done.exception()
-        if error is None:
-            return Reason.UNSPECIFIED_ERROR if done.cancelled() else Reason.SUCCESS
-        log_line = self._failures.info if isinstance(error, LogStopping) else self._failures.warning
-        log_line("%s", error)
-        return Reason.QUOTA_EXCEEDED if isinstance(error, LogFull) else Reason.UNSPECIFIED_ERROR

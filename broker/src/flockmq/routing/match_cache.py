@@ -147,7 +147,7 @@ class MatchCache:
         if levels[0] in (b"+", b"#"):
             self.clear()
         elif levels[1] in (b"+", b"#"):
-            self._drop_below_first(levels[0])
+            self._drop_below(levels[0], _members(self._prefixes.get(levels[0])))
         else:
             second = levels[0] + b"/" + levels[1]
             if second in self._topics:
@@ -193,9 +193,6 @@ class MatchCache:
             return False
         self._turned_away = 0
         return True
-
-    def _drop_below_first(self, first: bytes) -> None:
-        self._drop_below(first, _members(self._prefixes.get(first)))
 
     def _drop_below(self, first: bytes, seconds: list[bytes]) -> None:
         """Drop the topics under these keys of `_topics`; all topics, if they are many."""

@@ -17,7 +17,7 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull
 from flockmq.rlog.schema import MESSAGES
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 
 PATIENCE_S = 10
 

@@ -17,7 +17,7 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import RetainedMessage
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 
 
 class Log:

@@ -13,7 +13,7 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
 from flockmq.routes.exclusive_claim_table import PendingClaims, durable_key, epoch_of, filter_of
 from flockmq.routes.filter_registration import claim_all

@@ -13,7 +13,7 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import DELETE, PUT, Op, StreamId
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 from unit.broker.routes.redis import secured
 

@@ -15,7 +15,7 @@ from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import DELETE, PUT, Op, StreamId
 from flockmq.rlog.errors import LogFull, LogStopping
 from flockmq.rlog.schema import CLAIMS, ROUTES, SHARES
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import FilterRegistration, claim_all
 from flockmq.routing.router import Router

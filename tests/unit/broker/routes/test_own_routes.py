@@ -9,7 +9,7 @@ import pytest
 from flockmq.bounds import LOG_TRANSACTION_MAX_BYTES
 from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 from flockmq.routes.own_routes import OwnRoutes
 from unit.broker.node.harness import RouteLog
 

@@ -13,7 +13,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.redis.errors import StorageUnavailable
 from flockmq.rlog.entry import PUT, Op, StreamId
 from flockmq.rlog.schema import SHARES, SharedMembers
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 from flockmq.routes import count_turns, shared_members
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.shared_members import OwnSharedMembers, RemoteSharedMembers

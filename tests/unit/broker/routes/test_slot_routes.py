@@ -18,7 +18,7 @@ from flockmq.node.durable_host import DurableHost
 from flockmq.rlog.entry import PUT, Op
 from flockmq.rlog.route_table import RouteTable
 from flockmq.rlog.schema import CLAIMS, ROUTES, SHARES, SharedMembers
-from flockmq.rlog.writer import WriteReasons
+from flockmq.rlog.write_reasons import WriteReasons
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 from flockmq.routes.remote_routes import RemoteRoutes, slot_owner

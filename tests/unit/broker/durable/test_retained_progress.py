@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from flockmq.clock import SYSTEM
-from flockmq.durable.client_requests import RetainedProgress
+from flockmq.durable.retained_progress import RetainedProgress
 from flockmq.durable.session import DurableSession
 from flockmq.publishing.retained_feed import RetainedFeed, RetainedSender
 from flockmq.rlog.schema import RetainedMessage

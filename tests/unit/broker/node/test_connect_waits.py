@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flockmq.node.access_control import ConnectWaits
+from flockmq.node.connect_waits import ConnectWaits
 from flockmq.protocol.channel import ADMITTING, CONNECTED, Channel
 from unit.broker.protocol.harness import Node
 
