@@ -227,7 +227,7 @@ class PublishQueue(HoldableQueue):
         """
         if pending.message.qos == 0:
             return self._is_dropped(pending.message)
-        return self._is_broken or (self._unreported is not None and self._is_refusal_unreported())
+        return self._is_broken or (self._unreported is not None and self._follows_unreported(pending))
 
     def _has_room_for(self, message: Publish) -> bool:
         """False if the message would be refused when it is delivered. Then it isn't logged, because a refused message
@@ -236,14 +236,16 @@ class PublishQueue(HoldableQueue):
         router = self.channel.router
         return not router.may_refuse(message) or router.fanout_with_room(message, self.channel) is not None
 
-    def _is_refusal_unreported(self) -> bool:
-        """True if a refusal wasn't sent yet because an earlier message isn't done."""
+    def _follows_unreported(self, pending: PendingPublish) -> bool:
+        """True if an earlier message was refused, and that wasn't sent yet because one before it isn't done."""
+        are_done = True
         for queue in (self._delivered, self._logging, self._asking):
-            for pending in queue:
-                if pending is self._unreported:
+            for each in queue:
+                if each is pending:
                     return False
-                if pending.state != DONE:
-                    return True
+                if each is self._unreported:
+                    return not are_done
+                are_done = are_done and each.state == DONE
         return False
 
     def _is_forgetting(self) -> bool:

@@ -408,6 +408,25 @@ def test_behind_what_is_refused_and_not_told_yet_nothing_is_delivered(node: Node
     assert len(link.taken) == 2, "who was told is told in order"
 
 
+def test_what_is_in_the_log_is_delivered_though_a_later_one_was_refused_meanwhile(node: Node) -> None:
+    """It is retained: refused, it would have had an effect."""
+    link, publisher = other(node, b"#"), node.client("p", 5)
+    remote(publisher)
+    node.port.hold = True
+    of_qos_1 = publish(5, "a", "1", qos=1, packet_id=1, retain=True)
+    node.feed(publisher, of_qos_1 + publish(5, "a", "2", qos=2, packet_id=2, retain=True))
+    logged, refused = node.port.inbound
+    refused.message.origin = of_session(10)
+    link.has_room = False
+    refused.remembered()
+    link.has_room = True
+    logged.logged(Reason.SUCCESS)
+    refused.forgotten()
+    link.waiting[0]()
+    node.turn()
+    assert [packet[-1] for packet in publisher.packets()] == [1, 0x97]
+
+
 def expiring(left_s: int, retain: bool = False) -> bytes:
     encoded = b"\x02" + left_s.to_bytes(4, "big")
     return encode.publish(5, b"a", b"x", qos=1, packet_id=1, retain=retain, encoded_properties=encoded)
