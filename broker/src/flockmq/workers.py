@@ -85,6 +85,7 @@ def core_plan(config: Config, shared: dict[str, str]) -> NodePlan:
         "node.data_dir": str(config.node.data_dir),
         "cluster.listen": str(config.cluster.listen),
         "management.listen": str(config.management.listen),
+        "management.readiness_of": "replicants",
         DEFAULT_LISTENER: "",
     }
     return NodePlan(config.node.name, "core", {**shared, **listeners, **own})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 import socket
@@ -77,6 +78,32 @@ def test_clients_come_to_both_workers_and_messages_cross(broker: Broker) -> None
         for number in range(5):
             publisher.publish(f"a/{number}", "x", qos=1)
         assert [subscriber.receive()[0] for _ in range(5)] == [f"a/{number}" for number in range(5)]
+
+
+def told(broker: Broker, path: str) -> tuple[int, str]:
+    """What the broker's management address answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", broker.ports["management"], timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+def until_ready(broker: Broker) -> None:
+    while told(broker, "/readyz") != (200, "ready\n"):
+        assert broker.command.process.poll() is None
+
+
+def test_it_is_ready_while_a_worker_takes_clients(broker: Broker) -> None:
+    until_ready(broker)
+    assert told(broker, "/availz") == (200, "ready\n")
+    os.kill(broker.pid("box-1"), signal.SIGKILL)
+    assert told(broker, "/readyz") == (200, "ready\n")
+    os.kill(broker.pid("box-2"), signal.SIGKILL)
+    while (said := told(broker, "/readyz")) == (200, "ready\n"):
+        assert broker.command.process.poll() is None
+    assert said == (503, "no replicant takes clients\n")
+    until_ready(broker)
 
 
 def test_its_processes_share_its_memory(broker: Broker) -> None:

@@ -45,6 +45,7 @@ def test_the_core_has_the_brokers_name_and_folder_and_no_listener() -> None:
         "node.data_dir": "/data",
         "cluster.listen": "0.0.0.0:4370",
         "management.listen": "127.0.0.1:18083",
+        "management.readiness_of": "replicants",
         "listeners.tcp.default.bind": "",
         "listeners.ssl.public.bind": "",
         "listeners.unix.default.bind": "",

@@ -234,6 +234,8 @@ class ManagementSettings(msgspec.Struct, frozen=True, kw_only=True):
     """PEM: the certificate of the port. With both files the port uses TLS. Set both or none. The broker reloads them
     when they change."""
     keyfile: Path | None = None
+    readiness_of: Literal["node", "replicants"] = "node"
+    """What /readyz and /availz tell of: this node, or whether it and at least one of the replicants take clients."""
 
     def __post_init__(self) -> None:
         if (self.certfile is None) != (self.keyfile is None):

@@ -242,6 +242,7 @@ def assemble(
     hot = _hot_settings(Loaded(config, zone_keys), node, auth, rlog, limits)
     node.overview.own_details = partial(_details, hot, node)
     node.core_admin.disk = machine.disk
+    node.view.needs_replicant = config.management.readiness_of == "replicants"
     return Assembly(config, limits, node, cluster, rlog, purged, hot)
 
 

@@ -11,32 +11,46 @@ from flockmq.clock import Clock
 from flockmq.management.view import LogState, NodeRow, NodeStatus, ShardStatus
 from flockmq.membership.cluster import Cluster
 from flockmq.membership.frames import Status
+from flockmq.membership.reachability import CORE_ROLES
 from flockmq.node.cluster_overview import log_states
 from flockmq.rlog.rlog import Rlog
 from flockmq.rlog.schema import SHARDS, NodeInfo
 
 _build: Final = cache(compiled_modules.kind)
 """It looks at some hundred files, which don't change while they run, and /api/v1/status needs no key."""
+NO_REPLICANT: Final = "no replicant takes clients"
 
 
 class ManagementView:
-    """A `management.view.NodeView`. `state` returns `starting`, `ready` or `draining`."""
+    """A `management.view.NodeView`. `state` returns `starting`, `ready` or `draining`. `needs_replicant`: this node is
+    ready only while a replicant takes clients."""
 
     def __init__(self, cluster: Cluster, rlog: Rlog, state: Callable[[], str], clock: Clock) -> None:
         self._cluster = cluster
         self._rlog = rlog
         self._state = state
         self._clock = clock
+        self.needs_replicant = False
         self._started_s = clock.monotonic()
 
     def ready(self) -> tuple[bool, str]:
         state, unfit = self._state(), self._cluster.readiness.unfit
         if state == "ready" and unfit:
             return False, unfit
+        if state == "ready" and self.needs_replicant and not self._serving_replicants():
+            return False, NO_REPLICANT
         return state in ("ready", "draining"), state
 
     def draining(self) -> bool:
+        if self.needs_replicant and (serving := self._serving_replicants()):
+            return all(heard.draining for heard in serving)
         return self._state() == "draining"
+
+    def _serving_replicants(self) -> list[Status]:
+        """Those that have clients, or let them in."""
+        replicants = (key for key, info in self._cluster.nodes_table.items() if info.role not in CORE_ROLES)
+        heard = filter(None, map(self._cluster.status_of, replicants))
+        return [status for status in heard if status.ready or status.draining]
 
     def nodes(self) -> Sequence[NodeRow]:
         rows = [self._row(incarnation, info) for incarnation, info in self._cluster.nodes_table.items()]
