@@ -14,6 +14,10 @@ from simulation.scenario import Client, is_answered, scenario
 
 LATER_FORM: Final = b"\xff"
 """What a session's field META begins with in a version to come."""
+FILTER: Final = "$exclusive/t"
+TAKEN: Final = 0x97
+UNUSED_S: Final = 21.0
+"""By then a core has looked twice for claims that no session uses."""
 
 
 @scenario()
@@ -36,6 +40,24 @@ async def test_a_session_that_cannot_be_read_is_kept_for_an_operator(cluster: Si
     assert not cluster.session_of("sub")
     await asyncio.sleep(1.0)
     assert not await cluster.alarms()
+
+
+@scenario()
+async def test_nobody_gets_the_exclusive_filter_of_a_session_that_cannot_be_read(cluster: SimulatedCluster) -> None:
+    """It has it when a release that can read it is back."""
+    holder = await Client.connect(cluster, "sub", at="replicant-1", expiry_s=3600)
+    rival = await Client.connect(cluster, "rival", at="replicant-2", clean=True)
+    assert await holder.subscribe(FILTER) == 1
+    holder.disconnect()
+    owner = cluster.owner_of("sub")
+    await cluster.hosts[owner].kill()
+    cluster.session_of("sub")[META] = LATER_FORM + cluster.session_of("sub")[META][1:]
+    await cluster.until_moved("sub", owner)
+    await asyncio.sleep(UNUSED_S)
+    assert await rival.subscribe(FILTER) == TAKEN
+    assert await ended(cluster, "sub")
+    await asyncio.sleep(UNUSED_S)
+    assert await rival.subscribe(FILTER) == 1
 
 
 @scenario()

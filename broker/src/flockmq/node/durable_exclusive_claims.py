@@ -108,6 +108,9 @@ class _ExclusiveSessions:
         session = self._session_service.sessions.by_id.get(client_id)
         return session is not None and session.subscriptions.find(exclusively(filter)) is not None
 
+    def is_unread(self, client_id: bytes) -> bool:
+        return bool(self._session_service.manager.why_unread(client_id))
+
     def gained_at(self, slot: int) -> int:
         held = self._session_service.manager.slots.get(slot)
         return -1 if held is None or held.is_lost else held.gained_at

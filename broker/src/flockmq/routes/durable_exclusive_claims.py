@@ -4,6 +4,7 @@ Their claims are owned by slots, so they outlive nodes: the next owner of a slot
 no new ones. Invariants, for a slot that this core owns:
 
 - A client whose session has an exclusive filter has a claim, written by this owner or by an earlier one.
+- The claims of a session that can't be read are kept: an owner that can read it may come.
 - A claim is deleted only after it is committed that no session uses it, and never a claim of a later owner. So a former
   owner that doesn't know yet that it lost the slot takes nothing from sessions that run elsewhere.
 """
@@ -29,6 +30,10 @@ class ClaimSessions(Protocol):
 
     def has_exclusively(self, client_id: bytes, filter: bytes) -> bool:
         """True if the client's session here has `$exclusive/FILTER`."""
+        ...
+
+    def is_unread(self, client_id: bytes) -> bool:
+        """True if the client has a session here that can't be read. Nobody knows its filters."""
         ...
 
     def gained_at(self, slot: int) -> int:
@@ -117,8 +122,10 @@ class DurableExclusiveClaims:
             self._delete([key])
 
     def _is_used(self, filter: bytes, client_id: bytes) -> bool:
-        """True if the session has the filter, or a SUBSCRIBE of it waits for others."""
-        return self._sessions.has_exclusively(client_id, filter) or self._pending.is_wanted(filter, client_id)
+        """True if the session has the filter, or may have it, or a SUBSCRIBE of it waits for others."""
+        if self._sessions.has_exclusively(client_id, filter) or self._sessions.is_unread(client_id):
+            return True
+        return self._pending.is_wanted(filter, client_id)
 
     def _claimed(self, key: Key, client_id: bytes, reason: int, is_released: bool) -> None:
         if reason >= 0x80:

@@ -50,6 +50,7 @@ class Core:
         self.stored = stored
         self.read = 0
         self.using: set[bytes] = set()
+        self.unread: set[bytes] = set()
         self.gained: dict[int, int] = {}
         self.is_away = False
         self.answers: list[tuple[bytes, int]] = []
@@ -62,6 +63,9 @@ class Core:
 
     def has_exclusively(self, client_id: bytes, filter: bytes) -> bool:
         return client_id in self.using
+
+    def is_unread(self, client_id: bytes) -> bool:
+        return client_id in self.unread
 
     def gained_at(self, slot: int) -> int:
         return self.gained.get(slot, -1)
@@ -225,6 +229,21 @@ async def test_the_next_owner_writes_nothing_and_the_client_has_it_at_once(clust
     assert later.answers[-1] == (OTHER, Reason.QUOTA_EXCEEDED)
     later.unsubscribe(C)
     await cluster.settle()
+    assert cluster.log.rows() == set()
+
+
+async def test_the_claim_of_a_session_that_cannot_be_read_is_kept_until_that_is_gone(cluster: Cluster) -> None:
+    former, later = cluster.cores
+    former.claim(C)
+    await cluster.settle()
+    former.loses(slot_of(C))
+    cluster.stored.using = set()
+    later.unread = {C}
+    later.takes(slot_of(C))
+    await cluster.look()
+    assert len(cluster.log.rows()) == 1
+    later.unread = set()
+    await cluster.look()
     assert cluster.log.rows() == set()
 
 
