@@ -180,11 +180,12 @@ class LogQueue(Generic[T]):
         """Write a batch, and answer it."""
         try:
             written = self._submit([row.op for row, _ in batch])
-            if len(batch) > 1 and _is_full(written):  # some may fit
-                for row, message in batch:
-                    self._answer([message], await self._write_alone(row))
-            elif len(batch) == 1:
-                self._answer([batch[0][1]], await self._result(batch[0][0], written))
+            if _is_full(written):  # Some may fit. All are submitted now: later ones may not come before them.
+                alone = [self._submit_alone(row) for row, _ in batch]
+                for (row, message), written in zip(batch, alone, strict=True):
+                    await asyncio.wait([written])
+                    self._confirmed(row)
+                    self._answer([message], await self._seen(self._reason_of(written), row.sees_routes))
             else:
                 await asyncio.wait([written])
                 for row, _ in batch:
@@ -194,16 +195,9 @@ class LogQueue(Generic[T]):
         finally:
             self._answers.add(iter([partial(_finish, finished)]))
 
-    async def _write_alone(self, row: QueuedRow) -> int:
-        return await self._result(row, self._submit([row.op]))
-
-    async def _result(self, row: QueuedRow, written: asyncio.Future[StreamId]) -> int:
-        await asyncio.wait([written])
-        self._confirmed(row)
-        if row.instead is not None and _is_full(written):
-            written = self._submit([row.instead])
-            await asyncio.wait([written])
-        return await self._seen(self._reason_of(written), row.sees_routes)
+    def _submit_alone(self, row: QueuedRow) -> asyncio.Future[StreamId]:
+        written = self._submit([row.op])
+        return self._submit([row.instead]) if row.instead is not None and _is_full(written) else written
 
     def _confirmed(self, row: QueuedRow) -> None:
         if row.user is not None:

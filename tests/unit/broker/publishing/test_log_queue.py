@@ -37,6 +37,8 @@ class Written:
         self.iterations: list[int] = []
         self.submitted = asyncio.Event()
         self.is_full = False
+        self.fits = LOGGED_TOGETHER_MAX
+        """How many rows a write may have."""
         self.may: dict[bytes, bool | None] = {}
         self.granted = 0
         self.instead: Op | None = None
@@ -71,7 +73,7 @@ class Written:
 
     def submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
         written: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
-        if self.is_full and any(op[1] == PUT for op in ops):
+        if len(ops) > self.fits or (self.is_full and any(op[1] == PUT for op in ops)):
             written.set_exception(LogFull("no room"))
         else:
             self.writes.append((ops, written))
@@ -204,6 +206,24 @@ async def test_where_a_full_table_refuses_them_together_each_is_tried(written: W
     written.put(b"u", 3, 4)
     await written.is_answered(4)
     assert written.reasons[b"u", 3] == written.reasons[b"u", 4] == Reason.QUOTA_EXCEEDED
+
+
+async def test_what_did_not_fit_together_is_written_before_what_came_later(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the log takes for the first of them."""
+    monkeypatch.setattr(log_queue, "LOGGED_WAIT_S", 0.001)
+    written.fits = 1
+    written.put(b"u", 1, 2)
+    await written.asked()
+    written.put(b"u", 3)
+    async with asyncio.timeout(PATIENCE_S):
+        while len(written.writes) < 3:  # noqa: ASYNC110 - nothing tells how many there are
+            await asyncio.sleep(0.001)
+    for _ in range(3):
+        await written.answer()
+    await written.is_answered(3)
+    assert written.log == [b"u/1", b"u/2", b"u/3"]
 
 
 async def test_a_defect_in_one_message_leaves_the_others(written: Written) -> None:
