@@ -140,7 +140,8 @@ PEER_FORWARD_MAX_BYTES: Final = 32 * 1024 * 1024
 """QoS 0 messages waiting for one node. Further ones are dropped and counted."""
 PEER_RESEND_MAX_BYTES: Final = 32 * 1024 * 1024
 PEER_RESEND_MAX_MESSAGES: Final = 100_000
-"""QoS 1 and 2 messages that one node hasn't accepted yet. Publishers of further ones get 0x97."""
+"""QoS 1 and 2 messages that one node hasn't accepted yet. Publishers of further ones get 0x97. Retained messages had
+room when they were written to the log; they are taken though it is gone since."""
 PEER_BLOCKED_BYTES: Final = 4 * 1024 * 1024
 PEER_DRAINED_BYTES: Final = 1 * 1024 * 1024
 PEER_IDLE_S: Final = 60.0
@@ -169,8 +170,8 @@ ROUTES_OF_USER_WAITING_MAX_BYTES: Final = ROUTES_WAITING_MAX_BYTES // 2
 FORWARD_WAIT_S: Final = 0.2
 SLOT_QUEUE_MAX_BYTES: Final = 32 * 1024 * 1024
 SLOT_QUEUE_MAX_MESSAGES: Final = 100_000
-"""QoS 1 and 2 messages for durable sessions that one owner hasn't accepted yet. Publishers of further ones get 0x97.
-Publishers are paused from half of it on."""
+"""QoS 1 and 2 messages for durable sessions that one owner hasn't accepted yet. Publishers of further ones get 0x97;
+retained ones are taken, as for PEER_RESEND_MAX_BYTES. Publishers are paused from half of it on."""
 SLOT_WINDOW_BYTES: Final = 4 * 1024 * 1024
 """Bytes of these in flight to one owner. The rest waits at the sender."""
 SLOT_BLOCKED_BYTES: Final = 1024 * 1024

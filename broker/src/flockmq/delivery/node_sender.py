@@ -9,7 +9,8 @@ numbered batches, one per iteration and MQTT version. Invariants:
 - `on_accepted` is called once for each packet that was taken: when the peer accepts it, or is purged. If a publisher
   waits, it is called after FORWARD_WAIT_S at the latest, unless this node is fenced: then the cluster may have purged
   it.
-- The waiting data is bounded in bytes and messages. Beyond that QoS 0 is dropped and counted, and QoS ≥ 1 is refused.
+- The waiting data is bounded in bytes and messages. Beyond that QoS 0 is dropped and counted, and QoS ≥ 1 is refused,
+  except what the log has: there was room when it was written to the log.
 - Shared deliveries that a purged peer never accepted are returned (`on_returned`), so that another member gets them.
 """
 
@@ -126,6 +127,12 @@ class NodeSender(NodeTarget):
         """Forward one QoS ≥ 1 PUBLISH. False: the buffer is full or the packet too long, and nothing was taken."""
         return self._put(version, packet, on_accepted, must_be_accepted=False)
 
+    def put_logged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> None:
+        if self.purged:
+            on_accepted()
+        else:
+            self._take(version, packet, on_accepted, must_be_accepted=False)
+
     def put_until_accepted(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         return self._put(version, packet, on_accepted, must_be_accepted=True)
 
@@ -135,13 +142,16 @@ class NodeSender(NodeTarget):
             return True
         if not self.takes(len(packet)):
             return False
+        self._take(version, packet, on_accepted, must_be_accepted=must_be_accepted)
+        return True
+
+    def _take(self, version: int, packet: bytes, on_accepted: Callable[[], None], *, must_be_accepted: bool) -> None:
         self.resend_bytes += len(packet)
         self.resend_messages += 1
         self._numbered.append((version, packet, on_accepted, must_be_accepted))
         if not self.dirty:
             self.dirty = True
             self.turn.append(self)
-        return True
 
     def flush(self) -> None:
         """Pass this iteration's messages to the link. Without a link they wait, within bounds, and a link is

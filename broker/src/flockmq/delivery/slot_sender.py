@@ -98,14 +98,14 @@ class SlotSender(SlotDispatcher):
         if self.is_short and not self.back_pressure.may_put(slots.numbers, message.topic, can_be_refused):
             self.refused += 1
             return False
-        return self.has_queue_room(slots, message)
+        return self._has_room(slots, message)
 
-    def has_queue_room(self, slots: SlotSet, message: Publish) -> bool:
+    def _has_room(self, slots: SlotSet, message: Publish) -> bool:
         size = MESSAGE_BYTES + len(message.publisher) + len(message.packet)
         return all(queue.takes(size) for queue in self._queues_of(slots))
 
     def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
-        if not self.has_queue_room(slots, message):
+        if not message.must_be_logged() and not self._has_room(slots, message):
             return -1
         since_s = self._now_s() if message.expiry_s != NO_EXPIRY and message.version == 5 else 0.0
         origin, publisher, version = message.origin, message.publisher, message.version

@@ -11,9 +11,10 @@ A message may wait for (steps: `pending_publish`):
 
 Invariants: answers may arrive in any order, but messages are logged and delivered in order. If a message is refused
 and the client will send it again (because it has disconnected, or the refusal closes its connection), later messages
-of the client are not delivered. If the refusal is told by a PUBACK or PUBREC, later messages wait until that was
-sent. Before a PUBREC says it, the owner of a durable session forgets the message. The reason: a subscriber drops a
-message whose number is lower than the last one it took from this source.
+of the client are not delivered. If the refusal is told by a PUBACK or PUBREC, later messages that the log has wait
+until that was sent, and others are refused, too. While its client is there, what the log has is not refused. Before a
+PUBREC says it, the owner of a durable session forgets the message. The reason: a subscriber drops a message whose
+number is lower than the last one it took from this source.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from mypy_extensions import mypyc_attr
 from flockmq.bounds import INBOUND_BYTES, INBOUND_LINE_MAX, INBOUND_LINE_MAX_BYTES
 from flockmq.mqtt.message import Publish
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topics import is_delayed
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.pending_publish import (
     ASKING,
@@ -148,6 +150,12 @@ class PublishQueue(HoldableQueue):
 
     def advance(self) -> None:
         """Move messages on: have them stored and logged, deliver them, and acknowledge those that are done."""
+        while self._advance():
+            pass
+        self._moved()
+
+    def _advance(self) -> bool:
+        """Returns True if a refusal was told, for which messages may have waited."""
         channel = self.channel
         checking, asking, logging, delivered = self._checking, self._asking, self._logging, self._delivered
         while checking and checking[0].state != CHECKING:
@@ -173,7 +181,7 @@ class PublishQueue(HoldableQueue):
             self._note_refusal(pending)
         while logging and logging[0].state != LOGGING:
             pending = logging[0]
-            if pending.state == READY and pending.message.qos and self._is_forgetting():
+            if pending.state == READY and pending.message.qos and (self._is_forgetting() or self._must_wait(pending)):
                 break
             if channel.router.stale and pending.state == READY and pending.message.qos and not self._is_broken:
                 channel.router.held.put(self)
@@ -183,9 +191,10 @@ class PublishQueue(HoldableQueue):
             if pending.state == READY:
                 self._deliver(pending)
             self._note_refusal(pending)
+        is_telling = self._unreported is not None
         while delivered and delivered[0].state == DONE:
             self._acknowledge(delivered.popleft())
-        self._moved()
+        return is_telling and self._unreported is None
 
     def _permitted(self, pending: PendingPublish) -> None:
         """An authorized message is next: determine what it must wait for."""
@@ -229,12 +238,19 @@ class PublishQueue(HoldableQueue):
             return self._is_dropped(pending.message)
         return self._is_broken or (self._unreported is not None and self._follows_unreported(pending))
 
+    def _must_wait(self, pending: PendingPublish) -> bool:
+        """True if the log has the message, so that it can't be refused, but an earlier refusal must be told before."""
+        if self._is_broken or self._unreported is None or not pending.message.must_be_logged():
+            return False
+        return self._follows_unreported(pending)
+
     def _has_room_for(self, message: Publish) -> bool:
-        """False if the message would be refused when it is delivered. Then it isn't logged, because a refused message
-        must have no effect.
+        """False: some receiver has no room. Then it isn't logged, because a refused message must have no effect, and
+        what the log has isn't refused any more. Nobody gets a delayed message now.
         """
-        router = self.channel.router
-        return not router.may_refuse(message) or router.fanout_with_room(message, self.channel) is not None
+        if message.qos == 0 or is_delayed(message.topic):
+            return True
+        return self.channel.router.fanout_with_room(message, self.channel) is not None
 
     def _follows_unreported(self, pending: PendingPublish) -> bool:
         """True if an earlier message was refused, and that wasn't sent yet because one before it isn't done."""
@@ -277,8 +293,8 @@ class PublishQueue(HoldableQueue):
         if self._drops_expired(pending):
             return
         message = pending.message
-        if router.may_refuse(message):
-            fan = router.fanout_with_room(message, self.channel, is_in_log=message.must_be_logged())
+        if router.may_refuse(message) and not message.must_be_logged():
+            fan = router.fanout_with_room(message, self.channel)
         else:
             fan = router.route(message.topic).fanout
         if fan is None:

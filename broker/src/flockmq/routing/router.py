@@ -277,7 +277,7 @@ class Router(SinkHost):
     ) -> int:
         """Forward one message to the other nodes, slot owners and groups of a fan-out. Returns how many times
         `on_accepted` will be called; -1: some link, queue or group has no room, but the others have the message. A
-        message with an id is forwarded only where all have room (`fanout_with_room`).
+        message with an id is forwarded only where all have room (`fanout_with_room`). What the log has is not refused.
         """
         waits = self.forward_to_all(fan, message, on_accepted, publisher)
         refused = waits < 0
@@ -301,25 +301,21 @@ class Router(SinkHost):
         """
         return message.origin != b"" or (message.qos > 0 and self.dispatcher is not None and self.dispatcher.is_short)
 
-    def fanout_with_room(
-        self, message: Publish, publisher: PausablePublisher, *, is_in_log: bool = False
-    ) -> Fanout | None:
+    def fanout_with_room(self, message: Publish, publisher: PausablePublisher) -> Fanout | None:
         """The fan-out of such a message; None: some link, queue or group has no room, and nobody may get it. If a group
-        has no room, its local members with full queues are disconnected, as a delivery would do. A message that
-        `is_in_log` isn't refused because Redis has become short of memory since.
+        has no room, its local members with full queues are disconnected, as a delivery would do.
         """
         fan = self.route(message.topic).fanout
-        is_short = self.dispatcher is not None and self.dispatcher.is_short
-        if fan.groups and not (is_in_log and is_short):
+        if fan.groups:
             if not self.shared.make_room(fan.groups, message):
                 return None
             fan = self.route(message.topic).fanout  # The disconnected members are gone.
         if publisher.protocol_version == 5:
             message.publisher = publisher.client_id()
         can_be_refused = publisher.protocol_version == 5
-        return fan if self.has_room(fan, message, can_be_refused=can_be_refused, is_in_log=is_in_log) else None
+        return fan if self.has_room(fan, message, can_be_refused=can_be_refused) else None
 
-    def has_room(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True, is_in_log: bool = False) -> bool:
+    def has_room(self, fan: Fanout, message: Publish, *, can_be_refused: bool = True) -> bool:
         """True if all links and queues of the fan-out would accept this message now. `can_be_refused` as in
         `SlotDispatcher.takes`.
         """
@@ -330,10 +326,7 @@ class Router(SinkHost):
                 return False
         if fan.slots is None:
             return True
-        dispatcher = self._dispatcher_for(fan.slots, None)
-        if is_in_log:
-            return dispatcher.has_queue_room(fan.slots, message)
-        return dispatcher.takes(fan.slots, message, can_be_refused=can_be_refused)
+        return self._dispatcher_for(fan.slots, None).takes(fan.slots, message, can_be_refused=can_be_refused)
 
     def forward_to_all(
         self, fan: Fanout, message: Publish, on_accepted: Callable[[], None], publisher: PausablePublisher | None = None

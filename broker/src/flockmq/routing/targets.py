@@ -40,14 +40,22 @@ class NodeTarget(Sink):
 
     def put_message(self, message: Publish, on_accepted: Callable[[], None], *, is_awaited: bool) -> bool:
         """As `put_acknowledged`. `is_awaited`: a publisher waits, so it must not take long. A message without an id
-        isn't waited for long either: if it is published again later, its receivers would get it twice.
+        isn't waited for long either: if it is published again later, its receivers would get it twice. What the log has
+        by then is taken though there is no room: a refused message must not be retained.
         """
-        if not message.origin:
-            return self.put_acknowledged(message.version, message.packet, on_accepted)
-        version, packet = message.version | ORIGIN, message.origin + message.packet
-        if is_awaited:
-            return self.put_acknowledged(version, packet, on_accepted)
-        return self.put_until_accepted(version, packet, on_accepted)
+        version, packet = message.version, message.packet
+        if message.origin:
+            version, packet = version | ORIGIN, message.origin + packet
+            if not is_awaited:
+                return self.put_until_accepted(version, packet, on_accepted)
+        if is_awaited and message.must_be_logged():
+            self.put_logged(version, packet, on_accepted)
+            return True
+        return self.put_acknowledged(version, packet, on_accepted)
+
+    def put_logged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> None:
+        """As `put_acknowledged`, but the packet is always taken."""
+        raise NotImplementedError(type(self).__name__)
 
     def put_once(self, version: int, origin: bytes, packet: bytes, on_accepted: Callable[[], None]) -> bool:
         """As `put_acknowledged`, for a shared delivery with a message id: the receiver drops repeats."""
@@ -102,12 +110,8 @@ class SlotDispatcher:
         """Send a run of complete QoS 0 PUBLISH packets to the owners of these slots. Never waits."""
         raise NotImplementedError(type(self).__name__)
 
-    def has_queue_room(self, slots: SlotSet, message: Publish) -> bool:
-        """True if `put_acknowledged` would accept the message now."""
-        raise NotImplementedError(type(self).__name__)
-
     def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
-        """True if there is room (`has_queue_room`), and Redis has memory for the message. Not `can_be_refused`:
+        """True if there is room in all queues, and Redis has memory for the message. Not `can_be_refused`:
         the client can't be told of a refusal; then, while Redis is short of memory, owners drop the message for
         offline sessions.
         """
@@ -116,7 +120,8 @@ class SlotDispatcher:
     def put_acknowledged(self, slots: SlotSet, message: Publish, on_accepted: Callable[[], None]) -> int:
         """Send one QoS 1 or 2 PUBLISH to the owners of these slots. Returns how many times `on_accepted` will be
         called: once, when all owners have committed it. Returns -1, without any effect, if some queue has no room; the
-        publisher then gets 0x97. While Redis is short of memory, the caller asks `takes` first.
+        publisher then gets 0x97. What the log has (`must_be_logged`) is taken all the same. While Redis is short of
+        memory, the caller asks `takes` first.
         """
         raise NotImplementedError(type(self).__name__)
 

@@ -182,6 +182,22 @@ async def test_full_buffers_drop_what_may_be_lost_and_refuse_what_may_not(monkey
     assert released == [1, 3]
 
 
+async def test_a_full_buffer_takes_what_the_log_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "PEER_RESEND_MAX_BYTES", 10)
+    turn: list[Sink] = []
+    sink = NodeSender(turn, "b@00000001", lambda _: None)
+    released: list[int] = []
+    assert sink.put_acknowledged(5, bytes(10), lambda: released.append(1))
+    sink.put_logged(5, b"x", lambda: released.append(2))
+    assert sink.resend_bytes == 11
+    end_turn(turn)
+    sink.accepted(sink._last_number)
+    assert (released, sink.resend_bytes) == ([1, 2], 0)
+    sink.purge()
+    sink.put_logged(5, b"to nobody", lambda: released.append(3))
+    assert released == [1, 2, 3]
+
+
 async def test_a_peer_is_congested_until_its_link_has_room() -> None:
     turn: list[Sink] = []
     sink = NodeSender(turn, "b@00000001", lambda _: None)

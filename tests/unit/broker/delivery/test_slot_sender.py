@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from flockmq import bounds
 from flockmq.delivery.batch_queue import size_of
+from flockmq.mqtt.message import publication
 from flockmq.routing.message_id import origin_of, session_source
 from flockmq.routing.targets import SlotSet
 from unit.broker.delivery.sender import Sender, Wire, expiring, left_s, message, packets
@@ -158,6 +159,9 @@ def test_a_full_queue_takes_nothing_and_long_before_it_is_congested(sender: Send
     both = SlotSet([0, 2])
     assert sender.slot_sender.put_acknowledged(both, message(1, size), sender.told(1)) == -1
     assert sender.slot_sender.waiting_messages == 100 - refused, "nothing was put to the other queue"
+    retained = publication(4, 1, True, b"t", bytes(size), b"")
+    assert not sender.slot_sender.takes(both, retained)
+    assert sender.slot_sender.put_acknowledged(both, retained, sender.told(1)) == 1, "the log has it"
     assert (sender.slot_sender.congested, sender.slot_sender.slow_queues(both, b"p")) == (0, [])
     sender.end_turn()
     assert sender.slot_sender.congested == 1

@@ -15,6 +15,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
 from flockmq.protocol.client import ALLOWED, ASKED
 from flockmq.protocol.pending_publish import PendingPublish
+from flockmq.protocol.publish_queue import queue_of
 from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.message_id import origin_of, session_source
@@ -47,6 +48,10 @@ class OtherNode(NodeTarget):
         self.taken.append(packet)
         self.waiting.append(on_accepted)
         return True
+
+    def put_logged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> None:
+        self.taken.append(packet)
+        self.waiting.append(on_accepted)
 
     def takes(self, packet_bytes: int) -> bool:
         return self.has_room
@@ -298,13 +303,7 @@ def test_what_has_an_origin_is_for_all_or_for_nobody(node: Node) -> None:
     """It is refused, and may come again under another origin."""
     full, other_node, publisher = other(node, b"a"), other(node, b"#"), node.client("p", 5)
     full.has_room = False
-    node.port.hold = True
-    node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=1, retain=True))
-    (inbound,) = node.port.inbound
-    inbound.message.origin = of_session(10)
-    inbound.logged(Reason.SUCCESS)
-    node.turn()
-    assert publisher.packets() == [b"\x50\x03\x00\x01\x97"]
+    assert with_origin(node, publisher) == [b"\x50\x03\x00\x01\x97"]
     assert other_node.taken == []
 
 
@@ -318,22 +317,23 @@ def group_of(node: Node, *peers: OtherNode) -> None:
         shares.put((b"$share/g/a", name), SharedMembers(1, 0), None)
 
 
-def with_origin(node: Node, publisher: Client, packet_id: int = 1) -> PendingPublish:
-    """A QoS 2 message that waits for the log alone."""
-    node.port.hold = True
-    node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=packet_id, retain=True))
-    inbound = node.port.inbound.pop()
-    inbound.message.origin = of_session(10)
-    return inbound
+def named(message: Publish) -> Publish:
+    message.origin = of_session(10)
+    return message
+
+
+def with_origin(node: Node, publisher: Client, packet_id: int = 1) -> list[bytes]:
+    """Publish a QoS 2 message with an id. Returns what its client hears."""
+    node.router.intercept([b"a"])
+    node.port.replaces = named
+    return node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=packet_id))
 
 
 def test_what_has_an_origin_is_for_nobody_where_a_group_has_no_room(node: Node) -> None:
     subscriber, full, publisher = other(node, b"#"), OtherNode(node.router.turn), node.client("p", 5)
     group_of(node, full)
     full.has_room = False
-    with_origin(node, publisher).logged(Reason.SUCCESS)
-    node.turn()
-    assert publisher.packets() == [b"\x50\x03\x00\x01\x97"]
+    assert with_origin(node, publisher) == [b"\x50\x03\x00\x01\x97"]
     assert subscriber.taken == []
 
 
@@ -342,7 +342,7 @@ def test_what_has_an_origin_goes_to_whoever_of_a_group_has_room(node: Node) -> N
     full, roomy = OtherNode(node.router.turn), OtherNode(node.router.turn)
     group_of(node, full, roomy)
     full.has_room = False
-    with_origin(node, publisher).logged(Reason.SUCCESS)
+    with_origin(node, publisher)
     assert [len(peer.taken) for peer in (subscriber, full, roomy)] == [1, 0, 1]
 
 
@@ -354,7 +354,7 @@ def test_members_without_room_are_cut_off_for_what_nobody_else_has_room_for() ->
         node.subscribe(member, ("$share/g/a", 1))
     for number in range(1, 5):
         node.feed(node.client(f"fills{number}"), message(number))
-    with_origin(node, publisher).logged(Reason.SUCCESS)
+    with_origin(node, publisher)
     assert len(subscriber.taken) == 5
     assert [member.has_ended() for member in members] == [True, True], "what one leaves has no room at the other"
 
@@ -364,9 +364,8 @@ def test_what_a_group_has_no_room_for_any_more_when_others_have_it_is_acknowledg
     link, publisher, refused = other(node, b"#"), node.client("p", 5), list[Callable[[], None]]()
     group_of(node, link)
     node.router.shared.on_refused = lambda _group, _message, accepted: refused.append(accepted)
-    inbound = with_origin(node, publisher)
     link.takes_once = True
-    inbound.logged(Reason.SUCCESS)
+    assert with_origin(node, publisher) == []
     link.waiting[0]()
     node.turn()
     assert (len(link.taken), publisher.packets()) == (1, [])
@@ -393,18 +392,19 @@ def test_behind_what_is_refused_and_not_told_yet_nothing_is_delivered(node: Node
     """Its client may be gone before it is told, and send it again: behind what was delivered since."""
     link, publisher = other(node, b"#"), node.client("p", 5)
     node.feed(publisher, publish(5, "a", "0", qos=1, packet_id=9))
-    refused, later = with_origin(node, publisher), with_origin(node, publisher, 2)
     link.has_room = False
-    refused.logged(Reason.SUCCESS)
+    with_origin(node, publisher)
     link.has_room = True
-    later.logged(Reason.SUCCESS)
+    with_origin(node, publisher, 2)
     assert len(link.taken) == 1
-    assert (refused.session, later.session) == (None, None), "each is forgotten before anything else is delivered"
+    queue = queue_of(publisher)
+    assert queue is not None
+    _, *refused = queue._delivered
+    assert [each.session for each in refused] == [None, None], "each is forgotten before anything else is delivered"
     link.waiting[0]()
     node.turn()
     assert [packet[-1] for packet in publisher.packets()] == [9, 0x97, 0x97]
-    third = with_origin(node, publisher, 3)
-    third.logged(Reason.SUCCESS)
+    with_origin(node, publisher, 3)
     assert len(link.taken) == 2, "who was told is told in order"
 
 
@@ -425,6 +425,47 @@ def test_what_is_in_the_log_is_delivered_though_a_later_one_was_refused_meanwhil
     link.waiting[0]()
     node.turn()
     assert [packet[-1] for packet in publisher.packets()] == [1, 0x97]
+
+
+def test_what_other_nodes_have_no_room_for_is_not_logged(node: Node) -> None:
+    """It is refused, and would be retained."""
+    other(node, b"a").has_room = False
+    node.port.hold = True
+    publisher = node.client("p", 5)
+    answers = node.feed(publisher, publish(5, "a", "1", qos=1, packet_id=1, retain=True))
+    assert node.port.inbound == []
+    assert answers == [b"\x40\x03\x00\x01\x97"]
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_is_in_the_log_is_taken_though_there_is_no_room_any_more(node: Node, qos: int) -> None:
+    link, publisher = other(node, b"a"), node.client("p", 5)
+    node.port.hold = True
+    node.feed(publisher, publish(5, "a", "1", qos=qos, packet_id=1, retain=True))
+    (logged,) = node.port.inbound
+    if qos == 2:
+        logged.message.origin = of_session(10)
+    link.has_room = False
+    logged.logged(Reason.SUCCESS)
+    link.waiting[0]()
+    node.turn()
+    assert publisher.packets() == [bytes([0x40 if qos == 1 else 0x50, 2, 0, 1])]
+
+
+def test_what_is_in_the_log_waits_until_an_earlier_refusal_is_told(node: Node) -> None:
+    """Delivered before, it would come before what its client may send again; refused, it would be retained."""
+    link, publisher = other(node, b"#"), node.client("p", 5)
+    node.port.hold = True
+    packets = [publish(5, "a", str(number), qos=1, packet_id=number, retain=number > 1) for number in (1, 2, 3)]
+    node.feed(publisher, b"".join(packets))
+    refused, logged = node.port.inbound
+    refused.logged(Reason.QUOTA_EXCEEDED)
+    logged.logged(Reason.SUCCESS)
+    assert len(link.taken) == 1
+    link.waiting[0]()
+    link.waiting[1]()
+    node.turn()
+    assert publisher.packets() == [b"\x40\x02\x00\x01", b"\x40\x03\x00\x02\x97", b"\x40\x02\x00\x03"]
 
 
 def expiring(left_s: int, retain: bool = False) -> bytes:

@@ -45,9 +45,6 @@ class Post(SlotDispatcher):
         self.has_room = True
         self.slow: list[Sink] = []
 
-    def has_queue_room(self, slots: SlotSet, message: Publish) -> bool:
-        return self.has_room
-
     def takes(self, slots: SlotSet, message: Publish, *, can_be_refused: bool = True) -> bool:
         return self.has_room and not self.is_short
 
