@@ -277,7 +277,7 @@ class Router(SinkHost):
     ) -> int:
         """Forward one message to the other nodes, slot owners and groups of a fan-out. Returns how many times
         `on_accepted` will be called; -1: some link, queue or group has no room, but the others have the message. A
-        message with an id is forwarded only where all have room (`fanout_with_room`). What the log has is not refused.
+        QoS 2 message is forwarded only where all have room (`fanout_with_room`). What the log has is not refused.
         """
         waits = self.forward_to_all(fan, message, on_accepted, publisher)
         refused = waits < 0
@@ -286,7 +286,7 @@ class Router(SinkHost):
             if asked >= 0:
                 waits += asked
             # Forwarding it filled this group. The others, or the log, have the message, so it is retried for the group.
-            elif message.origin or message.must_be_logged():
+            elif message.qos == 2 or message.must_be_logged():
                 self.shared.on_refused(group, message, on_accepted)
                 waits += 1
             else:
@@ -294,12 +294,11 @@ class Router(SinkHost):
         return -1 if refused else waits
 
     def may_refuse(self, message: Publish) -> bool:
-        """True if this message may be sent only after all receivers are known to have room. This is so for a message
-        with an id: if it were refused after some receivers got it, the client would send it again with a new id, and
-        they would get it twice. It is also so while Redis is short of memory, because a refused message must have no
-        effect.
+        """True if this message may be sent only after all receivers are known to have room. This is so at QoS 2: if it
+        were refused after some receivers got it, the client would send it again as a new message, and they would get it
+        twice. It is also so while Redis is short of memory, because a refused message must have no effect.
         """
-        return message.origin != b"" or (message.qos > 0 and self.dispatcher is not None and self.dispatcher.is_short)
+        return message.qos == 2 or (message.qos > 0 and self.dispatcher is not None and self.dispatcher.is_short)
 
     def fanout_with_room(self, message: Publish, publisher: PausablePublisher) -> Fanout | None:
         """The fan-out of such a message; None: some link, queue or group has no room, and nobody may get it. If a group

@@ -307,6 +307,16 @@ def test_what_has_an_origin_is_for_all_or_for_nobody(node: Node) -> None:
     assert other_node.taken == []
 
 
+def test_a_refused_QoS_2_message_is_for_nobody_where_its_session_is_clean(node: Node) -> None:
+    """Its client may publish it again."""
+    full, other_node = other(node, b"a"), other(node, b"#")
+    subscriber, publisher = node.client("s"), node.client("p", 5)
+    node.subscribe(subscriber, ("a", 2))
+    full.has_room = False
+    assert node.feed(publisher, publish(5, "a", "1", qos=2, packet_id=1)) == [b"\x50\x03\x00\x01\x97"]
+    assert (other_node.taken, subscriber.packets()) == ([], [])
+
+
 def group_of(node: Node, *peers: OtherNode) -> None:
     """A shared subscription of the topic with a member on each of these nodes."""
     names = {f"{number}@0": peer for number, peer in enumerate(peers)}
