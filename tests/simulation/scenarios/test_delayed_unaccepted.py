@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
+from flockmq import bounds
 from flockmq.durable.pending_writes import SlotKeys
 from flockmq.routing.slots import slot_of
 from simulation.cluster import Shape, SimulatedCluster
@@ -34,6 +36,31 @@ async def test_a_master_that_is_dead_holds_up_no_other_delayed_message(cluster: 
     assert await at_dead.subscribe("dead", 1) == 1
     await cluster.hosts[MASTER].kill()
     assert await _is_published_behind(cluster, "dead")
+
+
+@scenario(Shape(redis=CLUSTER))
+async def test_what_waits_for_room_is_not_retained_again_over_what_came_since(cluster: SimulatedCluster) -> None:
+    """Its leader has no room for it, because a master is dead, and tries again and again."""
+    names = cluster.clients_of(OWNER, 20)
+    name = next(name for name in names if cluster.redis_of(name).name == MASTER)
+    at_dead = await Client.connect(cluster, name, at="replicant-1", expiry_s=600)
+    assert await at_dead.subscribe("dead", 1) == 1
+    publisher = await Client.connect(cluster, "publisher", at="replicant-1", clean=True)
+    leader = await cluster.leader()
+    assert leader is not None
+    at_leader = await Client.connect(cluster, "at leader", at=leader.name, clean=True)
+    await cluster.hosts[MASTER].kill()
+    bounds.SLOT_QUEUE_MAX_MESSAGES = 1  # type: ignore[misc]  # this process is the scenario's own
+    at_leader.send("dead", b"fills the queue", 1)
+    await asyncio.sleep(1.0)
+    assert await publisher.publish("$delayed/1/dead", b"old", 1, retain=True) < 0x80
+    await asyncio.sleep(3.0)
+    publisher.send("dead", b"new", 1, retain=True)
+    await asyncio.sleep(5.0)
+    sub = await Client.connect(cluster, "sub", at="replicant-2", clean=True)
+    assert await sub.subscribe("dead", 1) == 1
+    await sub.until_got(1)
+    assert sub.payloads()[0] == b"new"
 
 
 @scenario()

@@ -142,8 +142,13 @@ class DelayedPort(Protocol):
         """True if its client may not publish it any more; this is counted."""
         ...
 
+    def retain(self, message: Publish) -> Awaitable[bool]:
+        """True: it is retained, or needn't be. False: try again."""
+        ...
+
     def publish(self, message: Publish) -> Awaitable[bool]:
-        """True: it was delivered here, and other nodes have it or needn't be waited for. False: try again."""
+        """True: it was delivered here, and other nodes have it or needn't be waited for. False: try again. One that is
+        to be retained is retained by then."""
         ...
 
 
@@ -176,6 +181,9 @@ class Delayed:
         self._under_way_bytes = 0
         self._has_failed = False
         """Some couldn't be published since the last pause."""
+        self._retained: set[bytes] = set()
+        """Retained, but not published. A message isn't retained again when it is tried again: its topic may have a
+        newer one by then."""
         self._leaving: set[bytes] = set()
         """Published, but perhaps still in the log."""
         self._ended: list[bytes] = []
@@ -236,6 +244,7 @@ class Delayed:
         if not self._host.leads():
             self._ended.clear()
             self._leaving = {key for key in self._leaving if self._host.row(key) is not None}
+            self._retained = {key for key in self._retained if self._host.row(key) is not None}
             await asyncio.sleep(DELAYED_LOOK_S)
             return False
         if not led:  # read the log first
@@ -324,8 +333,13 @@ class Delayed:
         message = publication(row.version, row.qos, row.retain, row.topic, row.payload, row.properties, row.expiry_s)
         message.origin, message.publisher = row.origin, row.client_id
         message.user = row.user if row.client_id or row.user else None
+        if row.retain and key not in self._retained:
+            if not await self._host.retain(message):
+                return False
+            self._retained.add(key)
         if not await self._host.publish(message):
             return False
+        self._retained.discard(key)
         self._leaving.add(key)
         self.published += 1
         return True

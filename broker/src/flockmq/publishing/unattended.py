@@ -179,10 +179,11 @@ class Unattended:
         self._later(offer)
 
     async def publish_due(self, message: Publish) -> bool:
-        """Return True when all receivers have accepted the message, or False if nobody got it: try again."""
+        """Return True when all receivers have accepted the message, or False if nobody got it: try again. If it is to
+        be retained, it is retained already."""
         accepted = asyncio.Event()
         offer = _Offer(message, accepted.set, self._now_s())
-        await self._log(offer)
+        offer.is_retained = True
         self._give(offer)
         if not offer.is_over:
             if offer.groups is None:

@@ -109,6 +109,8 @@ class Host:
         """By payload: until this is set somebody hasn't accepted it."""
         self.refused = asyncio.Event()
         self.is_short = False
+        self.retained: list[bytes] = []
+        self.may_retain = True
         self.delayed = Delayed(
             self, _reason, Clock(lambda: log.now_s, lambda: log.now_s), SYSTEM.token_bytes, lambda: log.is_new
         )
@@ -138,6 +140,12 @@ class Host:
 
     def drops(self, row: DelayedMessage) -> bool:
         return authorization_of(row) in self.log.dropped
+
+    async def retain(self, message: Publish) -> bool:
+        self.retained.append(message.payload())
+        if not self.may_retain:
+            self.refused.set()
+        return self.may_retain
 
     async def publish(self, message: Publish) -> bool:
         if message.payload() in self.unwilling:
@@ -273,6 +281,31 @@ async def test_what_could_not_be_published_is_tried_again(log: Log) -> None:
     assert await leader.next() == "x"
     await rest()
     assert log.rows == {}
+
+
+async def test_what_is_tried_again_is_retained_once(log: Log) -> None:
+    """Its topic may have a newer message meanwhile."""
+    leader, _ = log.hosts
+    leader.unwilling.add(b"x")
+    await leader.take("$delayed/1/t", "x", retain=True)
+    log.tick(1)
+    for _ in range(2):
+        await asyncio.wait_for(leader.refused.wait(), 10)
+        leader.refused.clear()
+    leader.unwilling.clear()
+    assert await leader.next() == "x"
+    assert leader.retained == [b"x"]
+
+
+async def test_what_cannot_be_retained_is_not_published(log: Log) -> None:
+    leader, _ = log.hosts
+    leader.may_retain = False
+    await leader.take("$delayed/1/t", "x", retain=True)
+    log.tick(1)
+    await asyncio.wait_for(leader.refused.wait(), 10)
+    assert leader.published.empty()
+    leader.may_retain = True
+    assert await leader.next() == "x"
 
 
 async def test_what_was_published_is_not_again_because_the_log_is_away(log: Log) -> None:
