@@ -75,6 +75,40 @@ async def test_a_client_that_moves_isnt_overtaken_by_what_it_left_behind(cluster
 
 
 @scenario()
+async def test_what_was_delayed_isnt_overtaken_by_what_its_client_left_behind(cluster: SimulatedCluster) -> None:
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
+    await cluster.redis[0].kill()
+    for topic in TOPICS:
+        device.send(topic, b"1", retain=True)
+    await asyncio.sleep(MOMENT_S / 5)
+    device.drop()
+    device = await Client.connect(cluster, "device", at="replicant-2", clean=True)
+    for core in cluster.cores:
+        cluster.cut("replicant-1", core.name)
+    await asyncio.sleep(MOMENT_S)  # by then no core tries any more what it was handed before
+    await cluster.redis[0].start()
+    delayed = (device.publish(f"$delayed/1/{topic}", b"2", retain=True) for topic in TOPICS)
+    assert max(await asyncio.gather(*delayed)) < 0x80
+    await asyncio.sleep(2 * MOMENT_S)
+    for core in cluster.cores:
+        cluster.mend("replicant-1", core.name)
+    await asyncio.sleep(SETTLED_S)
+    assert await retained(cluster, "t/+") == dict.fromkeys(TOPICS, b"2")
+
+
+@scenario()
+async def test_what_was_delayed_replaces_what_its_client_published_meanwhile(cluster: SimulatedCluster) -> None:
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True)
+    assert await device.publish(f"$delayed/2/{TOPIC}", b"2", retain=True) < 0x80
+    device = await Client.connect(cluster, "device", at="replicant-2", clean=True)
+    assert await device.publish(TOPIC, b"1", retain=True) < 0x80
+    await asyncio.sleep(SETTLED_S)
+    assert await retained(cluster, TOPIC) == {TOPIC: b"2"}
+    assert await device.publish(TOPIC, b"3", retain=True) < 0x80
+    assert await retained(cluster, TOPIC) == {TOPIC: b"3"}
+
+
+@scenario()
 async def test_a_will_isnt_retained_behind_what_its_client_publishes_later(cluster: SimulatedCluster) -> None:
     will = wire.Will(TOPIC, b"offline", 1, True)
     device = await Client.connect(cluster, "device", at="replicant-1", clean=True, will=will)

@@ -185,11 +185,11 @@ class ConnectionServices(NodePort):
     def _row(self, pending: PendingPublish) -> QueuedRow | int:
         """What the log gets for a message."""
         message, channel = pending.message, pending.channel
+        if isinstance(channel, Channel) and isinstance(channel.token, int):
+            message.author = author_of(channel.client_id(), channel.token, is_will=False)
         if is_delayed(message.topic):
             authorization = self._access.authorization(channel, sent_message(pending.said), message.topic)
             return self._left.delayed_row(message, authorization)
-        if isinstance(channel, Channel) and isinstance(channel.token, int):
-            message.author = author_of(channel.client_id(), channel.token, is_will=False)
         message.user = channel.principal.username
         return self._retaining.row(message)
 

@@ -123,7 +123,7 @@ class LeftMessages:
         return self._cluster.is_leader
 
     async def retain(self, message: Publish) -> bool:
-        return await self._retaining.retain_unattended(message) < 0x80
+        return await self._retaining.retain_due(message) < 0x80
 
     def row(self, key: bytes) -> DelayedMessage | None:
         return self._rlog.tables.delayed.get(key)

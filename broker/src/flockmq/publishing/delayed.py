@@ -81,9 +81,10 @@ def check_publishable(topic: bytes, now_s: float, refuses: Callable[[bytes], boo
         raise ValueError("no client publishes there")
 
 
-def _of(authorization: StoredAuthorization, row: DelayedMessage) -> DelayedMessage:
+def _of(authorization: StoredAuthorization, author: bytes, row: DelayedMessage) -> DelayedMessage:
     return msgspec.structs.replace(
         row,
+        author=author,
         client_id=authorization.client_id,
         user=authorization.user,
         address=authorization.address,
@@ -219,7 +220,7 @@ class Delayed:
             derived_origin(message.origin, b"delayed") if message.origin else b"",
         )
         if authorization is not None and self._has_publishers():
-            row = _of(authorization, row)
+            row = _of(authorization, message.author if message.retain else b"", row)
         return DELAYED.put(self._key(due_ms), row)
 
     def _key(self, due_ms: int) -> bytes:
@@ -332,7 +333,7 @@ class Delayed:
             return True
         message = publication(row.version, row.qos, row.retain, row.topic, row.payload, row.properties, row.expiry_s)
         message.origin, message.publisher = row.origin, row.client_id
-        message.user = row.user if row.client_id or row.user else None
+        message.user, message.author = row.user if row.client_id or row.user else None, row.author
         if row.retain and key not in self._retained:
             if not await self._host.retain(message):
                 return False

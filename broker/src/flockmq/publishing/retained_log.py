@@ -77,6 +77,14 @@ class RetainedLog:
         row = self._rlog.tables.messages.get(message.topic)
         return row is not None and is_overtaken(message.author, row.author)
 
+    async def retain_due(self, message: Publish) -> int:
+        """As `retain_unattended`, for a delayed message: it counts as published now, behind all that its client has
+        retained meanwhile."""
+        row = self._rlog.tables.messages.get(message.topic)
+        if row is not None and is_overtaken(message.author, row.author):
+            message.author = row.author
+        return await self.retain_unattended(message)
+
     async def retain_unattended(self, message: Publish) -> int:
         """Retain a message for which no connection waits. A message beyond its user's quota is neither retained nor
         retried."""

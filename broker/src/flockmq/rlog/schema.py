@@ -183,6 +183,8 @@ class DelayedMessage(msgspec.Struct, frozen=True, array_like=True):
     why: int = 0
     said: bytes = b""
     common_name: str | None = None
+    author: bytes = b""
+    """As in RetainedMessage, of the connection or the will. b"": it isn't to be retained."""
 
 
 def _int_key(raw: bytes) -> int:

@@ -220,6 +220,17 @@ async def test_whose_a_message_is_stands_in_the_log_when_all_nodes_know_of_it(lo
     assert len(msgspec.msgpack.decode(DELAYED.encode(row))) == 8, "to the bytes of the first release"
 
 
+async def test_what_is_to_be_retained_says_whose_it_is(log: Log) -> None:
+    for retain in (True, False):
+        message = publication(5, 1, retain, b"$delayed/1/t", b"x", b"")
+        message.author = b"author"
+        await log.hosts[0].delayed.take(message, JOS)
+    assert [row.author for row in log.rows.values()] == [b"author", b""]
+    log.tick(1.0)
+    published = await asyncio.wait_for(log.hosts[0].published.get(), 10)
+    assert published.author == b"author"
+
+
 async def rest() -> None:
     """Both nodes looked several times at what there is."""
     await asyncio.sleep(0.02)
