@@ -16,7 +16,7 @@ from flockmq.node.authorization_turns import AuthorizationTurns
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.client import PUBLISH
-from flockmq.protocol.ports import AuthorizationPort, PendingSubscribe
+from flockmq.protocol.ports import AuthorizationPort
 from flockmq.transport.reactor import Reactor
 
 
@@ -34,34 +34,21 @@ class AuthorizationQueue(AuthorizationPort):
         self, channel: Channel, action: int, topic: bytes, qos: int, retain: bool, done: Callable[[int], None]
     ) -> int:
         verdict = self._turns.authorize(channel, action, topic, qos, retain, done)
-        if action == PUBLISH and isinstance(channel, Channel) and channel.state == CONNECTED:
-            self._have_rest(channel)
+        is_publishing = action == PUBLISH and isinstance(channel, Channel) and channel.state == CONNECTED
+        if is_publishing and self.must_wait(channel, channel.unpause):
+            channel.pause()
         return verdict
 
-    def _have_rest(self, publisher: Channel) -> None:
-        if self._turns.is_enough():
-            publisher.pause()
-            self._turns.wait(publisher, partial(self._go_on, publisher), _user(publisher))
-
-    def _go_on(self, publisher: Channel) -> None:
-        if not publisher.has_ended():
-            publisher.unpause()
-            self._reactor.soon()
-
-    def must_wait(self, subscribing: PendingSubscribe) -> bool:
+    def must_wait(self, channel: Channel, go_on: Callable[[], None]) -> bool:
         if not self._turns.is_enough():
             return False
-        self._turns.wait(subscribing.channel, partial(self._authorize, subscribing), _user(subscribing.channel))
+        self._turns.wait(channel, partial(self._go_on, channel, go_on), _user(channel))
         return True
 
-    def _authorize(self, subscribing: PendingSubscribe) -> None:
-        channel = subscribing.channel
+    def _go_on(self, channel: Channel, go_on: Callable[[], None]) -> None:
         try:
             if not channel.has_ended():
-                if subscribing.packet.packet_id and channel.has_left():
-                    subscribing.refuse_rest()
-                else:
-                    subscribing.authorize()
+                go_on()
                 self._reactor.soon()
         except Exception:
             self._reactor.failed(channel)

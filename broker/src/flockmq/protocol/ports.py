@@ -11,33 +11,13 @@ from mypy_extensions import mypyc_attr
 
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
-from flockmq.mqtt.packets import Auth, Connect, Subscribe
+from flockmq.mqtt.packets import Auth, Connect
 from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.routing.subscriber import Subscription
-from flockmq.session.client_session import ClientSession, SubscribeChange
+from flockmq.session.client_session import ClientSession
 from flockmq.session.local_session import LocalSession
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class PendingSubscribe(SubscribeChange):
-    """A SUBSCRIBE that is being processed.
-
-    A `packet` with packet id 0 is the node's own: it is authorized, but neither rewritten nor answered.
-    """
-
-    channel: Channel
-    session: ClientSession
-    packet: Subscribe
-
-    def authorize(self) -> None:
-        """Authorize the filters one by one, until all are done or the time slice of this turn is used up."""
-        raise NotImplementedError(type(self).__name__)
-
-    def refuse_rest(self) -> None:
-        """The client has disconnected: refuse the filters that aren't authorized yet."""
-        raise NotImplementedError(type(self).__name__)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -74,8 +54,10 @@ class AuthorizationPort:
         """
         raise NotImplementedError
 
-    def must_wait(self, subscribing: PendingSubscribe) -> bool:
-        """True if the time slice of this turn is used up; then `subscribing.authorize` is called in a later turn."""
+    def must_wait(self, channel: Channel, go_on: Callable[[], None]) -> bool:
+        """True if the client's share of this turn is used up. Then `go_on` is called in a later turn, unless the
+        connection has ended by then.
+        """
         raise NotImplementedError
 
     def rule_changes(self) -> int:

@@ -17,9 +17,9 @@ from flockmq.mqtt.properties import subscription_identifier
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.client import ALLOWED, ASKED, SUBSCRIBE, UNDECIDED
-from flockmq.protocol.ports import NodePort, PendingSubscribe
+from flockmq.protocol.ports import NodePort
 from flockmq.routing.subscriber import Subscription
-from flockmq.session.client_session import ClientSession, UnsubscribeChange
+from flockmq.session.client_session import ClientSession, SubscribeChange, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
 from flockmq.session.subscribe_flow import SubscribeFlow, SubscribePort
 
@@ -39,8 +39,10 @@ class _Asked:
         self.subscribing.decided(self.position, verdict)
 
 
-class SubscribeRequest(PendingSubscribe):
-    """One SUBSCRIBE: authorizes it, passes it to the session, and sends the answer."""
+class SubscribeRequest(SubscribeChange):
+    """One SUBSCRIBE: authorizes it, passes it to the session, and sends the answer. A `packet` with packet id 0 is the
+    node's own: it is authorized, but neither rewritten nor answered.
+    """
 
     def __init__(self, channel: Channel, port: NodePort, session: ClientSession, packet: Subscribe) -> None:
         self.channel = channel
@@ -54,14 +56,21 @@ class SubscribeRequest(PendingSubscribe):
         self._pauses: bool = False
 
     def authorize(self) -> None:
+        """Authorize the filters one by one, until all are done or the client must wait for its next turn."""
         channel = self.channel
         while not self._all_authorized() and not channel.has_ended():
-            if channel.must_authorize and self._port.authorization.must_wait(self):
+            if channel.must_authorize and self._port.authorization.must_wait(channel, self._go_on):
                 break
             self._authorize_one(self.packet.subscriptions[len(self._reasons)])
         self._go_or_pause()
 
-    def refuse_rest(self) -> None:
+    def _go_on(self) -> None:
+        if self.packet.packet_id and self.channel.has_left():
+            self._refuse_rest()
+        else:
+            self.authorize()
+
+    def _refuse_rest(self) -> None:
         for request in self.packet.subscriptions[len(self._reasons) :]:
             self._reasons.append(Reason.IMPLEMENTATION_SPECIFIC_ERROR)
             self._filters.append(request.filter)

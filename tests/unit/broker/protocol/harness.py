@@ -14,7 +14,7 @@ from flockmq.protocol.clean_session_end import CleanSessionEnd, CleanSessionEndP
 from flockmq.protocol.client import ALLOWED
 from flockmq.protocol.conversation import Conversation
 from flockmq.protocol.pending_publish import PendingPublish
-from flockmq.protocol.ports import AccessPort, AuthorizationPort, FiltersPort, HookPort, NodePort, PendingSubscribe
+from flockmq.protocol.ports import AccessPort, AuthorizationPort, FiltersPort, HookPort, NodePort
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
 from flockmq.routing.sink import Sink
@@ -69,8 +69,8 @@ class _Judge(AuthorizationPort):
     ) -> int:
         return self.port.authorize(channel, action, topic, qos, retain, done)
 
-    def must_wait(self, subscribing: PendingSubscribe) -> bool:
-        return self.port.must_wait(subscribing)
+    def must_wait(self, channel: Channel, go_on: Callable[[], None]) -> bool:
+        return self.port.must_wait(channel, go_on)
 
     def rule_changes(self) -> int:
         return self.port.rule_changes
@@ -134,7 +134,7 @@ class Port(NodePort):
         self.judged_a_turn = 1_000_000
         self.rule_changes = 0
         self.authorized_again: list[Channel] = []
-        self.resting: list[PendingSubscribe] = []
+        self.resting: list[Callable[[], None]] = []
         self.disconnects_the_denied = False
         self.replaces: Callable[[Publish], Publish | int] = lambda message: message
         self.continuations: list[Auth] = []
@@ -177,10 +177,10 @@ class Port(NodePort):
         self.asked.append((action, topic, done))
         return self.verdicts.get(topic, ALLOWED)
 
-    def must_wait(self, subscribing: PendingSubscribe) -> bool:
+    def must_wait(self, channel: Channel, go_on: Callable[[], None]) -> bool:
         if len(self.asked) < self.judged_a_turn:
             return False
-        self.resting.append(subscribing)
+        self.resting.append(go_on)
         return True
 
     def denied(self, channel: Channel, action: int, topic: bytes) -> bool:

@@ -218,7 +218,7 @@ def test_a_subscribe_is_judged_in_as_many_turns_as_it_takes(node: Node) -> None:
     for judged in (4, 5):
         assert len(node.port.asked) == node.port.judged_a_turn
         node.port.judged_a_turn += 2
-        node.port.resting.pop().authorize()
+        node.port.resting.pop()()
         node.turn()
         assert (len(node.port.asked), client.packets()) == (judged, [])
     node.port.asked[2][2](ALLOWED)
@@ -235,7 +235,7 @@ def test_what_is_answered_between_two_turns_of_a_subscribe_doesnt_end_it(node: N
     node.turn()
     assert client.packets() == []
     node.port.judged_a_turn = 2
-    node.port.resting.pop().authorize()
+    node.port.resting.pop()()
     node.turn()
     assert client.packets() == [encode.suback(5, 1, [1, 1])]
 
