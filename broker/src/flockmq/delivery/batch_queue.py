@@ -180,17 +180,12 @@ class BatchQueue(Sink):
         self._waiting.append(message)
         self.size_bytes += message.size_bytes
         self.messages += 1
-        self._mark_dirty()
+        self.flush_at_turn_end()
 
     def enqueue_run(self, run: SlotMessage) -> None:
         """QoS 0: sent in this event-loop iteration, or dropped."""
         self._runs.append(run)
-        self._mark_dirty()
-
-    def _mark_dirty(self) -> None:
-        if not self.dirty:
-            self.dirty = True
-            self.turn.append(self)
+        self.flush_at_turn_end()
 
     def flush(self) -> None:
         """Send this iteration's messages, within the window. Without a link messages wait, and QoS 0 runs are

@@ -27,7 +27,7 @@ from flockmq.delivery.batch_queue import in_frames, is_congested
 from flockmq.delivery.frames import forward_header, numbered_header
 from flockmq.membership.link import Link
 from flockmq.routing.shared_frames import SHARED
-from flockmq.routing.sink import CONGESTED, FLOWING, Sink
+from flockmq.routing.sink import CONGESTED, FLOWING, Sink, TurnEnd
 from flockmq.routing.targets import NodeTarget
 
 PACKET_MAX_BYTES: Final = bounds.LINK_FRAME_MAX_BYTES - 64
@@ -77,7 +77,7 @@ class NodeSender(NodeTarget):
         on_wanted: Callable[[str], None],
         is_fenced: Callable[[], bool] = never,
     ) -> None:
-        super().__init__(turn, 5)
+        super().__init__()
         self.incarnation = incarnation
         self.purged = False
         self.dropped = 0
@@ -91,7 +91,9 @@ class NodeSender(NodeTarget):
         self._is_fenced = is_fenced
         self._loop = asyncio.get_running_loop()
         self.link: Link | None = None
+        self._turn_end = TurnEnd(turn, self.flush)
         self._runs: dict[int, list[bytes]] = {}
+        self._run_bytes = 0
         self._numbered: list[tuple[int, bytes, Callable[[], None], bool]] = []
         self._resend: deque[NodeBatch] = deque()
         self._waiting: deque[NodeBatch] = deque()
@@ -111,10 +113,8 @@ class NodeSender(NodeTarget):
             self._runs[version] = [chunk]
         else:
             runs.append(chunk)
-        self.out_bytes += len(chunk)
-        if not self.dirty:
-            self.dirty = True
-            self.turn.append(self)
+        self._run_bytes += len(chunk)
+        self._turn_end.flush_at_turn_end()
 
     def takes(self, packet_bytes: int) -> bool:
         return self.purged or (
@@ -149,24 +149,21 @@ class NodeSender(NodeTarget):
         self.resend_bytes += len(packet)
         self.resend_messages += 1
         self._numbered.append((version, packet, on_accepted, must_be_accepted))
-        if not self.dirty:
-            self.dirty = True
-            self.turn.append(self)
+        self._turn_end.flush_at_turn_end()
 
     def flush(self) -> None:
         """Pass this iteration's messages to the link. Without a link they wait, within bounds, and a link is
         requested."""
-        self.dirty = False
         self.used_at = self._loop.time()
         if self._numbered:
             self._seal()
         if self.link is None:
             if not self.purged:
                 self._on_wanted(self.incarnation)
-            if self.purged or self.out_bytes > bounds.PEER_FORWARD_MAX_BYTES:
+            if self.purged or self._run_bytes > bounds.PEER_FORWARD_MAX_BYTES:
                 self._drop_runs()
             return
-        if self.out_bytes:
+        if self._run_bytes:
             self._send_runs(self.link)
         if self.flow == FLOWING and is_congested(False, self.link.data_bytes):
             self.flow = CONGESTED
@@ -179,7 +176,7 @@ class NodeSender(NodeTarget):
         self.accepted(accepted)
         for batch in self._resend:
             self._send_batch(link, batch)
-        if self.out_bytes:
+        if self._run_bytes:
             self._send_runs(link)
 
     def disconnected(self) -> None:
@@ -221,11 +218,11 @@ class NodeSender(NodeTarget):
         ones."""
         self.purged = False
         lost = range(self._first_lost, self._last_number + 1)
-        self._resend.extend(NodeBatch(number, self.protocol_version, 0.0) for number in lost)
+        self._resend.extend(NodeBatch(number, 5, 0.0) for number in lost)
 
     def idle(self, now: float) -> bool:
         """True if its link may be closed: nothing waits, and no messages were sent for PEER_IDLE_S."""
-        return not self._resend and not self.dirty and now - self.used_at > bounds.PEER_IDLE_S
+        return not self._resend and not self._turn_end.dirty and now - self.used_at > bounds.PEER_IDLE_S
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -233,7 +230,7 @@ class NodeSender(NodeTarget):
         if link.data_bytes > bounds.PEER_FORWARD_MAX_BYTES:
             self._drop_runs()
             return
-        runs, self._runs, self.out_bytes = self._runs, {}, 0
+        runs, self._runs, self._run_bytes = self._runs, {}, 0
         for version, chunks in runs.items():
             self.dropped += sum(len(chunk) for chunk in chunks if len(chunk) > PACKET_MAX_BYTES)
             fitting = (chunk for chunk in chunks if len(chunk) <= PACKET_MAX_BYTES)
@@ -241,8 +238,8 @@ class NodeSender(NodeTarget):
                 link.send_data([forward_header(version, size_bytes), *some], size_bytes)
 
     def _drop_runs(self) -> None:
-        self.dropped += self.out_bytes
-        self._runs, self.out_bytes = {}, 0
+        self.dropped += self._run_bytes
+        self._runs, self._run_bytes = {}, 0
 
     def _seal(self) -> None:
         """Make numbered batches of this iteration's QoS ≥ 1 packets, and send them if there is a link."""

@@ -19,7 +19,6 @@ from flockmq.mqtt.errors import PacketError
 from flockmq.routing import forwarded
 from flockmq.routing.router import Router
 from flockmq.routing.shared_frames import SHARED
-from flockmq.routing.sink import Sink
 
 log: Final = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class InboundMessages:
             log.error("%s forwarded what can't be delivered: %s", incarnation, error)
         self._flush()
 
-    def _drained(self, peer: Sink) -> None:
+    def _drained(self, peer: object) -> None:
         self._router.pauses.release(peer)
         self._flush()
 

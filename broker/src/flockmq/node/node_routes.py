@@ -49,7 +49,7 @@ class NodeRoutes:
             reason_of,
             self.counts,
         )
-        self.slot_peers = SlotPeers(router.turn, delivery.slots.sender)
+        self.slot_peers = SlotPeers(delivery.slots.sender)
         self._router, self._rlog, self._peer = router, rlog, delivery.nodes.peer
         router.shared.find_peer = self._find_target
         router.dispatcher = delivery.slots.sender

@@ -374,9 +374,7 @@ class Conversation(Channel):
         self.close_reason = reason
         self.pause()  # for good
         self._forget_rest()
-        if not self.dirty:
-            self.dirty = True
-            self.turn.append(self)
+        self.flush_at_turn_end()
         if was == OPENED:
             return
         self.flows()

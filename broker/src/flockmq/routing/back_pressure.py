@@ -56,13 +56,13 @@ class PublisherPauses:
         self.slow: dict[PausablePublisher, None] = {}
         self.resumed: list[PausablePublisher] = []
         self.resting: deque[PausablePublisher] = deque()
-        self._paused: dict[Sink, list[PausablePublisher]] = {}
+        self._paused: dict[object, list[PausablePublisher]] = {}
 
-    def pause(self, sink: Sink, publisher: PausablePublisher) -> None:
-        """Pause the publisher until the sink drains, lags or is gone."""
-        if sink is publisher:
+    def pause(self, slow: object, publisher: PausablePublisher) -> None:
+        """Pause the publisher until the slow sink or node drains, lags or is gone."""
+        if slow is publisher:
             return  # A client that publishes to itself must go on: its acknowledgements are behind its messages.
-        waiting = self._paused.setdefault(sink, [])
+        waiting = self._paused.setdefault(slow, [])
         if publisher not in waiting:
             waiting.append(publisher)
             publisher.pause()
@@ -72,9 +72,9 @@ class PublisherPauses:
         publisher.pause()
         self.resting.append(publisher)
 
-    def release(self, sink: Sink) -> None:
-        """The sink drained, lags or is gone: resume its publishers."""
-        for publisher in self._paused.pop(sink, ()):
+    def release(self, slow: object) -> None:
+        """It drained, lags or is gone: resume its publishers."""
+        for publisher in self._paused.pop(slow, ()):
             publisher.unpause()
         self.on_release()
 

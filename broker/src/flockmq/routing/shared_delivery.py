@@ -54,7 +54,7 @@ from flockmq.routing.shared_groups import (
     STICKY,
     SharedGroups,
 )
-from flockmq.routing.sink import CONGESTED, FLOWING
+from flockmq.routing.sink import CONGESTED
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import NodeTarget
 
@@ -127,7 +127,7 @@ class SharedDelivery(SharedGroups):
         self._pause_for(peer, publisher)
 
     def _pause_for(self, peer: NodeTarget, publisher: PausablePublisher | None) -> None:
-        if publisher is not None and (way := peer.way(publisher.client_id())).flow != FLOWING:
+        if publisher is not None and (way := peer.slow_way(publisher.client_id())) is not None:
             self._delivery.pauses.pause(way, publisher)
 
     def _run_here(

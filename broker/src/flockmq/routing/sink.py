@@ -9,6 +9,7 @@ Invariants: a sink is on the dirty list at most once. `out_bytes` is the sum of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64, mypyc_attr, u8
@@ -57,6 +58,11 @@ class Sink:
             self.dirty = True
             self.turn.append(self)
 
+    def flush_at_turn_end(self) -> None:
+        if not self.dirty:
+            self.dirty = True
+            self.turn.append(self)
+
     def now_s(self) -> float:
         """The monotonic time of the turn."""
         raise NotImplementedError(type(self).__name__)
@@ -75,6 +81,17 @@ class Sink:
     def flush(self) -> None:
         """Write what waits. Called once in a turn, after `dirty` was reset."""
         raise NotImplementedError(type(self).__name__)
+
+
+class TurnEnd(Sink):
+    """Calls `act` at the end of each turn in which something asked for it."""
+
+    def __init__(self, turn: list[Sink], act: Callable[[], None]) -> None:
+        super().__init__(turn, 0)
+        self._act = act
+
+    def flush(self) -> None:
+        self._act()
 
 
 def count_unsendable(counters: Counters, packet_bytes: int) -> None:

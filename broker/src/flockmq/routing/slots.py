@@ -18,7 +18,7 @@ from flockmq.mqtt.errors import malformed
 from flockmq.mqtt.frame import remaining_length
 from flockmq.mqtt.message import Publish, aged, parse_publish
 from flockmq.routing.shared_frames import SHARED, unwrap, wrap
-from flockmq.routing.sink import Sink
+from flockmq.routing.sink import FLOWING
 from flockmq.routing.targets import NodeTarget, SlotDispatcher
 
 _SLOT_BYTES: Final = 2
@@ -40,13 +40,14 @@ class SlotPeer(NodeTarget):
 
     __slots__ = ("dispatcher", "slot")
 
-    def __init__(self, turn: list[Sink], dispatcher: SlotDispatcher, slot: int) -> None:
-        super().__init__(turn, 5)
+    def __init__(self, dispatcher: SlotDispatcher, slot: int) -> None:
+        super().__init__()
         self.dispatcher = dispatcher
         self.slot = slot
 
-    def way(self, publisher: bytes) -> Sink:
-        return self.dispatcher.way_to(self.slot, publisher)
+    def slow_way(self, publisher: bytes) -> object | None:
+        way = self.dispatcher.way_to(self.slot, publisher)
+        return None if way.flow == FLOWING else way
 
     def put_run(self, version: int, chunk: bytes) -> None:
         self.dispatcher.put_shared_run(self.slot, version, self._addressed(chunk))
@@ -71,15 +72,14 @@ class SlotPeer(NodeTarget):
 class SlotPeers:
     """Creates the peer of a slot when it is first needed."""
 
-    def __init__(self, turn: list[Sink], dispatcher: SlotDispatcher) -> None:
-        self._turn = turn
+    def __init__(self, dispatcher: SlotDispatcher) -> None:
         self._dispatcher = dispatcher
         self._peers: dict[int, SlotPeer] = {}
 
     def peer(self, slot: int) -> SlotPeer:
         known = self._peers.get(slot)
         if known is None:
-            known = self._peers[slot] = SlotPeer(self._turn, self._dispatcher, slot)
+            known = self._peers[slot] = SlotPeer(self._dispatcher, slot)
         return known
 
 

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import mypyc_attr, u8
 
 from flockmq.mqtt.message import Publish
 from flockmq.routing.message_id import ORIGIN
-from flockmq.routing.sink import Sink
+from flockmq.routing.sink import FLOWING, Sink
 
 
 @mypyc_attr(allow_interpreted_subclasses=True, acyclic=True)
-class NodeTarget(Sink):
-    """Another node as a target of messages."""
+class NodeTarget:
+    """Another node as a target of messages. While it doesn't flow (`sink.FLOWING`), publishers to it pause."""
 
-    __slots__ = ()
+    __slots__ = ("flow",)
 
-    def way(self, publisher: bytes) -> Sink:
-        """The sink for which a publishing client must pause while it doesn't flow."""
-        return self
+    def __init__(self) -> None:
+        self.flow: u8 = FLOWING
+
+    def slow_way(self, publisher: bytes) -> object | None:
+        """What a publishing client must pause for now; None: nothing."""
+        return None if self.flow == FLOWING else self
 
     def put_run(self, version: int, chunk: bytes) -> None:
         """Forward a run of complete QoS 0 PUBLISH packets, encoded for MQTT `version` (4 or 5). Never waits."""

@@ -21,7 +21,7 @@ from flockmq.mqtt.topics import is_delayed
 from flockmq.protocol.channel import Channel
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.routing.message_id import ORIGIN_BYTES
-from flockmq.routing.sink import LAGGING, NOTHING, Sink
+from flockmq.routing.sink import LAGGING, Sink, TurnEnd
 from flockmq.routing.slots import slot_of
 from flockmq.session.client_session import SubscribeChange, UnsubscribeChange
 from flockmq.session.local_session import LocalSession
@@ -48,18 +48,6 @@ class _Proxied:
             self.request = msgspec.structs.replace(self.request, rules=None)
 
 
-class _Reporter(Sink):
-    """A sink that makes reports at the end of the iteration."""
-
-    def __init__(self, turn: list[Sink], report: Callable[[], None]) -> None:
-        super().__init__(turn, 0)
-        self._report = report
-
-    def flush(self) -> None:
-        self.out = NOTHING
-        self._report()
-
-
 class RemoteSessions(RemoteSessionPort):
     """`turn`: the node's list of sinks to flush. `flush` writes what was put. `unsubscribed` is called for each filter
     that a client unsubscribed from. `owners` is set before use.
@@ -73,7 +61,7 @@ class RemoteSessions(RemoteSessionPort):
         token_bytes: Callable[[int], bytes],
     ) -> None:
         self.owners: SessionRpcClient
-        self._reporter = _Reporter(turn, self._report)
+        self._turn_end = TurnEnd(turn, self._report)
         self._flush = flush
         self._unsubscribed_from = unsubscribed
         self._token_bytes = token_bytes
@@ -139,7 +127,7 @@ class RemoteSessions(RemoteSessionPort):
 
     def report(self, token: int) -> None:
         self._reporting[token] = None
-        self._reporter.put(b"")
+        self._turn_end.flush_at_turn_end()
         self._flush()
 
     def _report(self) -> None:

@@ -221,9 +221,8 @@ class Connection(Conversation):
             elif layer.has_ended and self.state != CLOSED and not self.paused:
                 self.lost()
             answers = answers or layer.has_answer
-        if answers and not self.dirty:
-            self.dirty = True
-            self.turn.append(self)
+        if answers:
+            self.flush_at_turn_end()
 
     def _broken(self, error: PacketError) -> None:
         self.router.counters.protocol_errors += 1

@@ -30,7 +30,7 @@ def test_a_shared_delivery_goes_to_the_one_slot_wherever_it_moves(sender: Sender
 def test_a_shared_delivery_that_has_an_id_goes_under_that(sender: Sender) -> None:
     origin = origin_of(session_source(b"12345678"), 5)
     for _ in range(2):
-        assert SlotPeers([], sender.slot_sender).peer(1).put_once(4 | SHARED, origin, b"dealt", sender.told(1))
+        assert SlotPeers(sender.slot_sender).peer(1).put_once(4 | SHARED, origin, b"dealt", sender.told(1))
     sender.end_turn()
     messages = [message for _, _, batch in sender.wires["a@1"].batches for message in batch]
     assert [(message.source + message.number.to_bytes(8, "big"), message.version) for message in messages] == [
@@ -55,7 +55,7 @@ def test_the_expiry_of_a_shared_delivery_runs_while_it_waits(sender: Sender) -> 
 def test_a_shared_delivery_finds_no_room_in_a_full_queue(sender: Sender) -> None:
     chunk = bytes(bounds.SLOT_QUEUE_MAX_BYTES * 3 // 5)
     assert sender.slot_sender.put_shared(0, 4 | SHARED, chunk, sender.told(1))
-    peers = SlotPeers([], sender.slot_sender)
+    peers = SlotPeers(sender.slot_sender)
     assert peers.peer(1).takes(60)
     assert not peers.peer(1).takes(len(chunk))
     assert not sender.slot_sender.put_shared(1, 4 | SHARED, chunk, sender.told(2))

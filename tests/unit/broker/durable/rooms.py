@@ -94,7 +94,7 @@ class Owner:
         self.turn: list[Sink] = []
         router = Router(Counters(), 1 << 20)
         self.dispatcher = Dispatcher()
-        self.slot_peers = SlotPeers(router.turn, self.dispatcher)
+        self.slot_peers = SlotPeers(self.dispatcher)
         self.router = DurableRouter(router, self.slot_peers)
         self.disk = Disk(redis)
         self.machine = machine or Machine()

@@ -71,7 +71,7 @@ class Asked:
     def __init__(self) -> None:
         self.owner = SessionOwner()
         own = Router(Counters(), 1 << 20)
-        self.router = DurableRouter(own, SlotPeers(own.turn, SlotDispatcher()))
+        self.router = DurableRouter(own, SlotPeers(SlotDispatcher()))
         self.session = self.owner.opened(version=5)
         self.cluster = ClusterPort()
         self.answers: list[list[int]] = []

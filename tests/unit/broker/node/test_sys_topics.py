@@ -141,8 +141,8 @@ def test_the_most_clients_are_remembered() -> None:
 class OtherNode(NodeTarget):
     """Keeps what is forwarded to it."""
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node.router.turn, 5)
+    def __init__(self) -> None:
+        super().__init__()
         self.runs: list[bytes] = []
 
     def put_run(self, version: int, chunk: bytes) -> None:
@@ -151,7 +151,7 @@ class OtherNode(NodeTarget):
 
 def test_only_what_names_its_node_goes_to_other_nodes() -> None:
     telling = Telling()
-    peer = OtherNode(telling.node)
+    peer = OtherNode()
     telling.node.router.remote.add(b"$SYS/#", peer)
     telling.system.publish_values()
     topics = {packet[4 : 4 + packet[3]] for run in peer.runs for packet in split(run)}

@@ -19,7 +19,6 @@ from flockmq.protocol.publish_queue import queue_of
 from flockmq.rlog.schema import SharedMembers
 from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routing.message_id import origin_of, session_source
-from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Client, Node, publish, remote
@@ -31,8 +30,8 @@ HAS_GARBAGE_COLLECTION = 1 << 14
 class OtherNode(NodeTarget):
     """Takes what is forwarded; accepts when it is told to."""
 
-    def __init__(self, turn: list[Sink]) -> None:
-        super().__init__(turn, 5)
+    def __init__(self) -> None:
+        super().__init__()
         self.taken: list[bytes] = []
         self.waiting: list[Callable[[], None]] = []
         self.has_room = True
@@ -61,7 +60,7 @@ class OtherNode(NodeTarget):
 
 
 def other(node: Node, filter: bytes) -> OtherNode:
-    peer = OtherNode(node.router.turn)
+    peer = OtherNode()
     node.router.remote.add(filter, peer)
     node.router.changed(filter)
     return peer
@@ -107,7 +106,7 @@ def test_a_peer_that_answers_at_once_is_not_waited_for(node: Node) -> None:
             return True
 
     publisher = node.client("p")
-    node.router.remote.add(b"a", Gone(node.router.turn))
+    node.router.remote.add(b"a", Gone())
     node.router.changed(b"a")
     assert node.feed(publisher, message(1)) == [b"\x40\x02\x00\x01"]
     assert publisher.publish_queue is None
@@ -340,7 +339,7 @@ def with_origin(node: Node, publisher: Client, packet_id: int = 1) -> list[bytes
 
 
 def test_what_has_an_origin_is_for_nobody_where_a_group_has_no_room(node: Node) -> None:
-    subscriber, full, publisher = other(node, b"#"), OtherNode(node.router.turn), node.client("p", 5)
+    subscriber, full, publisher = other(node, b"#"), OtherNode(), node.client("p", 5)
     group_of(node, full)
     full.has_room = False
     assert with_origin(node, publisher) == [b"\x50\x03\x00\x01\x97"]
@@ -349,7 +348,7 @@ def test_what_has_an_origin_is_for_nobody_where_a_group_has_no_room(node: Node) 
 
 def test_what_has_an_origin_goes_to_whoever_of_a_group_has_room(node: Node) -> None:
     subscriber, publisher = other(node, b"#"), node.client("p", 5)
-    full, roomy = OtherNode(node.router.turn), OtherNode(node.router.turn)
+    full, roomy = OtherNode(), OtherNode()
     group_of(node, full, roomy)
     full.has_room = False
     with_origin(node, publisher)

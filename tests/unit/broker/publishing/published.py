@@ -9,7 +9,6 @@ from flockmq.auth.stored_authorization import StoredAuthorization
 from flockmq.mqtt.message import Publish, publication
 from flockmq.mqtt.reason import Reason
 from flockmq.publishing.unattended import Unattended
-from flockmq.routing.sink import Sink
 from flockmq.routing.targets import NodeTarget, SlotDispatcher, SlotSet
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Node
@@ -18,8 +17,8 @@ from unit.broker.protocol.harness import Node
 class OtherNode(NodeTarget):
     """Takes what is forwarded while it `has_room`; once it `is_purged` it accepts all at once."""
 
-    def __init__(self, turn: list[Sink]) -> None:
-        super().__init__(turn, 5)
+    def __init__(self) -> None:
+        super().__init__()
         self.taken: list[bytes] = []
         self.waiting: list[Callable[[], None]] = []
         self.has_room = True

@@ -64,8 +64,7 @@ async def test_the_log_knows_whose_a_will_is_that_is_delayed_once_more(published
 
 
 async def test_nobody_is_given_a_message_again_because_one_node_has_no_room_for_it(published: Published) -> None:
-    turn = published.router.turn
-    full, other = OtherNode(turn), OtherNode(turn)
+    full, other = OtherNode(), OtherNode()
     published.router.remote.add(b"t", full)
     published.router.remote.add(b"#", other)
     full.has_room = False
@@ -83,7 +82,7 @@ async def test_nobody_is_given_a_message_again_because_one_node_has_no_room_for_
 
 async def test_a_shared_group_without_room_gets_it_later_and_alone(published: Published) -> None:
     router = published.router
-    full = OtherNode(router.turn)
+    full = OtherNode()
     router.shared.find_peer = {"other@0": full}.get
     shares = RemoteSharedMembers(router, "me@0")
     shares.go_live()
@@ -101,7 +100,7 @@ async def test_a_shared_group_without_room_gets_it_later_and_alone(published: Pu
 
 async def test_what_a_purged_node_never_accepted_is_tried_until_another_member_has_room(published: Published) -> None:
     router = published.router
-    full = OtherNode(router.turn)
+    full = OtherNode()
     router.shared.find_peer = {"other@0": full}.get
     router.shared.on_refused = published.publishing.share
     shares = RemoteSharedMembers(router, "me@0")
@@ -218,7 +217,7 @@ async def test_one_that_is_due_is_published_when_all_have_it_or_not_at_all(publi
 async def test_a_node_that_was_purged_is_waited_for_by_nobody(published: Published) -> None:
     """Its routes may go a moment after it: a message that is due meanwhile would hold up all behind it, for good."""
     router = published.router
-    gone, other = OtherNode(router.turn), OtherNode(router.turn)
+    gone, other = OtherNode(), OtherNode()
     router.remote.add(b"t", gone)
     router.remote.add(b"#", other)
     gone.is_purged = True

@@ -37,7 +37,7 @@ async def read_all(published: Published) -> list[str]:
 
 
 async def test_very_many_wills_leave_a_subscriber_that_reads_connected_and_complete(slow: Published) -> None:
-    other = OtherNode(slow.router.turn)
+    other = OtherNode()
     slow.router.remote.add(b"#", other)
     names = [str(number) for number in range(50)]
     for name in names:

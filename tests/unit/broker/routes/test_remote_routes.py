@@ -22,7 +22,7 @@ class Cluster:
 
     def join(self, *incarnations: str) -> None:
         for incarnation in incarnations:
-            self.members[incarnation] = NodeTarget(self.router.turn, 5)
+            self.members[incarnation] = NodeTarget()
             self.routes.members.put(incarnation, INFO, None)
 
     def leave(self, incarnation: str) -> None:
@@ -88,7 +88,7 @@ def test_a_bootstrap_of_the_members_places_rows_that_were_there_first() -> None:
     cluster.routes.put((b"x", "a@1"), None, None)
     members = cluster.routes.members.fresh()
     members.put("a@1", INFO, None)
-    cluster.members["a@1"] = NodeTarget(cluster.router.turn, 5)
+    cluster.members["a@1"] = NodeTarget()
     cluster.routes.members.swap(members)
     assert cluster.targets(b"x") == {"a@1"}
 

@@ -188,7 +188,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.router = Router(Counters(), 1000)
-        self.peers = {name: NodeTarget(self.router.turn, 5) for name in ("a@1", "b@1")}
+        self.peers = {name: NodeTarget() for name in ("a@1", "b@1")}
         self.router.shared.me = ME
         self.router.shared.find_peer = self.peers.get
         self.shares = RemoteSharedMembers(self.router, ME)
@@ -247,7 +247,7 @@ def test_members_in_slots_are_counted_and_told() -> None:
     shares.go_live()
     shares.put((G, "a@1"), SharedMembers(2, 0), None)
     shares.put((G, "#7"), SharedMembers(3, 1), None)
-    cluster.peers["#7"] = NodeTarget(cluster.router.turn, 5)
+    cluster.peers["#7"] = NodeTarget()
     assert cluster.total(b"t/1") == [5]
     assert (told, shares.count(G, "#7")) == ([(7, G)], (3, 1))
     shares.delete((G, "#7"), SharedMembers(3, 1))

@@ -72,7 +72,7 @@ class Hosted:
             "routes": SimpleNamespace(
                 turns=SimpleNamespace(submit=submit),
                 counts=CountTurns(),
-                slot_peers=SlotPeers([], SlotDispatcher()),
+                slot_peers=SlotPeers(SlotDispatcher()),
                 filters=SimpleNamespace(exclusive=claims),
                 remote=self.routes,
                 shares=self.shares,

@@ -19,7 +19,7 @@ class Link(NodeTarget):
     """The road to another node: `deliver` what waits, or give it back as a purge does."""
 
     def __init__(self, there: Node) -> None:
-        super().__init__(there.router.turn, 5)
+        super().__init__()
         self.there = there
         self.full = False
         self.waiting: list[tuple[int, bytes, Callable[[], None] | None]] = []

@@ -63,8 +63,8 @@ class Post(SlotDispatcher):
 
 
 class OtherNode(NodeTarget):
-    def __init__(self, turn: list[Sink]) -> None:
-        super().__init__(turn, 5)
+    def __init__(self) -> None:
+        super().__init__()
         self.taken: list[tuple[int, bytes]] = []
 
     def put_acknowledged(self, version: int, packet: bytes, on_accepted: Callable[[], None]) -> bool:
@@ -147,7 +147,7 @@ def test_what_would_be_retained_while_redis_is_short_of_memory_is_refused_and_no
 
 
 def test_who_publishes_to_a_slow_queue_pauses_until_it_drained(node: Node) -> None:
-    queue = OtherNode(node.router.turn)
+    queue = Sink(node.router.turn, 5)
     queue.flow = CONGESTED
     post(node).slow, post(node).congested = [queue], 1
     one, two = node.client("1"), node.client("2")
@@ -200,7 +200,7 @@ def test_no_local_goes_by_the_client_id_where_the_connection_is_elsewhere() -> N
 
 def test_a_message_with_an_origin_is_forwarded_with_it_and_delivered_once() -> None:
     here, there = Node(), Node()
-    link = OtherNode(here.router.turn)
+    link = OtherNode()
     here.router.remote.add(b"a", link)
     local, remote = here.client("local"), there.client("remote")
     for node, client in ((here, local), (there, remote)):

@@ -35,7 +35,7 @@ class World:
         self, strategy: str, here: int, counts: dict[str, tuple[int, int]], away: int = 0, me: str = "m@0"
     ) -> None:
         turn: list[Sink] = []
-        self.peers = {name: NodeTarget(turn, 5) for name in counts}
+        self.peers = {name: NodeTarget() for name in counts}
         self.groups = SharedGroups(lambda _: None, 7)
         self.groups.strategy = STRATEGIES[strategy]
         self.groups.me = me
