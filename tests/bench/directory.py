@@ -35,6 +35,7 @@ from flockmq.node.client_admin import ClientAdmin
 from flockmq.protocol.channel import CONNECTED, Channel
 from flockmq.protocol.client import PeerInfo, Principal
 from flockmq.routing.router import Router
+from flockmq.routing.sink import SinkHost
 from flockmq.routing.slots import slot_of
 from flockmq.session.limits import Limits
 from flockmq.session.local_session import LocalSession
@@ -86,7 +87,7 @@ class Residents:
 
 
 def cores(fd: int) -> list[ClientAdmin]:
-    router, limits = Router(Counters(), 1024 * 1024), Limits("default")
+    router, limits = Router(SinkHost(Counters()), 1024 * 1024), Limits("default")
     slots = {slot: f"core-{slot * CORES // SLOTS}@0" for slot in range(SLOTS)}
     registries = [ClientRegistry() for _ in range(CORES)]
     by_id: list[dict[bytes, Connected]] = [{} for _ in range(CORES)]

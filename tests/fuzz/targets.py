@@ -143,7 +143,7 @@ def connection(data: bytes) -> None:
         if control & 0x10:
             client.lost()
         if control & 0x20:
-            node.router.now_s += 1.0
+            node.router.host.now_s += 1.0
         if control & 0x40:
             clients[control % 3] = node.opened()
             everybody.append(clients[control % 3])

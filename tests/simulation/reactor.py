@@ -39,7 +39,7 @@ class SimulatedReactor(Reactor):
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._is_accepting = True
-        self.router.now_s = self.now_s()
+        self.router.host.now_s = self.now_s()
         loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
     def stop_accepting(self) -> None:

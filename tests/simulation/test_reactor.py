@@ -13,6 +13,7 @@ from flockmq.clock import SYSTEM
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.routing.router import Router
+from flockmq.routing.sink import SinkHost
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
 from flockmq.time_slices import TimeSlices
@@ -34,7 +35,7 @@ class Served:
         self.loop = SimulatedLoop()
         self.network = self.loop.network = Network(self.loop, Random(1))
         self.limits = Limits(idle_timeout=5.0)
-        self.router = Router(Counters(), self.limits.max_packet_size)
+        self.router = Router(SinkHost(Counters()), self.limits.max_packet_size)
         self.port = Port()
         self.port.router = self.router
         self.port.sessions = CleanSessionEnd(

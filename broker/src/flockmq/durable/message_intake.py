@@ -130,7 +130,7 @@ class MessageIntake:
                 state = self._manager.slots.get(slot)
                 if state is not None and state.gained_at <= epoch:
                     held = self._held.setdefault(slot, deque())
-                    held.append(_HeldMessage(message, sender, self._router.now_s, None))
+                    held.append(_HeldMessage(message, sender, self._router.host.now_s, None))
                     touched[slot] = None
 
     def advance(self) -> None:
@@ -157,7 +157,7 @@ class MessageIntake:
             self._held.pop(slot, None)
 
     def _deliver_held(self, slot: int, item: _HeldMessage, message: SlotMessage) -> None:
-        waited_s = int(self._router.now_s - item.since_s)
+        waited_s = int(self._router.host.now_s - item.since_s)
         try:
             message = message.aged(waited_s) if waited_s > 0 else message
             if message.version & SHARED:

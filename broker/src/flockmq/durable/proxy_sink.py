@@ -99,20 +99,20 @@ class ProxySink(Sink):
     def congest(self) -> None:
         if self.flow == FLOWING:
             self.flow = CONGESTED
-            self.stall = StallClock(self.router.now_s)
+            self.stall = StallClock(self.router.host.now_s)
             self.on_flow(self)
 
     def progressed(self, is_congested: bool) -> None:
         """The client acknowledged something."""
         if self.stall is not None:
-            self.stall.progress_s = self.router.now_s
+            self.stall.progress_s = self.router.host.now_s
         if self.flow in (CONGESTED, LAGGING) and not is_congested:
             self.flow = FLOWING
             self.on_flow(self)
 
     def check_progress(self, is_held_up: bool) -> None:
         """Check for progress; called regularly while CONGESTED. `is_held_up`: the client has to wait for the owner."""
-        now_s = self.router.now_s
+        now_s = self.router.host.now_s
         if is_held_up:
             self.stall = StallClock(now_s)
         elif self.stall is not None and self.stall.has_run_out(now_s):
@@ -121,7 +121,7 @@ class ProxySink(Sink):
             self.on_flow(self)
 
     def now_s(self) -> float:
-        return self.router.now_s
+        return self.router.host.now_s
 
     def unsendable(self, packet_bytes: int) -> None:
         count_unsendable(self.router.counters, packet_bytes)

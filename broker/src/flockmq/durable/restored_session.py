@@ -41,7 +41,7 @@ def restored(
     zone = fields.get(ZONE, DEFAULT.encode()).decode()
     away = router.away5 if meta.version == 5 else router.away4
     session = DurableSession(writer, commit_state, meta, away, client_id, limits(zone), 0)
-    _restore(session, fields, router.now_s)
+    _restore(session, fields, router.host.now_s)
     return session
 
 

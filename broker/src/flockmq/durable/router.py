@@ -14,6 +14,7 @@ from flockmq.mqtt.topics import is_exclusive, is_shared, matching
 from flockmq.routing.group import Group
 from flockmq.routing.router import Router
 from flockmq.routing.shared_frames import SharedItem, unwrap
+from flockmq.routing.sink import SinkHost
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 
@@ -26,10 +27,11 @@ class DurableRouter(Router):
 
     def __init__(self, own: Router, slots: SlotPeers) -> None:
         super().__init__(
-            own.counters, own.max_packet_size, own.max_topic_levels, match_cache_bytes=own.matches.max_bytes
+            SinkHost(own.counters, own.turn),
+            own.max_packet_size,
+            own.max_topic_levels,
+            match_cache_bytes=own.matches.max_bytes,
         )
-        self.turn = own.turn
-        self.away4.turn = self.away5.turn = own.turn
         self.shared = own.shared
         self.on_count: Callable[[int, bytes, bytes], None] = ignore
         self.on_missing: Callable[[int, bytes], None] = ignore

@@ -36,7 +36,7 @@ class SessionEndings(SessionEnds):
         slot = self._slots.get(session.writer.slot)
         if slot is not None and session.runs_in(slot):
             will.message.origin = session.will_origin()
-            slot.wills.publish(PendingWill(session.client_id, session.record.user, will), self._router.now_s)
+            slot.wills.publish(PendingWill(session.client_id, session.record.user, will), self._router.host.now_s)
 
     def unrouted(self, session: DurableSession, filters: list[bytes]) -> None:
         """Remove the slot's routes for these filters, after the unsubscription is committed."""

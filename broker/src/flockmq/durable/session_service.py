@@ -102,12 +102,12 @@ class SessionService:
         """
         self.manager.now()
         for client_id, until_s in list(self._expected.items()):
-            if until_s <= self.router.now_s:
+            if until_s <= self.router.host.now_s:
                 self._gone(client_id)
                 self._continue_attach(client_id)
         self.manager.forget_departed()
         self.manager.tick(self._proxies.is_connected)
-        self.cancelled_wills.tick(self.router.now_s)
+        self.cancelled_wills.tick(self.router.host.now_s)
         for client_id in [client_id for client_id in self._cut_off if client_id not in self.sessions.by_id]:
             del self._cut_off[client_id]
         self.manager.request_barriers()
@@ -137,7 +137,7 @@ class SessionService:
         self.sessions.come_back(session)
         session.meta.expiry_s = expiry_s
         will = self._held_back(session, session.meta.will if with_will else None, hold_s)
-        self.sessions.leave(session, will, self.router.now_s)
+        self.sessions.leave(session, will, self.router.host.now_s)
         self.manager.request_barriers()
         self._continue_attach(session.client_id)
 
@@ -164,8 +164,8 @@ class SessionService:
     def report_load(self) -> None:
         """Called every 0.1 s or so."""
         self.manager.now()
-        self.congestion.tick(self.router.now_s)
-        self.pressure_reports.tick(self.router.now_s)
+        self.congestion.tick(self.router.host.now_s)
+        self.pressure_reports.tick(self.router.host.now_s)
 
     def session_loaded(self, session: DurableSession, returns_by_s: float) -> None:
         self._expected[session.client_id] = returns_by_s
@@ -207,8 +207,10 @@ class SessionService:
         self._expected.pop(client_id, None)
         asked_before = self.was_asked_by(client_id, request)
         known = self._without_connection(client_id, with_will=not asked_before)
-        if cancelled := slot.wills.came_back(client_id, self.router.now_s) or self._delayed_will(client_id, request):
-            self.cancelled_wills.note(token, *cancelled, self.router.now_s)
+        if cancelled := slot.wills.came_back(client_id, self.router.host.now_s) or self._delayed_will(
+            client_id, request
+        ):
+            self.cancelled_wills.note(token, *cancelled, self.router.host.now_s)
         if request is None:
             if known is not None:
                 self.sessions.end(known)
@@ -292,7 +294,7 @@ class SessionService:
         cancelled, slot = self.cancelled_wills.take(token), self.manager.slots.get(slot_of(client_id))
         if cancelled is not None and slot is not None and expiry_s < 0 and nonce:
             self.manager.now()
-            slot.wills.stayed_away(cancelled.left, cancelled.due_s, self.router.now_s)
+            slot.wills.stayed_away(cancelled.left, cancelled.due_s, self.router.host.now_s)
         session = self.connected.running(token)
         if session is None:
             if self._cut_off.get(client_id) == token:
@@ -318,19 +320,19 @@ class SessionService:
             will = session.meta.will if with_will else None
             if will is not None:
                 will.message.author = author_of(client_id, token, is_will=True)
-            stays = self.sessions.leave(session, self._held_back(session, will, hold_s), self.router.now_s)
+            stays = self.sessions.leave(session, self._held_back(session, will, hold_s), self.router.host.now_s)
             if stays and not sink.is_confirmed and expiry_s < 0 and was_created_by_it and session.is_empty():
                 self.sessions.end(session)  # Perhaps its CONNECT was refused, and the link lost the node's DETACH.
         self.manager.request_barriers()
 
     def hold(self, left: PendingWill, hold_s: float) -> None:
         self.manager.now()
-        now_s = self.router.now_s
+        now_s = self.router.host.now_s
         self.manager.slots[slot_of(left.client_id)].wills.hold(left, now_s + hold_s, now_s)
 
     def cancel(self, client_id: bytes, origin: bytes) -> None:
         self.manager.now()
-        self.manager.slots[slot_of(client_id)].wills.cancel(client_id, origin, self.router.now_s)
+        self.manager.slots[slot_of(client_id)].wills.cancel(client_id, origin, self.router.host.now_s)
 
     def _held_back(self, session: DurableSession, will: Will | None, hold_s: float) -> Will | None:
         """Hold the will back at the owner for `hold_s`, if its own delay is shorter. Returns the will that stays with

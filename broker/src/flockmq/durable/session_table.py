@@ -106,8 +106,8 @@ class SessionTable:
     def find(self, client_id: bytes) -> DurableSession | None:
         """The session of this client id. First it does what is due, even if no tick has done so yet."""
         absence = self.away.get(client_id)
-        if absence is not None and absence.next_s() <= self._router.now_s:
-            self._act(absence, self._router.now_s)
+        if absence is not None and absence.next_s() <= self._router.host.now_s:
+            self._act(absence, self._router.host.now_s)
         return self.by_id.get(client_id)
 
     def come_back(self, session: DurableSession) -> None:

@@ -131,8 +131,8 @@ class SlotManager:
 
     def now(self) -> None:
         """Set the time for what follows."""
-        self.router.now_s = self._clock.monotonic()
-        self.commit_state.wall_offset_s = self._clock.wall() - self.router.now_s
+        self.router.host.now_s = self._clock.monotonic()
+        self.commit_state.wall_offset_s = self._clock.wall() - self.router.host.now_s
         self.commit_state.is_short = self._store.core_is_short
 
     def request_barriers(self) -> None:
@@ -232,14 +232,14 @@ class SlotManager:
         self.now()
         for source in slot.marks.restore(taken.marks):
             self._store.mark(slot.number, source, None)
-        self._departed.found(slot.marks.unknown_nodes(self._sources_of_members()), self.router.now_s)
+        self._departed.found(slot.marks.unknown_nodes(self._sources_of_members()), self.router.host.now_s)
         slot.unread.update(taken.unread)
         for client_id, fields in taken.sessions.items():
             if client_id in self.sessions.by_id:
                 continue  # The slot is loaded again after Redis lost data; our copy is newer.
             try:
                 if client_id == WILLS:
-                    slot.wills.restore(fields, self.router.now_s)
+                    slot.wills.restore(fields, self.router.host.now_s)
                 else:
                     self._restore(slot, client_id, fields)
             except (ValueError, IndexError, StructError, PacketError) as error:
@@ -247,7 +247,7 @@ class SlotManager:
             except Exception as error:  # One bad session must not stop the others.
                 log.exception("the session of %r can't be restored", client_id)
                 slot.cannot_read(client_id, fields, repr(error))
-            if self._clock.monotonic() - self.router.now_s >= bounds.SLOT_WORK_MAX_S:
+            if self._clock.monotonic() - self.router.host.now_s >= bounds.SLOT_WORK_MAX_S:
                 self.request_barriers()
                 await asyncio.sleep(0)
                 self.now()
@@ -261,7 +261,7 @@ class SlotManager:
     def _restore(self, slot: OwnedSlot, client_id: bytes, fields: dict[bytes, bytes]) -> None:
         session = restored(slot.writer, self.commit_state, client_id, fields, self.router, self._host.limits)
         meta = session.meta
-        now_s = self.router.now_s
+        now_s = self.router.host.now_s
         left_s = self.commit_state.monotonic_s(meta.left_ms) if meta.left_ms else now_s + bounds.CONNECTION_RETURN_S
         if meta.will is not None:  # It belongs to an earlier connection.
             meta.will.message.author = author_of(client_id, self._host.floor(slot.number), is_will=True)
@@ -314,11 +314,11 @@ class SlotManager:
         they are the next owner's. So this may be late by that time.
         """
         if not self._leaving:
-            self.sessions.tick(self.router.now_s)
+            self.sessions.tick(self.router.host.now_s)
         if self.held_wills.count or self.held_wills.cancelled:
             for slot in self.slots.values():
                 if slot.loaded:
-                    slot.wills.tick(self.router.now_s, is_connected)
+                    slot.wills.tick(self.router.host.now_s, is_connected)
         self._loading.look()
         self._take_what_is_lost_and_ours()
 
@@ -327,7 +327,7 @@ class SlotManager:
         saw the moves. If the table still says after SLOT_LOST_MAX_S that it is ours, take it again. If the table is
         merely behind, Redis refuses our lower fence and nothing changes.
         """
-        since_s = self.router.now_s - bounds.SLOT_LOST_MAX_S
+        since_s = self.router.host.now_s - bounds.SLOT_LOST_MAX_S
         for number in list(self.unloaded):
             slot = self.slots[number]
             if slot.is_lost and slot.lost_s <= since_s:
@@ -365,11 +365,11 @@ class SlotManager:
     # --- sequence numbers of purged nodes -----------------------------------------------------------------------------
 
     def node_gone(self, incarnation: str) -> None:
-        self._departed.departed(node_source(incarnation), self.router.now_s)
+        self._departed.departed(node_source(incarnation), self.router.host.now_s)
 
     def forget_departed(self) -> None:
         """Forget the sequence numbers of nodes that were purged long ago. Nodes that came back keep theirs."""
-        if due := self._departed.take_due(self.router.now_s):
+        if due := self._departed.take_due(self.router.host.now_s):
             members = self._sources_of_members()
             for source in due:
                 if source not in members:

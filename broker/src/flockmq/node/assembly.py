@@ -53,6 +53,7 @@ from flockmq.rlog.errors import LogRefused
 from flockmq.rlog.rlog import Rlog
 from flockmq.routing.router import Router
 from flockmq.routing.shared_groups import STRATEGIES
+from flockmq.routing.sink import SinkHost
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
 from flockmq.transport.reactor import Reactor
@@ -185,7 +186,7 @@ def assemble(
     zones = {"default": config.mqtt, **config.zones}
     limits = {name: _limits(name, zone) for name, zone in zones.items()}
     router = Router(
-        Counters(),
+        SinkHost(Counters()),
         min(zone.max_packet_size for zone in zones.values()),
         min(zone.max_topic_levels for zone in zones.values()),
         entropy.random.getrandbits(64),

@@ -104,7 +104,7 @@ def connected(at_ms: int, client_id: bytes, channel: Channel) -> Event:
 
 
 def disconnected(at_ms: int, client_id: bytes, channel: Channel) -> Event:
-    duration_ms = round((channel.router.now_s - channel.connected_s) * 1000)
+    duration_ms = round((channel.router.host.now_s - channel.connected_s) * 1000)
     traffic = channel.bytes_in, channel.bytes_out, channel.messages_in, channel.messages_out
     why = int(channel.close_reason), ended_by(channel), version_of(channel)
     return at_ms, DISCONNECTED, text_of(client_id), *why, channel.listener_name(), None, max(duration_ms, 0), *traffic

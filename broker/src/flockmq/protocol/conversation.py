@@ -64,16 +64,17 @@ class Conversation(Channel):
     # Bytes in.
 
     def feed(self, data: bytes) -> None:
+        router = self.router
         if self.state == CONNECTED:  # Before CONNACK, bytes that trickle in don't extend the timeout.
-            self.last_seen_s = self.router.now_s
-        self.router.counters.bytes_received += len(data)
+            self.last_seen_s = router.host.now_s
+        router.counters.bytes_received += len(data)
         self.bytes_in += len(data)
         rest = self._rest
         if rest is not None:
             if data:
                 rest.append(data)
                 self._rest_bytes += len(data)
-                self.router.partial_bytes += len(data)
+                router.partial_bytes += len(data)
             if self._rest_bytes < self._need:
                 self._wait(rest)
                 return
@@ -87,7 +88,7 @@ class Conversation(Channel):
         if at < len(data) and self.state != CLOSED:
             self._rest = [data[at:] if at else data]
             self._rest_bytes = i32(len(data) - at)
-            self.router.partial_bytes += self._rest_bytes
+            router.partial_bytes += self._rest_bytes
 
     def _wait(self, rest: list[bytes]) -> None:
         """Wait for the rest of a packet. Neither many small chunks nor many large incomplete packets may use all
@@ -226,7 +227,7 @@ class Conversation(Channel):
             self._end(Reason.PACKET_TOO_LARGE)  # Without CONNACK: it would be too large for the client.
             return
         self.admitted_once = True
-        self.connected_s = self.router.now_s
+        self.connected_s = self.router.host.now_s
         self.state = CONNECTED
         self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
         self.put(connack)
@@ -268,7 +269,7 @@ class Conversation(Channel):
         self.answer(encode.auth(Reason.CONTINUE_AUTHENTICATION, self._authentication(data)))
         if self.state == ADMITTING:
             self.state = AUTHENTICATING
-            self.last_seen_s = self.router.now_s
+            self.last_seen_s = self.router.host.now_s
             self.unpause()
 
     def reauthenticated(self, data: bytes | None) -> None:

@@ -45,7 +45,7 @@ class PendingPublish:
         self.session: ClientSession | None = channel.session
         self.message = message
         self.said = message
-        self.since_s: float = channel.router.now_s
+        self.since_s: float = channel.router.host.now_s
         self.size_bytes: int = len(message.packet)
         self.state = state
         self.waits: int = 0
@@ -70,7 +70,7 @@ class PendingPublish:
         """True if its expiry interval has passed, which is reduced by the time that it has waited [MQTT-3.3.2-6]. That
         of a delayed message begins when it is due.
         """
-        waited_s = int(self.channel.router.now_s - self.since_s)
+        waited_s = int(self.channel.router.host.now_s - self.since_s)
         if waited_s <= 0 or is_delayed(self.message.topic):
             return False
         left = waited(self.message, waited_s)

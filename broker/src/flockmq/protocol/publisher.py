@@ -40,7 +40,7 @@ def receive(channel: Channel, port: NodePort, data: bytes, at: int, body: int, e
     session = channel.session
     assert session is not None
     if message.qos == 2:
-        heard = session.receive(message.packet_id, channel.router.now_s)
+        heard = session.receive(message.packet_id, channel.router.host.now_s)
         if heard == REPEAT:
             if is_strict and not data[at] & 8:
                 raise protocol_error("a QoS 2 PUBLISH sent again without DUP", "MQTT-3.3.1-1")

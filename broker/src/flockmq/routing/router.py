@@ -36,10 +36,9 @@ from flockmq.routing.sink import FLOWING, AwaySink, SinkHost
 from flockmq.routing.stale_table_queue import StaleTableQueue
 from flockmq.routing.subscriber import Subscriber, Subscription
 from flockmq.routing.targets import SlotDispatcher, SlotSet
-from flockmq.telemetry.counters import Counters
 
 
-class Router(SinkHost):
+class Router:
     """One per node. The fast path takes no packets larger than `max_packet_size` or topics deeper than
     `max_topic_levels` (the smallest values of all zones), nor topics that match `intercepts`: hooks and rules see
     those first. `dispatcher` sends messages to the owners of durable sessions. `seed`: for choosing members of
@@ -51,13 +50,15 @@ class Router(SinkHost):
 
     def __init__(
         self,
-        counters: Counters,
+        host: SinkHost,
         max_packet_size: int,
         max_topic_levels: int = TOPIC_MAX_LEVELS,
         seed: int | None = None,
         match_cache_bytes: int = MATCH_CACHE_MAX_BYTES,
     ) -> None:
-        super().__init__(counters)
+        self.host = host
+        self.counters = host.counters
+        self.turn = host.turn
         self.matches = MatchCache(match_cache_bytes)
         self.max_packet_size = max_packet_size
         self.max_topic_levels = max_topic_levels
@@ -66,8 +67,8 @@ class Router(SinkHost):
         self.intercepts_subscriptions: bool = False
         self.local = FilterIndex()
         self.remote = FilterIndex()
-        self.pauses = PublisherPauses(self)
-        self.delivery = LocalDelivery(self, self.pauses)
+        self.pauses = PublisherPauses(host)
+        self.delivery = LocalDelivery(host, self.pauses)
         self.shared = SharedDelivery(self.delivery, self.changed, seed)
         self.dispatcher: SlotDispatcher | None = None
         self._forget()
@@ -77,8 +78,8 @@ class Router(SinkHost):
         self.partials_max_bytes: int = PARTIALS_MAX_BYTES
         self.stale: bool = False
         self.held = StaleTableQueue()
-        self.away4 = AwaySink(self, 4)
-        self.away5 = AwaySink(self, 5)
+        self.away4 = AwaySink(host, 4)
+        self.away5 = AwaySink(host, 5)
 
     # The indexes.
 

@@ -102,13 +102,12 @@ def count_unsendable(counters: Counters, packet_bytes: int) -> None:
         counters.dropped_expired += 1
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class SinkHost:
     """What sinks need from their router: `turn` (the dirty sinks), the time of the turn, and the counters."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: Counters, turn: list[Sink] | None = None) -> None:
         self.counters = counters
-        self.turn: list[Sink] = []
+        self.turn: list[Sink] = [] if turn is None else turn
         self.now_s: float = 0.0
 
 

@@ -192,7 +192,7 @@ class Acceptor:
 
     def _too_fast(self, listener: OpenListener) -> bool:
         """True if the next client must wait in the backlog."""
-        now_s = self._router.now_s
+        now_s = self._router.host.now_s
         for bucket in (listener.conn_rate, self.conn_rate):
             if bucket is not None and bucket.tokens(now_s) < 1.0:
                 self._suspend(listener, True)
@@ -202,12 +202,12 @@ class Acceptor:
     def _debit(self, listener: OpenListener) -> None:
         for bucket in (listener.conn_rate, self.conn_rate):
             if bucket is not None:
-                bucket.debit(1.0, self._router.now_s)
+                bucket.debit(1.0, self._router.host.now_s)
 
     def refused(self, why: str) -> None:
         self._router.counters.connects_refused += 1
-        if self._router.now_s - self._refused_logged_s >= _REFUSED_LOGGED_EVERY_S:
-            self._refused_logged_s = self._router.now_s
+        if self._router.host.now_s - self._refused_logged_s >= _REFUSED_LOGGED_EVERY_S:
+            self._refused_logged_s = self._router.host.now_s
             log.warning("clients are turned away: %s", why)
 
     def _suspend(self, listener: OpenListener, suspended: bool) -> None:

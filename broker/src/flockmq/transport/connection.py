@@ -115,7 +115,7 @@ class Connection(Conversation):
             if settings.proxy is not None:
                 self.keepalive_s = settings.proxy.timeout_s
         if listener.is_metered:
-            self.meter = ClientMeter(settings.client_rates, listener.meters, router.now_s)
+            self.meter = ClientMeter(settings.client_rates, listener.meters, router.host.now_s)
 
     def peer(self) -> PeerInfo:
         settings, layers = self.listener.settings, self.layers
@@ -177,7 +177,7 @@ class Connection(Conversation):
         if data or not size:
             super().feed(data)
         messages = counters.messages_received - before
-        over = (size or messages) and meter.debit(messages, size, self.router.now_s)
+        over = (size or messages) and meter.debit(messages, size, self.router.host.now_s)
         if over and meter.held is None and self.state != CLOSED:
             self.reactor.hold(self, meter)
 

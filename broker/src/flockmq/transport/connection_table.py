@@ -95,7 +95,7 @@ class ConnectionTable(ConnectionReactor):
         if connection.layers is not None:
             connection.layers.release()  # Its memory isn't counted any more.
         self.unauthenticated.forget(connection)
-        connection.last_seen_s = self._router.now_s
+        connection.last_seen_s = self._router.host.now_s
         connection.paused = 0
         self.watch(connection)
         self.half_closed[connection] = None
@@ -134,7 +134,7 @@ class ConnectionTable(ConnectionReactor):
     def close_half_closed(self) -> None:
         """Close the connections that were half-closed long enough ago."""
         for connection in list(self.half_closed):
-            if self._router.now_s - connection.last_seen_s > LINGER_MAX_S:
+            if self._router.host.now_s - connection.last_seen_s > LINGER_MAX_S:
                 self.close(connection)
 
     # Unauthenticated clients, and those over a rate.

@@ -91,13 +91,13 @@ class EpollReactor(Reactor):
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.router.now_s = self._monotonic()
+        self.router.host.now_s = self._monotonic()
         loop.add_reader(self.epoll.fileno(), self._ready)
         self._timer = loop.call_later(SWEEP_INTERVAL_S, self.tick)
 
     def limit(self, rates: Rates, max_conn_rate: float) -> None:
         """Set the rates that all clients of this node share. A client that was connected without any keeps none."""
-        now_s = self.router.now_s
+        now_s = self.router.host.now_s
         self._all = self._configured(self._all, rates)
         self.table.acceptor.conn_rate = Bucket(max_conn_rate, 0.0, now_s) if max_conn_rate > 0.0 else None
         for listener in self.table.acceptor.listeners.values():
@@ -124,7 +124,7 @@ class EpollReactor(Reactor):
 
     def open(self, listener: Listener) -> OpenListener:
         """Create what the clients of a listener share: its rates, and this node's."""
-        opened = OpenListener(listener, [] if self._all is None else [self._all], self.router.now_s)
+        opened = OpenListener(listener, [] if self._all is None else [self._all], self.router.host.now_s)
         self.configure(opened)
         return opened
 
@@ -134,13 +134,13 @@ class EpollReactor(Reactor):
         listener.meter = self._configured(listener.meter, listener.settings.rates)
         if had_none and listener.meter is not None:
             listener.meters.insert(0, listener.meter)
-        listener.configure(self.router.now_s)
+        listener.configure(self.router.host.now_s)
 
     def _configured(self, meter: SharedMeter | None, rates: Rates) -> SharedMeter | None:
         """The meter with these rates; a new one if there was none and there must be one."""
         if meter is None:
             return None if rates.are_off() else self.table.rate_limit.share(rates)
-        meter.configure(rates, self.router.now_s)
+        meter.configure(rates, self.router.host.now_s)
         return meter
 
     def listen(self, listener: OpenListener, bound: socket.socket) -> None:

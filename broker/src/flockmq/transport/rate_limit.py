@@ -75,7 +75,7 @@ class RateLimit:
 
     def share(self, rates: Rates) -> SharedMeter:
         """Create a meter for many clients."""
-        shared = SharedMeter(rates, self._reactor.router.now_s)
+        shared = SharedMeter(rates, self._reactor.router.host.now_s)
         self._shared.append(shared)
         return shared
 
@@ -89,7 +89,7 @@ class RateLimit:
         router.counters.throttled += 1
         meter.held = client
         client.pause()
-        self._wait(meter, router.now_s)
+        self._wait(meter, router.host.now_s)
         if not self._is_ticking:
             self._tick_later()
 
@@ -101,7 +101,7 @@ class RateLimit:
 
     def _turn(self) -> None:
         self._reactor.begin_turn(self._monotonic())
-        self.tick(self._reactor.router.now_s)
+        self.tick(self._reactor.router.host.now_s)
         self._is_ticking = False
         if self.is_busy():
             self._tick_later()

@@ -92,8 +92,8 @@ class Reactor:
     def begin_turn(self, now_s: float) -> None:
         """Begin a turn at time `now_s`. Call this before anything is fed."""
         router = self.router
-        stood_still = now_s - router.now_s > STOOD_STILL_S
-        router.now_s = now_s
+        stood_still = now_s - router.host.now_s > STOOD_STILL_S
+        router.host.now_s = now_s
         if stood_still:
             self.on_stood_still()
 

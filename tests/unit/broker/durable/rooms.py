@@ -17,7 +17,7 @@ from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.quotas import Quotas, Usage
 from flockmq.routing.message_id import node_source
 from flockmq.routing.router import Router
-from flockmq.routing.sink import Sink
+from flockmq.routing.sink import Sink, SinkHost
 from flockmq.routing.slots import SlotMessage, SlotPeers, slot_of
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
@@ -92,7 +92,7 @@ class Owner:
         self.incarnation = incarnation
         self.epoch = epoch
         self.turn: list[Sink] = []
-        router = Router(Counters(), 1 << 20)
+        router = Router(SinkHost(Counters()), 1 << 20)
         self.dispatcher = Dispatcher()
         self.slot_peers = SlotPeers(self.dispatcher)
         self.router = DurableRouter(router, self.slot_peers)

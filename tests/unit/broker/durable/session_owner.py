@@ -17,7 +17,7 @@ from flockmq.durable.session_fields import Meta
 from flockmq.mqtt.message import Publish, Will, publication
 from flockmq.routing.message_id import origin_of
 from flockmq.routing.router import Router
-from flockmq.routing.sink import CONGESTED, LAGGING
+from flockmq.routing.sink import CONGESTED, LAGGING, SinkHost
 from flockmq.routing.subscriber import Subscription
 from flockmq.session.limits import Limits
 from flockmq.session.remote_session import (
@@ -131,8 +131,8 @@ class SessionOwner:
     def __init__(self, disk: Disk | None = None, limits: Limits | None = None, now_s: float = 1000.0) -> None:
         self.limits = limits or Limits()
         self.disk = disk or Disk()
-        self.router = Router(Counters(), self.limits.max_packet_size)
-        self.router.now_s = now_s
+        self.router = Router(SinkHost(Counters()), self.limits.max_packet_size)
+        self.router.host.now_s = now_s
         self.commit_state = CommitState(WALL_S - 1000.0)
 
     def fresh(
@@ -231,7 +231,7 @@ def lag(owner: SessionOwner, session: DurableSession) -> None:
     """It acknowledged nothing for as long as publishers are paused for it."""
     proxy = to_proxy(session)
     assert proxy.flow == CONGESTED
-    owner.router.now_s += SINK_CONGESTED_MAX_S + 0.1
+    owner.router.host.now_s += SINK_CONGESTED_MAX_S + 0.1
     proxy.check_progress(session.outgoing.is_held_up())
     assert proxy.flow == LAGGING
 
@@ -260,5 +260,5 @@ def full(owner: SessionOwner) -> DurableSession:
 def elsewhere(owner: SessionOwner) -> tuple[SessionOwner, DurableSession]:
     """The owner crashes, with all that isn't durable."""
     owner.disk.waiting.clear()
-    other = SessionOwner(owner.disk, owner.limits, now_s=owner.router.now_s)
+    other = SessionOwner(owner.disk, owner.limits, now_s=owner.router.host.now_s)
     return other, other.restored()

@@ -15,6 +15,7 @@ from flockmq.durable.router import DurableRouter
 from flockmq.mqtt.reason import Reason
 from flockmq.quotas import UNLIMITED, Quotas
 from flockmq.routing.router import Router
+from flockmq.routing.sink import SinkHost
 from flockmq.routing.slots import SlotPeers
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
@@ -70,7 +71,7 @@ class ClusterPort:
 class Asked:
     def __init__(self) -> None:
         self.owner = SessionOwner()
-        own = Router(Counters(), 1 << 20)
+        own = Router(SinkHost(Counters()), 1 << 20)
         self.router = DurableRouter(own, SlotPeers(SlotDispatcher()))
         self.session = self.owner.opened(version=5)
         self.cluster = ClusterPort()

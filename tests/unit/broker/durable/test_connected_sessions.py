@@ -143,8 +143,8 @@ async def overflows(owner: Owner, node: str = REPLICANT) -> None:
         owner.take(*range(first, first + 100))
     await owner.settle()
     assert owner.overflown == []
-    owner.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    owner.service.congestion.tick(owner.router.now_s)
+    owner.router.host.now_s += SINK_CONGESTED_MAX_S + 0.1
+    owner.service.congestion.tick(owner.router.host.now_s)
     owner.take(*range(limit + 100, limit + 200))
 
 

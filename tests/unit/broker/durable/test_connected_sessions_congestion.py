@@ -41,8 +41,8 @@ async def test_they_are_told_again_before_they_forget_it(congested: Owner) -> No
 
 
 async def test_a_client_that_reads_nothing_pauses_nobody_for_long(congested: Owner) -> None:
-    congested.router.now_s += SINK_CONGESTED_MAX_S + 0.1
-    congested.service.congestion.tick(congested.router.now_s)
+    congested.router.host.now_s += SINK_CONGESTED_MAX_S + 0.1
+    congested.service.congestion.tick(congested.router.host.now_s)
     assert congested.congestion_reports == [(SLOT, True), (SLOT, False)]
     congested.take(WINDOW + QUEUE // 2 + 2)
     assert len(congested.congestion_reports) == 2, "it lags"

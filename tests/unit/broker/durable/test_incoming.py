@@ -31,7 +31,7 @@ def test_only_so_many_await_their_PUBREL_and_not_for_ever() -> None:
     session_owner = SessionOwner(limits=Limits(max_awaiting_rel=2, await_rel_timeout=10.0))
     session = session_owner.opened()
     assert [session.origin_for(packet_id) for packet_id in (1, 2, 3)] == [origin(1), origin(2), b""]
-    session_owner.router.now_s += 11
+    session_owner.router.host.now_s += 11
     assert session.origin_for(3) == origin(3)
     session_owner.settle()
     assert [field for field in session_owner.disk.fields() if field[:1] == b"r"] == [b"r\0\3"]

@@ -104,7 +104,7 @@ def test_a_message_that_expired_is_not_sent_unless_it_was_before(session_owner: 
     session_owner.send(session, "sent", expiry_s=10)
     session_owner.send(session, "waits", expiry_s=10)
     session_owner.settle()
-    session_owner.router.now_s += 20
+    session_owner.router.host.now_s += 20
     to_proxy(session).packets()
     back(session_owner, session, 5)
     packets = to_proxy(session).packets()
@@ -135,7 +135,7 @@ def test_what_expired_is_gone_by_one_commit_and_what_expires_meanwhile_is_sent(s
     session.send_again()
     assert to_proxy(session).packets() == []
     assert session.outgoing.is_held_up()
-    session_owner.router.now_s += GIVEN_UP_WAIT_MAX_S
+    session_owner.router.host.now_s += GIVEN_UP_WAIT_MAX_S
     session_owner.disk.commit()
     assert [packet[-4:] for packet in to_proxy(session).packets()] == [b"tays", b"tays", b"late"]
     assert not session_owner.disk.waiting
@@ -147,7 +147,7 @@ def test_what_expired_long_before_that_was_durable_is_not_sent(session_owner: Se
     session_owner.send(session, "late", 2, expiry_s=1)
     session_owner.settle()
     session.send_again()
-    session_owner.router.now_s += 3 * GIVEN_UP_WAIT_MAX_S
+    session_owner.router.host.now_s += 3 * GIVEN_UP_WAIT_MAX_S
     session_owner.settle()
     assert to_proxy(session).packets() == []
     assert messages_on(session_owner.disk) == []
@@ -170,7 +170,7 @@ def expiring(session_owner: SessionOwner, *payloads: str) -> DurableSession:
     for payload in payloads:
         session_owner.send(session, payload, 2, expiry_s=-1 if payload.endswith("stays") else 10)
     session_owner.settle()
-    session_owner.router.now_s += 20
+    session_owner.router.host.now_s += 20
     session.resume(session_owner.fresh(5))
     session_owner.settle()
     return session
@@ -197,7 +197,7 @@ def test_a_QoS_1_message_that_expired_meanwhile_is_left_out_and_one_of_QoS_2_tha
     session_owner.send(session, "1", 1, expiry_s=10)
     session_owner.send(session, "2", 2, expiry_s=10)
     session_owner.settle()
-    other = SessionOwner(session_owner.disk, now_s=session_owner.router.now_s + 20)
+    other = SessionOwner(session_owner.disk, now_s=session_owner.router.host.now_s + 20)
     session = other.restored()
     back(other, session, 5)
     assert [packet[0] for packet in to_proxy(session).packets()] == [DUP2]

@@ -51,7 +51,7 @@ def test_a_client_that_reads_gets_all_that_comes_before_its_publishers_pause(
         session_owner.send(session, payload.decode())
         if is_durable:
             session_owner.settle()
-    session_owner.router.now_s += SINK_CONGESTED_MAX_S / 2 if is_durable else 60.0
+    session_owner.router.host.now_s += SINK_CONGESTED_MAX_S / 2 if is_durable else 60.0
     to_proxy(session).check_progress(session.outgoing.is_held_up())
     session_owner.send(session, "last")
     session_owner.settle()
@@ -101,14 +101,14 @@ def test_publishers_go_on_when_a_client_acknowledges_nothing_or_too_little(sessi
         for number in range(5):
             session_owner.send(session, str(number))
         session_owner.settle()
-        proxy, began_s = to_proxy(session), session_owner.router.now_s
+        proxy, began_s = to_proxy(session), session_owner.router.host.now_s
         while proxy.flow == CONGESTED:
-            session_owner.router.now_s += 0.25
+            session_owner.router.host.now_s += 0.25
             if acknowledges:
                 proxy.progressed(True)
             proxy.check_progress(session.outgoing.is_held_up())
         assert proxy.flow == LAGGING
-        assert session_owner.router.now_s - began_s == pytest.approx(after_s, abs=0.5)
+        assert session_owner.router.host.now_s - began_s == pytest.approx(after_s, abs=0.5)
         session.reported(pair(PUBACK, 1) + pair(PUBACK, 2))
         session_owner.settle()
         session.reported(pair(PUBACK, 3))
@@ -121,11 +121,11 @@ def test_publishers_wait_as_long_as_it_is_the_store_that_must_go_on(session_owne
         session_owner.send(session, str(number))
     session_owner.commit_state.request_barriers()
     proxy = to_proxy(session)
-    session_owner.router.now_s += 60.0
+    session_owner.router.host.now_s += 60.0
     proxy.check_progress(session.outgoing.is_held_up())
     assert proxy.flow == CONGESTED, "nothing is durable, so nothing was sent"
     session_owner.settle()
-    session_owner.router.now_s += SINK_CONGESTED_MAX_S + 0.1
+    session_owner.router.host.now_s += SINK_CONGESTED_MAX_S + 0.1
     proxy.check_progress(session.outgoing.is_held_up())
     assert proxy.flow == LAGGING, "what was sent is the client's to acknowledge"
 

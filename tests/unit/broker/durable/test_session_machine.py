@@ -155,7 +155,7 @@ class DurableMachine(RuleBasedStateMachine):
 
     @rule()
     def messages_expire(self) -> None:
-        self.owner.router.now_s += EXPIRY_S
+        self.owner.router.host.now_s += EXPIRY_S
 
     def _durable(self, qos: int, number: int, is_durable: bool) -> None:
         assert is_durable
@@ -194,7 +194,7 @@ class DurableMachine(RuleBasedStateMachine):
         self.stream.clear()
         self.disk.commit(executed, tells=False)
         self.disk = Disk(self.disk.sessions)
-        self.owner = SessionOwner(self.disk, self.limits, self.owner.router.now_s)
+        self.owner = SessionOwner(self.disk, self.limits, self.owner.router.host.now_s)
         self.session = self.owner.restored()
         if self.connection is not None:
             self.connection.to_owner.clear()

@@ -133,10 +133,10 @@ def test_a_session_knows_since_when_its_client_is_away_and_which_will_still_wait
     session = session_owner.opened(will=will)
     session.leave(session_owner.router.away4, will)
     session_owner.settle()
-    session_owner.router.now_s += 5
+    session_owner.router.host.now_s += 5
     other, session = elsewhere(session_owner)
     assert other.commit_state.monotonic_s(session.meta.left_ms) == pytest.approx(
-        session_owner.router.now_s - 5, abs=0.01
+        session_owner.router.host.now_s - 5, abs=0.01
     )
     assert session.meta.will is not None
     session.will_published()

@@ -64,14 +64,14 @@ class Table:
         return opened, present
 
     def leave(self, session: DurableSession, *, after_s: float = 0.0) -> bool:
-        self.owner.router.now_s = START_S + after_s
-        lasts = self.sessions.leave(session, session.meta.will, self.owner.router.now_s)
+        self.owner.router.host.now_s = START_S + after_s
+        lasts = self.sessions.leave(session, session.meta.will, self.owner.router.host.now_s)
         self.owner.settle()
         return lasts
 
     def at(self, after_s: float) -> None:
-        self.owner.router.now_s = START_S + after_s
-        self.sessions.tick(self.owner.router.now_s)
+        self.owner.router.host.now_s = START_S + after_s
+        self.sessions.tick(self.owner.router.host.now_s)
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_session_expires(table: Table) -> None:
 def test_who_comes_back_too_late_finds_no_session_whether_a_tick_came_to_it_or_not(table: Table) -> None:
     session, _ = table.open(expiry_s=100)
     table.leave(session)
-    table.owner.router.now_s = START_S + 100
+    table.owner.router.host.now_s = START_S + 100
     _, present = table.open()
     assert not present
 

@@ -76,7 +76,7 @@ def test_a_client_that_fell_silent_was_ended_by_the_network() -> None:
 def test_a_session_lasts_from_its_connack_to_its_end() -> None:
     node = Node()
     client = node.client("c", version=5)
-    node.router.now_s = client.connected_s + 1.5
+    node.router.host.now_s = client.connected_s + 1.5
     client.lost()
     assert ended(client)["duration_ms"] == 1500
 

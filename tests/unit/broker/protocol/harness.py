@@ -17,7 +17,7 @@ from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.protocol.ports import AccessPort, AuthorizationPort, FiltersPort, HookPort, NodePort
 from flockmq.routing.back_pressure import PausablePublisher
 from flockmq.routing.router import Router
-from flockmq.routing.sink import Sink
+from flockmq.routing.sink import Sink, SinkHost
 from flockmq.routing.subscriber import Subscription as Held
 from flockmq.session.client_session import ClientSession
 from flockmq.session.limits import Limits
@@ -250,7 +250,7 @@ class Node:
 
     def __init__(self, limits: Limits | None = None, seed: int | None = None) -> None:
         self.limits = limits or Limits()
-        self.router = Router(Counters(), self.limits.max_packet_size, seed=seed)
+        self.router = Router(SinkHost(Counters()), self.limits.max_packet_size, seed=seed)
         self.soon: list[Callable[[], None]] = []
         """What is to be called in the next iteration."""
         self.port = self.serving(Port())

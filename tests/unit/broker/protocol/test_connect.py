@@ -105,11 +105,11 @@ def test_an_unknown_protocol_version_is_refused_with_its_code(node: Node) -> Non
 
 
 def test_MQTT_3_1_2_22_a_silent_client_is_overdue_after_one_and_a_half_keep_alives(node: Node) -> None:
-    node.router.now_s = 100.0
+    node.router.host.now_s = 100.0
     client = node.client("c", connect=Connect(5, b"c", keep_alive_s=10))
     assert not client.overdue(115.0)
     assert client.overdue(115.1)
-    node.router.now_s = 110.0
+    node.router.host.now_s = 110.0
     node.feed(client, encode.PINGREQ)
     assert not client.overdue(125.0)
     client.expire()
@@ -121,7 +121,7 @@ def test_a_client_that_says_connect_slowly_buys_no_time(node: Node) -> None:
     client = node.opened()
     packet = encode.connect(Connect(4, b"c"))
     for byte in packet[:-1]:
-        node.router.now_s += 1.0
+        node.router.host.now_s += 1.0
         node.feed(client, bytes((byte,)))
     assert client.overdue(15.1)
 

@@ -120,9 +120,9 @@ def test_hostile_clients_disturb_nobody_and_leave_nothing(number: int) -> None:
             break
         clients[chosen].stuck = seed.random() < 0.3
         answer_some(seed, node)
-        node.router.now_s += seed.choice((0.0, 0.1, 1.0))
+        node.router.host.now_s += seed.choice((0.0, 0.1, 1.0))
         for slow in list(node.router.pauses.slow):
-            if not slow.check_progress(node.router.now_s):
+            if not slow.check_progress(node.router.host.now_s):
                 node.router.pauses.slow.pop(slow, None)
         node.turn()
         for client in clients:

@@ -493,7 +493,7 @@ def test_MQTT_3_3_2_6_what_waits_here_expires(node: Node, awaited: str, waited_s
         port.verdicts[b"a"] = ASKED
     port.hold, router.stale = awaited == "log", awaited == "tables"
     assert node.feed(publisher, expiring(10, retain=awaited == "log")) == []
-    router.now_s += waited_s
+    router.host.now_s += waited_s
     if awaited == "authorization":
         port.asked[-1][2](ALLOWED)
     elif awaited == "log":
@@ -513,7 +513,7 @@ def test_MQTT_3_3_2_6_what_waits_before_it_is_retained_is_retained_for_less(node
     publisher.set_must_authorize(True)
     node.port.verdicts[b"a"], node.port.hold = ASKED, True
     node.feed(publisher, expiring(10, retain=True))
-    node.router.now_s += waited_s
+    node.router.host.now_s += waited_s
     node.port.asked[-1][2](ALLOWED)
     node.turn()
     assert [pending.message.expiry_s for pending in node.port.inbound] == ([6] if waited_s < 10 else [])
@@ -529,7 +529,7 @@ def test_what_has_waited_keeps_to_whom_it_was_dealt_out(node: Node) -> None:
     node.feed(publisher, publish_qos2)
     pending = node.port.inbound.pop()
     pending.message.origin, pending.message.deals = origin_of(session_source(b"8 bytes."), 1), b"deals"
-    node.router.now_s += 3
+    node.router.host.now_s += 3
     pending.remembered()
     assert pending.message.expiry_s == 7
     assert (pending.message.origin[-1], pending.message.deals) == (1, b"deals")

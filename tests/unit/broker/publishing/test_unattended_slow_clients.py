@@ -76,7 +76,7 @@ async def test_a_client_that_makes_no_progress_is_waited_for_as_long_as_its_publ
         slow.publish(str(number))
     await slow.rest()
     assert slow.accepted == ["0", "1", "2", "3"]
-    stalled_s = slow.router.now_s + SINK_CONGESTED_MAX_S + 0.1
+    stalled_s = slow.router.host.now_s + SINK_CONGESTED_MAX_S + 0.1
     assert slow.subscriber.check_progress(stalled_s)
     await slow.rest()
     assert slow.subscriber.has_ended(), "it lags, so the next ones fill its queue"

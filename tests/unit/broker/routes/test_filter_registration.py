@@ -19,6 +19,7 @@ from flockmq.rlog.write_reasons import WriteReasons
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.filter_registration import FilterRegistration, claim_all
 from flockmq.routing.router import Router
+from flockmq.routing.sink import SinkHost
 from flockmq.telemetry.counters import Counters
 from unit.broker.routes.redis import secured
 
@@ -44,7 +45,7 @@ class Log:
 class Written:
     def __init__(self) -> None:
         self.log = Log()
-        self.router = Router(Counters(), 1 << 20)
+        self.router = Router(SinkHost(Counters()), 1 << 20)
         self.reason_of = WriteReasons(SYSTEM).of
         self.filters = FilterRegistration(
             ME,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flockmq.rlog.schema import NodeInfo
 from flockmq.routes.remote_routes import RemoteRoutes, slot_of_owner, slot_owner
 from flockmq.routing.router import Router
+from flockmq.routing.sink import SinkHost
 from flockmq.routing.targets import NodeTarget
 from flockmq.telemetry.counters import Counters
 
@@ -15,7 +16,7 @@ class Cluster:
     """Members come and go as in `Node`: the cluster knows of each before the routes hear of it."""
 
     def __init__(self) -> None:
-        self.router = Router(Counters(), 1000)
+        self.router = Router(SinkHost(Counters()), 1000)
         self.members: dict[str, NodeTarget] = {}
         self.routes = RemoteRoutes(self.router, "me@0", self.members.get)
         self.routes.go_live()

@@ -18,6 +18,7 @@ from flockmq.routes import count_turns, shared_members
 from flockmq.routes.count_turns import CountTurns
 from flockmq.routes.shared_members import OwnSharedMembers, RemoteSharedMembers
 from flockmq.routing.router import Router
+from flockmq.routing.sink import SinkHost
 from flockmq.routing.targets import NodeTarget
 from flockmq.telemetry.counters import Counters
 
@@ -187,7 +188,7 @@ class Cluster:
     """What one node hears of the others."""
 
     def __init__(self) -> None:
-        self.router = Router(Counters(), 1000)
+        self.router = Router(SinkHost(Counters()), 1000)
         self.peers = {name: NodeTarget() for name in ("a@1", "b@1")}
         self.router.shared.me = ME
         self.router.shared.find_peer = self.peers.get

@@ -27,6 +27,7 @@ from flockmq.routes.shared_members import RemoteSharedMembers
 from flockmq.routes.slot_routes import OrphanedSlotRoutes
 from flockmq.routing.router import Router
 from flockmq.routing.shared_frames import SHARED, wrap
+from flockmq.routing.sink import SinkHost
 from flockmq.routing.slots import SlotMessage, SlotPeers
 from flockmq.routing.subscriber import Subscription
 from flockmq.routing.targets import SlotDispatcher
@@ -60,7 +61,7 @@ class Hosted:
                 claims.claims.put((filter, owner), value, None)
 
         self.log.on_apply = applied
-        router = Router(Counters(), 1 << 20)
+        router = Router(SinkHost(Counters()), 1 << 20)
         self.shares = RemoteSharedMembers(router, "me@0")
         self.routes = RemoteRoutes(router, "me@0", lambda _: None)
         table = RouteTable(ROUTES)

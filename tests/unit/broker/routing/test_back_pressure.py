@@ -47,13 +47,13 @@ def test_a_publisher_that_is_gone_is_not_resumed(node: Node) -> None:
 
 def test_a_client_that_reads_steadily_but_too_slowly_holds_its_publishers_for_a_while_only(node: Node) -> None:
     subscriber, publisher = congested(node)
-    began_s = node.router.now_s
+    began_s = node.router.host.now_s
     while subscriber.flow == CONGESTED:
-        node.router.now_s += SINK_CONGESTED_MAX_S / 2
+        node.router.host.now_s += SINK_CONGESTED_MAX_S / 2
         assert subscriber.stall is not None
-        subscriber.stall.progress_s = node.router.now_s
-        subscriber.check_progress(node.router.now_s)
-    assert node.router.now_s - began_s == pytest.approx(SINK_HELD_MAX_S, abs=SINK_CONGESTED_MAX_S)
+        subscriber.stall.progress_s = node.router.host.now_s
+        subscriber.check_progress(node.router.host.now_s)
+    assert node.router.host.now_s - began_s == pytest.approx(SINK_HELD_MAX_S, abs=SINK_CONGESTED_MAX_S)
     assert publisher.paused == 0
 
 
@@ -106,7 +106,7 @@ def test_a_choked_client_is_not_read_until_what_waits_drained(node: Node) -> Non
 def test_a_pause_does_not_count_against_the_keep_alive(node: Node) -> None:
     client = node.client("c", connect=Connect(4, b"c", keep_alive_s=1))
     client.pause()
-    node.router.now_s = 100.0
+    node.router.host.now_s = 100.0
     assert not client.overdue(100.0)
     client.unpause()
     assert not client.overdue(101.4)
@@ -115,7 +115,7 @@ def test_a_pause_does_not_count_against_the_keep_alive(node: Node) -> None:
 
 def test_the_time_before_connect_does_not_count_against_the_keep_alive(node: Node) -> None:
     client = node.opened()
-    node.router.now_s = 10.0
+    node.router.host.now_s = 10.0
     node.feed(client, encode.connect(Connect(4, b"c", keep_alive_s=1)))
     assert not client.overdue(11.0)
 
@@ -154,7 +154,7 @@ def test_what_is_dropped_for_a_lagging_client_is_counted_as_dropped_only(node: N
     node.subscribe(lagging, ("a", 0))
     node.subscribe(other, ("a", 0))
     lagging.congest()
-    lagging.check_progress(node.router.now_s + SINK_CONGESTED_MAX_S + 0.1)
+    lagging.check_progress(node.router.host.now_s + SINK_CONGESTED_MAX_S + 0.1)
     node.feed(publisher, publish(4, "a", "x") * 5)
     assert (len(lagging.packets()), len(other.packets())) == (0, 5)
     assert node.router.counters.messages_sent == 5

@@ -12,6 +12,7 @@ from flockmq.mqtt import encode
 from flockmq.mqtt.packets import Connect
 from flockmq.protocol.clean_session_end import CleanSessionEnd
 from flockmq.routing.router import Router
+from flockmq.routing.sink import SinkHost
 from flockmq.session.limits import Limits
 from flockmq.telemetry.counters import Counters
 from flockmq.time_slices import TimeSlices
@@ -29,7 +30,7 @@ class Served:
 
     def __init__(self, limits: Limits | None = None, clock: Clock = SYSTEM) -> None:
         self.limits = limits or Limits()
-        self.router = Router(Counters(), self.limits.max_packet_size)
+        self.router = Router(SinkHost(Counters()), self.limits.max_packet_size)
         self.soon: list[Callable[[], None]] = []
         """What is to be called in the next iteration."""
         self.port = Port()

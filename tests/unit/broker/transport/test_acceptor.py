@@ -35,7 +35,7 @@ def test_listeners_hear_nothing_while_descriptors_are_short_and_again_at_the_nex
         listener = bound("127.0.0.1", 0, "here")
         address = listener.getsockname()
         served.reactor.listen(served.listener, listener)
-        served.router.now_s = 100.0
+        served.router.host.now_s = 100.0
         with socket.create_connection(address, PATIENCE_S) as client:
             spare = os.dup(0)
             os.close(spare)
@@ -118,7 +118,7 @@ def test_who_comes_too_fast_waits_in_the_backlog() -> None:
         served.reactor.turn()
         assert listener.connections == 2
         assert listener.is_suspended
-        listener.conn_rate.debit(-2.0, served.router.now_s)  # type: ignore[union-attr]
+        listener.conn_rate.debit(-2.0, served.router.host.now_s)  # type: ignore[union-attr]
         served.reactor.tick()
         served.reactor.turn()
         assert listener.connections == 4
@@ -155,7 +155,7 @@ def test_a_crowd_at_one_listener_keeps_nobody_from_another() -> None:
         for _ in range(4):
             assert reactor.table.acceptor.conn_rate is not None
             reactor.table.acceptor.conn_rate.debit(
-                reactor.table.acceptor.conn_rate.tokens(served.router.now_s) - 2.0, served.router.now_s
+                reactor.table.acceptor.conn_rate.tokens(served.router.host.now_s) - 2.0, served.router.host.now_s
             )
             reactor.tick()
             reactor.turn()

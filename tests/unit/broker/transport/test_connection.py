@@ -54,7 +54,7 @@ def test_a_subscriber_that_reads_nothing_is_bounded_at_qos_0() -> None:
             if publishing.paused:
                 paused += 1
                 assert connection.flow == CONGESTED
-                connection.check_progress(served.router.now_s + 1.0)
+                connection.check_progress(served.router.host.now_s + 1.0)
                 assert connection.flow == LAGGING
                 served.reactor.end_turn()
             publisher.sendall(run)

@@ -80,7 +80,7 @@ def test_after_a_node_stood_still_that_is_told_before_anything_is_read() -> None
         served.reactor.on_stood_still = lambda: told.append(received[frame.PINGREQ])
         assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
         assert told == []
-        served.router.now_s -= STOOD_STILL_S + 0.1
+        served.router.host.now_s -= STOOD_STILL_S + 0.1
         assert served.ask(client, encode.PINGREQ) == encode.PINGRESP
         assert told == [1]
 

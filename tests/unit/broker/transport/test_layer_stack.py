@@ -249,7 +249,7 @@ def test_who_breaks_a_handshake_can_read_why_but_costs_no_memory_meanwhile(pki: 
 
 def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pki) -> None:
     with Served(Limits(idle_timeout=15.0)) as served:
-        served.router.now_s = time.monotonic()
+        served.router.host.now_s = time.monotonic()
         listeners = [listening(served, pki), listening(served, path="/mqtt"), listening(served, proxy=BALANCERS)]
         starts = [b"\x16\x03\x01\x02\x00\x01", b"GET /mqtt HTTP/1.1\r\n", b"PROXY TCP4 "]
         opened = [layered(served, listener) for listener in listeners]
@@ -260,7 +260,7 @@ def test_who_stays_silent_or_dribbles_costs_little_and_is_closed_in_time(pki: Pk
                 elif second < 3:
                     end.sendall(b"x")
             served.reactor.turn()
-        start_s = served.router.now_s
+        start_s = served.router.host.now_s
         overdue = [connection.overdue(start_s + 3.5) for connection, _ in opened]
         assert overdue == [False, False, True]
         assert all(connection.overdue(start_s + 15.5) for connection, _ in opened)
@@ -362,12 +362,12 @@ def test_without_a_header_nobody_comes_in() -> None:
 
 def test_after_the_header_the_client_has_the_zones_time() -> None:
     with Served(Limits(idle_timeout=15.0)) as served:
-        served.router.now_s = time.monotonic()
+        served.router.host.now_s = time.monotonic()
         connection, client = layered(served, listening(served, proxy=BALANCERS))
         client.sendall(HEADER)
         served.reactor.turn()
-        assert not connection.overdue(served.router.now_s + 10.0)
-        assert connection.overdue(served.router.now_s + 16.0)
+        assert not connection.overdue(served.router.host.now_s + 10.0)
+        assert connection.overdue(served.router.host.now_s + 16.0)
 
 
 # --- half open ------------------------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ def test_half_open_connections_cost_little_each_and_end_in_time(pki: Pki, start:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with Served(Limits(idle_timeout=15.0)) as served:
-        served.router.now_s = time.monotonic()
+        served.router.host.now_s = time.monotonic()
         web = start.startswith(b"GET")
         listener = listening(served, path="/mqtt") if web else listening(served, pki)
         ends = [socket.socketpair() for _ in range(HALF_OPEN)]
@@ -406,7 +406,7 @@ def test_half_open_connections_cost_little_each_and_end_in_time(pki: Pki, start:
         assert served.reactor.table.unauthenticated.bytes < HALF_OPEN * HALF_OPEN_MAX_BYTES
         for connection in served.reactor.table.connections:
             if connection is not None:
-                assert connection.overdue(served.router.now_s + 15.5)
+                assert connection.overdue(served.router.host.now_s + 15.5)
                 connection.expire()
         served.reactor.end_turn()
         for _, theirs in ends:

@@ -41,7 +41,7 @@ class Paced:
     def turn(self) -> None:
         """What the reactor does in one turn and one tick, at this clock's time."""
         reactor = self.served.reactor
-        self.served.router.now_s = self.now_s
+        self.served.router.host.now_s = self.now_s
         reactor.table.rate_limit.tick(self.now_s)
         reactor._until_s = math.inf
         reactor.settle()
