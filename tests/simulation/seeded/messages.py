@@ -62,13 +62,13 @@ def keep_the_topic(right: Function, topic: bytes, *row: Any) -> Publish | None:
 
 @seeded(judge.EXPIRED, "expiry", SessionStore.put, kinds=("kill core", "drain core"), seed=10)
 def store_no_expiry(
-    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes | None
+    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes | None, *other: bytes
 ) -> None:
     """The store doesn't say when a message expires: a session that moves keeps it for ever."""
     if value is not None and field[0] == MESSAGE:
         state, qos, version, _, share, packet = message_parts(value)
         value = message_value(state, qos, version, 0, share, packet)
-    right(store, slot, client_id, field, value)
+    right(store, slot, client_id, field, value, *other)
 
 
 @seeded(judge.ECHOED, "flow", add_subscription)
@@ -104,8 +104,8 @@ def name_the_first(
 
 @seeded(judge.UNASKED, "base", SessionStore.put, kinds=("kill core", "drain core"), seed=4)
 def keep_subscriptions(
-    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes | None
+    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes | None, *other: bytes
 ) -> None:
     """What a client gives up stays in the store: a session that moves has it again."""
     if value is not None or field[0] != SUBSCRIPTION:
-        right(store, slot, client_id, field, value)
+        right(store, slot, client_id, field, value, *other)

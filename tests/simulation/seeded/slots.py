@@ -28,11 +28,11 @@ _puts: Final = itertools.count(1)
 
 @seeded(judge.LOST, "flow", SessionStore.put, kinds=("kill core",), seed=6)
 def store_too_little(
-    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes | None
+    right: Function, store: SessionStore, slot: int, client_id: bytes, field: bytes, value: bytes | None, *other: bytes
 ) -> None:
     """Some messages that count as durable aren't."""
     if value is None or field[0] != MESSAGE or next(_puts) % EVERY:
-        right(store, slot, client_id, field, value)
+        right(store, slot, client_id, field, value, *other)
 
 
 @seeded(judge.DUPLICATED, "takeover", ConnectedSessions.attach, seed=4)

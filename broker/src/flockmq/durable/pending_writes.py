@@ -81,7 +81,11 @@ class WriteBatch:
         arguments: list[Argument] = [before, after]
         for client_id, fields in self.sessions.items():
             hashes.append(keys.sessions + client_id)
-            arguments.append(self._verb(client_id, fields))
+            begins = META in fields
+            if client_id in self._dropped:
+                arguments.append(BEGINS_ANEW if begins else ENDS)
+            else:
+                arguments.append(BEGINS if begins else GOES_ON)
             _extend(arguments, fields)
         if self.marks:
             hashes.append(keys.marks)
@@ -89,25 +93,17 @@ class WriteBatch:
             _extend(arguments, self.marks)
         return [b"FCALL", function, 2 + len(hashes), keys.fence, keys.ids, *hashes, *arguments]
 
-    def _verb(self, client_id: bytes, fields: Fields) -> bytes:
-        if client_id in self._dropped:
-            return BEGINS_ANEW if META in fields else ENDS
-        return BEGINS if META in fields else GOES_ON
-
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ServerQueue:
     """The slots at one Redis server. `queue`: slots with something to write, oldest first. `waiting_bytes`: the sum of
-    all that waits.
+    all that waits. `arrived` is called when a slot was added to `queue`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arrived: Callable[[], None]) -> None:
+        self.arrived = arrived
         self.queue: dict[int, SlotQueue] = {}
         self.waiting_bytes: int = 0
-
-    def arrived(self) -> None:
-        """A slot was added to `queue`."""
-        raise NotImplementedError(type(self).__name__)
 
 
 class SlotQueue:
@@ -176,23 +172,31 @@ class PendingWrites:
         self.queued_bytes: int = 0
         self._slots: dict[int, SlotQueue] = {}
 
-    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes | None) -> None:
-        """Put a field; None: delete it. For a slot that this core doesn't own, this and all other writes have no
-        effect; its barriers get False.
+    def put(
+        self,
+        slot: int,
+        client_id: bytes,
+        field: bytes,
+        value: bytes | None,
+        other: bytes = b"",
+        other_value: bytes = b"",
+    ) -> None:
+        """Put a field; None: delete it. If `other` is given, put this field, too, into the same batch. For a slot that
+        this core doesn't own, this and all other writes have no effect; its barriers get False.
         """
         state = self._slots.get(slot)
-        if state is not None:
-            self._change_in(state, state.open_batch(), client_id, field, value)
-
-    def put_both(
-        self, slot: int, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes
-    ) -> None:
-        """Put two fields into the same batch."""
-        state = self._slots.get(slot)
-        if state is not None:
-            batch = state.open_batch()
-            self._change_in(state, batch, client_id, field, value)
-            self._change_in(state, batch, client_id, other, other_value)
+        if state is None:
+            return
+        batch = state.open_batch()
+        fields = batch.sessions.get(client_id)
+        if fields is None:
+            fields = batch.sessions[client_id] = {}
+        fields[field] = value
+        size = STORE_CHANGE_BYTES + len(field) + (0 if value is None else len(value))
+        if other:
+            fields[other] = other_value
+            size += STORE_CHANGE_BYTES + len(other) + len(other_value)
+        self._grow(state, batch, size)
 
     def drop(self, slot: int, client_id: bytes) -> None:
         """End the session: delete all its fields."""
@@ -267,15 +271,6 @@ class PendingWrites:
         else:
             done(True)
 
-    def _change_in(
-        self, state: SlotQueue, batch: WriteBatch, client_id: bytes, field: bytes, value: bytes | None
-    ) -> None:
-        fields = batch.sessions.get(client_id)
-        if fields is None:
-            fields = batch.sessions[client_id] = {}
-        fields[field] = value
-        self._grow(state, batch, STORE_CHANGE_BYTES + len(field) + (0 if value is None else len(value)))
-
     def _grow(self, state: SlotQueue, batch: WriteBatch, size: int) -> None:
         batch.size += size
         self.queued_bytes += size
@@ -330,15 +325,10 @@ class SlotWriter:
         """Another core owns the slot now. If the slot comes back, it gets a new writer."""
         self.is_closed = True
 
-    def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
+    def put(self, client_id: bytes, field: bytes, value: bytes, other: bytes = b"", other_value: bytes = b"") -> None:
+        """Put a field. If `other` is given, put this field, too; both are committed together."""
         if not self.is_closed:
-            self._store.put(self.slot, client_id, field, value)
-            self._wrote()
-
-    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
-        """Put two fields that are committed together."""
-        if not self.is_closed:
-            self._store.put_both(self.slot, client_id, field, value, other, other_value)
+            self._store.put(self.slot, client_id, field, value, other, other_value)
             self._wrote()
 
     def delete(self, client_id: bytes, field: bytes) -> None:

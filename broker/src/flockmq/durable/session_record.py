@@ -289,7 +289,7 @@ class SessionRecord:
     def put_message(self, sequence: int, value: bytes) -> None:
         field, sending = sequence_field(sequence), self._sending
         if sending:
-            self.writer.put_both(self.client_id, field, value, progress_field(sending), self.retained_up_to(sending))
+            self.writer.put(self.client_id, field, value, progress_field(sending), self.retained_up_to(sending))
         else:
             self.writer.put(self.client_id, field, value)
 

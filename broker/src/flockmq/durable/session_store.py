@@ -336,7 +336,7 @@ class SessionStore(PendingWrites):
         state.before, state.after = state.after, b""
         self._let_go(state, batch)
         self.committed_bytes += batch.size
-        cast(StoreServer, state.server).room.wrote(batch.size)
+        cast(StoreServer, state.server).room.written_bytes += batch.size
         self.commits += 1
         _answer(batch.barriers, durable=True)
 

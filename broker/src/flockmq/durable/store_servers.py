@@ -26,17 +26,14 @@ class MemoryRoom:
         self.memory = RedisMemory(0, 0)
         self.is_short = False
         """Starts at REDIS_SHORT_PART, and ends below REDIS_ROOM_PART."""
-        self._written_bytes = 0
+        self.written_bytes = 0
+        """Since the last look."""
 
     def looked(self, memory: RedisMemory) -> None:
         self.memory = memory
-        self._written_bytes = 0
+        self.written_bytes = 0
         part = bounds.REDIS_ROOM_PART if self.is_short else bounds.REDIS_SHORT_PART
         self.is_short = memory.limit > 0 and memory.used >= memory.limit * part
-
-    def wrote(self, size_bytes: int) -> None:
-        """Count bytes written since the last look."""
-        self._written_bytes += size_bytes
 
     def is_full(self) -> bool:
         """True if not even the log can write."""
@@ -45,7 +42,7 @@ class MemoryRoom:
     def is_reserved(self) -> bool:
         """True if, as far as this node knows, the remaining memory is reserved for the log."""
         used, limit = self.memory
-        return limit > 0 and used + self._written_bytes * _WRITTEN_TAKES >= limit * bounds.REDIS_RESERVED_PART
+        return limit > 0 and used + self.written_bytes * _WRITTEN_TAKES >= limit * bounds.REDIS_RESERVED_PART
 
 
 class StoreServer(ServerQueue):
@@ -54,11 +51,11 @@ class StoreServer(ServerQueue):
     """
 
     def __init__(self, link: RedisLink) -> None:
-        super().__init__()
+        self.has_work = asyncio.Event()
+        super().__init__(self.has_work.set)
         self.link = link
         self.turn = asyncio.Lock()
         self.reading = asyncio.Lock()
-        self.has_work = asyncio.Event()
         self.is_full = False
         self.room = MemoryRoom()
         self.is_unwatched = True
@@ -66,9 +63,6 @@ class StoreServer(ServerQueue):
         self.page_bytes = bounds.STORE_READ_BYTES
         """How much a round trip may bring while slots are read."""
         self.tasks: list[asyncio.Task[None]] = []
-
-    def arrived(self) -> None:
-        self.has_work.set()
 
     def has_no_slots(self) -> None:
         """Nobody looks whether it has room again before it has slots."""

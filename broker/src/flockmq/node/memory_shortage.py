@@ -121,7 +121,7 @@ class MemoryShortage:
         refuses = self.is_on or any(room.is_reserved() for room in self._rooms)
         if not refuses:
             for room in self._rooms:
-                room.wrote(size_bytes)
+                room.written_bytes += size_bytes
         self.refused += refuses
         return refuses
 

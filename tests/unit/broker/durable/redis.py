@@ -54,11 +54,20 @@ class Disk(SessionStore):
         self._held: dict[int, list[Barrier]] = {}
         """Barriers of slots that are put anew."""
 
-    def put(self, slot: int, client_id: bytes, field: bytes, value: bytes | None) -> None:
+    def put(
+        self,
+        slot: int,
+        client_id: bytes,
+        field: bytes,
+        value: bytes | None,
+        other: bytes = b"",
+        other_value: bytes = b"",
+    ) -> None:
         if value is None:
             self._later(slot, lambda data: _discard(data.sessions.get(client_id, {}), field))
         else:
-            self._later(slot, lambda data: data.sessions.setdefault(client_id, {}).update({field: value}))
+            put = {field: value, other: other_value} if other else {field: value}
+            self._later(slot, lambda data: data.sessions.setdefault(client_id, {}).update(put))
 
     def drop(self, slot: int, client_id: bytes) -> None:
         self._later(slot, lambda data: _discard(data.sessions, client_id))

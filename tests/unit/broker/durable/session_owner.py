@@ -43,11 +43,8 @@ class Disk(SlotWriter):
         self.sessions = {} if sessions is None else sessions
         self.waiting: list[Op] = []
 
-    def put(self, client_id: bytes, field: bytes, value: bytes) -> None:
-        self.waiting.append((client_id, {field: value}))
-
-    def put_both(self, client_id: bytes, field: bytes, value: bytes, other: bytes, other_value: bytes) -> None:
-        self.waiting.append((client_id, {field: value, other: other_value}))
+    def put(self, client_id: bytes, field: bytes, value: bytes, other: bytes = b"", other_value: bytes = b"") -> None:
+        self.waiting.append((client_id, {field: value, other: other_value} if other else {field: value}))
 
     def delete(self, client_id: bytes, field: bytes) -> None:
         self.waiting.append((client_id, {field: None}))

@@ -242,10 +242,10 @@ async def test_a_session_that_can_not_take_a_message_keeps_it_from_no_other(
     owner.packets()
     puts = owner.disk.put
 
-    def fails_for_one(slot: int, client_id: bytes, field: bytes, value: bytes) -> None:
+    def fails_for_one(slot: int, client_id: bytes, *fields: bytes) -> None:
         if client_id == ID:
-            raise RuntimeError(field)
-        puts(slot, client_id, field, value)
+            raise RuntimeError(fields)
+        puts(slot, client_id, *fields)
 
     monkeypatch.setattr(owner.disk, "put", fails_for_one)
     assert owner.take(1, 2) == [True]

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from flockmq.bounds import STORE_BATCH_MAX_BYTES, STORE_MESSAGE_MAX_BYTES
+from flockmq.default_callbacks import ignore
 from flockmq.durable.pending_writes import META, Fields, PendingWrites, ServerQueue, SlotKeys, SlotQueue, WriteBatch
 
 KEYS = SlotKeys(7)
@@ -34,23 +35,18 @@ def hashes_of(batch: WriteBatch) -> dict[object, tuple[object, dict[object, obje
     return found
 
 
-class Idle(ServerQueue):
-    def arrived(self) -> None:
-        """Nobody commits."""
-
-
 def test_what_must_become_durable_at_once_is_never_in_two_batches() -> None:
-    changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
+    changes, slot = PendingWrites(), SlotQueue(7, b"fence", ServerQueue(ignore))
     changes._slots[7] = slot
     while len(slot.batches) < 3:
-        changes.put_both(7, A, b"q%d" % len(slot.batches), bytes(STORE_BATCH_MAX_BYTES // 3), b"o", b"")
+        changes.put(7, A, b"q%d" % len(slot.batches), bytes(STORE_BATCH_MAX_BYTES // 3), b"o", b"")
         for batch in slot.batches:
             assert {field[:1] for field in batch.sessions[A]} == {b"q", b"o"}
     assert changes.queued_bytes == sum(batch.size for batch in slot.batches)
 
 
 def test_a_messages_copies_and_its_mark_are_in_one_batch_and_no_more_than_that() -> None:
-    changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
+    changes, slot = PendingWrites(), SlotQueue(7, b"fence", ServerQueue(ignore))
     changes._slots[7] = slot
     changes.put(7, A, b"q0", bytes(STORE_BATCH_MAX_BYTES - 1000))
     for number in (1, 2):
@@ -65,7 +61,7 @@ def test_a_messages_copies_and_its_mark_are_in_one_batch_and_no_more_than_that()
 
 
 def test_a_message_of_very_many_copies_goes_in_several_batches() -> None:
-    changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
+    changes, slot = PendingWrites(), SlotQueue(7, b"fence", ServerQueue(ignore))
     changes._slots[7] = slot
     changes.begin_message(7)
     for number in range(2 * STORE_MESSAGE_MAX_BYTES // STORE_BATCH_MAX_BYTES):
@@ -74,7 +70,7 @@ def test_a_message_of_very_many_copies_goes_in_several_batches() -> None:
 
 
 def test_who_waited_before_a_slot_is_put_anew_waits_until_all_of_it_is_durable() -> None:
-    changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
+    changes, slot = PendingWrites(), SlotQueue(7, b"fence", ServerQueue(ignore))
     changes._slots[7] = slot
     slot.writable = True
     answered: list[str] = []
@@ -103,7 +99,7 @@ def test_who_waited_before_a_slot_is_put_anew_waits_until_all_of_it_is_durable()
 
 
 def test_of_a_slot_that_is_put_anew_and_has_nothing_barriers_are_answered_too() -> None:
-    changes, slot = PendingWrites(), SlotQueue(7, b"fence", Idle())
+    changes, slot = PendingWrites(), SlotQueue(7, b"fence", ServerQueue(ignore))
     changes._slots[7] = slot
     slot.writable = True
     changes.put(7, A, b"q", b"1")

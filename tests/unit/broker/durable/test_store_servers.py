@@ -27,7 +27,7 @@ def test_what_was_written_since_the_last_look_counts() -> None:
     room = MemoryRoom()
     room.looked(RedisMemory(80 * MIB, 100 * MIB))
     assert not room.is_reserved()
-    room.wrote(3 * MIB)
+    room.written_bytes += 3 * MIB
     assert room.is_reserved()
     room.looked(RedisMemory(80 * MIB, 100 * MIB))
     assert not room.is_reserved()
