@@ -24,7 +24,7 @@ from flockmq import bounds, tasks
 from flockmq.default_callbacks import ignore
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
-from flockmq.session_rpc.messages import Done, OwnerUnreachable, admission_of, refusal_of, superseded
+from flockmq.session_rpc.messages import Admission, Done, OwnerUnreachable, answer_of
 from flockmq.session_rpc.notes import NOTE_BYTES, Notes
 from flockmq.session_rpc.ports import ClientConnections, Registration, SessionProxies
 from flockmq.session_rpc.questions import Questions
@@ -207,23 +207,19 @@ class SessionRpcClient:
         token = messages.unpack_token(raw)
         pending = self._pending.get(number)
         if pending is None:
-            given_up = self._given_up.pop(number, None)
-            if given_up is not None and status == messages.ADMITTED:
-                client_id, nonce = given_up
-                self.detach(client_id, token, 0 if admission_of(token, flags).begins else -1, nonce=nonce)
+            client_id, nonce = self._given_up.pop(number, (b"", b""))
+            late = answer_of(client_id, status, token, flags)
+            if client_id and isinstance(late, Admission):
+                self.detach(client_id, token, 0 if late.begins else -1, nonce=nonce)
             return
         if status == messages.NOT_OWNER:
             pending.asked = ""
             return
         self._take_pending(number)
         kicked = max(self._kicked.get(pending.client_id, 0), self._kicked_before.get(pending.client_id, 0))
-        refusal = refusal_of(status, pending.client_id)
-        if refusal is not None:
-            pending.done(refusal)
-        elif token <= kicked:
-            pending.done(superseded(pending.client_id))
-        else:
-            pending.done(admission_of(token, flags))
+        if status == messages.ADMITTED and token <= kicked:
+            status = messages.SUPERSEDED
+        pending.done(answer_of(pending.client_id, status, token, flags))
 
     def _take_kick(self, incarnation: str, item: messages.ClientToken) -> None:
         client_id, raw = item

@@ -320,15 +320,12 @@ class Admission(NamedTuple):
 Done = Callable[[Admission | AttachError], None]
 
 
-def admission_of(token: int, flags: int) -> Admission:
-    """`flags`: from an answer, as in `messages`."""
-    is_durable, present = bool(flags & DURABLE), bool(flags & PRESENT)
-    absent, must_reauthorize = bool(flags & ABSENT), bool(flags & UNAUTHORIZED)
-    return Admission(token, is_durable, present, absent, must_reauthorize)
-
-
-def refusal_of(status: int, client_id: bytes) -> AttachError | None:
-    """The error for the owner's answer; None: the owner admits the connection."""
+def answer_of(client_id: bytes, status: int, token: int, flags: int) -> Admission | AttachError:
+    """What the owner's answer means."""
+    if status == ADMITTED:
+        is_durable, present = bool(flags & DURABLE), bool(flags & PRESENT)
+        absent, must_reauthorize = bool(flags & ABSENT), bool(flags & UNAUTHORIZED)
+        return Admission(token, is_durable, present, absent, must_reauthorize)
     if status == FULL:
         why = "too much waits for Redis there, or the session that Redis has can't be read (then an alarm says so)"
         return OwnerFull(f"the owner of {client_id!r} does not admit it now: {why}")
@@ -336,10 +333,4 @@ def refusal_of(status: int, client_id: bytes) -> AttachError | None:
         return OtherUser(f"the client id {client_id!r} is another user's")
     if status == OVER_QUOTA:
         return OverQuota(f"the user of {client_id!r} has reached its quota")
-    if status == SUPERSEDED:
-        return superseded(client_id)
-    return None
-
-
-def superseded(client_id: bytes) -> Superseded:
     return Superseded(f"a newer connection has the client id {client_id!r}")

@@ -8,6 +8,8 @@ Invariant: at most ATTACHES_MAX wait for loading, with at most ATTACHES_MAX_BYTE
 
 from __future__ import annotations
 
+from typing import Final
+
 from flockmq import bounds
 from flockmq.routing.slots import slot_of
 from flockmq.session_rpc import messages
@@ -17,7 +19,7 @@ from flockmq.session_rpc.client_registry import Kick
 class PendingAttach:
     """An attach that waits for the end of an older connection, or until its slot's sessions are loaded."""
 
-    __slots__ = ("client_id", "deadline", "incarnation", "kick", "number", "request", "token")
+    __slots__ = ("client_id", "deadline", "incarnation", "kick", "number", "request", "slot", "token")
 
     def __init__(
         self, client_id: bytes, incarnation: str, number: int, request: messages.SessionRequest | None, token: int
@@ -27,15 +29,13 @@ class PendingAttach:
         self.number = number
         self.request = request
         self.token = token
+        self.slot: Final = slot_of(client_id)
         self.kick: Kick | None = None
         self.deadline = 0.0
 
     def size(self) -> int:
         """Size in bytes, for limits."""
         return messages.size_of(self.client_id, self.request)
-
-    def slot(self) -> int:
-        return slot_of(self.client_id)
 
 
 class PendingAttaches:
@@ -54,7 +54,7 @@ class PendingAttaches:
         """Returns False if there is no room."""
         if self._count >= bounds.ATTACHES_MAX or self.waiting_bytes >= bounds.ATTACHES_MAX_BYTES:
             return False
-        self._slots.setdefault(waiting.slot(), {})[waiting.token] = waiting
+        self._slots.setdefault(waiting.slot, {})[waiting.token] = waiting
         self._count += 1
         self.waiting_bytes += waiting.size()
         return True

@@ -183,7 +183,7 @@ class SessionRpcServer:
             self._answer(waiting, messages.OTHER_USER)
 
     def _admit_member(self, waiting: PendingAttach) -> None:
-        if self.sessions.has_loaded(waiting.slot()):
+        if self.sessions.has_loaded(waiting.slot):
             self._open(waiting)
         elif not self._unloaded.put(waiting):
             self._turn_away(waiting, messages.FULL)
@@ -421,7 +421,7 @@ class SessionRpcServer:
         because the first answer was lost, there was no older connection, and no will is published.
         """
         log.warning("%s did not close %r in time", kick.incarnation, waiting.client_id)
-        will = self.wills.take(waiting.slot(), kick.token, but_of=messages.nonce_of(waiting.request))
+        will = self.wills.take(waiting.slot, kick.token, but_of=messages.nonce_of(waiting.request))
         if will is not None:  # Before the client's new messages.
             self.on_will(will)
         with_will = not self.sessions.was_asked_by(waiting.client_id, waiting.request)

@@ -16,7 +16,7 @@ def waiting(client_id: bytes, token: int, node: str = REPLICANT) -> PendingAttac
 def test_who_waited_for_a_slot_is_taken_in_their_order() -> None:
     unloaded = PendingAttaches()
     first, second, elsewhere = waiting(ID, 1), waiting(clients_of_slot(1)[0], 2), waiting(b"elsewhere", 3)
-    assert elsewhere.slot() != SLOT
+    assert elsewhere.slot != SLOT
     for one in (first, second, elsewhere):
         assert unloaded.put(one)
     assert unloaded.take(SLOT) == [first, second]
