@@ -267,8 +267,8 @@ async def test_what_is_stored_elsewhere_is_trimmed_and_nothing_else(valkey: Redi
 async def test_events_of_every_node_reach_redis(nodes: Nodes) -> None:
     core = await nodes.start("core-0", "core")
     replicant = await nodes.start("replicant-0", "replicant")
-    core.cluster.hand_events("lag", [lag_of(1, "route")])
-    replicant.cluster.hand_events("lag", [lag_of(2, "route")])
+    core.cluster.events.buffer.add("lag", [lag_of(1, "route")])
+    replicant.cluster.events.buffer.add("lag", [lag_of(2, "route")])
     redis = RedisLink(nodes.redis)
     try:
         while await redis.call("XLEN", "flockmq:events:lag") != 2:  # noqa: ASYNC110 - Redis has the event

@@ -115,7 +115,7 @@ async def test_nodes_need_no_more_rights_than_the_documentation_says(
     await replicant.rlog.catch_up(ROUTE)
     assert core.rlog.core is not None
     await core.rlog.core.snapshot(ROUTE)
-    core.cluster.hand_events("lag", [(1, "route", 0, 0, 0, 0, 0, 0, 0)])
+    core.cluster.events.buffer.add("lag", [(1, "route", 0, 0, 0, 0, 0, 0, 0)])
     await core.cluster.events.flush()
     await replicant.stop()
     await until(lambda: len(core.rlog.tables.routes) == 0)

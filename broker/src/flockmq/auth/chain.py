@@ -25,7 +25,7 @@ from flockmq.clock import SYSTEM, Clock
 from flockmq.config.auth_settings import FailedLoginsSettings as Settings
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.client import PeerInfo, Principal
+from flockmq.protocol.client import Principal
 
 log: Final = logging.getLogger(__name__)
 
@@ -157,7 +157,10 @@ class Chain:
             self.results["unavailable"] += 1
             return Outcome(Reason.SERVER_UNAVAILABLE)
         is_nameless = attempt.username is None and attempt.password is None
-        if self._may_be_anonymous(attempt.peer) and (is_nameless or not self.identifies):
+        may_be_anonymous = self._allow_anonymous
+        if may_be_anonymous is None:
+            may_be_anonymous = not self.identifies and is_local(attempt.peer.host)
+        if may_be_anonymous and (is_nameless or not self.identifies):
             self.results["anonymous"] += 1
             return Outcome(Reason.SUCCESS, Principal(attempt.username or b""))
         reason = Reason.NOT_AUTHORIZED if is_nameless else Reason.BAD_USER_NAME_OR_PASSWORD
@@ -175,11 +178,6 @@ class Chain:
         self.results["slowed"] += 1
         self._refusals.info("client %r from %s must wait: too many of its logins failed", *_named(attempt))
         return Outcome(Reason.CONNECTION_RATE_EXCEEDED)
-
-    def _may_be_anonymous(self, peer: PeerInfo) -> bool:
-        if self._allow_anonymous is not None:
-            return self._allow_anonymous
-        return not self.identifies and is_local(peer.host)
 
 
 def _named(attempt: Attempt) -> tuple[str | None, str]:

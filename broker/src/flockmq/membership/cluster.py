@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from flockmq import bounds, tasks
@@ -35,7 +35,7 @@ from flockmq.membership import frames, replicant_balance, report_events, stalene
 from flockmq.membership.cluster_time import ClusterTime
 from flockmq.membership.cluster_version import ClusterVersion, Rollout
 from flockmq.membership.cluster_version_row import ClusterVersionRow
-from flockmq.membership.event_batches import Event, EventBuffer
+from flockmq.membership.event_batches import EventBuffer
 from flockmq.membership.fencing import Fencing
 from flockmq.membership.frames import Status
 from flockmq.membership.generation_votes import GenerationVotes
@@ -275,10 +275,6 @@ class Cluster:
     def _cut(self, incarnation: str, reason: str) -> None:
         for link in list(self.mesh.links_of(incarnation)):
             link.close(reason)
-
-    def hand_events(self, kind: str, batch: Sequence[Event]) -> None:
-        """Events for the nightly report, best effort: as `event_batches.COLUMNS` names their values."""
-        self.events.buffer.add(kind, batch)
 
     # --- LinkOwner --------------------------------------------------------------------------------------------------
 

@@ -101,7 +101,13 @@ class EventBuffer:
 
     def add(self, kind: str, events: Sequence[Event]) -> None:
         """Raises KeyError if there is no such kind."""
-        self._kinds[kind].add(events)
+        waits = self._kinds[kind]
+        room = bounds.EVENTS_MAX - len(waits.waiting)
+        if len(events) > room:
+            waits.shed += len(events) - room
+            waits.shed_now += len(events) - room
+            events = events[:room]
+        waits.waiting.extend(events)
 
     def take(self) -> list[tuple[str, bytes]]:
         """Take all waiting events: (kind, batch of at most EVENTS_ENTRY_MAX events)."""
@@ -123,14 +129,6 @@ class _Kind:
         self.shed = 0
         self.shed_now = 0
         """Those of them that came behind `waiting`."""
-
-    def add(self, events: Sequence[Event]) -> None:
-        room = bounds.EVENTS_MAX - len(self.waiting)
-        if len(events) > room:
-            self.shed += len(events) - room
-            self.shed_now += len(events) - room
-            events = events[:room]
-        self.waiting.extend(events)
 
     def take(self, columns: Sequence[str]) -> list[dict[str, object]]:
         taken: list[dict[str, object]] = []

@@ -76,7 +76,12 @@ def connect(body: bytes, is_strict: bool = False) -> Connect:
         raise protocol_error("CONNECT with Authentication Data but no method", "section 3.1.2.11.10")
     client_id = reader.text("Client Identifier")
     clean_start = flags & _CLEAN_START != 0
-    _check_client_id(version, client_id, clean_start)
+    if not client_id and version != V5 and not (version == V311 and clean_start):
+        raise PacketError(
+            Reason.CLIENT_IDENTIFIER_NOT_VALID,
+            "MQTT-3.1.3-8",
+            "CONNECT with an empty Client Identifier for a durable session",
+        )
     packet = Connect(version, client_id, clean_start=clean_start, keep_alive_s=keep_alive_s, properties=own)
     if flags & _WILL:
         packet.will = _will(reader, version, flags)
@@ -216,16 +221,6 @@ def _connect_flags(reader: Reader, version: int) -> int:
     if flags & _PASSWORD and not flags & _USER_NAME and version != V5:
         raise malformed("CONNECT with a password but no user name", "MQTT-3.1.2-22")
     return flags
-
-
-def _check_client_id(version: int, client_id: bytes, clean_start: bool) -> None:
-    if client_id or version == V5 or (version == V311 and clean_start):
-        return
-    raise PacketError(
-        Reason.CLIENT_IDENTIFIER_NOT_VALID,
-        "MQTT-3.1.3-8",
-        "CONNECT with an empty Client Identifier for a durable session",
-    )
 
 
 def _will(reader: Reader, version: int, flags: int) -> ConnectWill:

@@ -116,8 +116,7 @@ class AccessControl(AccessPort):
         if self.auth.bans.banned(connect.client_id, connect.user_name, peer.host):
             self._refuse(channel, Reason.BANNED)
             return
-        refusal = self._hooks.connecting(channel, connect)
-        known = self._hooks.authenticate(channel, connect) if refusal == Reason.SUCCESS else refusal
+        known = self._hooks.authenticate(channel, connect)
         if isinstance(known, int):
             self._refuse(channel, known)
         elif known is not None:

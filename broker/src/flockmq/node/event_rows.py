@@ -49,15 +49,15 @@ class EventRows:
     def connection(self, kind: str, client_id: bytes, channel: Channel) -> None:
         """`channel` was admitted, has ended, or must end because its client is back on another connection."""
         make = {CONNECTED: connected, DISCONNECTED: disconnected, TAKEN_OVER: taken_over}[kind]
-        self._cluster.hand_events("connections", [make(self._clock.wall_ms(), client_id, channel)])
+        self._cluster.events.buffer.add("connections", [make(self._clock.wall_ms(), client_id, channel)])
 
     def refused(self, channel: Channel, reason: int) -> None:
-        self._cluster.hand_events("refusals", [refused(self._clock.wall_ms(), channel, reason)])
+        self._cluster.events.buffer.add("refusals", [refused(self._clock.wall_ms(), channel, reason)])
 
     def sample(self, is_ready: bool) -> None:
         at_ms = self._clock.wall_ms()
-        self._cluster.hand_events("lag", list(self._lags(at_ms)))
-        self._cluster.hand_events("nodes", [self._node(at_ms, is_ready)])
+        self._cluster.events.buffer.add("lag", list(self._lags(at_ms)))
+        self._cluster.events.buffer.add("nodes", [self._node(at_ms, is_ready)])
 
     def _lags(self, at_ms: int) -> Iterator[Event]:
         for shard in SHARDS:

@@ -95,16 +95,13 @@ class PluginHooks(HookPort):
 
     # Connections.
 
-    def connecting(self, channel: Channel, connect: Connect) -> int:
-        """Called before authentication. Returns SUCCESS, or the reason code to refuse the client with."""
-        if points.CLIENT_CONNECT not in self._placed:
-            return Reason.SUCCESS
-        answer = self.hooks.ask(points.CLIENT_CONNECT, client_of(channel, connect.user_name or b""))
-        return answer.reason if isinstance(answer, Deny) else Reason.SUCCESS
-
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
         """The client's principal, a reason code to refuse it with, or None if no plugin decides."""
-        if not self.must_authenticate():
+        if points.CLIENT_CONNECT in self._placed:
+            refusal = self.hooks.ask(points.CLIENT_CONNECT, client_of(channel, connect.user_name or b""))
+            if isinstance(refusal, Deny):
+                return refusal.reason
+        if points.CLIENT_AUTHENTICATE not in self._placed:
             return None
         client = client_of(channel, connect.user_name or b"")
         asked = points.Credentials(client=client, password=connect.password)

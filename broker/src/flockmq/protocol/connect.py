@@ -14,7 +14,7 @@ from flockmq.mqtt.packets import Connect
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.properties import encode as encode_properties
 from flockmq.mqtt.reason import Reason
-from flockmq.mqtt.topic_aliases import IncomingAliases, OutgoingAliases
+from flockmq.mqtt.topic_aliases import OutgoingAliases
 from flockmq.protocol import strict_mode
 from flockmq.routing.sink import Sink
 from flockmq.session.client_session import ClientSession
@@ -59,39 +59,23 @@ def will_of(connect: Connect, version: int) -> Will | None:
     return Will(message, delay_s)
 
 
-def expiry_of(connect: Connect, limits: Limits) -> int:
-    """The session expiry in seconds; 0: the session ends with the connection."""
-    if connect.version != 5:
-        return 0 if connect.clean_start else limits.session_expiry_interval
-    properties = connect.properties
-    asked = 0 if properties is None else properties.session_expiry_interval or 0
-    return min(asked, limits.max_session_expiry_interval)
-
-
-def keep_alive_of(connect: Connect, limits: Limits) -> int:
-    """The effective Keep Alive in seconds: the server's, if configured [MQTT-3.1.2-21]."""
-    return limits.server_keepalive or connect.keep_alive_s
-
-
 def session_of(sink: Sink, connect: Connect, limits: Limits) -> LocalSession:
     """A new session for this CONNECT."""
     receive_maximum = RECEIVE_MAXIMUM
     max_packet_bytes = 0
     aliases: OutgoingAliases | None = None
+    expiry_s = 0 if connect.clean_start or connect.version == 5 else limits.session_expiry_interval
     properties = connect.properties
     if properties is not None:
+        expiry_s = min(properties.session_expiry_interval or 0, limits.max_session_expiry_interval)
         receive_maximum = properties.receive_maximum or RECEIVE_MAXIMUM
         max_packet_bytes = properties.maximum_packet_size or 0
         if properties.topic_alias_maximum:
             aliases = OutgoingAliases(properties.topic_alias_maximum, max_packet_bytes)
     window = min(limits.max_inflight, receive_maximum)
-    session = LocalSession(sink, connect.client_id, limits, window, max_packet_bytes, expiry_of(connect, limits))
+    session = LocalSession(sink, connect.client_id, limits, window, max_packet_bytes, expiry_s)
     session.aliases = aliases
     return session
-
-
-def incoming_aliases(connect: Connect, limits: Limits) -> IncomingAliases | None:
-    return IncomingAliases(limits.max_topic_alias) if connect.version == 5 and limits.max_topic_alias else None
 
 
 def connack(

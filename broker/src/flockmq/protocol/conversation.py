@@ -21,6 +21,7 @@ from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.packets import Connect, Subscribe
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
+from flockmq.mqtt.topic_aliases import IncomingAliases
 from flockmq.protocol import acknowledgements, publisher
 from flockmq.protocol import connect as opening
 from flockmq.protocol.channel import ADMITTING, AUTHENTICATING, CLOSED, CONNECTED, OPENED, Channel
@@ -182,7 +183,7 @@ class Conversation(Channel):
             decode.pingreq(data[body:end])
             self.put(encode.PINGRESP)
         elif kind == frame.SUBSCRIBE:
-            self._subscribe(data[body:end])
+            self.subscribe(decode.subscribe(self.protocol_version, data[body:end], self.limits.strict_mode))
         elif kind == frame.UNSUBSCRIBE:
             self._unsubscribe(data[body:end])
         elif kind == frame.DISCONNECT:
@@ -208,7 +209,8 @@ class Conversation(Channel):
         opening.check(connect, self.limits)
         self.session = opening.session_of(self, connect, self.limits)
         self.will = opening.will_of(connect, self.protocol_version)
-        self.aliases = opening.incoming_aliases(connect, self.limits)
+        if connect.version == 5 and self.limits.max_topic_alias:
+            self.aliases = IncomingAliases(self.limits.max_topic_alias)
         if connect.properties is not None:
             self.authentication_method = connect.properties.authentication_method
         self.state = ADMITTING
@@ -229,7 +231,8 @@ class Conversation(Channel):
         self.admitted_once = True
         self.connected_s = self.router.host.now_s
         self.state = CONNECTED
-        self.keepalive_s = opening.keep_alive_of(connect, self.limits) * self.limits.keepalive_multiplier
+        keep_alive_s = self.limits.server_keepalive or connect.keep_alive_s  # [MQTT-3.1.2-21]
+        self.keepalive_s = keep_alive_s * self.limits.keepalive_multiplier
         self.put(connack)
         if present:
             session.send_again()
@@ -283,9 +286,6 @@ class Conversation(Channel):
         return properties
 
     # SUBSCRIBE, UNSUBSCRIBE.
-
-    def _subscribe(self, body: bytes) -> None:
-        self.subscribe(decode.subscribe(self.protocol_version, body, self.limits.strict_mode))
 
     def subscribe(self, packet: Subscribe) -> None:
         session = self.session

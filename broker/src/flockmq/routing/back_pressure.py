@@ -123,7 +123,7 @@ class PausablePublisher(Sink):
     def unpause(self) -> None:
         self.paused -= 1
         if self.paused == 0:
-            self.last_seen_s = self.now_s()
+            self.last_seen_s = self.pauses.host.now_s
             self.pauses.resumed.append(self)
 
     def congest(self) -> None:

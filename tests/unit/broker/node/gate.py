@@ -44,9 +44,6 @@ class Hooks:
         self.verdict: int | None = None
         self.asked: list[tuple[bytes, bytes]] = []
 
-    def connecting(self, channel: Channel, connect: Connect) -> int:
-        return Reason.SUCCESS
-
     def authenticate(self, channel: Channel, connect: Connect) -> Principal | int | None:
         return self.known
 

@@ -38,8 +38,7 @@ class Hooked(Port):
         self.plugin_hooks.hooks.add(self.plugin, point, call, priority, point.required, filters)
 
     def admit(self, channel: Channel, connect: Connect) -> None:
-        refusal = self.plugin_hooks.connecting(channel, connect)
-        known = self.plugin_hooks.authenticate(channel, connect) if refusal == Reason.SUCCESS else refusal
+        known = self.plugin_hooks.authenticate(channel, connect)
         if isinstance(known, int):
             channel.refuse(known)
             return
