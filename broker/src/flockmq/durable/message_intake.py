@@ -193,7 +193,8 @@ class MessageIntake:
                 if is_new[slot]:
                     self._store.begin_message(slot)
             if is_new[slot] and subscription.qos:
-                if self._is_dropped(session, publish):
+                # A publisher with MQTT 3.1.1 isn't told of a refusal while Redis is short of memory.
+                if publish.version < 5 and session.meta.left_ms != 0 and self._store.is_short(slot):
                     self._router.counters.dropped_queue_full += 1
                 else:
                     self._give(subscription, publish)
@@ -203,12 +204,6 @@ class MessageIntake:
             touched[slot] = None
             if new:
                 self._mark(slot, message)
-
-    def _is_dropped(self, session: DurableSession, publish: Publish) -> bool:
-        """True if Redis is short of memory, the client is offline, and the publisher uses MQTT 3.1.1, which can't
-        report a refusal.
-        """
-        return publish.version < 5 and session.meta.left_ms != 0 and self._store.is_short(session.writer.slot)
 
     def _give(self, subscription: Subscription, publish: Publish) -> None:
         try:

@@ -105,12 +105,6 @@ class MessageQueue:
         """True if one more message would leave most of the queue free for published messages."""
         return self.has_place() or self.limits.is_mostly_free(self.waiting(), self.waiting_bytes() + packet_bytes)
 
-    def is_full(self, packet_bytes: int, ahead: int) -> bool:
-        """True if the queue has no place for one more message, although `ahead` more than the client's
-        limit may wait.
-        """
-        return self.limits.is_full(self.waiting() - ahead, self.waiting_bytes() + packet_bytes)
-
     def is_congested(self) -> bool:
         return self.limits.is_congested(self.waiting(), self.waiting_bytes())
 

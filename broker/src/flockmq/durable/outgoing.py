@@ -150,7 +150,9 @@ class Outgoing:
         if self._usage.usage is not None and not self.is_behind() and self._usage.is_over(packet_bytes, is_away=False):
             return True
         is_slow = self._record.meta.left_ms != 0 or self.sink.flow == LAGGING
-        return self.messages.is_full(packet_bytes, 0 if is_slow else MQUEUE_AHEAD_MAX)
+        messages = self.messages
+        waiting = messages.waiting() - (0 if is_slow else MQUEUE_AHEAD_MAX)
+        return messages.limits.is_full(waiting, messages.waiting_bytes() + packet_bytes)
 
     # --- what is sent -------------------------------------------------------------------------------------------------
 
