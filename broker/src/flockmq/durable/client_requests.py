@@ -46,11 +46,13 @@ class ClientRequests:
         self, client_id: bytes, token: int, place: tuple[int, int], question: messages.Question, answer: Answered
     ) -> None:
         """As in `ports.SessionServicePort`."""
+        number, behind = place
         session = self.session_of(token)
         sink = None if session is None else session.sink
-        if session is None or not isinstance(sink, ProxySink) or not _is_next(sink, *place):
-            answer(b"")
+        if session is None or not isinstance(sink, ProxySink) or behind not in (0, sink.last_request):
+            answer(b"")  # The request before this one was neither processed on this sink nor answered before (0).
             return
+        sink.last_request = number
         if isinstance(question, messages.ReceiveQuestion):
             self.manager.now()
             origin = session.origin_for(question.packet_id, question.deals)
@@ -126,14 +128,6 @@ def hand_over(former: Sink, sink: Sink) -> None:
     if former.waiting is not None:
         former.waiting.clear()
     sink.waiting = former.waiting
-
-
-def _is_next(sink: ProxySink, number: int, behind: int) -> bool:
-    """True if the request before this one was processed on this sink, or answered before (`behind` 0)."""
-    if behind not in (0, sink.last_request):
-        return False
-    sink.last_request = number
-    return True
 
 
 class DurableSubscribePort(SubscribePort):

@@ -252,9 +252,8 @@ class DurableSession(Subscriber):
 
     def note_asked(self, filter: bytes, asked: bytes) -> None:
         """`asked` is the client's own filter, before rewriting made it `filter`. Authorization checks use `asked`."""
-        was = self.subscriptions.asked_for(filter)
-        self.subscriptions.note_asked(filter, asked)
-        self.record.write_asked(filter, was, asked)
+        if self.subscriptions.note_asked(filter, asked):
+            self.record.write_asked(filter, asked)
 
     def remove_subscription(self, filter: bytes) -> Subscription | None:
         self.note_asked(filter, filter)

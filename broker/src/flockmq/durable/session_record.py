@@ -164,10 +164,8 @@ class SessionRecord:
         value = subscription_value(subscription, self.awaits_retained(filter))
         self.writer.put(self.client_id, subscription_field(filter), value)
 
-    def write_asked(self, filter: bytes, was: bytes, asked: bytes) -> None:
-        """The client asked for `asked`; `was` is what it asked for before."""
-        if asked == was:
-            return
+    def write_asked(self, filter: bytes, asked: bytes) -> None:
+        """The client asked for another filter than before."""
         if asked != filter:
             self.writer.put(self.client_id, asked_field(filter), asked)
         else:

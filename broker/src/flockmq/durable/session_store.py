@@ -103,7 +103,7 @@ class SessionStore(PendingWrites):
         if state is None:
             return False
         server = cast(StoreServer, state.server)
-        return server.takes_nothing_new() or self.is_backed_up(slot)
+        return server.takes_nothing_new() or server.waiting_bytes >= self._servers.part_bytes()
 
     def is_short(self, slot: int) -> bool:
         """True if no new sessions or subscriptions may begin in the slot."""

@@ -58,10 +58,11 @@ class SubscribeRequest(SubscribeChange):
     def authorize(self) -> None:
         """Authorize the filters one by one, until all are done or the client must wait for its next turn."""
         channel = self.channel
-        while not self._all_authorized() and not channel.has_ended():
+        subscriptions = self.packet.subscriptions
+        while len(self._reasons) < len(subscriptions) and not channel.has_ended():
             if channel.must_authorize and self._port.authorization.must_wait(channel, self._go_on):
                 break
-            self._authorize_one(self.packet.subscriptions[len(self._reasons)])
+            self._authorize_one(subscriptions[len(self._reasons)])
         self._go_or_pause()
 
     def _go_on(self) -> None:
@@ -76,14 +77,11 @@ class SubscribeRequest(SubscribeChange):
             self._filters.append(request.filter)
         self._go_or_pause()
 
-    def _all_authorized(self) -> bool:
-        return len(self._reasons) == len(self.packet.subscriptions)
-
     def _go_or_pause(self) -> None:
         channel = self.channel
         if channel.has_ended():
             return
-        pauses = self._asked > 0 or not self._all_authorized()
+        pauses = self._asked > 0 or len(self._reasons) < len(self.packet.subscriptions)
         if pauses and not self._pauses:
             channel.pause()
         elif self._pauses and not pauses:

@@ -105,7 +105,11 @@ class RouteTurns:
     def submit(self, ops: Sequence[Op], user: bytes = NOBODY) -> asyncio.Future[StreamId]:
         """Write rows in this user's turn. The result is as that of `Rlog.submit`."""
         if not self._rows and self._under_way + len(ops) <= ROUTE_ROWS_UNDER_WAY_MAX:
-            return self._write_now(ops)
+            written, size_bytes = self._write(ops), sum(map(_size, ops))
+            self._under_way += len(ops)
+            self._under_way_bytes += size_bytes
+            written.add_done_callback(partial(self._written_now, len(ops), size_bytes))
+            return written
         done: asyncio.Future[StreamId] = self._loop.create_future()
         changes = {(table, owner, key): (table, kind, owner, key, value) for table, kind, owner, key, value in ops}
         more_bytes = sum(map(_size, changes.values()))
@@ -123,14 +127,6 @@ class RouteTurns:
         if self._timer is None and self._rows:
             self._timer = self._loop.call_at(submitted.deadline_s, self._fail_late)
         return done
-
-    def _write_now(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
-        """Nothing waits."""
-        written, size_bytes = self._write(ops), sum(map(_size, ops))
-        self._under_way += len(ops)
-        self._under_way_bytes += size_bytes
-        written.add_done_callback(partial(self._written_now, len(ops), size_bytes))
-        return written
 
     def _written_now(self, rows: int, size_bytes: int, written: asyncio.Future[StreamId]) -> None:
         self._under_way -= rows

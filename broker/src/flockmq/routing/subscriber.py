@@ -198,15 +198,17 @@ class SubscriptionSet:
         self._held = self._shapes = self.asked = None
         self.filter_bytes = self.shared = 0
 
-    def note_asked(self, filter: bytes, asked: bytes) -> None:
-        """Remember the filter that the client asked for; authorization checks use it."""
+    def note_asked(self, filter: bytes, asked: bytes) -> bool:
+        """Remember the filter that the client asked for; authorization checks use it. Returns False if it asked for the
+        same before.
+        """
+        known = self.asked
         if filter == asked:
-            if self.asked is not None:
-                self.asked.pop(filter, None)
-        else:
-            if self.asked is None:
-                self.asked = {}
-            self.asked[filter] = asked
+            return known is not None and known.pop(filter, None) is not None
+        if known is None:
+            self.asked = known = {}
+        was, known[filter] = known.get(filter), asked
+        return was != asked
 
     def asked_for(self, filter: bytes) -> bytes:
         return filter if self.asked is None else self.asked.get(filter, filter)

@@ -15,7 +15,6 @@ from functools import partial
 import msgspec
 
 from flockmq.bounds import SINK_LIMIT_BYTES, STANDING_READS_MAX
-from flockmq.mqtt.packets import SubscribeEntry as Request
 from flockmq.mqtt.reason import Reason
 from flockmq.mqtt.topics import is_delayed
 from flockmq.protocol.channel import Channel
@@ -138,7 +137,10 @@ class RemoteSessions(RemoteSessionPort):
                 self.owners.report(proxied.proxy.client_id, token, pairs)
 
     def subscribe(self, token: int, change: SubscribeChange) -> None:
-        wanted = [_wanted(filter, request) for filter, request in change.wanted()]
+        wanted = [
+            messages.WantedSubscription(filter, request.options, b"" if request.filter == filter else request.filter)
+            for filter, request in change.wanted()
+        ]
         question = messages.SubscribeQuestion(wanted, change.identifiers(), self._token_bytes(NONCE_BYTES))
         self._change(token, question, partial(self._subscribed, change))
 
@@ -242,10 +244,6 @@ class RemoteSessions(RemoteSessionPort):
             pending.remembered()
         else:
             pending.logged(Reason.QUOTA_EXCEEDED)
-
-
-def _wanted(filter: bytes, request: Request) -> messages.WantedSubscription:
-    return messages.WantedSubscription(filter, request.options, b"" if request.filter == filter else request.filter)
 
 
 def _answered(waiting: asyncio.Future[bytes], answer: bytes) -> None:
