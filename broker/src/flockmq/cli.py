@@ -29,6 +29,7 @@ from flockmq.bounds import WORKERS_MAX
 from flockmq.config.load import DEFAULT_LISTENER, Loaded, load_all
 from flockmq.config.sources import Setting
 from flockmq.ctl import command as ctl
+from flockmq.default_callbacks import ignore
 from flockmq.errors import UserError
 from flockmq.management.view import NodePorts
 
@@ -247,7 +248,7 @@ async def _node(loaded: Loaded, tell: Callable[[NodePorts], None], hurry: asynci
     return 0
 
 
-def _until_signalled(main: Callable[[], Coroutine[None, None, int]], hurry: Callable[[], None] = lambda: None) -> int:
+def _until_signalled(main: Callable[[], Coroutine[None, None, int]], hurry: Callable[[], None] = ignore) -> int:
     """Run `main` on uvloop. The first SIGTERM or SIGINT cancels it, so that it cleans up, and the exit code is 0. A
     second signal calls `hurry`. If a vital task fails, the process exits at once."""
 

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from flockmq import bounds
-from flockmq.default_callbacks import ignore
+from flockmq.default_callbacks import ignore, never
 
 log: Final = logging.getLogger(__name__)
 
@@ -264,7 +264,7 @@ class Quotas:
         self.delayed = StoredBytes(self)
         self.waiting: dict[bytes, Usage] = {}
         """Users with requests that wait for the next report."""
-        self.must_report: Callable[[], bool] = _no_other_nodes
+        self.must_report: Callable[[], bool] = never
         """Whether there are other nodes to report to."""
         self.refused = dict.fromkeys(KINDS, 0)
         """Refusals, by quota."""
@@ -405,10 +405,6 @@ class Quotas:
 
 def _size_bytes(filter: bytes) -> int:
     return len(filter) + (bounds.SHARED_FILTER_BYTES if filter.startswith(b"$share/") else 0)
-
-
-def _no_other_nodes() -> bool:
-    return False
 
 
 def over(held: Held, limits: Held, slack_percent: int = 0) -> list[str]:

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Protocol
 
 from flockmq.auth.rules import Rules
+from flockmq.default_callbacks import never
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.client import PeerInfo
 from flockmq.rlog.schema import User
@@ -21,7 +22,7 @@ class Attempt:
     username: bytes | None
     password: bytes | None = field(repr=False)
     peer: PeerInfo
-    is_gone: Callable[[], bool] = lambda: False
+    is_gone: Callable[[], bool] = never
     """True once the client has disconnected, so authenticators can skip the work."""
 
     def value(self, name: str) -> str | None:

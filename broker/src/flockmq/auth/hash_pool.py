@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 
 from flockmq.auth.addresses import network
 from flockmq.bounds import HASH_GONE_MAX, HASH_SLICE_LOGINS, HASH_THREADS_MAX, HASHES_WAITING_MAX, VERIFIED_MAX
+from flockmq.default_callbacks import never
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class HashPool:
         self.refused = 0
 
     async def run(
-        self, address: str, work: Callable[[], T], is_gone: Callable[[], bool] = lambda: False, key: bytes | None = None
+        self, address: str, work: Callable[[], T], is_gone: Callable[[], bool] = never, key: bytes | None = None
     ) -> T:
         """Run `work` in a thread and return its result. Callers with the same `key` share one run. Raises Busy, and
         CancelledError if all clients that wait for it have disconnected before it starts."""

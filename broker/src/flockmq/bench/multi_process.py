@@ -11,6 +11,7 @@ from typing import Final
 
 from flockmq.bench.errors import Failed
 from flockmq.bench.plan import Sample
+from flockmq.default_callbacks import ignore
 from flockmq.errors import UserError
 
 SUMS: Final = ("rate", "delivered", "lost", "repeated", "late", "connects")
@@ -26,7 +27,7 @@ def run(processes: int, measure: Measure) -> Sample:
     text of the first failure.
     """
     if processes == 1:
-        return _completed(measure(0, lambda: None))
+        return _completed(measure(0, ignore))
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(processes, timeout=READY_MAX_S)
     members = []

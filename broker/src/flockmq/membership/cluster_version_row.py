@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from flockmq.default_callbacks import ignore
 from flockmq.membership.cluster_version import ClusterVersion
 from flockmq.membership.mesh import Mesh
 from flockmq.rlog.row_dict import RowDict
@@ -17,7 +18,7 @@ class ClusterVersionRow:
     """Invariant: after a raise there is no link to a node that doesn't speak the new version."""
 
     def __init__(self, version: ClusterVersion, mesh: Mesh) -> None:
-        self.rows: Final = RowDict[str, RaisedVersion](self._raised, lambda _: None)
+        self.rows: Final = RowDict[str, RaisedVersion](self._raised, ignore)
         self._version = version
         self._mesh = mesh
 

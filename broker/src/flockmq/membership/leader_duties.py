@@ -14,6 +14,7 @@ from math import inf
 from typing import Final
 
 from flockmq import bounds
+from flockmq.default_callbacks import ignore
 from flockmq.membership.cluster_version import FIRST, Rollout
 from flockmq.membership.heartbeats import Heartbeats
 from flockmq.membership.members import Members
@@ -73,7 +74,7 @@ class LeaderDuties:
         self._eligibility = SlotEligibility()
         self._lost_data_at = -inf
         """When this core heard that Redis had lost data. By its own clock, because the alarm has another node's."""
-        alarms: RowDict[str, Alarm] = RowDict(self._alarm_raised, lambda _: None)
+        alarms: RowDict[str, Alarm] = RowDict(self._alarm_raised, ignore)
         rlog.on_change(ALARMS.name, alarms)
         self._trimmed_at = 0.0
         self._checkpoint_at = 0.0

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from flockmq.default_callbacks import ignore, never
 from flockmq.mqtt.message import Will
 from flockmq.mqtt.packets import Connect
 from flockmq.protocol.channel import Channel
@@ -25,11 +26,11 @@ class ConnectionRegistrations:
     def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
         self.will_of: Callable[[Channel, Will | None], Will | None] = _unchanged
         """Returns the client's will, rewritten as it will be published, or None."""
-        self.identifies: Callable[[], bool] = _no
+        self.identifies: Callable[[], bool] = never
         """Whether the node authenticates clients."""
-        self.rules_of: Callable[[Channel], bytes | None] = _no_rules_hold
+        self.rules_of: Callable[[Channel], bytes | None] = ignore
         """Returns the fingerprint of a client's rules, as in `SessionRequest.rules`."""
-        self.owners_keep_wills: Callable[[], bool] = _no
+        self.owners_keep_wills: Callable[[], bool] = never
         """True once all nodes know that owners keep the wills and the users of clean sessions (cluster version 2)."""
         self._token_bytes = token_bytes
         self._with_will: dict[int, SessionRequest] = {}
@@ -125,11 +126,3 @@ def _row(will: Will) -> WillRow:
 
 def _unchanged(channel: Channel, will: Will | None) -> Will | None:
     return will
-
-
-def _no() -> bool:
-    return False
-
-
-def _no_rules_hold(channel: Channel) -> bytes | None:
-    return None

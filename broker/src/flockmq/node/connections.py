@@ -18,7 +18,7 @@ from typing import Final
 
 from flockmq.bounds import REFUSALS_LOGGED_PER_S
 from flockmq.clock import Clock
-from flockmq.default_callbacks import ignore
+from flockmq.default_callbacks import ignore, never
 from flockmq.logs import Sparing
 from flockmq.mqtt.errors import PacketError
 from flockmq.mqtt.message import Publish, Will
@@ -73,12 +73,12 @@ class Connections:
         self.on_connected: Callable[[Channel], None] = ignore
         """Called when CONNACK was queued."""
         self.ends = Reasons("disconnects", "before_connack")
-        self.must_authorize: Callable[[Principal], bool] = _no_rules
+        self.must_authorize: Callable[[Principal], bool] = never
         self.refuses: Callable[[bytes], bool] = is_unpublishable
         """Whether no client may publish to this topic, not even its will."""
         self.authorization: Callable[[Channel, Publish], bytes] = _no_authorization
         """Returns the authorization to store with a will (`Will.authorization`)."""
-        self.usage: Callable[[bytes], Usage | None] = _no_usage
+        self.usage: Callable[[bytes], Usage | None] = ignore
         """Returns the quota usage of a user."""
         self.reauthorize: Callable[[Channel], None] = ignore
         """Authorizes the client's subscriptions again under the current rules."""
@@ -358,13 +358,5 @@ def _may_keep(session: LocalSession, will: Will) -> bool:
     return usage is None or usage.may_queue(len(session.client_id) + len(will.message.packet), is_away=False)
 
 
-def _no_usage(user: bytes) -> Usage | None:
-    return None
-
-
 def _no_authorization(channel: Channel, message: Publish) -> bytes:
     return b""
-
-
-def _no_rules(principal: Principal) -> bool:
-    return False

@@ -59,7 +59,7 @@ class SharedGroups:
         self.strategy: int = ROUND_ROBIN
         self.me: str = ""
         self.groups: dict[bytes, Group] = {}
-        self.find_peer: Callable[[str], NodeTarget | None] = _no_peer
+        self.find_peer: Callable[[str], NodeTarget | None] = ignore
         self.on_count: Callable[[bytes, bytes], None] = ignore
         self._on_filter = on_filter
         self._random = Random(seed)  # noqa: S311 (it spreads load)
@@ -335,7 +335,3 @@ class SharedGroups:
         if len(self._sticky) >= SHARED_TURNS_MAX:
             forget_oldest(self._sticky)
         self._sticky[key] = target
-
-
-def _no_peer(incarnation: str) -> NodeTarget | None:
-    return None
