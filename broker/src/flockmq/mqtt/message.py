@@ -84,13 +84,17 @@ def topic_of(packet: bytes) -> bytes:
 
 
 def with_expiry(packet: bytes, left_s: float) -> bytes:
-    """A PUBLISH whose Message Expiry Interval, if it has one, is set to `left_s`, rounded up."""
+    """A PUBLISH whose Message Expiry Interval, if it has one, is set to `left_s`, rounded up. It never grows: two
+    readings of the clock may give a little more than it says.
+    """
     at = properties.expiry_offset(packet, packet_id_offset(packet) + (2 if packet[0] & 6 else 0))
     if at == 0:
         return packet
     seconds = int(left_s)
     if seconds < left_s:
         seconds += 1
+    if seconds >= int.from_bytes(packet[at : at + 4], "big"):
+        return packet
     return packet[:at] + seconds.to_bytes(4, "big") + packet[at + 4 :]
 
 
