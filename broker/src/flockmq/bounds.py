@@ -877,8 +877,16 @@ back meanwhile."""
 REBALANCE_TRIES: Final = 3
 """A node that rebalances sends away this many times its excess, then waits again, or gives up if it was asked to: some
 clients come back to it."""
+REBALANCE_COMPARED_MAX: Final = 10_000
+"""Clients that a node compares at a look, the oldest first, to choose who goes: it does nothing else meanwhile."""
 REBALANCE_WAIT_MAX_S: Final = 3600.0
 """A node whose clients come back each time waits no longer than this, or than the wait that is set."""
+CLIENT_TRAFFIC_LOOK_S: Final = 10.0
+"""How often a node counts the messages of each of its clients anew."""
+CLIENT_TRAFFIC_AVERAGED_S: Final = 30.0
+"""Over this time messages per second are averaged, so that a burst moves nobody."""
+CLIENT_TRAFFIC_SLICE: Final = 1000
+"""Clients that are counted in one iteration of the event loop."""
 OTHERS_UNKNOWN_MAX_S: Final = 3.0
 """If that is unknown for this long, the node disconnects all clients at once."""
 LOGGED_TOGETHER_MAX: Final = 256

@@ -25,6 +25,8 @@ class Node(msgspec.Struct, frozen=True):
     draining: bool = False
     rebalancing: bool = False
     """Whether it sends clients beyond its share to other nodes."""
+    has_too_much: bool = False
+    """Whether it does so, or will when it has waited."""
 
 
 class _Answer(msgspec.Struct, frozen=True):

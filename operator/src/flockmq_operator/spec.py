@@ -89,12 +89,26 @@ class Autoscaling(Part, frozen=True):
     behavior: Manifest | None = None
 
 
+class LoadWeights(Part, frozen=True):
+    """How much each share of a node counts in its load. None: the broker's own default."""
+
+    connections: int | None = None
+    sessions: int | None = None
+    messages: int | None = None
+
+    def said(self) -> dict[str, int]:
+        """By the broker's names."""
+        weights = {f"{name}_weight": getattr(self, name) for name in LoadWeights.__struct_fields__}
+        return {name: weight for name, weight in weights.items() if weight is not None}
+
+
 class Rebalance(Part, frozen=True):
-    """When a node sends clients beyond its share to others."""
+    """When a node sends load beyond its share to others."""
 
     relative_threshold_percent: int = 110
-    absolute_threshold: int = 100
+    absolute_threshold: int | None = None
     wait_seconds: int = 30
+    weights: LoadWeights = LoadWeights()
 
 
 class SecretKey(Part, frozen=True):
@@ -395,13 +409,23 @@ def pods_digest(spec: Spec, component: str) -> str:
             listeners=spec.listeners if takes_clients else Spec().listeners,
             mqtt=spec.mqtt,
             forwarding=spec.forwarding,
-            rebalance=spec.rebalance if takes_clients else None,
+            rebalance=with_former_default(spec.rebalance) if takes_clients else None,
             authentication=spec.authentication,
             authorization=spec.authorization,
             config=spec.config,
             termination_grace_period_seconds=spec.termination_grace_period_seconds,
         )
     return hashlib.sha256(json.dumps(said(pods), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def with_former_default(rebalance: Rebalance | None) -> Rebalance | None:
+    """The API server has written the first default of this threshold into each object, and no digest has it."""
+    if rebalance is None or rebalance.absolute_threshold != FORMER_ABSOLUTE_THRESHOLD:
+        return rebalance
+    return msgspec.structs.replace(rebalance, absolute_threshold=None)
+
+
+FORMER_ABSOLUTE_THRESHOLD = 100
 
 
 def as_cores(replicants: Replicants) -> Cores:

@@ -34,8 +34,19 @@ def test_any_node_tells_what_rebalancing_would_do_and_does(fleet: Fleet) -> None
             assert (told["planned"], told["planned_s"]) == (21, 21.0)
             assert (told["state"], told["is_enabled"], row(node, shedding)["is_enabled"]) == ("idle", False, True)
         head, *lines = ctl(planned, "rebalance", "plan")
-        assert head.split() == ["node", "role", "clients", "mean", "begins", "above", "sends", "seconds", "enabled"]
-        assert lines[1].split() == ["replicant-0", "replicant", "32", "10.667", "12", "21", "21.000", "no"]
+        assert head.split() == [
+            "node",
+            "role",
+            "clients",
+            "load",
+            "mean",
+            "begins",
+            "above",
+            "sends",
+            "seconds",
+            "enabled",
+        ]
+        assert lines[1].split() == ["replicant-0", "replicant", "32", "32.000", "10.667", "12", "21", "21.000", "no"]
         assert lines[-1].split() == ["core-0", "21", "21.000"]
     eventually(lambda: row(core, planned)["clients"] == 0, "they have left")
     with crowd(shedding):

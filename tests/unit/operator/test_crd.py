@@ -16,6 +16,7 @@ from flockmq.config.conversion import field_types, read
 from flockmq.config.values import QuotaBytes
 from flockmq.ctl.api import PATH_MAX_BYTES
 from flockmq.management.rebalance_rows import AskedRebalance
+from flockmq.node.node_load import Weights
 from flockmq_operator.manifest import Manifest
 from flockmq_operator.rebalances.spec import RebalanceSpec, decode_rebalance
 from flockmq_operator.spec import (
@@ -146,11 +147,23 @@ def test_a_rebalances_thresholds_are_bounded_as_the_clusters(name: str) -> None:
     assert (of_rebalance["minimum"], of_rebalance["maximum"]) == (of_cluster["minimum"], of_cluster["maximum"])
 
 
+def test_a_rebalances_weights_are_the_clusters() -> None:
+    of_cluster, of_rebalance = SPEC["properties"]["rebalance"], REBALANCE_SPEC
+    weights = [schema["properties"]["weights"]["properties"] for schema in (of_cluster, of_rebalance)]
+    assert weights[0] == weights[1]
+    assert [below["description"].split(".")[0] for below in weights[0].values()] == [
+        f"Default: {default:.0f}" for default in Weights()
+    ]
+
+
 def test_what_a_rebalance_may_say_the_broker_takes() -> None:
     for bound in ("minimum", "maximum"):
         said = {name: below[bound] for name, below in REBALANCE_SPEC["properties"].items() if bound in below}
-        assert len(said) == 3
+        weights = REBALANCE_SPEC["properties"]["weights"]["properties"]
+        said["weights"] = {name: below[bound] for name, below in weights.items()}
+        assert (len(said), len(weights)) == (6, 3)
         asked = msgspec.convert({"cluster": "demo", **said}, RebalanceSpec).asked()
+        assert set(asked) | {"name"} == set(AskedRebalance.__struct_fields__)
         assert msgspec.convert(asked, AskedRebalance).rate == said["rate"]
 
 

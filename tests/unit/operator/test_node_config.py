@@ -333,9 +333,12 @@ def test_a_node_has_sent_its_clients_away_when_its_pods_grace_is_nearly_over(
 
 
 def test_nodes_that_take_clients_rebalance_where_the_spec_says_so(tmp_path: Path) -> None:
-    rebalance = {"relativeThresholdPercent": 120, "absoluteThreshold": 50, "waitSeconds": 60}
+    thresholds = {"relativeThresholdPercent": 120, "absoluteThreshold": 50, "waitSeconds": 60}
+    rebalance = {**thresholds, "weights": {"connections": 0, "messages": 5}}
     said = loaded(tmp_path, {"rebalance": rebalance}, "replicant").cluster.rebalance
     assert (said.enabled, said.relative_threshold, said.absolute_threshold, said.wait) == (True, 1.2, 50, 60.0)
+    assert (said.connections_weight, said.sessions_weight, said.messages_weight) == (0.0, 1.0, 5.0)
+    assert loaded(tmp_path, {"rebalance": {}}, "replicant").cluster.rebalance.absolute_threshold is None
     assert loaded(tmp_path, {"rebalance": {}}, "replicant").cluster.rebalance.enabled
     assert not loaded(tmp_path, {}, "replicant").cluster.rebalance.enabled
     assert not loaded(tmp_path, {"rebalance": {}}, "core").cluster.rebalance.enabled

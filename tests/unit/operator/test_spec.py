@@ -87,12 +87,19 @@ EXTERNAL: dict[str, object] = {
 }
 
 
+REBALANCED: dict[str, object] = {
+    "rebalance": {"relativeThresholdPercent": 110, "absoluteThreshold": 100, "waitSeconds": 30}
+}
+
+
 @pytest.mark.parametrize(
     ("spec", "core", "replicant", "redis"),
     [
         ({}, "cdf19f2db063ee81", "cdf19f2db063ee81", "cdf19f2db063ee81"),
         (RICH, "b4c8711defae2e68", "bc9bbc8ea9e11c7a", "bc207390f3873cf7"),
         (EXTERNAL, "0b9f792873f81257", "0b9f792873f81257", "d141c8e11cefef18"),
+        (REBALANCED, "cdf19f2db063ee81", "df15a8d9038dbde9", "cdf19f2db063ee81"),
+        ({"rebalance": {}}, "cdf19f2db063ee81", "df15a8d9038dbde9", "cdf19f2db063ee81"),
     ],
 )
 def test_the_digests_of_earlier_operators_are_found(

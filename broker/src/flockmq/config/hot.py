@@ -20,7 +20,7 @@ from flockmq.bounds import SETTINGS_DEPTH_MAX
 from flockmq.config.conversion import describe, read
 from flockmq.config.listener_settings import ListenersSettings, RatesSettings
 from flockmq.config.load import has_place
-from flockmq.config.schema import Config, QuotasSettings
+from flockmq.config.schema import Config, QuotasSettings, RebalanceSettings
 from flockmq.config.sources import is_section, kind_of, unknown
 from flockmq.errors import ConfigError
 from flockmq.quotas import INFINITE
@@ -58,7 +58,7 @@ HOT: Final[Mapping[str, Since]] = {
         f"listeners.{type}.NAME.{key}": AT_ONCE for type in ListenersSettings.__struct_fields__ for key in _OF_LISTENERS
     },
     "cluster.eviction_rate": AT_ONCE,
-    **{f"cluster.rebalance.{key}": AT_ONCE for key in ("enabled", "relative_threshold", "absolute_threshold", "wait")},
+    **{f"cluster.rebalance.{key}": AT_ONCE for key in RebalanceSettings.__struct_fields__},
     **{f"{of}.{key}": AT_CONNECT for of in ("mqtt", "zones.NAME") for key in (*_OF_CONNECTIONS, *_RATES)},
 }
 """Key → when a new value holds. NAME stands for the name of a zone or a listener."""

@@ -136,20 +136,30 @@ class QuotasSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 RelativeThreshold: TypeAlias = Annotated[float, Meta(ge=1.0, le=10.0)]
 AbsoluteThreshold: TypeAlias = Annotated[int, Meta(ge=1, le=10_000_000)]
+LoadWeight: TypeAlias = Annotated[float, Meta(ge=0.0, le=1000.0)]
 EvictionRate: TypeAlias = Annotated[float, Meta(ge=1.0, le=1_000_000.0)]
 
 
 class RebalanceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a node that has more clients than its share sends the excess to other nodes."""
+    """Whether a node that has more load than its share sends the excess to other nodes. Load is counted in clients: if
+    all clients are alike, it is their number."""
 
     enabled: bool = False
     relative_threshold: RelativeThreshold = 1.1
-    """A node has too many clients if it has more than this times the mean, and exceeds `absolute_threshold`."""
-    absolute_threshold: AbsoluteThreshold = 100
-    """The difference to the mean that a node must exceed. Once it has begun, it continues down to the mean."""
+    """A node has too much if it has more than this times the mean, and exceeds `absolute_threshold`."""
+    absolute_threshold: AbsoluteThreshold | None = None
+    """The difference to the mean that a node must exceed, in clients. Once it has begun, it continues down to the mean.
+    None: twice the square root of the mean, as chance makes it, and 100 at most."""
     wait: Seconds = 30.0
-    """How long a node must have too many clients, while the set of nodes that accept clients stays the same, before it
-    begins."""
+    """How long a node must have too much, while the set of nodes that accept clients stays the same, before it begins.
+    """
+    connections_weight: LoadWeight = 2.0
+    """How much a node's share of all connections counts in its load, relative to the other shares."""
+    sessions_weight: LoadWeight = 1.0
+    """The like of its share of the clients with durable sessions."""
+    messages_weight: LoadWeight = 1.0
+    """The like of its share of the messages from and to clients. They count for less while there are fewer than 100 a
+    second for each node."""
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):

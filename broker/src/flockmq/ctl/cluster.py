@@ -17,7 +17,10 @@ FIRST: Final = (
 _FOLDED: Final = frozenset(("heard", "ready", "draining", "stale", "hears_redis"))
 """Fields that are summarized in the column `state`."""
 _LEFT_OUT: Final = frozenset(
-    ("name", "incarnation", "host", "lag_entries", "takes_clients", "connect_wait_ms", "rebalancing")
+    (
+        *("name", "incarnation", "host", "lag_entries", "takes_clients", "connect_wait_ms"),
+        *("rebalancing", "durable_clients", "messages_per_s", "has_too_much"),
+    )
 )
 
 

@@ -12,9 +12,11 @@ from urllib.parse import urlencode
 
 from flockmq.ctl.api import Api, Row
 from flockmq.ctl.verbs import Verbs, add_status, add_verb, given
+from flockmq.management.rebalance_rows import THRESHOLDS, WAITS
 
 _PLAN: Final = {
     "clients": "clients",
+    "load": "load",
     "mean": "mean",
     "begins_above": "begins_above",
     "sends": "planned",
@@ -31,7 +33,6 @@ _STATUS: Final = {
     "sent": "evicted",
     "asked": "asked",
 }
-_THRESHOLDS: Final = ("relative_threshold", "absolute_threshold", "rate")
 
 
 def add(verbs: Verbs) -> None:
@@ -45,17 +46,23 @@ def add(verbs: Verbs) -> None:
             "--relative-threshold", type=_number, metavar="X", help="times the mean (default: each node's)"
         )
         verb.add_argument(
-            "--absolute-threshold", type=int, metavar="N", help="clients above the mean (default: each node's)"
+            "--absolute-threshold", type=int, metavar="N", help="load above the mean (default: each node's)"
         )
         verb.add_argument(
             "--rate", type=_number, metavar="N", help="clients per second of all nodes (default: each node's)"
         )
+        for what in ("connections", "sessions", "messages"):
+            counts = f"how much the share of {what} counts in the load (default: each node's)"
+            verb.add_argument(f"--{what}-weight", type=_number, metavar="X", help=counts)
+    start.add_argument("--wait", type=_number, metavar="S", help="seconds until the first client goes (default: 0)")
+    settle = "it is over when none has gone for so many seconds (default: 10)"
+    start.add_argument("--settle", type=_number, metavar="S", help=settle)
     for verb in (start, stop):
         verb.add_argument("--node", metavar="NAME", help="this node alone (default: all)")
 
 
 def _plan(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    wanted = given(options, *_THRESHOLDS)
+    wanted = given(options, *THRESHOLDS)
     return _rows(api.ask("GET", f"/rebalance?{urlencode(wanted)}" if wanted else "/rebalance"), _PLAN)
 
 
@@ -64,7 +71,7 @@ def _status(api: Api, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _start(api: Api, options: argparse.Namespace) -> Iterator[Row]:
-    told = api.ask("PUT", "/rebalance", given(options, *_THRESHOLDS, "node"))
+    told = api.ask("PUT", "/rebalance", given(options, *THRESHOLDS, *WAITS, "node"))
     for missing in told["missing"]:
         print(f"flockmq ctl: it goes on without a node: {missing}", file=sys.stderr)
     return _rows(told, _STATUS)

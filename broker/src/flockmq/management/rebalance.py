@@ -6,24 +6,21 @@
 | PUT /api/v1/rebalance | starts one in the whole cluster, also where it is off by configuration; answers the same |
 | DELETE /api/v1/rebalance | ends it |
 
-The body of PUT may have `relative_threshold`, `absolute_threshold` and `rate` (default: as each node is configured),
-`node` for one node alone, and `name`: who asks. The plan of GET may have the first three as parameters, and DELETE
-`node` and `name`. Reading needs no API key, changes need an operator's (see `guard`). Any node passes it to all.
+The body of PUT may have `relative_threshold`, `absolute_threshold`, `rate`, `connections_weight`, `sessions_weight` and
+`messages_weight` (default: as each node is configured), `wait` and `settle`, `node` for one node alone, and `name`: who
+asks. The plan of GET may have the first six as parameters, and DELETE `node` and `name`. Reading needs no API key,
+changes need an operator's (see `guard`). Any node passes it to all.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from flockmq.management.answers import VIEWS, RequestRefused, about, answer, body_of, check_query
-from flockmq.management.rebalance_rows import AskedRebalance
+from flockmq.management.rebalance_rows import THRESHOLDS, AskedRebalance
 
 routes = web.RouteTableDef()
-
-_THRESHOLDS: Final = ("relative_threshold", "absolute_threshold", "rate")
 
 
 class _Wanted(AskedRebalance, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,7 +29,7 @@ class _Wanted(AskedRebalance, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @routes.get("/api/v1/rebalance")
 async def show(request: web.Request) -> web.Response:
-    check_query(request, *_THRESHOLDS)
+    check_query(request, *THRESHOLDS)
     try:
         thresholds = msgspec.convert(dict(request.query), AskedRebalance, strict=False)
     except msgspec.ValidationError as error:

@@ -6,18 +6,20 @@ The structs are the JSON of /api/v1/rebalance (see `rebalance`). AskedRebalance 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from flockmq.config.schema import AbsoluteThreshold, EvictionRate, RelativeThreshold
+from flockmq.config.schema import AbsoluteThreshold, EvictionRate, LoadWeight, RelativeThreshold
 
 RebalanceState: TypeAlias = Literal["unheard", "idle", "rebalancing", "draining"]
 AskedState: TypeAlias = Literal["running", "balanced", "gave_up", "stopped"]
-"""`balanced`: no node has more clients than the thresholds allow. `gave_up`: clients always came back to the node.
+"""`balanced`: no node has more than the thresholds allow, or none of its clients can go without making another node
+that one. `gave_up`: clients always came back to the node.
 `stopped`: by an operator, or because all clients leave the node."""
 
 RebalanceName: TypeAlias = Annotated[str, msgspec.Meta(max_length=512)]
+WaitSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=3600.0)]
 
 
 class AskedRebalance(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +31,22 @@ class AskedRebalance(msgspec.Struct, frozen=True, kw_only=True):
     absolute_threshold: AbsoluteThreshold | None = None
     rate: EvictionRate | None = None
     """Clients per second that all nodes together send to other nodes."""
+    wait: WaitSeconds | None = None
+    """The seconds from the start until the first client goes: load balancers learn meanwhile which nodes send clients
+    away. None: 0."""
+    settle: WaitSeconds | None = None
+    """It is over when no node has sent a client away for so many seconds: they come back meanwhile. None: 10."""
+    connections_weight: LoadWeight | None = None
+    sessions_weight: LoadWeight | None = None
+    messages_weight: LoadWeight | None = None
+
+
+THRESHOLDS: Final = (
+    *("relative_threshold", "absolute_threshold", "rate"),
+    *("connections_weight", "sessions_weight", "messages_weight"),
+)
+"""The fields of AskedRebalance by which a plan is made."""
+WAITS: Final = ("wait", "settle")
 
 
 class AskedProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +67,14 @@ class RebalanceRow(msgspec.Struct, frozen=True, kw_only=True):
     clients: int | None
     is_enabled: bool | None = None
     """Whether `cluster.rebalance.enabled` is set there."""
+    load: float | None = None
+    """Its load, in clients: their number, if all clients of the cluster are alike. None while it drains."""
     mean: float | None = None
-    """The mean number of clients of the nodes that take clients, and of this one. None while it drains."""
+    """The mean load of the nodes that take clients, and of this one. None while it drains."""
     begins_above: int | None = None
-    """The node sends clients away, down to the mean, once it has had more than this for its wait."""
+    """The node sends clients away, down to the mean, once its load has been above this for its wait."""
     planned: int | None = None
-    """How many clients it would send away by the present numbers."""
+    """About how many clients it would send away by the present numbers: exactly, if its clients are alike."""
     planned_s: float | None = None
     """The seconds that takes at its part of the rate."""
     left: int = 0

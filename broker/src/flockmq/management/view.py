@@ -217,6 +217,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """For how long a client waits there for CONNACK now."""
     rebalancing: bool = False
     """Whether it sends clients beyond its share to other nodes."""
+    durable_clients: int | None = None
+    """How many of its connections have a durable session. None: its release doesn't report this."""
+    messages_per_s: int | None = None
+    """From its clients and to them, averaged. None: its release doesn't report this."""
+    has_too_much: bool = False
+    """Whether it has more than its share, and sends some of it to other nodes, or will when it has waited."""
     stale: bool = False
     """Whether its tables may be stale."""
     hears_redis: bool | None = None

@@ -78,6 +78,12 @@ class Status(msgspec.Struct, array_like=True, frozen=True):
     """For how long a client waits there for CONNACK now. 0 also where its release doesn't report that."""
     rebalancing: bool = False
     """It sends clients beyond its share to other nodes."""
+    durable_clients: int | None = None
+    """Its connections whose session is durable. None: its release doesn't report that."""
+    messages_per_s: int | None = None
+    """From its clients and to them. None: its release doesn't report that."""
+    has_too_much: bool = False
+    """It has more than its share, and sends some of it to other nodes, or will when it has waited."""
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, tag=0):

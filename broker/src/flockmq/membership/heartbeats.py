@@ -164,6 +164,9 @@ class Heartbeats:
             takes_clients=local.takes_clients,
             connect_wait_ms=round(local.connect_wait_s * 1000),
             rebalancing=local.rebalancing,
+            durable_clients=local.durable_clients,
+            messages_per_s=round(local.messages_per_s),
+            has_too_much=local.has_too_much,
         )
 
     async def run(self) -> None:

@@ -55,6 +55,9 @@ class LocalStatus:
     connect_wait_s: float = 0.0
     """For how long a client waits for CONNACK now."""
     rebalancing: bool = False
+    durable_clients: int = 0
+    messages_per_s: float = 0.0
+    has_too_much: bool = False
 
 
 class Traffic(NamedTuple):

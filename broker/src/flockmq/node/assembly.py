@@ -42,6 +42,7 @@ from flockmq.node.eviction_pace import Draining
 from flockmq.node.hot_settings import HotSettings
 from flockmq.node.node import Node
 from flockmq.node.node_details import NodeDetails
+from flockmq.node.node_load import Weights
 from flockmq.node.plugin_hooks import PluginHooks
 from flockmq.node.rebalancing import Rebalances
 from flockmq.node.rejoin import come_back, come_in
@@ -143,6 +144,7 @@ class Assembly:
                 ("retained", node.retaining.watch_expired),
                 ("access", node.access.watch),
                 ("sessions", node.watch_sessions),
+                ("traffic", node.traffic.run),
                 ("rebalancing", node.rebalancing.run),
                 ("settings", partial(self.settings.watch, cluster)),
             ):
@@ -281,6 +283,7 @@ def _details(settings: HotSettings, node: Node) -> NodeDetails:
         rate=rate if left else evacuated.rate,
         evicted=evacuated.evicted,
         asked=node.rebalancing.asked(),
+        weights=_weights(config.cluster.rebalance),
     )
 
 
@@ -290,11 +293,17 @@ def _draining(config: Config) -> Draining:
 
 def _rebalances(config: Config) -> Rebalances:
     settings = config.cluster.rebalance
-    return Rebalances(_thresholds(settings), config.cluster.eviction_rate, settings.enabled)
+    return Rebalances(
+        _thresholds(settings), _weights(settings), config.cluster.eviction_rate, is_automatic=settings.enabled
+    )
 
 
 def _thresholds(settings: RebalanceSettings) -> Balancing:
-    return Balancing(settings.relative_threshold, settings.absolute_threshold, settings.wait)
+    return Balancing(settings.relative_threshold, settings.absolute_threshold or 0, settings.wait)
+
+
+def _weights(settings: RebalanceSettings) -> Weights:
+    return Weights(settings.connections_weight, settings.sessions_weight, settings.messages_weight)
 
 
 def _limits(name: str, mqtt: MqttSettings) -> Limits:

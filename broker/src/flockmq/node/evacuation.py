@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -25,6 +25,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import AccessControl
 from flockmq.node.connections import Connections
 from flockmq.node.eviction_pace import Draining, EvictionPace, Others, others
+from flockmq.protocol.channel import Channel
 from flockmq.transport.reactor import Reactor
 
 log: Final = logging.getLogger(__name__)
@@ -209,16 +210,16 @@ class Evacuation(EvacuationView):
         if not self._others.accept or not self._is_known:
             return
         number = self._pace.due(asyncio.get_running_loop().time(), self.clients, self._others.share)
-        self.evict(number)
+        self.evict(list(islice(self._clients.by_id.values(), number)))  # those that have been here longest
 
-    def evict(self, number: int) -> None:
-        """Send the clients that have been here longest to other nodes."""
-        if not number:
+    def evict(self, clients: Sequence[Channel]) -> None:
+        """Send these clients to other nodes."""
+        if not clients:
             return
         self._clients.hold_s = self._hold_s()
-        for channel in list(islice(self._clients.by_id.values(), number)):
+        for channel in clients:
             channel.send_away(True)
-        self._reactor.router.counters.evictions += number
+        self._reactor.router.counters.evictions += len(clients)
         self._reactor.end_turn()
 
     def _hold_s(self) -> float:

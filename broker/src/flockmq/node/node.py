@@ -31,6 +31,7 @@ from flockmq.node.access_control import AccessControl, identifies
 from flockmq.node.alarms import Alarms, ClockAlarm
 from flockmq.node.authorization import NodeAuthorization
 from flockmq.node.client_admin import ClientAdmin
+from flockmq.node.client_traffic import ClientTraffic
 from flockmq.node.cluster_overview import ClusterOverview
 from flockmq.node.connection_services import CleanSessionEndHandler, ConnectionServices
 from flockmq.node.connections import Connections
@@ -118,7 +119,8 @@ class Node:
         self._own_slots(zones, store)
         self.evacuation = Evacuation(self.clients, self.access, reactor, cluster, self.overview.members, draining)
         self.core_admin = CoreAdmin(cluster, self.overview, self.evacuation, clock)
-        self.rebalancing = Rebalancing(self.evacuation, cluster, self.overview.members, rebalances)
+        self.traffic = ClientTraffic(self.clients.by_id, clock.monotonic)
+        self.rebalancing = Rebalancing(self.evacuation, self.traffic, cluster, self.overview.members, rebalances)
         self.rebalance_admin = RebalanceAdmin(cluster, self.overview, self.rebalancing)
         self._listen()
 
@@ -372,6 +374,7 @@ class Node:
         return "draining" if self.state == "ready" and self.evacuation.is_wanted else self.state
 
     def _local_status(self) -> LocalStatus:
+        figures = self.traffic.figures()
         return LocalStatus(
             connections=self.router.counters.connections,
             routes=len(self.rlog.tables.routes),
@@ -380,6 +383,9 @@ class Node:
             takes_clients=self._takes_clients,
             connect_wait_s=max(self.access.waits.longest_s(self._clock.monotonic()), self.loop_watch.late_now_s),
             rebalancing=self.rebalancing.is_shedding,
+            durable_clients=figures.sessions,
+            messages_per_s=figures.messages_per_s,
+            has_too_much=self.rebalancing.has_too_much,
         )
 
     # --- periodic tasks and shutdown --------------------------------------------------------------------------------

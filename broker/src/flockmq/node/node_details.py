@@ -6,6 +6,7 @@ import msgspec
 
 from flockmq.management.rebalance_rows import AskedProgress
 from flockmq.node.client_balance import Balancing
+from flockmq.node.node_load import Weights
 
 
 class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,3 +28,5 @@ class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
     """How many clients it has sent away since it started."""
     asked: AskedProgress | None = None
     """The last rebalance that it was asked for since it started."""
+    weights: Weights = Weights()
+    """Below `cluster.rebalance`, too."""

@@ -13,8 +13,9 @@ import msgspec
 
 from flockmq.management.rebalance_rows import AskedRebalance, RebalanceRow, RebalanceState
 from flockmq.management.view import Member
-from flockmq.node.client_balance import ClientBalance, mean_of, takers_beside
+from flockmq.node.client_balance import ClientBalance, KnownLoad, compared, figures_of, takers_beside
 from flockmq.node.node_details import NodeDetails
+from flockmq.node.node_load import ROUNDING
 
 
 def rebalance_rows(
@@ -51,16 +52,19 @@ def _planned(
     row: RebalanceRow, member: Member, members: Sequence[Member], details: NodeDetails, thresholds: AskedRebalance
 ) -> RebalanceRow:
     balancing = details.balancing.asked(thresholds)
-    me, clients = member.incarnation, member.connections
-    mean = mean_of(clients, [other.connections for other in takers_beside(me, members)])
-    excess = ClientBalance(balancing._replace(wait_s=0.0)).look(0.0, members, me, clients)
+    weights = details.weights.asked(thresholds)
+    me, own = member.incarnation, figures_of(member)
+    here = compared(KnownLoad(weights), own, takers_beside(me, members), is_shedding=False)
+    excess = ClientBalance(balancing._replace(wait_s=0.0), weights).look(0.0, members, me, own)
+    planned = math.floor(excess.load * own.connections / here.load + ROUNDING) if here.load else 0
     rate = (thresholds.rate or details.eviction_rate) * excess.share
     return msgspec.structs.replace(
         row,
-        mean=mean,
-        begins_above=math.floor(balancing.begins_above(mean)),
-        planned=excess.clients,
-        planned_s=_seconds(excess.clients, rate),
+        load=round(here.load, 3),
+        mean=here.mean,
+        begins_above=math.floor(balancing.begins_above(here.mean)),
+        planned=planned,
+        planned_s=_seconds(planned, rate),
     )
 
 

@@ -65,14 +65,8 @@ def case_of(kept: Kept, nodes: Sequence[Node]) -> Case:
 
 
 def soon_begins(kept: Kept, nodes: Sequence[Node]) -> bool:
-    """Whether a node has so many clients that by spec.rebalance it sends some away when it has waited."""
-    rebalance = kept.context.spec.rebalance
-    takers = [node for node in nodes if node.role == kept.component and node.heard and not node.draining]
-    if rebalance is None or not takers or not kept.may_leave:
-        return False
-    mean = sum(node.connections for node in takers) / len(takers)
-    limit = max(mean * rebalance.relative_threshold_percent / 100, mean + rebalance.absolute_threshold)
-    return max(node.connections for node in takers) > limit
+    """Whether a node sends clients away, or does when it has waited."""
+    return kept.may_leave > 0 and any(node.has_too_much for node in nodes if node.role == kept.component)
 
 
 def relabelled(case: Case, pods: Sequence[Manifest], nodes: Sequence[Node]) -> list[Manifest]:

@@ -25,7 +25,10 @@ KEYS: dict[str, tuple[str, ...]] = {
         *("max_unauthenticated_bytes", *RATES),
     ),
     "cluster": ("eviction_rate",),
-    "cluster.rebalance": ("enabled", "relative_threshold", "absolute_threshold", "wait"),
+    "cluster.rebalance": (
+        *("enabled", "relative_threshold", "absolute_threshold", "wait"),
+        *("connections_weight", "sessions_weight", "messages_weight"),
+    ),
     "mqtt": OF_CONNECTIONS,
     "zones.NAME": OF_CONNECTIONS,
     **{

@@ -14,7 +14,7 @@ class RebalanceApi(ManagementApi):
 
     async def shown(self, spec: RebalanceSpec) -> Shown:
         """What nodes do now, and would do by this spec."""
-        query = urlencode(spec.asked())
+        query = urlencode(spec.planned())
         answer, _ = await self.ask("GET", f"{PATH}?{query}" if query else PATH)
         return decoded(answer, Shown)
 

@@ -6,7 +6,7 @@ the meaning, bounds and defaults of each field. Names are the CRD's, in snake ca
 
 from flockmq_operator.custom_object import CustomObject, decode_spec
 from flockmq_operator.manifest import Manifest
-from flockmq_operator.spec import GROUP, Part
+from flockmq_operator.spec import GROUP, LoadWeights, Part
 
 REBALANCE_KIND = "MqttRebalance"
 REBALANCE_PLURAL = "mqttrebalances"
@@ -24,18 +24,26 @@ class RebalanceSpec(Part, frozen=True):
     cluster: str
     relative_threshold_percent: int | None = None
     absolute_threshold: int | None = None
+    weights: LoadWeights = LoadWeights()
     rate: int | None = None
+    wait_seconds: int | None = None
+    settle_seconds: int | None = None
     dry_run: bool = False
 
-    def asked(self) -> dict[str, float]:
-        """The thresholds and the rate as the broker names them."""
+    def planned(self) -> dict[str, float]:
+        """The thresholds, the weights and the rate, as the broker names them."""
         percent = self.relative_threshold_percent
         asked = {
             "relative_threshold": None if percent is None else percent / 100,
             "absolute_threshold": self.absolute_threshold,
             "rate": self.rate,
         }
-        return {name: value for name, value in asked.items() if value is not None}
+        return {name: value for name, value in asked.items() if value is not None} | self.weights.said()
+
+    def asked(self) -> dict[str, float]:
+        """The like, and how long nodes wait. What isn't said isn't asked: older nodes don't know of it."""
+        waits = {"wait": self.wait_seconds, "settle": self.settle_seconds}
+        return self.planned() | {name: seconds for name, seconds in waits.items() if seconds is not None}
 
 
 class MqttRebalance(CustomObject, frozen=True):

@@ -97,8 +97,9 @@ def cluster(context: Context, role: Role) -> Document:
         table["rebalance"] = {
             "enabled": True,
             "relative_threshold": rebalance.relative_threshold_percent / 100,
-            "absolute_threshold": rebalance.absolute_threshold,
+            **({"absolute_threshold": rebalance.absolute_threshold} if rebalance.absolute_threshold else {}),
             "wait": f"{rebalance.wait_seconds}s",
+            **rebalance.weights.said(),
         }
     return table
 

@@ -14,8 +14,8 @@ from flockmq.ctl.api import Api, Row
 from flockmq.management.rebalance_rows import AskedProgress, RebalanceRow, RebalanceShown
 
 BUSY = RebalanceRow(
-    node="r-1", role="replicant", state="rebalancing", clients=100, is_enabled=True, mean=70.0, begins_above=80,
-    planned=30, planned_s=6.0, left=25, rate=5.0, left_s=5.0, evicted=7,
+    node="r-1", role="replicant", state="rebalancing", clients=100, is_enabled=True, load=101.5,
+    mean=70.0, begins_above=80, planned=30, planned_s=6.0, left=25, rate=5.0, left_s=5.0, evicted=7,
     asked=AskedProgress(name="Jo", state="running", moved=7),
 )  # fmt: skip
 IDLE = RebalanceRow(node="r-2", role="replicant", state="idle", clients=40)
@@ -50,9 +50,9 @@ def rows(verb: str, *nodes: RebalanceRow) -> list[dict[str, Any]]:
 
 def test_the_plan_says_by_node_what_it_would_send_and_when_the_last_has_gone() -> None:
     first, second, whole = rows("plan", BUSY, IDLE)
-    assert list(first) == ["node", "role", "clients", "mean", "begins_above", "sends", "seconds", "enabled"]
-    assert list(first.values()) == ["r-1", "replicant", 100, 70.0, 80, 30, 6.0, True]
-    assert list(second.values()) == ["r-2", "replicant", 40, None, None, None, None, None]
+    assert list(first) == ["node", "role", "clients", "load", "mean", "begins_above", "sends", "seconds", "enabled"]
+    assert list(first.values()) == ["r-1", "replicant", 100, 101.5, 70.0, 80, 30, 6.0, True]
+    assert list(second.values()) == ["r-2", "replicant", 40, None, None, None, None, None, None]
     assert whole == {"told_by": "core-0", "sends": 30, "seconds": 6.0}
 
 
@@ -71,16 +71,16 @@ def test_nobody_knows_when_the_last_has_gone_where_none_goes() -> None:
 
 def test_a_plan_is_asked_for_with_the_thresholds_that_are_given() -> None:
     asked = Asked(IDLE)
-    asked.run("plan", "--relative-threshold", "1.2", "--absolute-threshold", "5", "--rate", "50")
-    assert asked.requests == [("GET", "/rebalance?relative_threshold=1.2&absolute_threshold=5&rate=50.0")]
+    asked.run("plan", "--relative-threshold", "1.2", "--absolute-threshold", "5", "--messages-weight", "0")
+    assert asked.requests == [("GET", "/rebalance?relative_threshold=1.2&absolute_threshold=5&messages_weight=0.0")]
 
 
 def test_one_is_started_with_what_is_given_and_says_which_node_does_not_know(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = Asked(BUSY, missing=("r-9 (doesn't answer)",))
-    first, _ = asked.run("start", "--rate", "50", "--node", "r-1")
-    assert asked.requests == [("PUT", "/rebalance", {"rate": 50.0, "node": "r-1"})]
+    first, _ = asked.run("start", "--rate", "50", "--wait", "5", "--settle", "30", "--node", "r-1")
+    assert asked.requests == [("PUT", "/rebalance", {"rate": 50.0, "wait": 5.0, "settle": 30.0, "node": "r-1"})]
     assert first["state"] == "rebalancing"
     assert capsys.readouterr().err == "flockmq ctl: it goes on without a node: r-9 (doesn't answer)\n"
 

@@ -69,6 +69,7 @@ async def test_a_core_knows_of_its_slots_before_it_is_a_member() -> None:
         quotas=SimpleNamespace(watch=works),
         sample_lag=works,
         watch_sessions=works,
+        traffic=SimpleNamespace(run=works),
         rebalancing=SimpleNamespace(run=works),
         close_clients=works,
         plugin_hooks=SimpleNamespace(plugins=SimpleNamespace(start=lambda *_: None, stop=lambda: None)),

@@ -77,17 +77,13 @@ def test_donors_are_nodes_of_the_part_that_the_service_leads_to() -> None:
     assert case_of(kept, []) == NOBODY, "no node tells"
 
 
-@pytest.mark.parametrize(
-    ("counts", "soon"),
-    [((120, 0), True), ((110, 90), False), ((0, 0), False), ((100, 0, 0), True), ((100,), False), ((), False)],
-)
-def test_a_node_begins_soon_by_the_thresholds_of_the_spec(counts: tuple[int, ...], *, soon: bool) -> None:
-    nodes = [node(f"r-{number}", count) for number, count in enumerate(counts)]
-    rebalance = {"relativeThresholdPercent": 105, "absoluteThreshold": 50}
-    kept = Kept(context({"rebalance": rebalance}), "replicant", len(counts))
-    assert soon_begins(kept, nodes) is soon
-    assert not soon_begins(kept._replace(context=context()), nodes), "it is off"
-    assert not soon_begins(kept, [*nodes, node("ends", 0, draining=True)][-1:])
+def test_a_node_of_the_part_that_the_service_leads_to_begins_soon_when_it_has_too_much() -> None:
+    busy = Node("r-0", "replicant", heard=True, has_too_much=True)
+    kept = Kept(context(), "replicant", 2)
+    assert soon_begins(kept, [busy, node("r-1")])
+    assert not soon_begins(kept, [node("r-0", 500), node("r-1")])
+    assert not soon_begins(kept, [Node("core-0", "core", heard=True, has_too_much=True)])
+    assert not soon_begins(kept._replace(ready=1), [busy]), "no pod may leave"
 
 
 async def test_pods_may_leave_where_the_service_selects_by_the_label_and_nothing_is_paused() -> None:

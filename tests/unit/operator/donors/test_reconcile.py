@@ -20,7 +20,6 @@ from unit.operator.world import NAMESPACE, World, context
 
 KEY = (NAMESPACE, "demo")
 KEPT = Kept(context(), "replicant", 2)
-SPEC: Manifest = {"rebalance": {"absoluteThreshold": 10}}
 
 
 class Town(World):
@@ -147,8 +146,8 @@ async def test_where_autoscaling_goes_by_connections_they_are_asked_and_told_tho
 
 
 async def test_nodes_are_watched_closely_when_one_soon_begins(town: Town, donors: DonorReconciler) -> None:
-    town.nodes = [node("a", 50), node("b", 0)]
-    donors.keep(KEY, KEPT._replace(context=context(SPEC)))
+    town.nodes = [Node("a", "replicant", heard=True, has_too_much=True), node("b")]
+    donors.keep(KEY, KEPT)
     await until(lambda: town.asked > 5)
     town.donate("a")
     await until(lambda: town.out() == ["a"])

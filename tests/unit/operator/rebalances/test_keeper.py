@@ -18,9 +18,22 @@ async def started(town: Town, uid: str = UID, **spec: object) -> None:
 
 
 async def test_one_that_is_created_is_started_with_what_its_spec_says(town: Town) -> None:
-    town.world.put(mqtt_rebalance(relativeThresholdPercent=105, absoluteThreshold=10, rate=50))
+    said = {"relativeThresholdPercent": 105, "absoluteThreshold": 10, "rate": 50, "waitSeconds": 0, "settleSeconds": 60}
+    rebalance = mqtt_rebalance()
+    rebalance["spec"] |= {**said, "weights": {"messages": 5}}
+    town.world.put(rebalance)
     done = await town.look()
-    assert town.nodes.started == [AskedRebalance(name=NAME, relative_threshold=1.05, absolute_threshold=10, rate=50.0)]
+    assert town.nodes.started == [
+        AskedRebalance(
+            name=NAME,
+            relative_threshold=1.05,
+            absolute_threshold=10,
+            rate=50.0,
+            wait=0.0,
+            settle=60.0,
+            messages_weight=5.0,
+        )
+    ]
     assert (town.how(), town.condition()["status"]) == (("Running", "Started"), "Unknown")
     assert (town.is_held(), done.look_again_s) == (True, 2.0)
     assert town.told() == ["Started"]
@@ -54,7 +67,7 @@ async def test_how_far_it_is_stands_in_its_status_until_it_has_succeeded(town: T
 
 
 async def test_a_dry_run_writes_the_plan_and_ends(town: Town) -> None:
-    await started(town, dryRun=True, absoluteThreshold=5)
+    await started(town, dryRun=True, absoluteThreshold=5, waitSeconds=30)
     assert town.how() == ("Succeeded", "Planned")
     assert town.condition()["message"] == "150 clients would be moved; nothing was done"
     assert town.nodes.thresholds == AskedRebalance(absolute_threshold=5)
