@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from judges.life import Connection
+from judges.permissions import may_be_banned
 from judges.story import LATE_CONNECT_MAX_S, Story
 from judges.verdict import Finding, Rules
-from load.history import ChangeAsked
 
 DROPPED: Final = "dropped"
 
@@ -27,12 +27,13 @@ DID_NOT_KEEP_UP: Final = 0x97
 
 
 def judge(story: Story, rules: Rules) -> Iterator[Finding]:
-    banned = {change.of for change in story.changes if isinstance(change, ChangeAsked) and change.what == "ban"}
     for connection in story.connections.values():
         closed, node = connection.closed, connection.asked.node
         if closed is None or not closed.by_server or connection.connected is None or connection.disconnected:
             continue
-        if closed.client in banned or closed.reason == DID_NOT_KEEP_UP or _has_others(story, connection):
+        if may_be_banned(story, rules, closed.client, closed.at) or _has_others(story, rules, connection, closed.at):
+            continue
+        if closed.reason == DID_NOT_KEEP_UP and _may_be_behind(story, rules, connection):
             continue
         faults, lately = story.faults, (closed.at - rules.recovered_max_s, closed.at)
         if connection.asked.version < 5 and faults.of_memory.overlap(*lately):
@@ -63,11 +64,17 @@ def _may_have_no_session(story: Story, connection: Connection, since: float, unt
     return life is not None and life.lasts and any(loss.may_lack(life.began_at) for loss in lately)
 
 
-def _has_others(story: Story, connection: Connection) -> bool:
-    """Its client had another one meanwhile, or asked for one that was heard late."""
+def _may_be_behind(story: Story, rules: Rules, connection: Connection) -> bool:
+    """So much came for its client that it may have had no room."""
+    return connection.life is not None and len(story.meant_for(connection.life)) > rules.max_mqueue_len
+
+
+def _has_others(story: Story, rules: Rules, connection: Connection, at: float) -> bool:
+    """Its client had another one lately, or asked for one that was heard late."""
     assert connection.connected is not None
     for other in story.by_client[connection.asked.client][: connection.asked_by_then]:
         until = other.until + (LATE_CONNECT_MAX_S if other.connected is None and not other.is_refused else 0.0)
-        if other is not connection and until > connection.connected.at:
+        is_late = story.faults.any.quiet_for(until, rules.takeover_max_s) >= at
+        if other is not connection and until > connection.connected.at and is_late:
             return True
     return False

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from judges import (
+    calm,
     connections,
     delayed,
     dropped,
@@ -17,17 +18,21 @@ from judges import (
     order,
     owners,
     permissions,
+    quality,
     readiness,
     refused,
     repeats,
     reports,
     retained,
+    retained_sent,
     sessions,
     shared,
     subscriptions,
     tables,
+    whole,
     wills,
 )
+from judges.calm import LOST_IN_CALM, REFUSED_IN_CALM
 from judges.connections import TWO_CONNECTIONS
 from judges.delayed import DELAYED_ORDER, EARLY
 from judges.dropped import DROPPED
@@ -39,11 +44,13 @@ from judges.losses import LOST
 from judges.order import REORDERED
 from judges.owners import STOLEN
 from judges.permissions import BANNED, LET_THROUGH
+from judges.quality import WRONG_QOS
 from judges.readiness import STALE_READY, UNSERVED
 from judges.refused import REFUSED
 from judges.repeats import DUPLICATED, REPEATED
-from judges.reports import ALARM, BOUND, NO_PROGRESS, UNWELL
+from judges.reports import ALARM, BOUND, NO_PROGRESS, OVERSTEPPED, UNWELL
 from judges.retained import RETAINED
+from judges.retained_sent import RETAINED_MISSING, RETAINED_TWICE, RETAINED_UNASKED
 from judges.sessions import SESSION_PRESENT
 from judges.shared import SHARED_LOST, SHARED_TWICE
 from judges.story import Story
@@ -51,27 +58,33 @@ from judges.subscriptions import ECHOED, FILTERS, UNASKED
 from judges.tables import DIGESTS, ROUTES_LEFT
 from judges.topics import matches
 from judges.verdict import FOREVER, Finding, Rules, Verdict
+from judges.whole import ALTERED, UNMARKED
 from judges.wills import WILL_LOST, WILL_TWICE, WILL_UNDUE
 from load.history import AnyEvent
 
 __all__ = [
-    "ALARM", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DROPPED", "DUPLICATED", "EARLY", "ECHOED", "EXPIRED",
-    "FILTERS", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "NOT_GRANTED", "NO_PROGRESS", "REFUSED", "REFUSED_ITS_OWN",
-    "REORDERED", "REPEATED", "RETAINED", "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST", "SHARED_TWICE", "STALE_READY",
-    "STOLEN", "TAKEN_ANYWAY",
-    "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE",
-    "Finding", "Judge", "Rules", "Verdict", "judge", "matches",
+    "ALARM", "ALTERED", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DROPPED", "DUPLICATED", "EARLY", "ECHOED",
+    "EXPIRED", "FILTERS", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "LOST_IN_CALM", "NOT_GRANTED", "NO_PROGRESS",
+    "OVERSTEPPED", "REFUSED", "REFUSED_IN_CALM", "REFUSED_ITS_OWN", "REORDERED", "REPEATED", "RETAINED",
+    "RETAINED_MISSING", "RETAINED_TWICE", "RETAINED_UNASKED", "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST",
+    "SHARED_TWICE", "STALE_READY", "STOLEN", "TAKEN_ANYWAY", "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNMARKED",
+    "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE", "WRONG_QOS", "Finding", "Judge", "Rules", "Verdict",
+    "judge", "matches",
 ]  # fmt: skip
 
 Judge = Callable[[Story, Rules], Iterable[Finding]]
 
 JUDGES: Final[dict[str, Judge]] = {
     "what is acknowledged isn't lost": losses.judge,
+    "what is sent in calm comes": calm.losses,
+    "nothing is refused in calm": calm.refusals,
     "what expired doesn't come": expiry.judge,
     "what is delayed comes when it is due": delayed.judge,
     "a message comes once": repeats.judge,
     "messages keep their order": order.judge,
     "what comes was published": invented.judge,
+    "it comes at the QoS that was asked for": quality.judge,
+    "it comes as a whole": whole.judge,
     "a client gets what it subscribed to": subscriptions.judge,
     "CONNACK is right about the session": sessions.judge,
     "one connection a client id": connections.judge,
@@ -81,6 +94,8 @@ JUDGES: Final[dict[str, Judge]] = {
     "one client has an exclusive filter": exclusive.judge,
     "a will comes once": wills.judge,
     "what was acknowledged last is retained": retained.judge,
+    "who subscribes gets what is retained": retained_sent.missing,
+    "nobody gets it who doesn't ask": retained_sent.judge,
     "what was refused had no effect": refused.judge,
     "who is banned isn't connected": permissions.bans,
     "what is denied isn't done": permissions.permissions,
@@ -91,11 +106,17 @@ JUDGES: Final[dict[str, Judge]] = {
     "all is well in the end": reports.unwell,
     "operators are told": reports.alarms,
     "bounds are kept": reports.bounds,
+    "clients are sent what they allow": reports.overstepped,
     "features go on": reports.progress,
 }
 
 
-LOSSES: Final = {LOST: losses.judge, SHARED_LOST: shared.judge, WILL_LOST: wills.judge}
+LOSSES: Final = {
+    LOST: losses.judge,
+    SHARED_LOST: shared.judge,
+    WILL_LOST: wills.judge,
+    RETAINED_MISSING: retained_sent.missing,
+}
 """Who finds what is lost."""
 
 

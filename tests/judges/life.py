@@ -14,8 +14,10 @@ from typing import Final, NamedTuple
 
 from judges.topics import is_shared, matches, topic_filter
 from judges.verdict import FOREVER
-from load.history import Asked, Closed, Connected, Delivered, Disconnected, Message
+from load.history import Asked, Closed, Connected, Delivered, Disconnected, Message, SubscribeSent
 
+ENVELOPE_MAX_BYTES: Final = 512
+"""Of a packet, what isn't its payload."""
 ORDINARY: Final = ""
 """The way of what comes by a subscription that isn't shared."""
 
@@ -47,9 +49,20 @@ class Connection:
 
     @property
     def expiry_s(self) -> float:
-        """For how long the session outlives it; 0: it ends with it."""
-        ends = self.disconnected is not None and self.disconnected.ends
-        return 0.0 if ends or not self.asked.lasts else self.asked.expiry_s
+        """For how long the session outlives it, as its client said last; 0: it ends with it."""
+        said = self.disconnected
+        if not self.asked.lasts or (said is not None and said.ends):
+            return 0.0
+        return self.asked.expiry_s if said is None or said.expiry_s < 0.0 else said.expiry_s
+
+    @property
+    def shortest_expiry_s(self) -> float:
+        """Perhaps its node didn't hear what it said last."""
+        return min(self.expiry_s, self.asked.expiry_s)
+
+    @property
+    def longest_expiry_s(self) -> float:
+        return max(self.expiry_s, self.asked.expiry_s)
 
     @property
     def may_end(self) -> bool:
@@ -75,6 +88,8 @@ class Sent:
     is_will: bool = False
     expiry_s: float = -1.0
     delay_s: float = -1.0
+    size: int = 0
+    has_properties: bool = False
     connections: list[Connection] = field(default_factory=list)
     """Once for each time that it was sent."""
     place: int = 0
@@ -127,6 +142,8 @@ class Window:
     no_local: bool
     since: float
     asked_at: float
+    node: str = ""
+    """Which said SUBACK."""
     until: float = FOREVER
 
     @property
@@ -147,6 +164,21 @@ class Asking:
     last_at: float
     gone_at: float = FOREVER
     is_granted: bool = False
+    qos: int = 0
+    """The highest that was asked for."""
+    sent: list[SubscribeSent] = field(default_factory=list)
+    """All SUBSCRIBEs of it."""
+    answered: int = 0
+    """So many of them, the first ones, were answered, or never will be."""
+    granted: list[SubscribeSent] = field(default_factory=list)
+
+    def answer(self, connection: int) -> list[SubscribeSent]:
+        """The SUBSCRIBE that is answered by this connection now: they are answered in order. None if it isn't known."""
+        while self.answered < len(self.sent):
+            self.answered += 1
+            if self.sent[self.answered - 1].connection == connection:
+                return [self.sent[self.answered - 1]]
+        return []
 
 
 @dataclass(eq=False)
@@ -193,6 +225,11 @@ class Life:
             else:
                 spans.append((since, until))
         return spans
+
+    def may_be_too_large(self, sent: Sent) -> bool:
+        """A client of its may not have been sent it."""
+        size = sent.size + ENVELOPE_MAX_BYTES
+        return any(0 < connection.asked.packet_max < size for connection in self.connections)
 
     def was_there(self, since: float, until: float) -> bool:
         """All the time."""

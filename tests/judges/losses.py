@@ -3,19 +3,20 @@
 "An acknowledged QoS 1 or 2 message was put to every matching subscriber … What waits for a client that is away, or
 whose node is cut off, is bounded (`max_mqueue_len`): beyond it the oldest goes."
 
-So each message that was sent `max_stale_s` after a SUBACK, and acknowledged, comes by that subscription to a life that
-is still there at the end. A connection that ended may have had anything under way, and so may a session that its
-client ended, or that expired. Of these a message counts that was acknowledged `delivered_max_s` before the end, to a
-client that was there; and any gap: it never came, but by the same subscription a later one of its publisher's
-connection and topic.
+So each message that was sent behind a SUBACK of the same node, or `max_stale_s` behind another one's, and acknowledged,
+comes by that subscription to a life that is still there at the end. A connection that ended may have had anything under
+way, and so may a session that its client ended, or that expired. Of these a message counts that was acknowledged
+`delivered_max_s` before the end, to a client that was there; and any gap: it never came, but by the same subscription a
+later one of its publisher's connection and topic.
 
 Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, or,
 for a client that was away, or whose node was cut off, or not back yet, while Redis was short of memory, for it can't be
 told; what comes by a subscription that a rule may have ended; what has an expiry, unless its client was there, with no
 fault, long before that ran out; the oldest of more than `max_mqueue_len` that waited for a client that was away, or
-whose node was cut off, or not back yet; what is delayed, until it is due, or if the cluster's time was wrong; for a
-session that ends with its connection what stood in a resend buffer of a node that was killed while it had no link to
-the client's, or one that brought nothing (a known limit). Wills and shared subscriptions have judges of their own.
+whose node was cut off, or not back yet; what is larger than its client allows; what is delayed, until it is due, or if
+the cluster's time was wrong; for a session that ends with its connection what stood in a resend buffer of a node that
+was killed while it had no link to the client's, or one that brought nothing (a known limit). Wills and shared
+subscriptions have judges of their own.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
         is_whole = window.until == FOREVER
         for topic in story.topics_of(window.filter):
             for stream in streams[topic]:
-                first, end = (bisect_left(stream, at, key=_promised_at) for at in (since, until))
-                due = [sent for sent in stream[first:end] if sent.sent_at + sent.wait_s >= since and sent not in have]
+                first, end = (bisect_left(stream, at, key=_promised_at) for at in (window.since, until))
+                due = [sent for sent in stream[first:end] if sent not in have and _is_behind(window, sent, since)]
                 missing = [
                     sent for sent in due if sent not in lost and not _is_excused(story, rules, life, window, sent)
                 ]
@@ -110,6 +111,12 @@ def _finding(life: Life, window: Window, sent: Sent) -> Finding:
     return Finding(LOST, sent.acknowledged_at, f"{text}, subscribed at {window.since:.3f}")
 
 
+def _is_behind(window: Window, sent: Sent, since: float) -> bool:
+    """It was sent when the subscription was known there: at the node that said SUBACK it is at once."""
+    is_near = not sent.is_delayed and all(connection.asked.node == window.node for connection in sent.connections)
+    return sent.sent_at + sent.wait_s >= (window.since if is_near else since)
+
+
 def _passed(came: Iterable[tuple[Sent, float]], since: float, until: float) -> dict[Connection, int]:
     """Of each connection the last acknowledged message that came by this subscription, as that connection sent it."""
     passed: dict[Connection, int] = {}
@@ -125,7 +132,7 @@ def _is_passed(sent: Sent, passed: dict[Connection, int]) -> bool:
 
 
 def _is_excused(story: Story, rules: Rules, life: Life, window: Window, sent: Sent) -> bool:
-    if window.no_local and sent.message.publisher == life.client:
+    if (window.no_local and sent.message.publisher == life.client) or life.may_be_too_large(sent):
         return True
     if sent.expiry_s >= 0.0 and _may_have_expired(story, rules, life, sent):
         return True

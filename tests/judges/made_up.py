@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
-from judges.judge import DROPPED, Rules, judge
+from judges.judge import DROPPED, REFUSED_IN_CALM, Rules, judge
 from load.history import (
     Acknowledged,
     AnyEvent,
@@ -67,11 +67,13 @@ class Script:
         version: int = 5,
         expiry_s: float = 3600.0,
         will: Will | None = None,
+        packet_max: int = 0,
     ) -> int:
         self._count += 1
         self._connections[client] = self._count
         expiry_s = expiry_s if lasts else 0.0
-        self.events.append(Asked(self.tick(), client, self._count, node, lasts, clean_start, version, expiry_s, will))
+        asked = lasts, clean_start, version, expiry_s, will, packet_max
+        self.events.append(Asked(self.tick(), client, self._count, node, *asked))
         return self._count
 
     def told(self, client: str, connection: int, *, present: bool) -> None:
@@ -81,10 +83,12 @@ class Script:
     def turn_away(self, client: str, reason: int = 0x88) -> None:
         self.events.append(Refused(self.tick(), client, self._connections[client], reason))
 
-    def disconnect(self, client: str, connection: int = 0, *, with_will: bool = False, ends: bool = False) -> None:
+    def disconnect(
+        self, client: str, connection: int = 0, *, with_will: bool = False, ends: bool = False, expiry_s: float = -1.0
+    ) -> None:
         """And the connection ends."""
         connection = connection or self._connections[client]
-        self.events.append(Disconnected(self.tick(), client, connection, with_will, ends))
+        self.events.append(Disconnected(self.tick(), client, connection, with_will, ends, expiry_s))
         self.close(client, connection)
 
     def close(self, client: str, connection: int = 0, *, by_server: bool = False, reason: int = -1) -> None:
@@ -92,14 +96,16 @@ class Script:
 
     # Subscriptions.
 
-    def subscribe(self, client: str, filter: str = "t", qos: int = 2, *, no_local: bool = False) -> None:
+    def subscribe(
+        self, client: str, filter: str = "t", qos: int = 2, *, no_local: bool = False, handling: int = 0
+    ) -> None:
         if self._tells:
-            self.ask_for(client, filter, qos)
+            self.ask_for(client, filter, qos, handling)
         connection = self._connections[client]
         self.events.append(Subscribed(self.tick(), client, connection, filter, qos, no_local))
 
-    def ask_for(self, client: str, filter: str = "t", qos: int = 2) -> None:
-        self.events.append(SubscribeSent(self.tick(), client, self._connections[client], filter, qos))
+    def ask_for(self, client: str, filter: str = "t", qos: int = 2, handling: int = 0) -> None:
+        self.events.append(SubscribeSent(self.tick(), client, self._connections[client], filter, qos, handling))
 
     def deny(self, client: str, filter: str = "t", reason: int = 0x97) -> None:
         """SUBACK that says no."""
@@ -165,8 +171,9 @@ class Script:
             self.events.append(RedisLost(self.tick()))
 
     def found(self, rules: Rules = Rules()) -> dict[str, int]:  # noqa: B008
-        """But for DROPPED: connections end as a script needs it."""
-        return {kind: count for kind, count in judge(self.events, rules).by_kind().items() if kind != DROPPED}
+        """But for what a script needs without a reason: connections that end, refusals."""
+        kinds = judge(self.events, rules).by_kind()
+        return {kind: count for kind, count in kinds.items() if kind not in (DROPPED, REFUSED_IN_CALM)}
 
 
 def begun(*, lasts: bool = True, tells: bool = False) -> Script:

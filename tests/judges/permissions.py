@@ -48,6 +48,17 @@ def permissions(story: Story, rules: Rules) -> Iterator[Finding]:
             yield from () if is_unsaid(prefix) else _judge_subscriptions(story, prefix, denied)
 
 
+def may_be_banned(story: Story, rules: Rules, client: str, at: float) -> bool:
+    """Somewhere it may be known then that it is."""
+    until = -FOREVER
+    for change in story.changes:
+        if change.at <= at and isinstance(change, ChangeAsked) and (change.what, change.of) == ("ban", client):
+            until = FOREVER
+        elif change.at <= at and isinstance(change, Banned) and change.client == client and not change.holds:
+            until = story.faults.unheard.quiet_for(change.at, rules.ban_max_s)
+    return at <= until
+
+
 class _Change(NamedTuple):
     """What holds from then on, or doesn't any more; asked for, or acknowledged."""
 

@@ -62,11 +62,7 @@ REWRITTEN_MAX_S: Final = 1.0
 
 
 def judge(story: Story, rules: Rules) -> Iterator[Finding]:
-    writes: dict[str, list[Sent]] = defaultdict(list)
-    for sent in story.sent.values():
-        if sent.retain:
-            writes[sent.topic].append(sent)
-    topics = {topic: _Topic(story, rules, some) for topic, some in writes.items()}
+    topics = retained_topics(story, rules)
     for look in story.looks:
         yield from _judge_look(look, topics)
     for came in story.retained:
@@ -75,7 +71,15 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
             yield from _judge_delivery(topic, came)
 
 
-class _Topic:
+def retained_topics(story: Story, rules: Rules) -> dict[str, RetainedTopic]:
+    writes: dict[str, list[Sent]] = defaultdict(list)
+    for sent in story.sent.values():
+        if sent.retain:
+            writes[sent.topic].append(sent)
+    return {topic: RetainedTopic(story, rules, some) for topic, some in writes.items()}
+
+
+class RetainedTopic:
     """What was retained there, in the order in which it was sent last; `_unordered`: wills, and what a client left,
     that may stand anywhere."""
 
@@ -113,6 +117,11 @@ class _Topic:
                 return shown
         return shown | {None}
 
+    def stays_from(self, at: float) -> bool:
+        """Something has been retained since then."""
+        is_cleared = any(sent.clears and sent.last_sent_at >= at for sent in self._writes)
+        return not is_cleared and None not in self.may_show(at)
+
     def overwritten_by(self, sent: Sent, before: float) -> Sent | None:
         """What was sent behind it, and acknowledged before that time."""
         if sent in self._unordered:
@@ -148,7 +157,7 @@ class _Topic:
         return {None} if at > faults.any.over(answered_at) + sent.expiry_s + slack_s else {value, None}
 
 
-def _judge_look(look: list[RetainedStood], topics: dict[str, _Topic]) -> Iterator[Finding]:
+def _judge_look(look: list[RetainedStood], topics: dict[str, RetainedTopic]) -> Iterator[Finding]:
     """Of a node that was looked at in parts all of them count."""
     at = look[-1].at
     shown: dict[str, dict[str, Message]] = defaultdict(dict)
@@ -168,7 +177,7 @@ def _judge_look(look: list[RetainedStood], topics: dict[str, _Topic]) -> Iterato
             yield Finding(RETAINED, at, f"on {topic} the nodes show {of_node}")
 
 
-def _judge_delivery(topic: _Topic, came: Came) -> Iterator[Finding]:
+def _judge_delivery(topic: RetainedTopic, came: Came) -> Iterator[Finding]:
     delivered, life, _, sent = came
     askings = life.askings_on(sent.topic)
     if not topic.is_ordered or not askings:

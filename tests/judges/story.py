@@ -145,6 +145,7 @@ class Story:
         if event.will is not None:
             will = event.will
             sent = Sent(Message(f"{event.client}!", will.number), will.topic, will.qos, will.retain, is_will=True)
+            sent.has_properties = event.version == 5
             sent.connections.append(connection)
             sent.first_sent_at = sent.last_sent_at = sent.sent_at = event.at
             self._send(sent)
@@ -183,6 +184,7 @@ class Story:
 
     def _refused(self, event: Refused) -> None:
         self.connections[event.connection].is_refused = True
+        self._others[Refused].append(event)
 
     def _disconnected(self, event: Disconnected) -> None:
         self.connections[event.connection].disconnected = event
@@ -205,7 +207,7 @@ class Story:
         if sent is None:
             sent = Sent(
                 message, event.topic, event.qos, event.retain, event.clears,
-                expiry_s=event.expiry_s, delay_s=event.delay_s,
+                expiry_s=event.expiry_s, delay_s=event.delay_s, size=event.size, has_properties=event.has_properties,
             )  # fmt: skip
             self._send(sent)
         sent.connections.append(self.connections[event.connection])
@@ -227,6 +229,7 @@ class Story:
 
     def _publish_refused(self, event: PublishRefused) -> None:
         self.sent[Message(event.client, event.number)].refusals += 1
+        self._others[PublishRefused].append(event)
 
     def _delivered(self, event: Delivered) -> None:
         message = Message(event.publisher, event.number)
@@ -308,6 +311,8 @@ class Story:
             asking = life.asked[event.filter] = Asking(event.filter, event.at, event.at)
             life.askings.append(asking)
         asking.last_at = event.at
+        asking.qos = max(asking.qos, event.qos)
+        asking.sent.append(event)
         life.unsubscribed.discard(event.filter)
 
     def _subscribed(self, event: Subscribed) -> None:
@@ -319,18 +324,24 @@ class Story:
         if not life.tells:
             asking.last_at = event.at
         asking.is_granted = True
+        asking.qos = max(asking.qos, event.qos)
+        asking.granted += asking.answer(event.connection)
         window = life.held.get(event.filter)
         if window is not None:
             if (window.qos, window.no_local) == (event.qos, event.no_local):
                 return
             window.until = asking.last_at
-        window = Window(event.filter, event.qos, event.no_local, event.at, asking.last_at)
+        node = self.connections[event.connection].asked.node
+        window = Window(event.filter, event.qos, event.no_local, event.at, asking.last_at, node)
         life.held[event.filter] = window
         life.windows.append(window)
 
     def _subscribe_refused(self, event: SubscribeRefused) -> None:
         life = self._life_of(event)
+        self._others[SubscribeRefused].append(event)
         asking = life.asked.get(event.filter)
+        if asking is not None:
+            asking.answer(event.connection)
         if asking is not None and not asking.is_granted:
             asking.gone_at = event.at
             del life.asked[event.filter]

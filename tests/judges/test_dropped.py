@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from judges.judge import DROPPED, judge
-from judges.made_up import Script
-from load.history import ChangeAsked
+from judges.judge import DROPPED, Rules, judge
+from judges.made_up import Script, begun
+from load.history import Banned, ChangeAsked
 
 
 def connected(*, fault_at: str = "", later_s: float = 0.0) -> Script:
@@ -130,3 +130,35 @@ def test_who_began_a_session_that_the_older_data_do_not_have_is_let_go() -> None
     script.look(core=171, back=341)
     script.close("c", by_server=True)
     assert dropped(script) == 0
+
+
+@pytest.mark.parametrize(("messages", "found"), [(3, 1), (4, 0)])
+def test_who_is_told_that_it_did_not_keep_up_may_have_had_more_to_read_than_there_is_room_for(
+    messages: int, found: int
+) -> None:
+    script = begun()
+    script.tick(30.0)
+    for number in range(1, messages + 1):
+        script.put("pub", number)
+    script.close("sub", by_server=True, reason=0x97)
+    assert judge(script.events, Rules(max_mqueue_len=3)).count(DROPPED) == found
+
+
+@pytest.mark.parametrize(("later_s", "found"), [(3.0, 0), (10.0, 1)])
+def test_who_had_another_one_long_ago_is_dropped(later_s: float, found: int) -> None:
+    script = connected()
+    first = script.connect("d")
+    script.connect("d", node="b", present=True)
+    script.close("d", first)
+    script.tick(later_s)
+    script.close("d", by_server=True)
+    assert dropped(script) == found
+
+
+@pytest.mark.parametrize(("later_s", "found"), [(1.0, 0), (10.0, 1)])
+def test_so_is_whose_ban_was_lifted_long_ago(later_s: float, found: int) -> None:
+    script = connected()
+    script.events += [ChangeAsked(script.tick(), "ban", "c"), Banned(script.tick(), "c", holds=False)]
+    script.tick(later_s)
+    script.close("c", by_server=True)
+    assert dropped(script) == found

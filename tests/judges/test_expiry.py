@@ -15,6 +15,9 @@ def comes_after(seconds: float, *, dup: bool = False, fault: str = "", **more: A
     if fault:
         script.fault(fault, "a")
     script.tick(seconds)
+    if dup:
+        script.close("sub")
+        script.connect("sub", present=True)
     script.deliver("sub", "pub", 1, dup=dup)
     return script
 

@@ -6,18 +6,30 @@ from judges.judge import LOST
 from judges.made_up import Script, begun
 
 
-def test_what_is_sent_while_a_subscription_is_young_need_not_come_however_late_it_is_acknowledged() -> None:
+def test_what_is_sent_elsewhere_while_a_subscription_is_young_need_not_come_however_late_it_is_acknowledged() -> None:
+    for node, found in (("a", {LOST: 1}), ("b", {})):
+        script = Script()
+        script.connect("pub", node=node)
+        script.connect("sub", node="a")
+        script.subscribe("sub")
+        script.publish("pub", 1)
+        script.tick(1.0)
+        script.acknowledge("pub", 1)
+        assert script.found() == found
+        script.put("pub", 2)
+        assert script.found()[LOST] == len(found) + 1
+
+
+def test_what_comes_by_a_subscription_at_another_node_need_not_come_at_once_either() -> None:
+    """At the node that said SUBACK it is known, wherever its client is then."""
     script = Script()
-    script.connect("pub")
-    script.connect("sub")
+    script.connect("pub", node="b")
+    script.connect("sub", node="a")
     script.subscribe("sub")
-    script.publish("pub", 1)
-    script.tick(1.0)
-    script.acknowledge("pub", 1)
+    script.close("sub")
+    script.connect("sub", node="b", present=True)
+    script.put("pub", 1)
     assert script.found() == {}
-    script.publish("pub", 2)
-    script.acknowledge("pub", 2)
-    assert script.found() == {LOST: 1}
 
 
 def test_what_was_sent_before_the_subscription_need_not_come_however_late_it_is_acknowledged() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from judges.judge import ALARM, BOUND, NO_PROGRESS, UNWELL, judge
-from load.history import AlarmMissing, AnyEvent, BoundPassed, Played, Unwell
+from judges.judge import ALARM, BOUND, NO_PROGRESS, OVERSTEPPED, UNWELL, judge
+from load.history import AlarmMissing, AnyEvent, BoundPassed, Overstepped, Played, Unwell
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,7 @@ from load.history import AlarmMissing, AnyEvent, BoundPassed, Played, Unwell
         (AlarmMissing(1.0, "Redis lost its data"), ALARM),
         (Unwell(1.0, "a", "Traceback"), UNWELL),
         (BoundPassed(1.0, "a", "mqueue", 1001.0, 1000.0), BOUND),
+        (Overstepped(1.0, "ann", 1, "a", "packet id 7, which is in use"), OVERSTEPPED),
         (Played(1.0, "locks", 0), NO_PROGRESS),
     ],
 )

@@ -27,6 +27,8 @@ class Rules(NamedTuple):
     """A node that is cut off for less stays a member."""
     purged_max_s: float = 6.0
     """A node that died is none by then."""
+    undisturbed_s: float = 6.0
+    """So long after a fault all is as if there had been none."""
     written_max_s: float = 10.0
     """What the log doesn't take for so long is refused."""
     recovered_max_s: float = 10.0

@@ -10,9 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+
+from conformance import wire
+
+KEPT: Final = "kept"
 
 
 class Message(NamedTuple):
@@ -23,9 +27,21 @@ class Message(NamedTuple):
         """At least `size` bytes."""
         return f"{self.publisher} {self.number}".encode().ljust(size)
 
+    def properties(self) -> list[tuple[int, wire.Value]]:
+        """Of each kind that nodes must pass on as they are; some names of user properties more than once."""
+        pairs = [("unit", "km"), (self.publisher, "1"), ("unit", "mile"), ("number", str(self.number)), ("", "")]
+        return [
+            (wire.USER_PROPERTY, (pairs[0][0].encode(), pairs[0][1].encode())),
+            (wire.PAYLOAD_FORMAT, 1),
+            (wire.CONTENT_TYPE, f"text/{self.number}".encode()),
+            (wire.RESPONSE_TOPIC, f"answers/{self.publisher}".encode()),
+            (wire.CORRELATION_DATA, bytes((0, 0xFF, self.number & 0xFF))),
+            *((wire.USER_PROPERTY, (name.encode(), value.encode())) for name, value in pairs[1:]),
+        ]
+
     @classmethod
     def of(cls, payload: bytes) -> Message:
-        publisher, number = payload.decode().split()
+        publisher, number, *_ = payload.decode().split()
         return cls(publisher, int(number))
 
 
@@ -59,6 +75,8 @@ class Asked(Event, frozen=True, gc=False):
     version: int = 5
     expiry_s: float = 3600.0
     will: Will | None = None
+    packet_max: int = 0
+    """Bytes; 0: any."""
 
 
 class Connected(Event, frozen=True, gc=False):
@@ -78,12 +96,14 @@ class Refused(Event, frozen=True, gc=False):
 
 
 class Disconnected(Event, frozen=True, gc=False):
-    """DISCONNECT is sent. `with_will`: with reason 0x04; `ends`: and a session expiry of 0."""
+    """DISCONNECT is sent. `with_will`: with reason 0x04; `ends`: and a session expiry of 0; `expiry_s`: with another
+    one, -1: none."""
 
     client: str
     connection: int
     with_will: bool = False
     ends: bool = False
+    expiry_s: float = -1.0
 
 
 class Closed(Event, frozen=True, gc=False):
@@ -109,7 +129,8 @@ class Intruded(Event, frozen=True, gc=False):
 
 class Published(Event, frozen=True, gc=False):
     """PUBLISH is sent, for the first time or once more (`again`). `topic` is where it is to come; `delay_s`: it is sent
-    to $delayed/SECONDS/topic, -1 otherwise. `clears`: an empty payload, which ends what is retained there."""
+    to $delayed/SECONDS/topic, -1 otherwise. `clears`: an empty payload, which ends what is retained there.
+    `has_properties`: those of `Message.properties`."""
 
     client: str
     connection: int
@@ -122,6 +143,7 @@ class Published(Event, frozen=True, gc=False):
     expiry_s: float = -1.0
     delay_s: float = -1.0
     size: int = 0
+    has_properties: bool = False
 
 
 class Acknowledged(Event, frozen=True, gc=False):
@@ -141,7 +163,10 @@ class PublishRefused(Event, frozen=True, gc=False):
 
 class Delivered(Event, frozen=True, gc=False):
     """A message came to the application: a QoS 2 packet that comes again under a packet id that isn't released isn't
-    one. `filters`: by which of the client's subscriptions, where it gave them identifiers."""
+    one. `filters`: by which of the client's subscriptions, where it gave them identifiers. `size`: of its payload in
+    bytes, -1 if that isn't the message's own; 0: not noted. `expiry_s`: as it says, -1: it says none; None: not noted.
+    `properties`: KEPT where they are all that the message may have, otherwise what they are. `is_repeat`: it came by an
+    earlier connection, too, and wasn't answered there."""
 
     client: str
     connection: int
@@ -152,6 +177,19 @@ class Delivered(Event, frozen=True, gc=False):
     dup: bool = False
     retained: bool = False
     filters: tuple[str, ...] = ()
+    size: int = 0
+    expiry_s: float | None = None
+    properties: str = ""
+    is_repeat: bool = False
+
+
+class Overstepped(Event, frozen=True, gc=False):
+    """A node sent what MQTT doesn't allow it to send on this connection."""
+
+    client: str
+    connection: int
+    node: str
+    what: str
 
 
 # --- subscriptions; a filter is what SUBSCRIBE says, $share/GROUP/ and $exclusive/ included ---------------------------
@@ -184,6 +222,7 @@ class SubscribeSent(Event, frozen=True, gc=False):
     connection: int
     filter: str
     qos: int
+    retain_handling: int = 0
 
 
 class Unsubscribed(Event, frozen=True, gc=False):
@@ -320,6 +359,7 @@ AnyEvent = (
     | Acknowledged
     | PublishRefused
     | Delivered
+    | Overstepped
     | Subscribed
     | SubscribeRefused
     | SubscribeSent

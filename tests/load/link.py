@@ -38,6 +38,7 @@ class Link(asyncio.Protocol):
         """Whether its node had a session."""
         self.version = version
         self.received = received
+        self.uses_aliases = False
         self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -50,6 +51,11 @@ class Link(asyncio.Protocol):
         self._reason = -1
         self._pinging: asyncio.TimerHandle | None = None
         self._unpinged = 0
+        self._aliases_max = 0
+        """What the node takes."""
+        self._aliases: dict[str, int] = {}
+        self._topics: dict[int, bytes] = {}
+        """By the node's aliases."""
 
     @property
     def is_open(self) -> bool:
@@ -75,6 +81,7 @@ class Link(asyncio.Protocol):
             self.close()
         else:
             self._heard_at = self._loop.time()
+            self._aliases_max = cast(int, connack.value(wire.TOPIC_ALIAS_MAXIMUM) or 0)
             self._pinging = self._loop.call_later(PING_EVERY_S, self._ping)
         return connack
 
@@ -83,6 +90,27 @@ class Link(asyncio.Protocol):
         early, self._early = self._early or [], None
         for packet in early:
             self.received(packet)
+
+    def shortened(self, topic: str) -> tuple[str, int]:
+        """The topic, and an alias for it, or 0; no topic, where the node knows the alias: who allows aliases uses
+        them."""
+        if not self.uses_aliases or self.version != wire.V5:
+            return topic, 0
+        if topic in self._aliases:
+            return "", self._aliases[topic]
+        if len(self._aliases) >= self._aliases_max:
+            return topic, 0
+        self._aliases[topic] = len(self._aliases) + 1
+        return topic, self._aliases[topic]
+
+    def lengthened(self, packet: wire.Packet) -> bool:
+        """Its topic is what its alias says. Whether that was known."""
+        alias = cast(int | None, packet.value(wire.TOPIC_ALIAS)) if packet.properties else None
+        if alias is not None and packet.topic:
+            self._topics[alias] = packet.topic
+        elif alias is not None:
+            packet.topic = self._topics.get(alias, b"")
+        return packet.topic != b""
 
     def send(self, packet: bytes) -> None:
         if self._transport is not None:

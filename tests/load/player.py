@@ -35,10 +35,22 @@ class Terms(NamedTuple):
     receive_maximum: int = 16
     user: str = ""
     """Whose name it gives; empty: it gives none."""
+    begins_anew: bool = False
+    """Clean Start, though the session lasts."""
+    goes_on: bool = False
+    """No Clean Start, though the session ends with the connection."""
+    packet_max: int = 0
+    """Bytes; 0: it says none."""
+    aliases: int = 0
+    """How many it allows, and whether it uses its node's."""
 
     @property
     def lasts(self) -> bool:
         return self.expiry_s > 0
+
+    @property
+    def is_clean_start(self) -> bool:
+        return self.begins_anew or not (self.lasts or self.goes_on)
 
 
 CLEAN: Final = Terms()
@@ -65,7 +77,7 @@ class Player:
         self.turns: Sequence[Terms] = ()
         """What it says of itself, another one at times; empty: always the same."""
         self.will: Will | None = None
-        """For the next CONNECT; each gives it a number of its own."""
+        """For the next CONNECT; each gives it a number of its own. Before MQTT 5 it has no delay."""
         self.patience_s = SILENT_MAX_S
         """How long it waits for CONNACK."""
         self.link: Link | None = None
@@ -128,10 +140,11 @@ class Player:
             self.link.close()
             self._fall_silent()
 
-    def disconnect(self, *, with_will: bool = False, ends: bool = False) -> None:
-        """In order, and come back. `ends`: and the session with it; both are MQTT 5's."""
+    def disconnect(self, *, with_will: bool = False, ends: bool = False, expiry_s: int = -1) -> None:
+        """In order, and come back. `ends`: and the session with it; `expiry_s`: of that, from then on; all are MQTT
+        5's."""
         if self.link is not None and self.link.is_open:
-            self._disconnect(self.link, with_will, ends)
+            self._disconnect(self.link, with_will, ends, expiry_s)
             self._fall_silent()
 
     def stay_away(self) -> None:
@@ -203,11 +216,12 @@ class Player:
         """One connection more, if the node says yes."""
         terms, stage = self.terms, self.stage
         link = Link(next(stage.connections), node.name, terms.version, self._received, self._closed)
+        link.uses_aliases = terms.aliases > 0
         will = self._next_will()
         stage.record(
             Asked(
-                stage.now(), self.name, link.number, node.name, terms.lasts, not terms.lasts,
-                terms.version, terms.expiry_s, will,
+                stage.now(), self.name, link.number, node.name, terms.lasts, terms.is_clean_start,
+                terms.version, terms.expiry_s, will, terms.packet_max,
             )
         )  # fmt: skip
         connack = await link.open(node.address, connect(self.name, terms, will), self.patience_s)
@@ -234,10 +248,12 @@ class Player:
         self.sending.moved()
         self.taking.ended()
 
-    def _disconnect(self, link: Link, with_will: bool = False, ends: bool = False) -> None:
-        self.stage.record(Disconnected(self.stage.now(), self.name, link.number, with_will, ends))
-        reason = WITH_WILL if with_will else 0 if ends else None
-        link.end(wire.disconnect(self.terms.version, reason, [(wire.SESSION_EXPIRY, 0)] if ends else None))
+    def _disconnect(self, link: Link, with_will: bool = False, ends: bool = False, expiry_s: int = -1) -> None:
+        self.stage.record(Disconnected(self.stage.now(), self.name, link.number, with_will, ends, expiry_s))
+        expiry_s = 0 if ends else expiry_s
+        reason = WITH_WILL if with_will else 0 if expiry_s >= 0 else None
+        properties: wire.Properties | None = None if expiry_s < 0 else [(wire.SESSION_EXPIRY, expiry_s)]
+        link.end(wire.disconnect(self.terms.version, reason, properties))
 
     def _chosen(self, nodes: tuple[Node, ...]) -> Node:
         """Another than it is connected to, if there is one."""
@@ -249,7 +265,8 @@ class Player:
         if self.will is None:
             return None
         self._wills += 1
-        return self.will._replace(number=self._wills)
+        delay_s = self.will.delay_s if self.terms.version == wire.V5 else 0.0
+        return self.will._replace(number=self._wills, delay_s=delay_s)
 
     def _received(self, packet: wire.Packet) -> None:
         if packet.kind in (wire.PUBLISH, wire.PUBREL):
@@ -271,17 +288,23 @@ class Player:
 
 def connect(name: str, terms: Terms, will: Will | None = None) -> bytes:
     properties: list[tuple[int, wire.Value]] = [(wire.RECEIVE_MAXIMUM, terms.receive_maximum)]
+    if terms.packet_max:
+        properties.append((wire.MAXIMUM_PACKET_SIZE, terms.packet_max))
+    if terms.aliases:
+        properties.append((wire.TOPIC_ALIAS_MAXIMUM, terms.aliases))
     if terms.lasts and terms.version == wire.V5:
         properties.append((wire.SESSION_EXPIRY, int(terms.expiry_s)))
     last_words = None
     if will is not None:
-        payload = Message(f"{name}!", will.number).payload()
-        delay = [(wire.WILL_DELAY, int(will.delay_s))] if will.delay_s else None
-        last_words = wire.Will(will.topic, payload, will.qos, will.retain, delay)
+        message = Message(f"{name}!", will.number)
+        its = message.properties()
+        if will.delay_s:
+            its.append((wire.WILL_DELAY, int(will.delay_s)))
+        last_words = wire.Will(will.topic, message.payload(), will.qos, will.retain, its)
     return wire.connect(
         terms.version,
         name,
-        clean=not terms.lasts,
+        clean=terms.is_clean_start,
         keep_alive_s=KEEP_ALIVE_S,
         properties=properties,
         will=last_words,

@@ -11,6 +11,7 @@ from load.features import (
     delayed,
     exclusive,
     expiry,
+    forms,
     overflow,
     overlap,
     owners,
@@ -33,6 +34,7 @@ FEATURES: Final[dict[str, Callable[[Feature], None]]] = {
     "payloads": payloads.play,
     "overlap": overlap.play,
     "versions": versions.play,
+    "forms": forms.play,
     "shared": shared.play,
     "retained": retained.play,
     "wills": wills.play,
@@ -49,6 +51,7 @@ _SHARES: Final = {
     "payloads": 0.02,
     "overlap": 0.2,
     "versions": 0.1,
+    "forms": 0.4,
     "overflow": 0.5,
     "shared": 0.3,
     "retained": 0.15,
@@ -61,7 +64,7 @@ _SHARES: Final = {
     "owners": 0.2,
 }
 """Of a load's rate; the base has all of it."""
-_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners", "versions")
+_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners", "versions", "forms")
 _FLOW: Final = ("windows", "payloads", "overlap", "versions")
 _LITTLE: Final = 0.4
 """Of its share a feature has where all are."""

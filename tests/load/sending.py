@@ -33,6 +33,8 @@ class Publication(NamedTuple):
     """So long after it was published, by $delayed."""
     size: int = 0
     """Of its payload, at least."""
+    has_properties: bool = False
+    """Those of `Message.properties`; before MQTT 5 none."""
 
 
 class Pending:
@@ -150,16 +152,23 @@ class Sending:
     def _send(self, packet_id: int, pending: Pending, *, again: bool) -> None:
         player, publication = self._player, pending.publication
         assert player.link is not None
+        message = Message(player.name, pending.number)
+        has_properties = publication.has_properties and player.terms.version == wire.V5
         player.stage.record(
             Published(
                 player.stage.now(), player.name, player.link.number, pending.number, publication.topic, publication.qos,
                 again, publication.retain, publication.clears, publication.expiry_s, publication.delay_s,
-                publication.size,
+                publication.size, has_properties,
             )
         )  # fmt: skip
         topic = publication.topic if publication.delay_s < 0 else f"$delayed/{publication.delay_s}/{publication.topic}"
-        payload = b"" if publication.clears else Message(player.name, pending.number).payload(publication.size)
-        properties = None if publication.expiry_s < 0 else [(wire.MESSAGE_EXPIRY, publication.expiry_s)]
+        payload = b"" if publication.clears else message.payload(publication.size)
+        properties = message.properties() if has_properties else []
+        if publication.expiry_s >= 0:
+            properties.append((wire.MESSAGE_EXPIRY, publication.expiry_s))
+        topic, alias = player.link.shortened(topic)
+        if alias:
+            properties.append((wire.TOPIC_ALIAS, alias))
         player.link.send(
             wire.publish(
                 player.terms.version, topic, payload, qos=publication.qos, packet_id=packet_id or None,

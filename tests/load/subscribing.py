@@ -121,7 +121,8 @@ class Subscribing:
         """Also to what it has already."""
         player, wish = self._player, self._wishes[filter]
         assert player.link is not None
-        player.stage.record(SubscribeSent(player.stage.now(), player.name, player.link.number, filter, wish.qos))
+        about = player.stage.now(), player.name, player.link.number, filter
+        player.stage.record(SubscribeSent(*about, wish.qos, wish.retain_handling))
         properties = [(wire.SUBSCRIPTION_ID, wish.identifier)] if wish.identifier else None
         packet_id = self._ask_about(filter)
         player.send(wire.subscribe(player.terms.version, packet_id, (filter, wish.options), properties=properties))

@@ -227,3 +227,51 @@ def test_who_leaves_ends_its_session(play: Play) -> None:
     assert [asked.clean_start for asked in play.all(Asked)] == [False, True]
     assert len(play.all(Disconnected)) == 2
     assert {event.connection for event in play.all(Closed)} == {1, 2}
+
+
+def test_a_client_says_whether_it_begins_anew_and_what_it_allows(play: Play) -> None:
+    turns = [
+        (DURABLE, False),
+        (DURABLE._replace(begins_anew=True), True),
+        (DURABLE._replace(goes_on=True, expiry_s=0.0, packet_max=99, aliases=3), False),
+        (CLEAN, True),
+        (CLEAN_311, True),
+    ]
+
+    async def work() -> None:
+        for terms, _ in turns:
+            await Player(play.stage, "ann", terms).connect()
+
+    play(work())
+    connects = [packet for connection in play.node.connections for packet in connection.took(wire.CONNECT)]
+    assert [packet.raw[9] & 2 == 2 for packet in connects] == [clean for _, clean in turns]
+    assert [asked.clean_start for asked in play.all(Asked)] == [clean for _, clean in turns]
+    assert [asked.packet_max for asked in play.all(Asked)] == [0, 0, 99, 0, 0]
+    assert b"\x27\0\0\0\x63\x22\0\x03" in connects[2].raw
+
+
+def test_who_disconnects_may_say_for_how_long_its_session_lasts(play: Play) -> None:
+    player = Player(play.stage, "ann", DURABLE)
+
+    async def work() -> None:
+        await play.connected(player)
+        player.disconnect(expiry_s=7)
+
+    play(work())
+    (packet,) = play.node.connections[0].took(wire.DISCONNECT)
+    assert packet.rest == b"\0\x05\x11\0\0\0\x07"
+    assert [event.expiry_s for event in play.all(Disconnected)] == [7]
+
+
+@pytest.mark.parametrize(("terms", "delay_s"), [(DURABLE, 2.0), (DURABLE_311, 0.0)])
+def test_before_mqtt_5_a_will_has_no_delay(play: Play, terms: Terms, delay_s: float) -> None:
+    player = Player(play.stage, "ann", terms)
+    player.will = Will(0, "gone", 1, delay_s=2.0)
+
+    async def work() -> None:
+        await play.connected(player)
+
+    play(work())
+    (asked,) = play.all(Asked)
+    assert asked.will is not None
+    assert asked.will.delay_s == delay_s

@@ -146,7 +146,7 @@ def test_an_acknowledgement_that_is_awaited_may_be_given_up(play: Play) -> None:
 
 def test_all_that_a_message_can_be_is_sent_and_written_down(play: Play) -> None:
     player = Player(play.stage, "ann", DURABLE)
-    publication = Publication("t", 1, retain=True, expiry_s=2, delay_s=3, size=100)
+    publication = Publication("t", 1, retain=True, expiry_s=2, delay_s=3, size=100, has_properties=True)
 
     async def work() -> None:
         await play.connected(player)
@@ -157,11 +157,34 @@ def test_all_that_a_message_can_be_is_sent_and_written_down(play: Play) -> None:
     message, clear = play.node.last.took(wire.PUBLISH)
     assert message.topic == "$delayed/3/t"
     assert (message.flags & 1, len(message.rest), message.rest.split()) == (1, 100, [b"ann", b"1"])
-    assert b"\x05\x02\0\0\0\x02" in message.raw
+    assert b"\x02\0\0\0\x02" in message.raw
+    assert message.raw.count(b"unit") == 2
     assert clear.rest == b""
     first, second = play.all(Published)
     assert (first.topic, first.retain, first.expiry_s, first.delay_s, first.size) == ("t", True, 2, 3, 100)
-    assert (second.clears, second.expiry_s, second.delay_s) == (True, -1, -1)
+    assert first.has_properties
+    assert (second.clears, second.expiry_s, second.delay_s, second.has_properties) == (True, -1, -1, False)
+
+
+def test_who_uses_aliases_says_a_topic_once_on_each_connection(play: Play) -> None:
+    player = Player(play.stage, "ann", DURABLE._replace(aliases=1))
+
+    def answer(connection: Connection, packet: Took) -> bytes:
+        if packet.kind == wire.CONNECT:
+            return wire.packet(0x20, bytes((0, 0)), wire.properties(wire.V5, [(wire.TOPIC_ALIAS_MAXIMUM, 1)]))
+        return play.node.yes(connection, packet)
+
+    async def work() -> None:
+        play.node.answer = answer
+        await play.connected(player)
+        for topic in ("a", "a", "b"):
+            player.sending.publish(Publication(topic, 0))
+        await cut_off(play)
+        player.sending.publish(Publication("a", 0))
+
+    play(work())
+    assert [[each.topic for each in one.took(wire.PUBLISH)] for one in play.node.connections] == [["a", "", "b"], ["a"]]
+    assert [event.topic for event in play.all(Published)] == ["a", "a", "b", "a"]
 
 
 def test_packet_ids_are_of_one_question_each(play: Play) -> None:

@@ -75,6 +75,7 @@ PROFILES: Final[dict[str, Profile]] = {
         base_rate=7,
     ),
     "flow": Profile("flow", base_rate=9),
+    "forms": Profile("forms", base_rate=12, weight=0.8),
     "overflow": Profile(
         "overflow",
         (_with(("MQTT__MAX_MQUEUE_LEN", str(MQUEUE_LEN)), OF_USERS),),
@@ -88,7 +89,7 @@ PROFILES: Final[dict[str, Profile]] = {
         weight=1.5,
         base_rate=14,
     ),
-    "retained": Profile("retained", (Shape(), _with(OF_USERS)), base_rate=18),
+    "retained": Profile("retained", (Shape(), _with(OF_USERS)), base_rate=17),
     "wills": Profile("wills", base_rate=19),
     "delayed": Profile("delayed", (Shape(), _with(OF_USERS)), base_rate=15),
     "exclusive": Profile("exclusive", base_rate=18),

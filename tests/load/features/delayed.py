@@ -41,4 +41,4 @@ async def _publish(feature: Feature, player: Player, rate: float) -> None:
             await player.sending.room()
             number += 1
             topic = f"{feature.root}/{player.name}/{1 + number % 2}"
-            player.sending.publish(Publication(topic, 1 + number % 2, delay_s=delay_s))
+            player.sending.publish(Publication(topic, 1 + number % 2, delay_s=delay_s, has_properties=True))

@@ -17,13 +17,14 @@ from flockmq.node.unattended_publishing import LeftMessages
 from flockmq.protocol.pending_publish import PendingPublish
 from flockmq.publishing.delayed import Schedule, parse
 from flockmq.publishing.log_queue import LogQueue
-from flockmq.publishing.retained_feed import RetainedFeed
+from flockmq.publishing.retained_feed import RetainedFeed, RetainedGiving
 from flockmq.rlog.retained_order import is_overtaken
 from flockmq.rlog.schema import RetainedMessage
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
 from flockmq.routes.exclusive_claim_table import ExclusiveClaimTable
 from flockmq.routing.message_id import ORIGIN_BYTES
 from flockmq.routing.shared_frames import SHARED
+from flockmq.session.subscribe_flow import gets_retained
 from flockmq.session_rpc import messages
 from flockmq.session_rpc.remote_sessions import RemoteSessions
 from judges import judge
@@ -105,6 +106,26 @@ def keep_the_last_of_the_log(right: Function, author: bytes, by: bytes) -> bool:
 
 
 _retained: Final = itertools.count(1)
+
+
+@seeded(judge.RETAINED_MISSING, "retained", gets_retained)
+def give_once(right: Function, filter: bytes, retain_handling: int, is_new: bool) -> bool:
+    """What is retained comes by the first SUBSCRIBE alone, whatever its Retain Handling says."""
+    return is_new and bool(right(filter, retain_handling, is_new))
+
+
+@seeded(judge.RETAINED_UNASKED, "retained", gets_retained)
+def give_to_everybody(right: Function, filter: bytes, retain_handling: int, is_new: bool) -> bool:
+    """It comes by each SUBSCRIBE."""
+    return bool(right(filter, 0, is_new))
+
+
+@seeded(judge.RETAINED_TWICE, "retained", RetainedGiving.send)
+def give_twice(right: Function, *message: Any) -> None:
+    """Some of it comes twice."""
+    right(*message)
+    if next(_retained) % EVERY == 0:
+        right(*message)
 
 
 @seeded(judge.REFUSED, "retained", LogQueue._seen, seed=2)

@@ -8,13 +8,13 @@ from typing import Any, Final
 from flockmq.delivery.node_forwarding import NodeForwarding
 from flockmq.durable.session_fields import MESSAGE, SUBSCRIPTION, message_parts, message_value
 from flockmq.durable.session_store import SessionStore
-from flockmq.mqtt.message import Publish
+from flockmq.mqtt.message import Publish, StoredMessage, as_duplicate
 from flockmq.mqtt.packets import NO_LOCAL
 from flockmq.publishing.retained_feed import of_row
 from flockmq.routing.router import Router
 from flockmq.routing.subscriber import Subscriber
 from flockmq.session.limits import Limits
-from flockmq.session.subscribe_flow import add_subscription
+from flockmq.session.subscribe_flow import _has_room, add_subscription
 from judges import judge
 from simulation.seeded.bug import EVERY, Function, seeded
 
@@ -48,6 +48,25 @@ def reorder(right: Function, *run: Any) -> None:
     if number % EVERY == EVERY // 2:
         while _held:
             right(*_held.pop())
+
+
+@seeded(judge.LOST_IN_CALM, "base", Router.emit, seed=9)
+def drop_at_qos_0(right: Function, *run: Any) -> None:
+    """Of what comes at QoS 0 some isn't sent on."""
+    if next(_runs) % EVERY:
+        right(*run)
+
+
+@seeded(judge.UNMARKED, "flow", as_duplicate, seed=9)
+def send_as_new(right: Function, packet: bytes) -> bytes:
+    """What is sent again has no DUP."""
+    return packet
+
+
+@seeded(judge.ALTERED, "forms", StoredMessage.started, seed=9)
+def keep_the_expiry(right: Function, stored: StoredMessage, now_s: float) -> bytes:
+    """What waited says the expiry that it came with."""
+    return stored.packet
 
 
 _topics: Final[dict[int, bytes]] = {}
@@ -100,6 +119,27 @@ def name_the_first(
     """All subscriptions of a session have the identifier of its first."""
     others = session.subscriptions.all()
     return right(router, session, limits, filter, qos, options, others[0].identifiers if others else identifiers)
+
+
+@seeded(judge.WRONG_QOS, "base", add_subscription)
+def ask_for_less(
+    right: Function,
+    router: Router,
+    session: Subscriber,
+    limits: Limits,
+    filter: bytes,
+    qos: int,
+    options: int,
+    identifiers: bytes,
+) -> Any:
+    """Who subscribes at QoS 2 gets all at QoS 1."""
+    return right(router, session, limits, filter, min(qos, 1), options, identifiers)
+
+
+@seeded(judge.REFUSED_IN_CALM, "base", _has_room, seed=9)
+def find_no_room(right: Function, *filter: Any) -> bool:
+    """Some SUBSCRIBEs are refused (0x97), and nothing is full."""
+    return bool(next(_runs) % EVERY and right(*filter))
 
 
 @seeded(judge.UNASKED, "base", SessionStore.put, kinds=("kill core", "drain core"), seed=4)

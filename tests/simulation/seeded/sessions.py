@@ -42,6 +42,13 @@ def leave_who_is_away(
         right(manager, slot, client_id, fields)
 
 
+@seeded(judge.OVERSTEPPED, "flow", LocalSession.__init__)
+def send_all_at_once(right: Function, session: LocalSession, sink: Any, client_id: bytes, *given: Any) -> None:
+    """A client's Receive Maximum isn't looked at."""
+    limits, _, *others = given
+    right(session, sink, client_id, limits, 65_535, *others)
+
+
 @seeded(judge.TWO_CONNECTIONS, "takeover", SessionRpcServer._kick)
 def kick_here_only(right: Function, server: SessionRpcServer, kick: Kick) -> None:
     """An older connection is closed only if it is on the node that is its client's owner."""
