@@ -38,10 +38,10 @@ def may_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
         return True
     if not life.windows and not life.askings and _is_unconfirmed(story, previous):
         return True
-    if story.faults.of(previous.asked.node).overlap_for(previous.expiry_s, previous.asked.at, connected.at):
+    if story.faults.of(previous.asked.node).overlap_for(previous.shortest_expiry_s, previous.asked.at, connected.at):
         return True
     left_at = life.left_before(connection)
-    return left_at < connected.at and _may_have_expired(story, rules, left_at, connected.at, previous.expiry_s)
+    return left_at < connected.at and _may_have_expired(story, rules, left_at, connected.at, previous.shortest_expiry_s)
 
 
 def must_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
@@ -56,10 +56,18 @@ def must_be_over(story: Story, rules: Rules, connection: Connection) -> bool:
     if connection.was_over:
         return _was_told(story, rules, previous, asked_at)
     left_at = life.left_before(connection)
-    if left_at > asked_at or previous.expiry_s == FOREVER or story.faults.of_time.overlap(left_at, asked_at):
+    expiry_s = previous.expiry_s if _was_heard(story, previous) else previous.longest_expiry_s
+    if left_at > asked_at or expiry_s == FOREVER or story.faults.of_time.overlap(left_at, asked_at):
         return False
-    expired_at = latest(story, rules, left_at) + previous.expiry_s
+    expired_at = latest(story, rules, left_at) + expiry_s
     return asked_at > story.faults.any.quiet_for(expired_at, rules.session_expiry_slack_s)
+
+
+def _was_heard(story: Story, connection: Connection) -> bool:
+    """What its client said last, at DISCONNECT or by its end."""
+    said = connection.disconnected
+    at = connection.until if said is None else said.at
+    return not story.faults.any.overlap(at - _NEAR_S, at + _NEAR_S)
 
 
 def _is_unconfirmed(story: Story, connection: Connection) -> bool:
@@ -103,7 +111,7 @@ def held_until(story: Story, rules: Rules, life: Life, since: float) -> float:
     ends += [c.disconnected.at for c in life.connections if c.disconnected is not None and c.expiry_s == 0.0]
     if life.left_at < FOREVER:
         seen_at = life.left_at - (rules.silent_max_s if last.closed and last.closed.by_server else 0.0)
-        ends.append(earliest(story, rules, seen_at) + last.expiry_s)
+        ends.append(earliest(story, rules, seen_at) + last.shortest_expiry_s)
     if life.lasts:
         ends += [lost.at for lost in story.all(RedisLost) if lost.at >= since]
     else:
@@ -118,11 +126,9 @@ def gone_by(story: Story, rules: Rules, life: Life) -> float:
     left_at = max([life.left_at, *(unheard if life.lasts else [])])
     if left_at == FOREVER:
         return FOREVER
-    said_at = left_at if last.disconnected is None else last.disconnected.at
-    is_told = not story.faults.any.overlap(said_at - _NEAR_S, said_at + _NEAR_S)
     over_at = latest(story, rules, left_at)
     if life.lasts:
-        over_at += last.expiry_s if is_told else last.asked.expiry_s
+        over_at += last.expiry_s if _was_heard(story, last) else last.longest_expiry_s
         over_at = story.faults.any.quiet_for(over_at, rules.session_expiry_slack_s)
     if life.ended_by is not None and life.ended_by.connected is not None:
         over_at = min(over_at, life.ended_by.connected.at)

@@ -215,3 +215,26 @@ def test_a_session_that_lasts_no_longer_ends_with_its_connection() -> None:
     script.close("c")
     script.connect("c")
     assert script.found() == {}
+
+
+@pytest.mark.parametrize(
+    ("away_s", "present", "found"), [(1.0, True, 0), (1.0, False, 1), (5.0, True, 1), (5.0, False, 0)]
+)
+def test_a_session_lasts_for_as_long_as_disconnect_says(away_s: float, present: bool, found: int) -> None:
+    script = Script()
+    script.connect("c", expiry_s=3600.0)
+    script.disconnect("c", expiry_s=2.0)
+    script.tick(away_s)
+    script.connect("c", present=present)
+    assert script.found() == ({SESSION_PRESENT: found} if found else {})
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_unless_it_may_not_have_been_heard(present: bool) -> None:
+    script = Script()
+    script.connect("c", expiry_s=3600.0)
+    with script.during("stop replicant", "a"):
+        script.disconnect("c", expiry_s=2.0)
+    script.tick(60.0)
+    script.connect("c", present=present)
+    assert script.found() == {}

@@ -114,7 +114,7 @@ def _when_it_ended(
     for other in later:
         if not delay_s or other.asked.at > last_end + delay_s:
             break
-        if other.may_end:
+        if other.asked.clean_start:
             since = min(since, other.asked.at - rules.clock_slack_s)
             if other.connected is not None:
                 break

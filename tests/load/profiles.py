@@ -7,6 +7,7 @@ from typing import Final
 
 from load.feature import Feature
 from load.features import (
+    anew,
     base,
     delayed,
     exclusive,
@@ -35,6 +36,7 @@ FEATURES: Final[dict[str, Callable[[Feature], None]]] = {
     "overlap": overlap.play,
     "versions": versions.play,
     "forms": forms.play,
+    "anew": anew.play,
     "shared": shared.play,
     "retained": retained.play,
     "wills": wills.play,
@@ -52,6 +54,7 @@ _SHARES: Final = {
     "overlap": 0.2,
     "versions": 0.1,
     "forms": 0.4,
+    "anew": 0.3,
     "overflow": 0.5,
     "shared": 0.3,
     "retained": 0.15,
@@ -64,7 +67,7 @@ _SHARES: Final = {
     "owners": 0.2,
 }
 """Of a load's rate; the base has all of it."""
-_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners", "versions", "forms")
+_NOT_STORED: Final = ("overflow", "rules", "expiry", "owners", "versions", "forms", "anew")
 _FLOW: Final = ("windows", "payloads", "overlap", "versions")
 _LITTLE: Final = 0.4
 """Of its share a feature has where all are."""

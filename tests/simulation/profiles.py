@@ -76,6 +76,7 @@ PROFILES: Final[dict[str, Profile]] = {
     ),
     "flow": Profile("flow", base_rate=9),
     "forms": Profile("forms", base_rate=12, weight=0.8),
+    "anew": Profile("anew", (Shape(), _with(OF_USERS)), base_rate=12, weight=0.8),
     "overflow": Profile(
         "overflow",
         (_with(("MQTT__MAX_MQUEUE_LEN", str(MQUEUE_LEN)), OF_USERS),),

@@ -6,8 +6,10 @@ from collections.abc import Collection
 from typing import Any, cast
 
 from flockmq.durable.cancelled_wills import CancelledWills
+from flockmq.durable.session import DurableSession
 from flockmq.durable.session_fields import META, decode_meta
 from flockmq.durable.session_service import _will_of
+from flockmq.durable.session_table import SessionTable
 from flockmq.durable.slot import OwnedSlot
 from flockmq.durable.slot_manager import SlotManager
 from flockmq.mqtt.message import Will
@@ -40,6 +42,20 @@ def leave_who_is_away(
     """A slot that moves brings the sessions of those who are connected alone."""
     if not decode_meta(fields[META]).left_ms:
         right(manager, slot, client_id, fields)
+
+
+@seeded(judge.SESSION_PRESENT, "anew", SessionTable.open)
+def begin_nothing_anew(right: Function, table: SessionTable, fresh: DurableSession, clean_start: bool) -> Any:
+    """Clean Start doesn't end the session that is there."""
+    return right(table, fresh, False)
+
+
+@seeded(judge.SESSION_PRESENT, "anew", SessionRpcClient.detach, seed=2)
+def forget_what_is_said(
+    right: Function, asking: SessionRpcClient, client_id: bytes, token: int, expiry_s: int = -1, **more: Any
+) -> None:
+    """The session expiry that DISCONNECT says isn't heard."""
+    right(asking, client_id, token, -1, **more)
 
 
 @seeded(judge.OVERSTEPPED, "flow", LocalSession.__init__)
