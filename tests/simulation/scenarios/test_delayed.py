@@ -22,13 +22,14 @@ PURGED_S: Final = 6.0
 """By then a node that nobody hears has been."""
 
 
-async def _come_as(cluster: SimulatedCluster, pause_s: float) -> list[bytes]:
-    """The order in which they come that one client published, each so long behind the one before."""
+async def _come_as(cluster: SimulatedCluster, pause_s: float, *, retained: int = 0) -> list[bytes]:
+    """The order in which they come that one client published, each so long behind the one before. Every so many is to
+    be retained."""
     subscriber = await Client.connect(cluster, "subscriber", at="replicant-2", clean=True)
     assert await subscriber.subscribe("t") == 1
     publisher = await Client.connect(cluster, "publisher", at="replicant-1", clean=True)
-    for message in MESSAGES:
-        publisher.send("$delayed/2/t", message)
+    for number, message in enumerate(MESSAGES):
+        publisher.send("$delayed/2/t", message, retain=retained > 0 and number % retained == 0)
         if pause_s:
             await asyncio.sleep(pause_s)
     for message in MESSAGES:
@@ -44,6 +45,11 @@ async def test_delayed_messages_come_in_their_order(cluster: SimulatedCluster) -
 @scenario()
 async def test_delayed_messages_of_one_millisecond_come_in_their_order(cluster: SimulatedCluster) -> None:
     assert await _come_as(cluster, pause_s=0.0) == MESSAGES
+
+
+@scenario()
+async def test_delayed_messages_come_in_their_order_though_some_are_to_be_retained(cluster: SimulatedCluster) -> None:
+    assert await _come_as(cluster, pause_s=0.0, retained=3) == MESSAGES
 
 
 @scenario(Shape(settings=BY_RULES))

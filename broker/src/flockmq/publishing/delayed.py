@@ -13,7 +13,9 @@ Invariants:
   buffer. So it is published once, or again by the next leader if the leader ended in between.
 - Of messages that are due in the same millisecond and were accepted by one node, the first accepted goes first. To a
   client of this node that reads too slowly, those of one user do.
-- A receiver that doesn't accept its message delays no others, within DELAYED_UNDER_WAY_MAX and its bytes.
+- Until a message of a client is sent (the log has to retain it first, or a receiver has no room), the client's next
+  ones aren't; those of QoS 0 are apart.
+- A receiver that doesn't accept what was sent to it delays nothing, within DELAYED_UNDER_WAY_MAX and its bytes.
 - If the client resends a delayed QoS 2 message, the log may hold it twice, with the same id. Subscribers drop the
   second copy; a shared subscription may get both.
 """
@@ -52,6 +54,15 @@ from flockmq.rlog.sorted_keys import SortedKeys
 from flockmq.routing.message_id import derived_origin
 
 log: Final = logging.getLogger(__name__)
+
+
+_Sequence = tuple[bytes, bool]
+"""A client id, and whether QoS 1 and 2: messages that are sent in their order."""
+_NOT_RETAINED: Final = 0
+"""It couldn't be retained, or one before it couldn't. So it must be retained again, behind that one."""
+_RETAINED: Final = 1
+"""It is retained, or needn't be, and couldn't be sent."""
+_SENT: Final = 2
 
 
 def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
@@ -147,9 +158,9 @@ class DelayedPort(Protocol):
         """True: it is retained, or needn't be. False: try again."""
         ...
 
-    def publish(self, message: Publish) -> Awaitable[bool]:
-        """True: it was delivered here, and other nodes have it or needn't be waited for. False: try again. One that is
-        to be retained is retained by then."""
+    def publish(self, message: Publish) -> asyncio.Event | None:
+        """Send it; if it is to be retained, it is by now. The event is set when it was delivered here, and other nodes
+        have it or needn't be waited for. None: nobody got it, try again."""
         ...
 
 
@@ -180,6 +191,10 @@ class Delayed:
         self._under_way: dict[bytes, tuple[asyncio.Task[bool], int]] = {}
         """Key → who publishes the message, until all receivers have accepted it, and its bytes."""
         self._under_way_bytes = 0
+        self._last: dict[_Sequence, asyncio.Future[int]] = {}
+        """The progress of the sequence's last message that is under way."""
+        self._blocked: set[_Sequence] = set()
+        """One of its messages couldn't be sent since all due ones were tried."""
         self._has_failed = False
         """Some couldn't be published since the last pause."""
         self._retained: set[bytes] = set()
@@ -260,6 +275,7 @@ class Delayed:
             await self._begin(due)
         elif self._after:
             self._after = b""
+            self._blocked.clear()
             if self._has_failed:
                 self._has_failed = False
                 await asyncio.sleep(DELAYED_LOOK_S)
@@ -289,10 +305,11 @@ class Delayed:
             if self._is_full():
                 return
             self._after = key
-            if key not in self._under_way:
-                row = self._host.row(key)
+            row = self._host.row(key)
+            sequence = None if row is None or not row.client_id else (row.client_id, row.qos > 0)
+            if key not in self._under_way and sequence not in self._blocked:
                 size = 0 if row is None else OFFERED_BYTES + len(row.topic) + len(row.payload)
-                task = asyncio.ensure_future(self._publish(key))
+                task = asyncio.ensure_future(self._publish_next(key, sequence))
                 self._under_way[key] = task, size
                 self._under_way_bytes += size
                 task.add_done_callback(partial(self._end, key))
@@ -321,8 +338,27 @@ class Delayed:
         else:
             self._has_failed = True
 
-    async def _publish(self, key: bytes) -> bool:
-        """True: it was published, or needn't be."""
+    async def _publish_next(self, key: bytes, sequence: _Sequence | None) -> bool:
+        """As `_publish`, behind all of its sequence that are under way."""
+        progress: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if sequence is None:
+            return await self._publish(key, None, progress)
+        former, self._last[sequence] = self._last.get(sequence), progress
+        try:
+            is_over = await self._publish(key, former, progress)
+            if is_over and not progress.done():  # It needn't be sent.
+                progress.set_result(_SENT if former is None else await former)
+            return is_over
+        finally:
+            if not progress.done():
+                progress.set_result(_NOT_RETAINED)
+            if progress.result() != _SENT:
+                self._blocked.add(sequence)
+            if self._last.get(sequence) is progress:
+                del self._last[sequence]
+
+    async def _publish(self, key: bytes, former: asyncio.Future[int] | None, progress: asyncio.Future[int]) -> bool:
+        """True: it was published, or needn't be. `former`: the progress of the one before it."""
         if key in self._leaving:
             return True
         row = self._host.row(key)
@@ -338,8 +374,16 @@ class Delayed:
             if not await self._host.retain(message):
                 return False
             self._retained.add(key)
-        if not await self._host.publish(message):
+        reached = _SENT if former is None else await former
+        if reached == _NOT_RETAINED:
+            self._retained.discard(key)
             return False
+        accepted = self._host.publish(message) if reached == _SENT and self._host.leads() else None
+        if accepted is None:
+            progress.set_result(_RETAINED)
+            return False
+        progress.set_result(_SENT)
+        await accepted.wait()
         self._retained.discard(key)
         self._leaving.add(key)
         self.published += 1

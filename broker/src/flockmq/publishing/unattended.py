@@ -178,19 +178,18 @@ class Unattended:
         offer.groups = [group]
         self._later(offer)
 
-    async def publish_due(self, message: Publish) -> bool:
-        """Return True when all receivers have accepted the message, or False if nobody got it: try again. If it is to
-        be retained, it is retained already."""
+    def publish_due(self, message: Publish) -> asyncio.Event | None:
+        """The event is set when all receivers have accepted the message. None: nobody got it, try again. If it is to be
+        retained, it is already."""
         accepted = asyncio.Event()
         offer = _Offer(message, accepted.set, self._now_s())
         offer.is_retained = True
         self._give(offer)
         if not offer.is_over:
             if offer.groups is None:
-                return False
+                return None
             self._later(offer)
-        await accepted.wait()
-        return True
+        return accepted
 
     # New messages.
 

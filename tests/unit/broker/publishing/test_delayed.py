@@ -111,6 +111,7 @@ class Host:
         self.is_short = False
         self.retained: list[bytes] = []
         self.may_retain = True
+        self.unretained: set[bytes] = set()
         self.delayed = Delayed(
             self, _reason, Clock(lambda: log.now_s, lambda: log.now_s), SYSTEM.token_bytes, lambda: log.is_new
         )
@@ -143,18 +144,21 @@ class Host:
 
     async def retain(self, message: Publish) -> bool:
         self.retained.append(message.payload())
-        if not self.may_retain:
+        may = self.may_retain and message.payload() not in self.unretained
+        if not may:
             self.refused.set()
-        return self.may_retain
+        return may
 
-    async def publish(self, message: Publish) -> bool:
+    def publish(self, message: Publish) -> asyncio.Event | None:
         if message.payload() in self.unwilling:
             self.refused.set()
-            return False
+            return None
         self.published.put_nowait(message)
-        if (accepted := self.unaccepted.get(message.payload())) is not None:
-            await accepted.wait()
-        return True
+        accepted = self.unaccepted.get(message.payload())
+        if accepted is None:
+            accepted = asyncio.Event()
+            accepted.set()
+        return accepted
 
     async def take(self, topic: str, payload: str, qos: int = 1, retain: bool = False) -> int:
         return await self.delayed.take(publication(5, qos, retain, topic.encode(), payload.encode(), b"\x01\x01", 77))
@@ -196,6 +200,7 @@ async def test_of_one_millisecond_the_first_taken_goes_first(log: Log) -> None:
 
 
 JOS: Final = StoredAuthorization(b"c", b"jo", "192.0.2.1", 1, b"said", "cn")
+ANNES: Final = StoredAuthorization(b"anne", b"anne", "", 0, b"t")
 
 
 async def test_what_a_client_left_that_may_not_publish_it_is_dropped(log: Log) -> None:
@@ -384,6 +389,70 @@ async def test_messages_that_cannot_be_published_hold_no_others_up(log: Log, mon
     assert [await leader.next(), await leader.next()] == ["a", "b"]
     leader.unwilling.clear()
     assert [await leader.next() for _ in range(3)] == ["stuck 1", "stuck 2", "stuck 3"]
+
+
+async def leave(leader: Host, payload: str, authorization: StoredAuthorization, *, retain: bool = False) -> None:
+    message = publication(5, 1, retain, b"$delayed/1/t", payload.encode(), b"")
+    assert await leader.delayed.take(message, authorization) == Reason.SUCCESS
+
+
+async def test_behind_what_cannot_be_sent_its_clients_next_ones_wait_and_no_others(log: Log) -> None:
+    leader = log.hosts[0]
+    leader.unwilling = {b"1"}
+    for payload, authorization in (("1", JOS), ("2", JOS), ("other", ANNES)):
+        await leave(leader, payload, authorization)
+    log.tick(1)
+    assert await leader.next() == "other"
+    await leader.refused.wait()
+    await leave(leader, "3", JOS)
+    log.tick(1)
+    await rest()
+    assert leader.published.empty()
+    leader.unwilling.clear()
+    assert [await leader.next() for _ in range(3)] == ["1", "2", "3"]
+
+
+async def test_behind_what_the_log_has_to_retain_first_its_clients_next_ones_wait(log: Log) -> None:
+    leader = log.hosts[0]
+    leader.may_retain = False
+    for payload, retain in (("1", True), ("2", False), ("3", True)):
+        await leave(leader, payload, JOS, retain=retain)
+    log.tick(1)
+    await leader.refused.wait()
+    await rest()
+    assert leader.published.empty()
+    leader.may_retain = True
+    leader.retained.clear()
+    assert [await leader.next() for _ in range(3)] == ["1", "2", "3"]
+    assert leader.retained == [b"1", b"3"]
+
+
+async def test_what_was_retained_before_an_earlier_one_could_be_is_retained_again_behind_it(log: Log) -> None:
+    leader = log.hosts[0]
+    leader.unretained = {b"1"}
+    for payload in ("1", "2"):
+        await leave(leader, payload, JOS, retain=True)
+    log.tick(1)
+    await leader.refused.wait()
+    leader.unretained.clear()
+    assert [await leader.next() for _ in range(2)] == ["1", "2"]
+    assert leader.retained[-2:] == [b"1", b"2"]
+
+
+async def test_behind_one_that_may_not_be_published_any_more_its_clients_next_ones_keep_their_order(log: Log) -> None:
+    leader = log.hosts[0]
+    leader.unwilling = {b"1"}
+    await leave(leader, "1", JOS)
+    await leave(leader, "2", JOS)
+    log.tick(1)
+    await leader.refused.wait()
+    log.dropped.append(JOS)
+    leader.unwilling.clear()
+    await leave(leader, "3", ANNES)
+    log.tick(1)
+    assert await leader.next() == "3"
+    await rest()
+    assert (log.rows, leader.published.empty()) == ({}, True)
 
 
 async def test_messages_that_are_not_accepted_hold_no_others_up(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
