@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, Literal
 
 from redis._parsers import _AsyncHiredisParser
-from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import AbstractConnection, SSLConnection, UnixDomainSocketConnection
+from redis.asyncio.connection import Connection as PlainConnection
 from redis.exceptions import ConnectionError
 
 from flockmq.default_callbacks import ignore
@@ -38,7 +39,7 @@ class _Resettable(AbstractConnection):
         await super().send_packed_command(command, check_health)
 
 
-class TcpConnection(_Resettable, Connection):
+class TcpConnection(_Resettable, PlainConnection):
     pass
 
 
@@ -51,7 +52,7 @@ class UnixConnection(_Resettable, UnixDomainSocketConnection):
 
 
 _RESETTABLE: Final[dict[type[AbstractConnection], type[AbstractConnection]]] = {
-    Connection: TcpConnection,
+    PlainConnection: TcpConnection,
     SSLConnection: TlsConnection,
     UnixDomainSocketConnection: UnixConnection,
 }
