@@ -325,9 +325,9 @@ class Rlog:
 
     def _full(self, shard: str, puts: Puts) -> LogFull | None:
         """Check the bounds of the tables. Writes that the tables don't have yet count as well."""
-        pending = self._writers[shard].pending
+        tables, pending = self.tables.shards[shard].tables, self._writers[shard].pending
         for number, (new_rows, new_bytes) in puts.of.items():
-            table, (rows, size) = self.tables.numbered(number), pending.get(number)
+            table, (rows, size) = tables[number], pending.get(number)
             rows, size = rows + len(table), size + table.bytes
             if rows + new_rows > table.spec.max_rows or size + new_bytes > table.spec.max_bytes:
                 return LogFull(f"table {table.spec.name} holds {rows} rows of {size} bytes, its bound")

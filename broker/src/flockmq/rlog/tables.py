@@ -189,14 +189,6 @@ class Tables:
                     return table
         raise KeyError(f"no table is named {name!r}")
 
-    def numbered(self, number: int) -> Table[object, object]:
-        """The live table with this number. Raises KeyError."""
-        for shard in self.shards.values():
-            table = shard.tables.get(number)
-            if table is not None:
-                return table
-        raise KeyError(f"no table has number {number}")
-
     @property
     def nodes(self) -> RowTable[str, NodeInfo]:
         return cast(RowTable[str, NodeInfo], self.shards[CLUSTER].tables[NODES.number])

@@ -47,7 +47,8 @@ class FakeLog:
         for number, kind, owner, key, value in ops:
             self.written.append((number, kind, owner, key, value))
             values = [value] if kind == 0 else []
-            self.tables.numbered(number).apply(kind, owner, [key], values)
+            (table,) = [shard.tables[number] for shard in self.tables.shards.values() if number in shard.tables]
+            table.apply(kind, owner, [key], values)
         for callback in self.on_entries:
             callback(StreamId(1, len(self.written)))
 
