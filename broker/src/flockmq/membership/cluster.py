@@ -255,9 +255,10 @@ class Cluster:
         return await link.request(method, body)
 
     def notify(self, incarnation: str, method: str, body: bytes) -> bool:
-        """Send a notification. Every node has a link to every core. False: there is no link to this node."""
+        """Send a notification. Every node has a link to every core. False: there is no link to this node, or it
+        `is_backed_up`."""
         link = self.mesh.link_of(incarnation)
-        if link is None:
+        if link is None or link.control_bytes > bounds.LINK_CONTROL_CHOKED_BYTES:
             return False
         link.note(method, body)
         return True

@@ -182,13 +182,13 @@ class Notes:
         items = notes[incarnation]
         told = 0
         for count, note in messages.batches(items, self.batch_max, NOTE_BYTES):
-            if self._cluster.is_backed_up(incarnation):
-                del items[:told]
-                return False
             if not self._cluster.notify(incarnation, method, note):
                 break
             told += count
         is_told = told == len(items)
+        if not is_told and self._cluster.is_backed_up(incarnation):
+            del items[:told]
+            return False
         if is_told or method in ASKED_AGAIN or incarnation not in self._cluster.nodes_table:
             del notes[incarnation]
         else:

@@ -28,7 +28,8 @@ def links_to(incarnation: str, *ways: str, role: str = "core") -> list[Link]:
     """One for each core to go through; "": without one. Until it is closed it is open."""
     links = []
     for through in ways:
-        link = MagicMock(peer=Identity(incarnation, role), through=through, resumed=False, is_open=True)
+        peer = Identity(incarnation, role)
+        link = MagicMock(peer=peer, through=through, resumed=False, is_open=True, control_bytes=0)
         link.close.side_effect = partial(_close, link)
         links.append(cast(Link, link))
     return links

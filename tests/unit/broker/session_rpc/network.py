@@ -52,7 +52,7 @@ class Member:
         return self._network.is_linked(self.incarnation, incarnation)
 
     def notify(self, incarnation: str, method: str, body: bytes) -> bool:
-        return self._network.put(self.incarnation, incarnation, method, body)
+        return not self.choked and self._network.put(self.incarnation, incarnation, method, body)
 
     def cut(self, incarnation: str) -> None:
         raise AssertionError("so much is never said here")

@@ -35,10 +35,11 @@ class Links:
         self.cuts.append(incarnation)
 
     def notify(self, incarnation: str, method: str, body: bytes) -> bool:
-        if self.up:
-            self.told.append((incarnation, method))
-            self.room -= len(body)
-        return self.up
+        if not self.up or self.is_backed_up(incarnation):
+            return False
+        self.told.append((incarnation, method))
+        self.room -= len(body)
+        return True
 
     def is_linked(self, incarnation: str) -> bool:
         return self.up
