@@ -121,7 +121,7 @@ class Reconciler:
         context = self._with_floor(key, context, observed.objects)
         told = Outcome(context, recorded(observed.status))
         if not any(problem.blocks >= NODES for problem in wrong):  # pods stay, and what they are to be told isn't known
-            told = await self._hot.bring_about(context, observed)
+            told = await self._hot.bring_about(context, observed, body)
             context = told.context
         plan = make_plan(context, observed, datetime.now(UTC), wrong)
         refusals = await carry_out(self._kube, plan)

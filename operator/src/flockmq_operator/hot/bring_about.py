@@ -1,7 +1,8 @@
 """Has nodes told what of `spec.config` they can change while they run, before a plan would roll their pods for it.
 
 If that fails, pods are rolled, as for any other change: nodes of an earlier release don't know such settings, and where
-no core is ready there is nobody to tell. What may be in the document then is told again, until it is sure.
+no core is ready there is nobody to tell. What may be in the document then is told again, until it is sure: the status
+says so before nodes are told, for this operator may be killed, and the next one may find another spec.
 """
 
 import logging
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from flockmq_operator.apply import status_manifest
 from flockmq_operator.events import MESSAGE_MAX, Event
 from flockmq_operator.hot.api import SettingsApi
 from flockmq_operator.hot.edit import Edit, Recorded, find_edit, recorded
@@ -17,6 +19,7 @@ from flockmq_operator.hot.keys import is_there
 from flockmq_operator.kube import Kube
 from flockmq_operator.management_access import Absent, find_access
 from flockmq_operator.management_api import NodeAway, NodeRefuses, connected
+from flockmq_operator.manifest import Manifest
 from flockmq_operator.observe import Observed
 from flockmq_operator.resources.context import Context
 from flockmq_operator.settings import Settings
@@ -38,7 +41,8 @@ class HotSettings:
         self._kube = kube
         self._settings = settings
 
-    async def bring_about(self, context: Context, observed: Observed) -> Outcome:
+    async def bring_about(self, context: Context, observed: Observed, body: Manifest) -> Outcome:
+        """`body`: the MqttCluster as it was read; its status is as it is written here."""
         edit, before = find_edit(context, observed), recorded(observed.status)
         kept = replace(context, kept_files=edit.kept)
         if edit.is_recorded(before) and not edit.needed:
@@ -54,6 +58,7 @@ class HotSettings:
                     document = await api.document()
                     if all(is_there(document, path) for path in edit.needed):
                         return Outcome(kept, before)
+                await self._note(body, edit.record(is_sure=False))
                 await api.change(edit.patch())
         except NodeAway as error:
             if edit.is_recorded(before):
@@ -63,6 +68,12 @@ class HotSettings:
             return self._untold(context, edit, before, f"nodes refuse: {error}")
         log.info("%s/%s: nodes were told %s", context.namespace, context.name, edit.patch())
         return Outcome(kept, edit.record(), (changed(edit),))
+
+    async def _note(self, body: Manifest, record: Recorded) -> None:
+        status = body.get("status") or {}
+        if recorded(status) != record:
+            body["status"] = {**status, "settings": record.as_status()}
+            await self._kube.apply(status_manifest(body, body["status"]), "status")
 
     def _untold(self, context: Context, edit: Edit, record: Recorded, why: str) -> Outcome:
         """Pods are rolled. What was in the document already counts more than their new files, so it must follow."""

@@ -19,6 +19,7 @@ from flockmq.management.view import Views
 from flockmq.node.hot_settings import HotSettings
 from flockmq.node.settings_admin import SettingsAdmin
 from flockmq_operator import management_access
+from flockmq_operator.hot.api import SettingsApi
 from flockmq_operator.manifest import Manifest, Ref
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.nodes import Node
@@ -132,6 +133,37 @@ async def test_another_value_and_a_new_key_roll_nothing(town: Town, monkeypatch:
     assert (town.files(), town.told(), town.settings.shown().revision) == (files, ["Ready"], 1)
     assert town.condition("Ready")["status"] == "True"
     assert town.status()["observedGeneration"] == 2
+
+
+class Killed(BaseException):
+    """The operator's process is gone."""
+
+
+@pytest.mark.parametrize("config", [f"[quotas]\nmax_sessions = 50\n{DEBUG}", "[quotas]\nmax_sessions = 5\n"])
+async def test_what_an_operator_told_before_it_was_killed_follows_the_spec_that_the_next_one_finds(
+    town: Town, monkeypatch: pytest.MonkeyPatch, config: str
+) -> None:
+    """Nodes are told; and before the status says so the operator is killed, and the spec is as before."""
+    await town.answer(monkeypatch)
+    before = "[quotas]\nmax_sessions = 50\n[node]\nmax_connections = 1000\n"
+    await town.edit(before, times=3)
+    assert town.document() == {"quotas": {"max_sessions": 50}}
+    change = SettingsApi.change
+
+    async def change_and_die(api: SettingsApi, patch: Manifest) -> None:
+        await change(api, patch)
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(SettingsApi, "change", change_and_die)
+        with pytest.raises(Killed):
+            await town.edit(f"[node]\nmax_connections = 1000\n{config}")
+    assert town.document() != {"quotas": {"max_sessions": 50}}
+    town.reconciler = Reconciler(town.world, SETTINGS, none_answers, Metrics())
+    await town.edit(before, times=3)
+    assert town.document() == {"quotas": {"max_sessions": 50}}
+    assert town.condition("Ready")["status"] == "True"
+    assert town.status()["settings"]["paths"] == ["quotas.max_sessions"]
 
 
 @pytest.mark.parametrize(
