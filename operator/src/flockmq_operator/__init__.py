@@ -9,6 +9,7 @@ Read it in the order in which a change of the object travels:
     plan       pure: spec + what exists → what to apply, to delete, to say
     resources/ pure: spec → manifest, one noun a file
     images     pure: from where images may come
+    updates    pure: whose pods a newer operator replaces now
     drift      pure: does a live object still hold what a manifest says?
     apply      server-side apply of what the plan says
     status/    pure: what exists → conditions, one a file

@@ -59,6 +59,8 @@ class Plan(NamedTuple):
     """What has to happen before the next step."""
     update_pending: bool = False
     """Whether pods are held at an older template (spec.update)."""
+    updates: bool = False
+    """Whether pods are to be replaced though the spec asks for no others."""
     resizes: bool = False
     """Whether it changes nothing but sizes: numbers of pods, volumes."""
     rolls: frozenset[Component] = frozenset()
@@ -135,7 +137,10 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     plan = changes(context, observed, desired, renewal)
     plan = finished(context, observed, plan, wanted, blocked, now)
     plan = with_restore(plan, restoring, blocked)._replace(
-        problems=problems, waiting_for=waiting_for or held.waiting_for, update_pending=held.update_pending
+        problems=problems,
+        waiting_for=waiting_for or held.waiting_for,
+        update_pending=held.update_pending,
+        updates=held.updates,
     )
     return paused(plan) if context.spec.pause else plan
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -20,6 +20,7 @@ from flockmq_operator.manifest import Manifest, Ref, ref
 from flockmq_operator.metrics import Metrics
 from flockmq_operator.nodes import AskNodes, Node
 from flockmq_operator.observe import Observed, observe
+from flockmq_operator.order import ORDER, state_of
 from flockmq_operator.passes import RESYNC_S, SETTLED_RESYNC_S, Done, Key, Passes, settled_resync_s
 from flockmq_operator.plan import make_plan
 from flockmq_operator.problems import NODES, Problem
@@ -30,6 +31,7 @@ from flockmq_operator.settings import Settings
 from flockmq_operator.spec import KIND, SpecError, decode
 from flockmq_operator.status import make_status, of_failed_pass
 from flockmq_operator.status.condition import Situation
+from flockmq_operator.updates import Updates
 from flockmq_operator.wrong_spec import without_what_is_wrong
 
 log = logging.getLogger(__name__)
@@ -48,6 +50,7 @@ class Reconciler:
         self._floors: dict[Key, floor.History] = {}
         self._named: dict[Key, frozenset[Ref]] = {}
         """What the last pass looked at of which names are all that is watched."""
+        self._updates = Updates()
         self._kept: dict[Key, str] = {}
         """Which spec was kept last (`revisions`)."""
         self._passes = Passes(KIND, self._pass, self._forget, metrics, GATHER_MAX_S)
@@ -79,12 +82,14 @@ class Reconciler:
         self._named.pop(key, None)
         self._kept.pop(key, None)
         self.donors.forget(key)
+        self._wake_each(self._updates.forget(key))
         self._metrics.conditions.pop(key, None)
         self._metrics.missed_backups.pop(key, None)
 
     async def _pass(self, key: Key) -> Done:
         body = await self._kube.get(KIND, *key)
         if body is None or "deletionTimestamp" in body["metadata"]:
+            self._wake_each(self._updates.looked_at(key, is_whole=True))
             return Done(gone=body is None)
         try:
             context, wrong = without_what_is_wrong(Context(decode(body), self._settings))
@@ -96,6 +101,7 @@ class Reconciler:
                 log.exception("%s: %s", "/".join(key), why)
             situation = Situation(body["metadata"]["generation"], problems=(Problem("InvalidSpec", why),))
             await self._report(body, situation, [])
+            self._wake_each(self._updates.looked_at(key, is_whole=True))
             return Done()
         try:
             done, status = await self._carry_on(key, body, context, wrong, wanted)
@@ -107,6 +113,7 @@ class Reconciler:
             problem = Problem("PassFailed", why)
             status = of_failed_pass(problem, body["metadata"]["generation"], previous, datetime.now(UTC))
             await self._tell(body, status, [])
+            self._wake_each(self._updates.looked_at(key))
             raise
         if revisions.is_whole(status) and not context.spec.pause:
             await self._keep_spec(key, body)
@@ -123,6 +130,7 @@ class Reconciler:
         if not any(problem.blocks >= NODES for problem in wrong):  # pods stay, and what they are to be told isn't known
             told = await self._hot.bring_about(context, observed, body)
             context = told.context
+        context = self._with_turn(key, context)
         plan = make_plan(context, observed, datetime.now(UTC), wrong)
         refusals = await carry_out(self._kube, plan)
         events = [*told.events, *without_refused(plan.events, {refusal.what for refusal in refusals})]
@@ -146,9 +154,11 @@ class Reconciler:
             behind=plan.behind,
             waiting_for=plan.waiting_for or told.waiting_for,
             update_pending=plan.update_pending,
+            updated_first="" if context.may_update else self._updates.whose_turn(key),
             settings=told.record.as_status(),
         )
         status = await self._report(body, situation, events)
+        self._note_update(key, situation, status, is_update=plan.updates)
         return Done(changed=changed, look_again_s=look_again_s(context, observed, status)), status
 
     def _with_floor(self, key: Key, context: Context, live: dict[Ref, Manifest]) -> Context:
@@ -160,6 +170,31 @@ class Reconciler:
         if key not in self._floors and autoscaler:  # this operator has just started: what the last one found counts
             self._floors[key] = floor.remember((), time.monotonic(), autoscaler["spec"].get("minReplicas", 1))
         return msgspec.structs.replace(context, floor=floor.stabilised(autoscaling, self._floors.get(key, ())))
+
+    def _with_turn(self, key: Key, context: Context) -> Context:
+        """Whether the operator may replace pods by itself in this pass."""
+        may = context.spec.update == "Automatic" and self._updates.may_begin(key, self.busy_with())
+        return msgspec.structs.replace(context, may_update=may)
+
+    def _note_update(self, key: Key, situation: Situation, status: Manifest, *, is_update: bool) -> None:
+        context, observed = situation.context, situation.observed
+        assert context
+        assert observed
+        is_automatic, stands_still = context.spec.update == "Automatic", context.spec.pause or context.spec.hibernate
+        is_amid = self._updates.is_new(key) and any(
+            state_of(context, observed, part, datetime.now(UTC)).rolling for part in ORDER
+        )
+        others = self._updates.looked_at(
+            key,
+            is_replaced=is_automatic and not stands_still and (is_update or is_amid),
+            is_whole=not is_automatic or stands_still or revisions.is_whole(status),
+            waits=is_automatic and not context.may_update and situation.update_pending,
+        )
+        self._wake_each(others)
+
+    def _wake_each(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._passes.wake(key)
 
     def _nodes_told(self, context: Context, nodes: Sequence[Node]) -> None:
         """The floor follows the connections; where nobody answers it stays. `context`: of the last pass."""

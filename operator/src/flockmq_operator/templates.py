@@ -25,6 +25,8 @@ class Made(NamedTuple):
 class Held(NamedTuple):
     update_pending: bool
     """Whether a newer operator would make other pods."""
+    updates: bool
+    """Whether the part whose turn it is takes what a newer operator makes, and no edit."""
     waiting_for: str
     """What has to happen before the next part takes its new template."""
     unknown: frozenset[Ref]
@@ -48,7 +50,8 @@ def hold_templates(
     unknown = frozenset(
         ref(change.manifest) for name, change in changes.items() if name in blocked and change.live and not change.made
     )
-    return Held(bool(differs & upgrades - blocked), turn.waiting_for, unknown)
+    updates = turn.component is not None and changes[turn.component].is_own
+    return Held(bool(differs & upgrades - blocked), updates, turn.waiting_for, unknown)
 
 
 class Change(NamedTuple):
@@ -60,8 +63,10 @@ class Change(NamedTuple):
     """Of the spec that `manifest` is made for."""
     live: Manifest | None
     made: Made | None
+    is_own: bool
+    """Whether the spec asks for no other pods: what differs is the operator's own."""
     is_upgrade: bool
-    """Whether the spec asks for no other pods, and lets the operator make none by itself."""
+    """Whether it is, and has to wait: for an edit, or for its turn."""
 
     @property
     def differs(self) -> bool:
@@ -76,10 +81,11 @@ def change_of(context: Context, observed: Observed, manifest: Manifest) -> Chang
     live = observed.objects.get(ref(manifest))
     made = last_made(live) if live else None
     digest = pods_digest(context.spec, component)
-    is_upgrade = made is not None and made.digest == digest and context.spec.update == "OnSpecChange"
+    is_own = made is not None and made.digest == digest
+    is_upgrade = is_own and (context.spec.update == "OnSpecChange" or not context.may_update)
     if made and not settings_of(made.template) <= observed.objects.keys():  # such a pod couldn't start any more
         is_upgrade = is_upgrade and made.template == manifest["spec"]["template"]
-    return Change(component, manifest, digest, live, made, is_upgrade)
+    return Change(component, manifest, digest, live, made, is_own, is_upgrade)
 
 
 def hold(change: Change, is_kept: bool) -> None:

@@ -22,6 +22,7 @@ from flockmq_operator.nodes import Node
 from flockmq_operator.reconcile import Reconciler
 from flockmq_operator.resources.context import Context
 from flockmq_operator.resources.labels import COMPONENT, RESTORES
+from flockmq_operator.settings import Settings
 from flockmq_operator.workloads import needs, template_of
 from unit.operator.world import NAMESPACE, SETTINGS, World, copied
 
@@ -213,14 +214,17 @@ class Road(NamedTuple):
 class Walk:
     """`step`: how much time passes between two passes; `clock` has the operator see the time of a world."""
 
-    def __init__(self, clock: Callable[[datetime], None], step: timedelta = timedelta()) -> None:
+    def __init__(
+        self, clock: Callable[[datetime], None], step: timedelta = timedelta(), settings: Settings = SETTINGS
+    ) -> None:
         self._clock = clock
         self._step = step
+        self._settings = settings
 
     async def road(self, world: MortalWorld) -> Road:
         stages: list[Stage] = []
         states: list[str] = []
-        operator = new_operator(world)
+        operator = new_operator(world, self._settings)
         for _ in range(ROUNDS_MAX):
             before, count = world.fork(), world.count
             await self._pass(world, operator)
@@ -239,7 +243,7 @@ class Walk:
                 world = stage.world.fork()
                 world.dies_after = writes
                 try:
-                    await self._pass(world, new_operator(world))
+                    await self._pass(world, new_operator(world, self._settings))
                 except Killed:
                     times += 1
                 world.dies_after = None
@@ -256,7 +260,7 @@ class Walk:
 
     async def _rejoin(self, world: MortalWorld, road: Road) -> None:
         """The next operator begins before Kubernetes has done what the last one asked of it."""
-        operator = new_operator(world)
+        operator = new_operator(world, self._settings)
         for _ in range(ROUNDS_MAX):
             await self._pass(world, operator)
             if state_of(world) in road.states:
@@ -276,11 +280,11 @@ class Walk:
         world.now += self._step
 
 
-def new_operator(world: World) -> Reconciler:
+def new_operator(world: World, settings: Settings) -> Reconciler:
     async def nobody(_: Context) -> list[Node] | None:
         return None
 
-    return Reconciler(world, SETTINGS, nobody, Metrics())
+    return Reconciler(world, settings, nobody, Metrics())
 
 
 # States

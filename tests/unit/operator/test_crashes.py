@@ -9,6 +9,7 @@ from flockmq_operator import reconcile
 from flockmq_operator.manifest import Manifest, Ref
 from unit.operator.crashes import DEMO, Guard, MortalWorld, Walk, state_of
 from unit.operator.test_hibernation import BACKUPS
+from unit.operator.test_plan import NEWER
 from unit.operator.world import mqtt_cluster
 
 EDIT_OF_ALL: Manifest = {"imagePullSecrets": [{"name": "registry"}]}
@@ -107,6 +108,13 @@ async def test_a_cluster_falls_asleep_and_wakes_the_same(clock: Clock, before: M
         await walk.road(world)
     world.edit(REDIS_OF_3 | BACKUP | after)
     assert await walk.killed_anywhere(await walk.road(world)) > 3
+
+
+async def test_an_upgrade_of_the_operator_ends_the_same(clock: Clock) -> None:
+    spec: Manifest = {"update": "Automatic"}
+    world = await running(Walk(clock), spec, Guard(2))
+    newer = Walk(clock, settings=NEWER)
+    assert await newer.killed_anywhere(await newer.road(world)) > 5
 
 
 async def test_a_key_is_replaced_the_same(clock: Clock) -> None:

@@ -32,6 +32,8 @@ class Context(msgspec.Struct, frozen=True):
     floor: int | None = None
     """The autoscaler's minReplicas; None: autoscaling.minReplicas."""
 
+    may_update: bool = True
+    """Whether pods may be replaced because this operator makes others, where the spec lets it (`updates`)."""
     served_by: str = ""
     """To whose pods the clients' Service leads now."""
     kept_files: dict[str, str] = {}

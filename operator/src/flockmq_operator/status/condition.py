@@ -40,6 +40,8 @@ class Situation(NamedTuple):
     """Whether anything waits for the pause to end."""
     waiting_for: str = ""
     update_pending: bool = False
+    updated_first: str = ""
+    """The MqttClusters whose pods are updated before its own."""
     settings: Mapping[str, object] = {}
     """What is remembered of settings that nodes were told while they run (`hot.edit.Recorded`)."""
     reported: Mapping[str, Any] = {}

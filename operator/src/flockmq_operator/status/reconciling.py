@@ -19,4 +19,5 @@ def judge(situation: Situation, parts: list[Condition]) -> Condition:
     lacking = [part.type for part in parts if not part.status]
     if lacking:
         return Condition(TYPE, True, "Progressing", f"waiting for {', '.join(lacking)}")
-    return Condition(TYPE, False, UP_TO_DATE, "nothing is left to do")
+    later = f"; its pods are updated after those of {situation.updated_first}" if situation.updated_first else ""
+    return Condition(TYPE, False, UP_TO_DATE, f"nothing is left to do{later}")
