@@ -84,8 +84,18 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc 2>/dev/null || echo 1))))
 TESTED = $(1) $(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(2) || { \
   printf '\n*** once more, alone, what failed:\n'; $(1) $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 5 $(2); }
 
-test-interpreted: $(VENV)/.dev ## unit and integration tests, from the sources, WORKERS=4 files at a time (default: two for each processor core)
+test-interpreted: $(VENV)/.dev build/s3/.made ## unit and integration tests, from the sources, WORKERS=4 files at a time (default: two for each processor core)
 	$(call TESTED,EXPECT_BUILD=interpreted PYTHONPATH=broker/src)
+
+# An S3 server to test with, and the jars that Spark needs for s3a.
+build/s3/.made: $(UV) requirements-s3.txt $(wildcard analytics/jars/*)
+	@if command -v mvn >/dev/null; then \
+	  rm -rf build/s3 && analytics/jars/fetch build/s3/jars && $(BIN)/python -m venv --without-pip build/s3/venv && \
+	  $(UV) pip install --quiet --python build/s3/venv/bin/python --require-hashes --requirement requirements-s3.txt && \
+	  touch $@; \
+	else \
+	  printf '\n*** NOT TESTED: reports in S3, for Maven (mvn) is not installed.\n\n'; [ -z "$$CI" ]; \
+	fi
 
 # The compiled tree is put before the sources by PYTHONPATH: what .venv runs stays as it was.
 test-compiled: $(VENV)/.dev ## the broker's tests once more, on the compiled modules
@@ -139,6 +149,7 @@ lock: $(UV) ## pin every dependency with hashes (newer versions: make lock UPGRA
 	$(LOCK) $(SAME) analytics/pyproject.toml --output-file analytics/requirements.txt
 	$(LOCK) $(SAME) --all-extras --group build broker/pyproject.toml --output-file requirements-demo.txt
 	$(LOCK) --group uv --output-file requirements-uv.txt
+	$(LOCK) --group s3 --output-file requirements-s3.txt
 
 PROJECTS := broker/pyproject.toml operator/pyproject.toml analytics/pyproject.toml
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

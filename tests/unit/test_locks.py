@@ -9,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pyspark
 import pytest
 from packaging.requirements import Requirement
 
@@ -19,6 +20,7 @@ LOCKS = (
     DEV,
     "requirements-demo.txt",
     "requirements-uv.txt",
+    "requirements-s3.txt",
     "broker/requirements.txt",
     "broker/requirements-build.txt",
     "operator/requirements.txt",
@@ -49,6 +51,7 @@ def group(name: str) -> list[Requirement]:
         (DEV, group("dev") + asked("broker", "embedded") + asked("operator") + asked("analytics", "local")),
         ("requirements-demo.txt", group("build") + asked("broker", "embedded")),
         ("requirements-uv.txt", group("uv")),
+        ("requirements-s3.txt", group("s3")),
         ("broker/requirements.txt", asked("broker", "embedded")),
         ("broker/requirements-build.txt", group("compile")),
         ("operator/requirements.txt", asked("operator")),
@@ -62,7 +65,9 @@ def test_a_lock_pins_what_is_asked_for(lock: str, requirements: list[Requirement
     assert stale == [], "run make lock"
 
 
-@pytest.mark.parametrize("lock", [lock for lock in LOCKS if lock not in {DEV, "requirements-uv.txt"}])
+@pytest.mark.parametrize(
+    "lock", [lock for lock in LOCKS if lock not in {DEV, "requirements-uv.txt", "requirements-s3.txt"}]
+)
 def test_a_part_uses_the_versions_that_are_tested(lock: str) -> None:
     tested = pins(DEV)
     assert {name: version for name, version in pins(lock).items() if tested.get(name) != version} == {}
@@ -94,8 +99,24 @@ def test_the_bill_of_materials_has_all_that_is_locked(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / ".ci/sbom", tmp_path], check=True, capture_output=True)
     for part in PARTS:
         bill = json.loads((tmp_path / f"flockmq-{part}.cdx.json").read_text())
-        base, *packages = bill["components"]
+        base, *others = bill["components"]
         assert base["name"] == "docker.io/library/python"
+        packages = [each for each in others if "purl" in each]
+        jars = {
+            f"{each['hashes'][0]['content']}  ./{each['name']}-{each['version']}.jar"
+            for each in others
+            if each not in packages
+        }
+        sums = ROOT / part / "jars/SHA256SUMS"
+        assert jars == (set(sums.read_text().splitlines()) if sums.exists() else set())
         assert {each["name"]: each["version"] for each in packages} == pins(f"{part}/requirements.txt")
         assert all(each["externalReferences"][0]["hashes"] for each in packages)
         assert len({each["bom-ref"] for each in bill["components"]}) == len(bill["components"])
+
+
+def test_the_jars_are_of_the_hadoop_that_spark_has() -> None:
+    """Of another version `s3a` doesn't work."""
+    client = next((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar"))
+    version = client.stem.rpartition("-")[2]
+    assert f"<hadoop>{version}</hadoop>" in (ROOT / "analytics/jars/pom.xml").read_text()
+    assert f"hadoop-aws-{version}.jar" in (ROOT / "analytics/jars/SHA256SUMS").read_text()

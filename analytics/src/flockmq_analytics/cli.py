@@ -17,12 +17,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from pyspark.errors import PySparkException
 
-from flockmq_analytics import ingest, job
+from flockmq_analytics import ingest, job, output
 from flockmq_analytics.days import days_between
 from flockmq_analytics.headline import headline
 from flockmq_analytics.java import SetupError
-from flockmq_analytics.output import OutputError, locked
+from flockmq_analytics.s3_storage import SCHEME
 from flockmq_analytics.session import CORES_DEFAULT, MEMORY_DEFAULT, spark_session
+from flockmq_analytics.storage import OutputError
 from pyspark_flockmq.errors import OptionError, RedisUnavailable
 from pyspark_flockmq.events import STREAMS
 from pyspark_flockmq.options import REDIS_NAMES
@@ -79,29 +80,22 @@ def _ingest(arguments: argparse.Namespace, now: datetime) -> None:
     source = ingest.Source({"url": arguments.redis_url, **given}, arguments.min_replicas, releases=arguments.release)
     with source.connect() as redis:  # before Java starts
         last_ids(redis, [stream.key for stream in STREAMS.values()])
-    with (
-        locked(arguments.output, arguments.wait) as staging,
-        spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark,
-    ):
-        ingested = ingest.run(spark, source, arguments.output, staging, now)
+    with spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark:
+        target = output.storage(spark, arguments.output)
+        with target.locked(arguments.wait) as staging:
+            ingested = ingest.run(spark, source, target, staging, now)
     for warning in ingested.warnings:
         print(f"{PROGRAM}: {warning}", file=sys.stderr)
     print(ingested, flush=True)
 
 
 def _report(arguments: argparse.Namespace, now: datetime) -> None:
-    task = job.Job(
-        output=arguments.output,
-        days=_days(arguments, now),
-        zone=arguments.time_zone,
-        keep_days=arguments.keep_days,
-        objective_ms=arguments.lag_objective_ms,
-    )
-    with (
-        locked(task.output, arguments.wait) as staging,
-        spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark,
-    ):
-        reported = job.run(spark, task, staging, now)
+    days = _days(arguments, now)
+    with spark_session(arguments.memory, arguments.cores, arguments.verbose) as spark:
+        target = output.storage(spark, arguments.output)
+        task = job.Job(target, days, arguments.time_zone, arguments.keep_days, arguments.lag_objective_ms)
+        with target.locked(arguments.wait) as staging:
+            reported = job.run(spark, task, staging, now)
     if arguments.headline and (line := headline([one.summary for one in reported])):
         arguments.headline.write_bytes(line)
     print(RENDER[arguments.format](reported), end="", flush=True)
@@ -218,7 +212,11 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--output", required=True, type=Path, metavar="DIR", help="for the Parquet files and the report"
+        "--output",
+        required=True,
+        type=_output,
+        metavar="WHERE",
+        help="of the Parquet files and the report: a directory, or s3a://BUCKET/PREFIX",
     )
     parser.add_argument(
         "--wait",
@@ -232,14 +230,14 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         type=_memory,
         default=MEMORY_DEFAULT,
         metavar="SIZE",
-        help=f"of Java's heap (default: {MEMORY_DEFAULT})",
+        help=f"of Java's heap (default: {MEMORY_DEFAULT}); under spark-submit it is what that says",
     )
     parser.add_argument(
         "--cores",
         type=_positive,
         default=CORES_DEFAULT,
         metavar="N",
-        help=f"how many tasks run at once (default: {CORES_DEFAULT})",
+        help=f"how many tasks run at once (default: {CORES_DEFAULT}); the like",
     )
     parser.add_argument("--verbose", action="store_true", help="show Spark's warnings, and tracebacks")
 
@@ -268,6 +266,13 @@ def _natural(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} isn't a whole number")
     return int(text)
+
+
+def _output(text: str) -> str:
+    scheme, separator, rest = text.partition("://")
+    if separator and (f"{scheme}://" != SCHEME or not rest.strip("/")):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a directory nor like s3a://bucket/prefix")
+    return text
 
 
 def _memory(text: str) -> str:

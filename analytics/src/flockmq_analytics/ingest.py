@@ -13,7 +13,6 @@ wasn't connected, it appends behind them by its clock: it must not be as far beh
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -21,6 +20,7 @@ from pyspark.sql import functions as F
 
 from flockmq_analytics import output
 from flockmq_analytics.manifest import Added, Malformed, Manifest
+from flockmq_analytics.storage import Storage
 from pyspark_flockmq.events import STREAMS, Stream
 from pyspark_flockmq.options import redis_config
 from pyspark_flockmq.plan import StreamId
@@ -58,8 +58,8 @@ class Ingested:
         return f"ingested {sum(self.events.values())} events ({counts}){malformed}"
 
 
-def run(spark: SparkSession, source: Source, target: Path, staging: Path, now: datetime) -> Ingested:
-    """`staging` is that of `output.locked`. Raises what Spark raises, OutputError, RedisUnavailable."""
+def run(spark: SparkSession, source: Source, target: Storage, staging: str, now: datetime) -> Ingested:
+    """`staging` is that of the lock. Raises what Spark raises, OutputError, RedisUnavailable."""
     manifest = output.load(target)
     with source.connect() as redis:
         last_ids = replicated_last_ids(redis, [stream.key for stream in STREAMS.values()], source.min_replicas)
@@ -79,7 +79,7 @@ def run(spark: SparkSession, source: Source, target: Path, staging: Path, now: d
         output.commit(staging, target, manifest)
     if source.releases:
         warnings.extend(_release(source, manifest))
-    output.sweep(target, list(STREAMS), manifest, now.timestamp())
+    output.sweep(target, STREAMS, manifest, now.timestamp())
     events = {stream: sum(file.rows for files in one.files.values() for file in files) for stream, one in added.items()}
     return Ingested(events, sum(one.malformed.count for one in added.values()), warnings)
 
@@ -87,8 +87,8 @@ def run(spark: SparkSession, source: Source, target: Path, staging: Path, now: d
 def _drain(
     spark: SparkSession,
     source: Source,
-    target: Path,
-    staging: Path,
+    target: Storage,
+    staging: str,
     stream: Stream,
     manifest: Manifest,
     last: StreamId,
@@ -99,8 +99,8 @@ def _drain(
     events = read(spark, source, stream, manifest.offsets.get(stream.name), last).observe(
         observed, F.count(malformed).alias("count"), F.min(malformed).alias("example")
     )
-    staged = staging / stream.name
-    by_date(events.where(malformed.isNull()).drop("malformed")).write.partitionBy("date").parquet(str(staged))
+    staged = f"{staging}/{stream.name}"
+    by_date(events.where(malformed.isNull()).drop("malformed")).write.partitionBy("date").parquet(target.url(staged))
     files = output.publish_partitions(staged, target, stream.name, manifest.number + 1)
     example = str(observed.get["example"] or "")[:MALFORMED_EXAMPLE_CHARS]
     return Added(str(last), files, Malformed(observed.get["count"], example), str(now.astimezone(UTC).date()))

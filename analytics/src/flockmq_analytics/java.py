@@ -33,12 +33,13 @@ def java_home(scratch: Path) -> Path:
     _check_user()
     wrapper = scratch / "java-home" / "bin" / "java"
     wrapper.parent.mkdir(parents=True)
-    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(_java()))))
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(find_java()))))
     wrapper.chmod(0o700)
     return wrapper.parent.parent
 
 
-def _java() -> Path:
+def find_java() -> Path:
+    """Raises SetupError."""
     if home := os.environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):

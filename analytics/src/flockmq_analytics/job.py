@@ -7,7 +7,6 @@ It also tidies up, for it runs when it is quiet: days that are over become few f
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -18,6 +17,7 @@ from flockmq_analytics import output, tables
 from flockmq_analytics.days import due, latest, span, utc_days
 from flockmq_analytics.manifest import Malformed, Manifest
 from flockmq_analytics.page import page, text
+from flockmq_analytics.storage import OutputError, Storage
 from flockmq_analytics.summary import TREND_DAYS, Rows, StreamCount, Summary, summarize
 from pyspark_flockmq.events import STREAMS, Stream
 
@@ -30,7 +30,7 @@ NOT_READ_BACK: Final = frozenset({"clients"})
 class Job:
     """`days`: those to report on; None: those that have new events, up to today."""
 
-    output: Path
+    output: Storage
     days: Sequence[date] | None
     zone: ZoneInfo
     keep_days: int
@@ -43,8 +43,8 @@ class Reported:
     text: str
 
 
-def run(spark: SparkSession, job: Job, staging: Path, now: datetime) -> list[Reported]:
-    """`staging` is that of `output.locked`. Raises what Spark raises, OutputError."""
+def run(spark: SparkSession, job: Job, staging: str, now: datetime) -> list[Reported]:
+    """`staging` is that of the lock. Raises what Spark raises, OutputError."""
     spark.conf.set("spark.sql.session.timeZone", job.zone.key)
     manifest = output.load(job.output)
     today = now.astimezone(job.zone).date()
@@ -60,38 +60,38 @@ def run(spark: SparkSession, job: Job, staging: Path, now: datetime) -> list[Rep
     output.commit(staging, job.output, manifest)
     output.point_latest(job.output, latest(manifest.reported, today))
     output.expire_reports(job.output, oldest)
-    output.sweep(job.output, list(STREAMS), manifest, now.timestamp())
+    output.sweep(job.output, STREAMS, manifest, now.timestamp())
     return reported
 
 
-def load(spark: SparkSession, target: Path, manifest: Manifest, stream: Stream, days: Sequence[date]) -> DataFrame:
+def load(spark: SparkSession, target: Storage, manifest: Manifest, stream: Stream, days: Sequence[date]) -> DataFrame:
     """The events of these UTC days; a column that a file lacks is null."""
     files = [
-        str(output.data_file(target, stream.name, str(day), file))
+        target.url(output.data_file(stream.name, str(day), file))
         for day in days
         for file in manifest.of_day(stream.name, day)
     ]
     return spark.read.schema(stream.ddl).parquet(*files) if files else spark.createDataFrame([], stream.ddl)
 
 
-def _report(spark: SparkSession, job: Job, staging: Path, manifest: Manifest, day: date, now: datetime) -> Reported:
+def _report(spark: SparkSession, job: Job, staging: str, manifest: Manifest, day: date, now: datetime) -> Reported:
     start, end = span(day, job.zone)
     around = utc_days(start - tables.AROUND, end + tables.AROUND)
     earlier = output.reports_before(job.output, day)
-    client_files = [str(folder / "clients.parquet") for folder in earlier]
-    before = [str(folder / "clients.parquet") for folder in earlier if folder == output.report(job.output, day, -1)]
+    client_files = {folder: job.output.url(f"{folder}/clients.parquet") for folder in earlier}
+    before = client_files.get(output.report(day, -1))
     events = tables.DayEvents(
         {stream.name: load(spark, job.output, manifest, stream, around) for stream in STREAMS.values()},
-        known=_client_ids(spark, client_files),
-        day_before=_client_ids(spark, before),
+        known=_client_ids(spark, [*client_files.values()]),
+        day_before=_client_ids(spark, [before] if before else []),
         start=start,
         end=end,
         objective_ms=job.objective_ms,
     )
-    folder = staging / f"report-{day}"
-    folder.mkdir()
-    tables.write(spark, events, folder)
-    made = {name: _rows(folder / f"{name}.parquet", job.zone) for name in tables.TABLES if name not in NOT_READ_BACK}
+    folder = f"{staging}/report-{day}"
+    tables.write(spark, events, job.output, folder)
+    read_back = [name for name in tables.TABLES if name not in NOT_READ_BACK]
+    made = {name: _rows(job.output, f"{folder}/{name}.parquet", job.zone) for name in read_back}
     days = utc_days(start, end)
     before_it = output.summaries(job.output, day, max(TREND_DAYS))
     summary = summarize(
@@ -109,8 +109,8 @@ def _report(spark: SparkSession, job: Job, staging: Path, manifest: Manifest, da
 
     said = text(summary, made)
     drawn = plots(summary, made, before_it, job.zone)
-    output.write_report(folder, summary, said, page(summary, made, drawn, job.zone))
-    output.publish_report(folder, job.output, day)
+    output.write_report(job.output, folder, summary, said, page(summary, made, drawn, job.zone))
+    output.publish_report(job.output, folder, day)
     return Reported(summary, said)
 
 
@@ -122,9 +122,10 @@ def _client_ids(spark: SparkSession, files: Sequence[str]) -> DataFrame:
     )
 
 
-def _rows(file: Path, zone: ZoneInfo) -> Rows:
+def _rows(target: Storage, name: str, zone: ZoneInfo) -> Rows:
     """Times are in the time zone."""
-    rows: list[dict[str, object]] = pq.ParquetFile(file).read().to_pylist()
+    with target.open(name) as source:
+        rows: list[dict[str, object]] = pq.ParquetFile(source).read().to_pylist()
     return [
         {name: value.astimezone(zone) if isinstance(value, datetime) else value for name, value in row.items()}
         for row in rows
@@ -139,7 +140,7 @@ def _count(manifest: Manifest, stream: str, days: Sequence[date], events: int) -
 
 
 def _compact(
-    spark: SparkSession, target: Path, staging: Path, manifest: Manifest, stream: Stream, day: str
+    spark: SparkSession, target: Storage, staging: str, manifest: Manifest, stream: Stream, day: str
 ) -> Manifest:
     """As few files as its rows need, in the order of time."""
     files = manifest.files[stream.name][day]
@@ -148,12 +149,12 @@ def _compact(
     if len(files) <= wanted:
         return manifest
     events = load(spark, target, manifest, stream, [date.fromisoformat(day)])
-    staged = staging / "compacted" / stream.name
+    staged = f"{staging}/compacted-{stream.name}"
     ordered = events.coalesce(wanted).sortWithinPartitions("at", "entry_id", "position")
-    ordered.write.mode("overwrite").parquet(str(staged / f"{output.PARTITION_PREFIX}{day}"))
+    ordered.write.mode("overwrite").parquet(target.url(f"{staged}/{output.PARTITION_PREFIX}{day}"))
     (compacted,) = output.publish_partitions(staged, target, stream.name, manifest.number + 1).values()
     if sum(file.rows for file in compacted) != rows:
-        raise output.OutputError(f"{stream.name} of {day}: the {rows} rows of {len(files)} files became others")
+        raise OutputError(f"{stream.name} of {day}: the {rows} rows of {len(files)} files became others")
     manifest = manifest.with_compacted(stream.name, day, compacted)
     output.commit(staging, target, manifest)
     return manifest

@@ -7,12 +7,12 @@ seldom as can be.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from flockmq_analytics.storage import Storage
 from flockmq_analytics.transforms import connections, lag, losses, nodes
 
 AROUND: Final = timedelta(hours=1)
@@ -67,20 +67,18 @@ TABLES: Final[dict[str, Callable[[DayEvents, Tables], DataFrame]]] = {
 """By name, in the order in which they are made. `transforms/` says what their columns are."""
 
 
-def write(spark: SparkSession, day: DayEvents, folder: Path) -> None:
-    """Make all tables, as NAME.parquet in the folder."""
+def write(spark: SparkSession, day: DayEvents, output: Storage, folder: str) -> None:
+    """Make all tables, as NAME.parquet in a staged folder."""
 
     def made(name: str) -> DataFrame:
-        return spark.read.parquet(str(folder / f"{name}.parquet"))
+        return spark.read.parquet(output.url(f"{folder}/{name}.parquet"))
 
     for name, make in TABLES.items():
-        parts = folder / f"_{name}"
-        make(day, made).coalesce(1).write.parquet(str(parts))
-        (part,) = parts.glob("*.parquet")
-        part.replace(folder / f"{name}.parquet")
-        for left in parts.iterdir():
-            left.unlink()
-        parts.rmdir()
+        parts = f"{folder}/_{name}"
+        make(day, made).coalesce(1).write.parquet(output.url(parts))
+        (part,) = (found.name for found in output.found(parts) if found.name.endswith(".parquet"))
+        output.publish(part, f"{folder}/{name}.parquet")
+        output.remove_folder(parts)
 
 
 def _losses(day: DayEvents) -> DataFrame:

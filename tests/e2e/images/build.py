@@ -113,7 +113,7 @@ def base_image() -> str:
 
 
 def machine_settings() -> list[str]:
-    """buildah arguments that let pip and apt in a build reach what they reach on this machine."""
+    """buildah arguments that let pip, apt and Maven in a build reach what they reach on this machine."""
     host = CACHE / "host"
     host.mkdir(parents=True, exist_ok=True)
     bundle = pathlib.Path(os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt")
@@ -123,7 +123,12 @@ def machine_settings() -> list[str]:
     settings = run("apt-config", "dump").splitlines()
     proxies = [line for line in settings if line.startswith("Acquire::http") and "::Proxy" in line]
     (host / "apt.conf").write_text("\n".join([*proxies, 'Acquire::https::CaInfo "/run/host/ca.crt";', ""]))
+    authorities = pathlib.Path("/etc/ssl/certs/java/cacerts")
+    if authorities.exists():
+        (host / "cacerts").write_bytes(authorities.read_bytes())
+    trusted = "-Djavax.net.ssl.trustStore=/run/host/cacerts" if authorities.exists() else ""
     return [
+        *("--build-arg", f"MAVEN_OPTS={trusted}"),
         *("--volume", f"{host}:/run/host:ro"),
         *("--volume", f"{host / 'pip.conf'}:/etc/pip.conf:ro"),
         *("--volume", f"{host / 'apt.conf'}:/etc/apt/apt.conf.d/99host:ro"),

@@ -1,8 +1,8 @@
 """Draining the streams: each event once, whatever interrupts a run, and cores hear only of what is safe."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from flockmq_analytics import ingest, output
 from flockmq_analytics.manifest import DataFile
-from flockmq_analytics.output import locked
+from flockmq_analytics.storage import Storage
 from integration.redis.servers import Clustered, Replicated, Server
 from pyspark_flockmq import reading
 from pyspark_flockmq.reading import COMMITTED_KEY
@@ -26,19 +26,21 @@ NOW = datetime(2026, 11, 20, 12, 5, tzinfo=UTC)
 
 
 class Drain:
-    """Runs ingests into one directory, and counts what is in it."""
+    """Runs ingests into one output, and counts what is in it."""
 
-    def __init__(self, spark: SparkSession, source: ingest.Source, target: Path) -> None:
-        self.spark, self.source, self.target = spark, source, target
+    def __init__(self, spark: SparkSession, source: ingest.Source, where: str) -> None:
+        self.spark, self.source = spark, source
+        self.target: Storage = output.storage(spark, where)
 
     def __call__(self) -> ingest.Ingested:
-        with locked(self.target) as staging:
+        with self.target.locked() as staging:
             return ingest.run(self.spark, self.source, self.target, staging, NOW)
 
     def rows(self, stream: str) -> Iterator[dict[str, object]]:
         for day, files in output.load(self.target).files.get(stream, {}).items():
             for file in files:
-                table = pq.ParquetFile(output.data_file(self.target, stream, day, file)).read()
+                with self.target.open(output.data_file(stream, day, file)) as source:
+                    table = pq.ParquetFile(source).read()
                 assert table.num_rows == file.rows
                 for row in table.to_pylist():
                     yield row | {"day": day}
@@ -48,8 +50,11 @@ class Drain:
 
 
 @pytest.fixture
-def drain(spark: SparkSession, client: redis.Redis, url: str, password_file: str, tmp_path: Path) -> Drain:
-    return Drain(spark, ingest.Source({"url": url, "password_file": password_file}, releases=True), tmp_path / "output")
+def drain(spark: SparkSession, client: redis.Redis, url: str, password_file: str, where: str) -> Drain:
+    return Drain(spark, ingest.Source({"url": url, "password_file": password_file}, releases=True), where)
+
+
+anywhere = pytest.mark.parametrize("where", ["directory", "bucket"], indirect=True)
 
 
 def lag(client: redis.Redis, *numbers: int) -> None:
@@ -58,6 +63,7 @@ def lag(client: redis.Redis, *numbers: int) -> None:
         add(client, "lag", NOON_MS + number, [{"at": NOON_MS + number, "shard": "route"}], first=number)
 
 
+@anywhere
 def test_each_run_adds_what_is_new_by_day(drain: Drain, client: redis.Redis) -> None:
     lag(client, 0, 1)
     add_first(client, "connections", NOON_MS, [[MIDNIGHT_MS - 1, "n", "connected", "c", 0, 5], "nonsense"])
@@ -77,40 +83,45 @@ def test_each_run_adds_what_is_new_by_day(drain: Drain, client: redis.Redis) -> 
     }
 
 
+@anywhere
 def test_a_run_that_is_killed_anywhere_costs_and_doubles_nothing(
     drain: Drain, client: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before each rename of a file or of the manifest, and before Redis is told."""
-    publish, release = output.publish, reading.release
+    """Before each file has its name, before the manifest names it, and before Redis is told."""
+    release, kind = reading.release, type(drain.target)
+    publish, replace = kind.publish, kind.replace
     said: list[object] = []
+    steps = iter(range(0))
 
     class Killed(BaseException):
         pass
 
-    def until(step: int) -> tuple[Callable[[Path, Path], None], Callable[[Primaries, dict[str, str]], str]]:
-        steps = iter(range(step))
+    def live() -> None:
+        if next(steps, None) is None:
+            raise Killed
 
-        def publishing(staged: Path, target: Path) -> None:
-            if next(steps, None) is None:
-                raise Killed
-            publish(staged, target)
+    def publishing(storage: Storage, staged: str, name: str) -> None:
+        live()
+        publish(storage, staged, name)
 
-        def releasing(primaries: Primaries, ids: dict[str, str]) -> str:
-            if next(steps, None) is None:
-                raise Killed
-            assert ids == output.load(drain.target).offsets, "what is released is committed"
-            said.append(ids)
-            return release(primaries, ids)
+    def replacing(storage: Storage, staging: str, name: str, content: bytes) -> None:
+        live()
+        replace(storage, staging, name, content)
 
-        return publishing, releasing
+    def releasing(primaries: Primaries, ids: dict[str, str]) -> str:
+        live()
+        assert ids == output.load(drain.target).offsets, "what is released is committed"
+        said.append(ids)
+        return release(primaries, ids)
 
+    monkeypatch.setattr(kind, "publish", publishing)
+    monkeypatch.setattr(kind, "replace", replacing)
+    monkeypatch.setattr(ingest, "release", releasing)
     number, step, kills = 0, 0, 0
     while not said:
         lag(client, number, number + 1)
         number += 2
-        publishing, releasing = until(step)
-        monkeypatch.setattr(output, "publish", publishing)
-        monkeypatch.setattr(ingest, "release", releasing)
+        steps = iter(range(step))
         try:
             drain()
         except Killed:
@@ -161,8 +172,9 @@ def test_files_of_a_killed_run_are_not_read(drain: Drain, client: redis.Redis) -
     lag(client, 0)
     drain()
     day = "2026-11-20"
-    kept = output.data_file(drain.target, "lag", day, DataFile("00000001-0.parquet", 1))
-    kept.with_name("00000002-0.parquet").write_bytes(kept.read_bytes())
+    (kept,) = output.load(drain.target).of_day("lag", date.fromisoformat(day))
+    content = drain.target.read(output.data_file("lag", day, kept))
+    drain.target.write(output.data_file("lag", day, DataFile("00000002-0.parquet", 1)), content)
     assert drain.numbers() == {0: 1}
 
 
@@ -189,7 +201,7 @@ def test_a_failover_amid_a_run_costs_and_doubles_nothing(
 ) -> None:
     """The end is fixed at one primary, the events are read at the next one, and so is what it has appended since."""
     source = ingest.Source({"url": replicated.url}, min_replicas=1, releases=True)
-    drain = Drain(spark, source, tmp_path / "output")
+    drain = Drain(spark, source, str(tmp_path / "output"))
     old = replicated.primary
     with client_of(old) as client:
         lag(client, *range(100))
@@ -213,7 +225,7 @@ def test_a_failover_amid_a_run_costs_and_doubles_nothing(
 
 
 def test_a_run_drains_all_masters_of_a_cluster(spark: SparkSession, clustered: Clustered, tmp_path: Path) -> None:
-    drain = Drain(spark, ingest.Source({"url": clustered.url}, releases=True), tmp_path / "output")
+    drain = Drain(spark, ingest.Source({"url": clustered.url}, releases=True), str(tmp_path / "output"))
     of_connections, of_nodes, of_lag = clustered.masters
     with client_of(of_lag) as client:
         lag(client, 0, 1)

@@ -7,7 +7,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from flockmq_analytics.cli import explain, main
-from flockmq_analytics.output import OutputError, locked
+from flockmq_analytics.local_storage import LocalStorage
+from flockmq_analytics.storage import OutputError
 
 UNREACHABLE = "redis://127.0.0.1:1/0"  # port 1 is reserved, and nothing listens there
 
@@ -103,6 +104,7 @@ def test_what_spark_itself_raised_is_its_first_line() -> None:
 
 
 def test_an_output_in_use_is_one_line_and_exit_1(tmp_path: Path) -> None:
-    with locked(tmp_path), pytest.raises(OutputError) as refused, locked(tmp_path):
+    output = LocalStorage(tmp_path)
+    with output.locked(), pytest.raises(OutputError) as refused, output.locked():
         pass
     assert explain(refused.value) == (1, f"another run is writing to {tmp_path}; wait for it to end")
