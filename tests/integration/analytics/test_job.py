@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import redis
 from pyspark.sql import SparkSession
@@ -208,6 +209,22 @@ def test_what_was_lost_is_counted_and_clients_are_new_once(run: Runner, client: 
     assert (read.events, read.lost, read.shed) == (10, 5, 2)
     assert (first_day.clients, first_day.new_clients, first_day.gone_clients) == (5, 5, 0)
     assert (next_day.clients, next_day.new_clients, next_day.gone_clients) == (2, 1, 4)
+
+
+def test_columns_that_an_older_file_lacks_are_null(run: Runner, client: redis.Redis) -> None:
+    """As a release wrote it that didn't know them; it becomes one with the newer ones."""
+    add(client, lag_at(DAY, 1, 1))
+    run.ingest()
+    (name,) = run.files("lag", DAY)
+    path = Path(run.output.url(name))
+    older = pq.read_table(path).drop_columns(["bootstraps", "bootstrap_ms", "bootstrap_rows", "unapplied", "replaying"])
+    pq.write_table(older, path)
+    at_ms = START_MS + DAY_MS // 2
+    add_batch(client, "lag", at_ms, [{"at": at_ms, "shard": "route", "lag_entries": 2, "lag_ms": 0, "bootstraps": 3}])
+    (summary,) = run(DAY)
+    assert summary.streams["lag"].events == 2
+    assert [(row["lag_entries"], row["bootstraps"]) for row in run.rows("lag", DAY)] == [(1, None), (2, 3)]
+    assert len(run.files("lag", DAY)) == 1
 
 
 def test_old_days_expire_but_not_those_asked_for(run: Runner, client: redis.Redis) -> None:
