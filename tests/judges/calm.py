@@ -4,9 +4,9 @@ Calm is a moment if no fault ran `undisturbed_s` before it, and none begins with
 
 - Lost in calm: at QoS 0 a message is promised to nobody while something is broken. But what is sent in calm comes to
   each client that is there, and has been subscribed for a while; so does one of QoS 1 or 2 by a subscription at QoS 0.
-- Refused in calm: a CONNECT, a SUBSCRIBE or a PUBLISH is refused for a reason. Lawful are a ban, a rule, an exclusive
-  filter that is another's (a judge of its own), a shared subscription whose members are full, and another CONNECT of
-  that client at once.
+- Refused in calm: a CONNECT, a SUBSCRIBE or a PUBLISH is refused for a reason. Lawful are a ban, a rule (of a will,
+  too), an exclusive filter that is another's (a judge of its own), a shared subscription whose members are full, and
+  another CONNECT of that client at once.
 
 Of a client that comes by another connection, or whose connection ends within NEAR_S, nobody can say.
 """
@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
+from judges.denials import may_be_banned, was_ever_denied
 from judges.life import Connection, Life, Sent, Window
-from judges.permissions import may_be_banned
 from judges.story import Story
 from judges.topics import EXCLUSIVE, matches, topic_filter
 from judges.verdict import Finding, Rules
@@ -63,7 +63,7 @@ def _is_due(story: Story, rules: Rules, life: Life, window: Window, sent: Sent) 
         return False
     if window.no_local and sent.message.publisher == life.client:
         return False
-    if story.was_ever_denied(sent.topic) or not _is_calm(story, rules, at):
+    if was_ever_denied(story, sent.topic) or not _is_calm(story, rules, at):
         return False
     near = [connection for connection in life.connections if connection.until > at - NEAR_S]
     return _stays(sent.connections[0], at) and len(near) == 1 and _stays(near[0], at - NEAR_S)
@@ -82,22 +82,28 @@ def refusals(story: Story, rules: Rules) -> Iterator[Finding]:
     for refused in story.all(Refused):
         connection = story.connections[refused.connection]
         is_banned = may_be_banned(story, rules, refused.client, refused.at)
-        is_rightly = is_banned or _has_rivals(story, connection, refused.at)
+        is_rightly = is_banned or _may_not_leave(story, connection) or _has_rivals(story, connection, refused.at)
         if not is_rightly and _is_calm(story, rules, connection.asked.at):
             yield _refusal(refused.at, refused.client, "CONNECT", refused.reason)
     for refusal in story.all(SubscribeRefused):
-        is_rightly = refusal.filter.startswith(EXCLUSIVE) or story.was_ever_denied(refusal.filter)
+        is_rightly = refusal.filter.startswith(EXCLUSIVE) or was_ever_denied(story, refusal.filter)
         if not is_rightly and _is_calm(story, rules, refusal.at):
             yield _refusal(refusal.at, refusal.client, f"SUBSCRIBE {refusal.filter}", refusal.reason)
     for answer in story.all(PublishRefused):
         sent = story.sent[Message(answer.client, answer.number)]
         may_be_full = answer.reason == QUOTA_EXCEEDED and _has_a_group(story, sent.topic)
-        if not may_be_full and not story.was_ever_denied(sent.topic) and _is_calm(story, rules, sent.first_sent_at):
+        if not may_be_full and not was_ever_denied(story, sent.topic) and _is_calm(story, rules, sent.first_sent_at):
             yield _refusal(answer.at, answer.client, f"PUBLISH {sent.topic}", answer.reason)
 
 
 def _refusal(at: float, client: str, what: str, reason: int) -> Finding:
     return Finding(REFUSED_IN_CALM, at, f"{client} was refused {what} ({reason:#x}), and nothing was broken")
+
+
+def _may_not_leave(story: Story, connection: Connection) -> bool:
+    """Its will, for want of a permission."""
+    will = connection.asked.will
+    return will is not None and was_ever_denied(story, will.topic)
 
 
 def _has_rivals(story: Story, connection: Connection, until: float) -> bool:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from judges.denials import may_be_banned
 from judges.life import Connection
-from judges.permissions import may_be_banned
 from judges.story import LATE_CONNECT_MAX_S, Story
 from judges.verdict import Finding, Rules
 

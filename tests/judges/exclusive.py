@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from judges.denials import was_ever_denied
 from judges.ends import gone_by, held_until
 from judges.life import Life
 from judges.story import LockEvent, Story
@@ -95,7 +96,7 @@ def _says_taken(story: Story, refusal: _Refusal) -> bool:
     event = refusal.event
     if story.connections[event.connection].asked.version >= 5:
         return event.reason == TAKEN
-    return event.reason == FAILED_311 and not story.was_ever_denied(event.filter)
+    return event.reason == FAILED_311 and not was_ever_denied(story, event.filter)
 
 
 def _judge_holders(story: Story, rules: Rules, filter: str, holdings: list[_Holding]) -> Iterator[Finding]:

@@ -9,14 +9,14 @@ way, and so may a session that its client ended, or that expired. Of these a mes
 `delivered_max_s` before the end, to a client that was there; and any gap: it never came, but by the same subscription a
 later one of its publisher's connection and topic.
 
-Lawful: the sender's own where it asked for No Local; what a 3.1.1 client published where rules may have denied it, or,
-for a client that was away, or whose node was cut off, or not back yet, while Redis was short of memory, for it can't be
-told; what comes by a subscription that a rule may have ended; what has an expiry, unless its client was there, with no
-fault, long before that ran out; the oldest of more than `max_mqueue_len` that waited for a client that was away, or
-whose node was cut off, or not back yet; what is larger than its client allows; what is delayed, until it is due, or if
-the cluster's time was wrong; for a session that ends with its connection what stood in a resend buffer of a node that
-was killed while it had no link to the client's, or one that brought nothing (a known limit). Wills and shared
-subscriptions have judges of their own.
+Lawful: the sender's own where it asked for No Local; what is delayed, and may be denied when it is due; what a 3.1.1
+client published where rules may have denied it, or, for a client that was away, or whose node was cut off, or not back
+yet, while Redis was short of memory, for it can't be told; what comes by a subscription that a rule may have ended;
+what has an expiry, unless its client was there, with no fault, long before that ran out; the oldest of more than
+`max_mqueue_len` that waited for a client that was away, or whose node was cut off, or not back yet; what is larger than
+its client allows; what is delayed, until it is due, or if the cluster's time was wrong; for a session that ends with
+its connection what stood in a resend buffer of a node that was killed while it had no link to the client's, or one that
+brought nothing (a known limit). Wills and shared subscriptions have judges of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Final
 
+from judges.denials import may_be_dropped_when_due, may_be_revoked, may_have_been_denied
 from judges.ends import promised_until
 from judges.life import Connection, Life, Sent, Window
 from judges.story import Story
@@ -67,13 +68,7 @@ def is_promised(story: Story, rules: Rules, sent: Sent) -> bool:
         due_by = story.faults.any.quiet_for(sent.promised_at, rules.delivered_max_s)
         if due_by > story.ended_at or story.faults.of_time.overlap(sent.first_sent_at, sent.promised_at):
             return False
-    return not may_have_been_denied(story, sent)
-
-
-def may_have_been_denied(story: Story, sent: Sent) -> bool:
-    """Before 5.0 what is denied is acknowledged, and dropped."""
-    is_told = all(connection.asked.version >= 5 for connection in sent.connections)
-    return not is_told and story.was_ever_denied(sent.topic)
+    return not may_have_been_denied(story, sent) and not may_be_dropped_when_due(story, sent)
 
 
 def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator[Finding]:
@@ -84,7 +79,7 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
     settled_at = promised_until(story, rules, life)
     lost: set[Sent] = set()
     for window in life.windows:
-        if window.is_shared or not window.qos or story.may_be_revoked(window.filter, window.since, rules.rules_max_s):
+        if window.is_shared or not window.qos or may_be_revoked(story, rules, window.filter, window.since):
             continue
         since = window.since + rules.max_stale_s + rules.clock_slack_s
         until = min(window.until, life.ended_at)

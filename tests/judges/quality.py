@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from judges.denials import was_ever_denied
 from judges.life import ORDINARY, Came
 from judges.story import Story
 from judges.topics import is_shared
@@ -61,7 +62,7 @@ def _is_handed_on(story: Story, rules: Rules, came: Came, ways: tuple[str, ...])
 def _surely_asked(story: Story, came: Came, ways: tuple[str, ...]) -> int:
     """Of the subscriptions that held from before it was sent until it came the highest; 0: it isn't known."""
     delivered, life, _, sent = came
-    if len(ways) > 1 or story.was_ever_denied(sent.topic):
+    if len(ways) > 1 or was_ever_denied(story, sent.topic):
         return 0
     held = [
         window.qos

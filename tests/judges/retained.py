@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Final
 
+from judges.denials import may_have_been_denied
 from judges.life import Came, Connection, Sent
-from judges.losses import may_have_been_denied
 from judges.story import Story
 from judges.verdict import FOREVER, Finding, Rules
 from load.history import Message, RetainedStood

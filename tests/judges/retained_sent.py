@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
+from judges.denials import was_ever_denied
 from judges.ends import promised_until
 from judges.life import Asking, Came, Life, Window
 from judges.retained import RetainedTopic, retained_topics
@@ -54,7 +55,7 @@ def _judge_what_came(story: Story, rules: Rules, life: Life, some: list[Came]) -
     for came in some:
         delivered, sent = came.delivered, came.sent
         text = f"{delivered.publisher} {delivered.number} on {sent.topic} came to {life.client} as retained"
-        if story.was_ever_denied(sent.topic):
+        if was_ever_denied(story, sent.topic):
             continue
         asked = [
             each
@@ -93,7 +94,7 @@ def _judge_window(
     bringing = [each for each in granted if each.retain_handling == 0]
     if granted and granted[0].retain_handling == 1 and life.is_new and len(life.askings) == 1:
         bringing = granted[:1]
-    if not bringing or story.was_ever_denied(window.filter) or story.lost_by_redis(bringing[-1].at, FOREVER):
+    if not bringing or was_ever_denied(story, window.filter) or story.lost_by_redis(bringing[-1].at, FOREVER):
         return
     asked_at = bringing[-1].at
     have = {one.sent.topic for one in came if one.delivered.at >= asked_at}

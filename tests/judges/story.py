@@ -129,10 +129,6 @@ class Story:
     def lost_by_redis(self, since: float, until: float) -> bool:
         return any(since <= lost.at <= until for lost in self.all(RedisLost))
 
-    def was_ever_denied(self, filter: str) -> bool:
-        """To publish to some topic of the filter, or to subscribe to it."""
-        return any(overlap(below(prefix), topic_filter(filter)) for prefix in self.denied)
-
     # --- connections --------------------------------------------------------------------------------------------------
 
     def _asked(self, event: Asked) -> None:
@@ -264,24 +260,6 @@ class Story:
             ended = [filter for filter in life.held if overlap(below(prefix), topic_filter(filter))]
             for filter in ended if life.ended_at == FOREVER else ():
                 life.held.pop(filter).until = at
-
-    def may_be_revoked(self, filter: str, at: float, heard_s: float) -> bool:
-        """A subscription that was granted then may have ended: somewhere a rule was heard of that denied it. `heard_s`:
-        so long after a change every node knows of it, while no fault runs."""
-        doubtful: dict[str, float] = {}
-        for event in self.changes:
-            if event.at > at:
-                break
-            if isinstance(event, RulesChanged):
-                prefix, is_denied = event.prefix, event.is_denied
-            elif isinstance(event, ChangeAsked) and event.what == "deny":
-                prefix, is_denied = event.of, True
-            else:
-                continue
-            if is_unsaid(prefix):
-                continue
-            doubtful[prefix] = FOREVER if is_denied else self.faults.unheard.quiet_for(event.at, heard_s)
-        return any(at < until and overlap(below(prefix), topic_filter(filter)) for prefix, until in doubtful.items())
 
     def _retained_stood(self, event: RetainedStood) -> None:
         if not self._is_looking:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from judges.judge import BANNED, LET_THROUGH
+from judges.judge import BANNED, LET_THROUGH, LOST
 from judges.made_up import Script, begun
 from judges.topics import unheard
-from load.history import Banned, ChangeAsked, RulesChanged
+from load.history import Banned, ChangeAsked, RulesChanged, Will
 
 
 def banned(*, holds: bool = True, asked: bool = False) -> Script:
@@ -185,3 +185,65 @@ def test_what_was_sent_before_a_change_or_behind_another_is_of_that_time() -> No
     script.put("pub", 2, "t/1")
     script.deliver("sub", "pub", 2, "t/1")
     assert script.found() == {}
+
+
+# What is due later.
+
+
+def left(*, delay_s: float, denied_for_s: float, is_will: bool = False) -> Script:
+    """It was allowed when it was left, and comes when it is due; meanwhile it is denied."""
+    script = begun()
+    script.connect("ann", will=Will(1, "t", 1, delay_s=delay_s) if is_will else None)
+    if is_will:
+        script.close("ann")
+    else:
+        script.put("ann", 1, delay_s=delay_s)
+    script.events.append(RulesChanged(script.tick(), "t", True))
+    script.tick(denied_for_s)
+    script.deliver("sub", "ann!" if is_will else "ann", 1)
+    return script
+
+
+@pytest.mark.parametrize("is_will", [False, True])
+@pytest.mark.parametrize(("delay_s", "found"), [(1.0, {}), (20.0, {LET_THROUGH: 1})])
+def test_what_is_due_while_it_is_denied_does_not_come(is_will: bool, delay_s: float, found: dict[str, int]) -> None:
+    assert left(delay_s=delay_s, denied_for_s=delay_s + 5.0, is_will=is_will).found() == found
+
+
+def test_what_is_allowed_again_when_it_is_due_comes() -> None:
+    script = left(delay_s=20.0, denied_for_s=10.0)
+    script.events = script.events[:-1]
+    script.events.append(RulesChanged(script.tick(), "t", False))
+    script.tick(20.0)
+    script.deliver("sub", "ann", 1)
+    assert script.found() == {}
+
+
+@pytest.mark.parametrize(("delay_s", "found"), [(0.0, {}), (20.0, {BANNED: 1})])
+def test_what_a_banned_client_left_does_not_come_when_it_is_due(delay_s: float, found: dict[str, int]) -> None:
+    script = begun()
+    script.connect("ann", will=Will(1, "t", 1, delay_s=delay_s))
+    script.events.append(Banned(script.tick(), "ann"))
+    script.close("ann", by_server=True)
+    script.tick(delay_s + 5.0)
+    script.deliver("sub", "ann!", 1)
+    assert script.found() == found
+
+
+def test_what_may_be_dropped_when_it_is_due_is_lost_to_nobody() -> None:
+    for prefix, found in (("other", {LOST: 1}), ("t", {})):
+        script = begun()
+        script.put("pub", 1, delay_s=1.0)
+        script.events.append(ChangeAsked(script.tick(), "deny", prefix))
+        script.tick(60.0)
+        script.publish("pub", 2, "elsewhere")
+        assert script.found() == found
+
+
+@pytest.mark.parametrize(("topic", "found"), [("t", {LET_THROUGH: 1}), ("other", {})])
+def test_who_may_not_publish_its_will_is_not_let_in(topic: str, found: dict[str, int]) -> None:
+    script = begun()
+    script.events.append(RulesChanged(script.tick(), "t", True))
+    script.tick(10.0)
+    script.connect("ann", will=Will(1, topic, 1))
+    assert script.found() == found

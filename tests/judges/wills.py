@@ -10,10 +10,10 @@ So a will is promised to each subscriber at QoS 1 or 2 that was there before, st
 the will of a clean session as whose end faults touched its node and another one, within `purged_max_s` of each other,
 for that is in the memory of the node and of its client id's owner, until the node is purged (before all nodes are of
 cluster version 2 in that of its node alone); the will of a client that was admitted amid a fault and never came back (a
-known limit); one that Redis lost. Of who came back, and left before it was answered, nobody knows whether it was let
-in: if only Redis was away meanwhile, the will comes, or that of this CONNECT. Where a fault ran while the connection
-was there its node may have been taken for dead, or its DISCONNECT not have been heard: then the will may come, and
-needn't.
+known limit); one that Redis lost; one of a client that may be banned then, or may not publish it. Of who came back, and
+left before it was answered, nobody knows whether it was let in: if only Redis was away meanwhile, the will comes, or
+that of this CONNECT. Where a fault ran while the connection was there its node may have been taken for dead, or its
+DISCONNECT not have been heard: then the will may come, and needn't.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
 from typing import Final, NamedTuple
 
+from judges.denials import may_be_dropped_when_due
 from judges.ends import promised_until
 from judges.life import Came, Connection, Life, Sent, Window
 from judges.losses import may_have_overflowed
@@ -279,7 +280,7 @@ class _Subscribers:
 
     def lacking(self, will: Sent, fate: _Fate, have: set[Life]) -> list[Life]:
         """Who should have it, and hasn't."""
-        if not will.qos:
+        if not will.qos or may_be_dropped_when_due(self._story, will):
             return []
         if will.topic not in self._on:
             filters = [filter for filter in self._of if matches(filter, will.topic)]

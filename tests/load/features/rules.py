@@ -1,5 +1,5 @@
 """Bans and access rules that change while clients come, publish and subscribe: each change is made at some node, and
-undone a while later.
+undone a while later. What is published may be due later, delayed or as a will, when it isn't allowed any more.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from judges.topics import is_unheard, unheard, unsaid
+from judges.topics import is_unheard, is_unsaid, unheard, unsaid
 from load import habits
 from load.feature import Feature
-from load.history import Banned, ChangeAsked, RulesChanged
-from load.player import CLEAN, DURABLE, RETRY_S, Player
+from load.history import Banned, ChangeAsked, RulesChanged, Will
+from load.player import CLEAN, DURABLE, DURABLE_311, RETRY_S, Player
 from load.sending import Publication
 from load.stage import AdminFailed, Stage
 from load.subscribing import Wish
@@ -26,6 +26,12 @@ HOLDS_S: Final = (0.5, 4.5)
 """How long a change holds, and how long none does."""
 STAYS_S: Final = (1.0, 4.0)
 """How long what it subscribes to stays."""
+DEAD_S: Final = (4.5, 6.5)
+DELAY_MAX_S: Final = 3
+WILL_DELAY_S: Final = 4.0
+"""Longer than a change of rules takes to every node."""
+LATE_S: Final = 5.0
+"""It isn't awaited that what is left by who is banned, or may not publish it, comes."""
 UNDOES: Final = {"ban": "lift", "deny": "allow"}
 FELT_MAX_S: Final = 3.0
 """How long it is waited for that somebody feels a change."""
@@ -33,6 +39,7 @@ FELT_MAX_S: Final = 3.0
 
 def play(feature: Feature) -> None:
     operator = Operator(feature.stage)
+    feature.late_s = LATE_S, LATE_S
     for i, prefix in enumerate((f"{feature.root}/0", unsaid(f"{feature.root}/1"), unheard(f"{feature.root}/2"))):
         publisher = feature.player(f"pub{i}", (DURABLE, CLEAN)[i % 2])
         feature.act(habits.publish, publisher, feature.rate / PREFIXES, partial(_publication, prefix))
@@ -40,8 +47,14 @@ def play(feature: Feature) -> None:
         feature.act(habits.churn, stays, STAYS_S)  # what a rule ended it doesn't know
         feature.act(habits.churn, feature.player(f"asks{i}", CLEAN, [Wish(f"{prefix}/#"), Wish(f"{prefix}/+", 1)]))
         feature.act(_deny_at_times, feature, operator, prefix, publisher)
+        delays = feature.player(f"delays{i}", (DURABLE_311, CLEAN)[i % 2])
+        feature.act(habits.publish, delays, feature.rate / PREFIXES / 2, partial(_delayed, prefix))
+        mortal = feature.player(f"dies{i}", DURABLE if is_unsaid(prefix) else CLEAN)
+        mortal.will = Will(0, f"{prefix}/gone", 1, delay_s=WILL_DELAY_S)
+        feature.act(_die, mortal)
     for name, terms in (("durable", DURABLE), ("clean", CLEAN)):
         banned = feature.player(f"{name}-is-banned", terms, [Wish(f"{feature.root}/#")])
+        banned.will = Will(0, f"{feature.root}/gone/{name}", 1, delay_s=WILL_DELAY_S)
         feature.act(_ban_at_times, feature, operator, banned)
     feature.mend.append(operator.undo_all)
 
@@ -49,6 +62,21 @@ def play(feature: Feature) -> None:
 def _publication(prefix: str, number: int) -> Publication:
     qos = QOS[number % len(QOS)]
     return Publication(f"{prefix}/{qos}", qos)
+
+
+def _delayed(prefix: str, number: int) -> Publication:
+    return Publication(f"{prefix}/later", 1 + number % 2, delay_s=1 + number % DELAY_MAX_S)
+
+
+async def _die(player: Player) -> None:
+    """At times; its will is due, and then it comes back."""
+    dice = player.stage.random
+    while True:
+        await asyncio.sleep(dice.uniform(*STAYS_S))
+        player.stay_away()
+        player.drop()
+        await asyncio.sleep(dice.uniform(*DEAD_S))
+        player.come_back()
 
 
 async def _deny_at_times(feature: Feature, operator: Operator, prefix: str, publisher: Player) -> None:

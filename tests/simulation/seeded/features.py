@@ -202,6 +202,18 @@ def leave_what_stands(right: Function, standing: SubscriptionReauthorization, ke
     """A subscription that was allowed once stays."""
 
 
+@seeded(judge.LET_THROUGH, "rules", LeftMessages.drops, kinds=("clock replicant",), seed=8)
+def publish_what_was_allowed(right: Function, left: LeftMessages, row: Any) -> bool:
+    """What is delayed is published, whatever rules say when it is due."""
+    return False
+
+
+@seeded(judge.LET_THROUGH, "rules", LeftMessages.publish_left, kinds=("clock replicant",), seed=2)
+def mourn_as_was_allowed(right: Function, left: LeftMessages, will: Any, accepted: Function) -> None:
+    """A will is published, whatever rules say when it is due."""
+    left.unattended.publish(will.will.message, accepted)
+
+
 @seeded(judge.LET_THROUGH, "rules", Authorizer._changed, seed=2)
 def compile_once(right: Function, authorizer: Authorizer, key: Any) -> None:
     """Answers are kept when the rules change."""
