@@ -54,7 +54,7 @@ from judges.retained_sent import RETAINED_MISSING, RETAINED_TWICE, RETAINED_UNAS
 from judges.sessions import SESSION_PRESENT
 from judges.shared import SHARED_LOST, SHARED_TWICE
 from judges.story import Story
-from judges.subscriptions import ECHOED, FILTERS, UNASKED
+from judges.subscriptions import ECHOED, FILTERS, FORGOTTEN, UNASKED
 from judges.tables import DIGESTS, ROUTES_LEFT
 from judges.topics import matches
 from judges.verdict import FOREVER, Finding, Rules, Verdict
@@ -64,8 +64,8 @@ from load.history import AnyEvent
 
 __all__ = [
     "ALARM", "ALTERED", "BANNED", "BOUND", "DELAYED_ORDER", "DIGESTS", "DROPPED", "DUPLICATED", "EARLY", "ECHOED",
-    "EXPIRED", "FILTERS", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "LOST_IN_CALM", "NOT_GRANTED", "NO_PROGRESS",
-    "OVERSTEPPED", "REFUSED", "REFUSED_IN_CALM", "REFUSED_ITS_OWN", "REORDERED", "REPEATED", "RETAINED",
+    "EXPIRED", "FILTERS", "FORGOTTEN", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "LOST_IN_CALM", "NOT_GRANTED",
+    "NO_PROGRESS", "OVERSTEPPED", "REFUSED", "REFUSED_IN_CALM", "REFUSED_ITS_OWN", "REORDERED", "REPEATED", "RETAINED",
     "RETAINED_MISSING", "RETAINED_TWICE", "RETAINED_UNASKED", "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST",
     "SHARED_TWICE", "STALE_READY", "STOLEN", "TAKEN_ANYWAY", "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNMARKED",
     "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE", "WRONG_QOS", "Finding", "Judge", "Rules", "Verdict",

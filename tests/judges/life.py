@@ -145,6 +145,16 @@ class Window:
     node: str = ""
     """Which said SUBACK."""
     until: float = FOREVER
+    held_since: float = -FOREVER
+    """Where another SUBSCRIBE replaced one that brought QoS 1 or 2, too, that one's [MQTT-3.8.4-4]; so is `node`."""
+
+    def __post_init__(self) -> None:
+        self.held_since = max(self.held_since, self.since)
+
+    def follows(self, former: Window) -> None:
+        """It replaces it."""
+        if self.qos and former.qos and self.no_local == former.no_local:
+            self.held_since, self.node = former.held_since, former.node
 
     @property
     def is_shared(self) -> bool:

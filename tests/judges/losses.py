@@ -81,18 +81,18 @@ def _judge(story: Story, rules: Rules, life: Life, streams: Streams) -> Iterator
     for window in life.windows:
         if window.is_shared or not window.qos or may_be_revoked(story, rules, window.filter, window.since):
             continue
-        since = window.since + rules.max_stale_s + rules.clock_slack_s
+        since = window.held_since + rules.max_stale_s + rules.clock_slack_s
         until = min(window.until, life.ended_at)
         is_whole = window.until == FOREVER
         for topic in story.topics_of(window.filter):
             for stream in streams[topic]:
-                first, end = (bisect_left(stream, at, key=_promised_at) for at in (window.since, until))
+                first, end = (bisect_left(stream, at, key=_promised_at) for at in (window.held_since, until))
                 due = [sent for sent in stream[first:end] if sent not in have and _is_behind(window, sent, since)]
                 missing = [
                     sent for sent in due if sent not in lost and not _is_excused(story, rules, life, window, sent)
                 ]
                 if missing:
-                    passed = _passed(came[stream[0].message.publisher, topic], window.since, until)
+                    passed = _passed(came[stream[0].message.publisher, topic], window.held_since, until)
                     for sent in missing:
                         if (is_whole and sent.promised_at < settled_at) or _is_passed(sent, passed):
                             lost.add(sent)
@@ -109,7 +109,7 @@ def _finding(life: Life, window: Window, sent: Sent) -> Finding:
 def _is_behind(window: Window, sent: Sent, since: float) -> bool:
     """It was sent when the subscription was known there: at the node that said SUBACK it is at once."""
     is_near = not sent.is_delayed and all(connection.asked.node == window.node for connection in sent.connections)
-    return sent.sent_at + sent.wait_s >= (window.since if is_near else since)
+    return sent.sent_at + sent.wait_s >= (window.held_since if is_near else since)
 
 
 def _passed(came: Iterable[tuple[Sent, float]], since: float, until: float) -> dict[Connection, int]:

@@ -111,10 +111,10 @@ class Script:
         """SUBACK that says no."""
         self.events.append(SubscribeRefused(self.tick(), client, self._connections[client], filter, reason))
 
-    def unsubscribe(self, client: str, filter: str = "t", *, answered: bool = True) -> None:
+    def unsubscribe(self, client: str, filter: str = "t", *, answered: bool = True, is_missed: bool = False) -> None:
         self.events.append(Unsubscribed(self.tick(), client, filter))
         if self._tells and answered:
-            self.events.append(UnsubscribeDone(self.tick(), client, self._connections[client], filter))
+            self.events.append(UnsubscribeDone(self.tick(), client, self._connections[client], filter, is_missed))
 
     # Messages.
 

@@ -304,13 +304,14 @@ class Story:
         asking.is_granted = True
         asking.qos = max(asking.qos, event.qos)
         asking.granted += asking.answer(event.connection)
-        window = life.held.get(event.filter)
-        if window is not None:
-            if (window.qos, window.no_local) == (event.qos, event.no_local):
-                return
-            window.until = asking.last_at
+        former = life.held.get(event.filter)
+        if former is not None and (former.qos, former.no_local) == (event.qos, event.no_local):
+            return
         node = self.connections[event.connection].asked.node
         window = Window(event.filter, event.qos, event.no_local, event.at, asking.last_at, node)
+        if former is not None:
+            former.until = asking.last_at
+            window.follows(former)
         life.held[event.filter] = window
         life.windows.append(window)
 
@@ -336,6 +337,7 @@ class Story:
 
     def _unsubscribe_done(self, event: UnsubscribeDone) -> None:
         life = self._life_of(event)
+        self._others[UnsubscribeDone].append(event)
         asking = life.asked.get(event.filter)
         if asking is not None and event.filter in life.unsubscribed:
             asking.gone_at = event.at

@@ -6,6 +6,7 @@
 - Filters: a message that comes names all subscriptions that matched it, if they have identifiers, for "a session
   stands in a fan-out once, with the highest QoS and all the identifiers" [MQTT-3.3.4-3]; what is retained names its
   own.
+- Forgotten: who gives up what it has isn't told that there was no such subscription (0x11).
 
 Lawful, as known limits: with No Local, what was published with 3.1.1, wills, and what is delayed, for its publisher is
 gone when it is due; to a session that ends with its connection also what its client published at another node before,
@@ -18,14 +19,17 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from judges.denials import was_ever_denied
 from judges.life import ORDINARY, Came, Life
 from judges.story import Story
 from judges.topics import is_shared
 from judges.verdict import Finding, Rules
+from load.history import UnsubscribeDone
 
 UNASKED: Final = "unasked"
 ECHOED: Final = "echoed"
 FILTERS: Final = "filters"
+FORGOTTEN: Final = "forgotten"
 
 
 def judge(story: Story, rules: Rules) -> Iterator[Finding]:
@@ -39,6 +43,9 @@ def judge(story: Story, rules: Rules) -> Iterator[Finding]:
                 yield from _judge_filters(came, named.get(life, set()))
         if _is_echoed(came):
             yield _finding(ECHOED, came, "which wanted no local ones")
+    for done in story.all(UnsubscribeDone):
+        if done.is_missed and not was_ever_denied(story, done.filter):
+            yield Finding(FORGOTTEN, done.at, f"{done.client} gave up {done.filter}, and was told that it hadn't it")
 
 
 def _finding(kind: str, came: Came, why: str) -> Finding:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from judges.judge import LOST
 from judges.made_up import Script, begun
 
@@ -148,3 +150,17 @@ def test_a_session_that_waits_is_promised_everything() -> None:
     script.publish("pub", 1)
     script.acknowledge("pub", 1)
     assert script.found() == {LOST: 1}
+
+
+@pytest.mark.parametrize(("former_qos", "found"), [(1, {LOST: 1}), (0, {})])
+def test_MQTT_3_8_4_4_who_asks_for_what_it_has_misses_nothing_meanwhile(former_qos: int, found: dict[str, int]) -> None:
+    script = Script(tells=True)
+    script.connect("pub", node="b")
+    script.connect("sub")
+    script.subscribe("sub", qos=former_qos)
+    script.tick(2.0)
+    script.ask_for("sub")
+    script.put("pub", 1)
+    script.subscribe("sub", qos=2)
+    script.put("pub", 2, "other")
+    assert script.found() == found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from judges.judge import ECHOED, FILTERS, UNASKED
+from judges.judge import ECHOED, FILTERS, FORGOTTEN, UNASKED
 from judges.made_up import Script, begun
+from load.history import ChangeAsked
 
 
 def test_what_comes_was_asked_for() -> None:
@@ -191,3 +192,18 @@ def test_what_a_group_brings_names_the_group() -> None:
     script.deliver("sub", "pub", 3, filters=("#", "t"))
     script.deliver("sub", "pub", 2)
     assert script.found() == {}
+
+
+# What a node forgot.
+
+
+@pytest.mark.parametrize(
+    ("is_missed", "denied", "found"), [(True, "x", {FORGOTTEN: 1}), (True, "t", {}), (False, "x", {})]
+)
+def test_who_gives_up_what_it_has_had_it_unless_a_rule_may_have_ended_it(
+    is_missed: bool, denied: str, found: dict[str, int]
+) -> None:
+    script = begun(tells=True)
+    script.events.append(ChangeAsked(script.tick(), "deny", denied))
+    script.unsubscribe("sub", is_missed=is_missed)
+    assert script.found() == found

@@ -233,11 +233,12 @@ class Unsubscribed(Event, frozen=True, gc=False):
 
 
 class UnsubscribeDone(Event, frozen=True, gc=False):
-    """UNSUBACK that says yes."""
+    """UNSUBACK that says yes. `is_missed`: it says that there was no such subscription, and its client had it."""
 
     client: str
     connection: int
     filter: str
+    is_missed: bool = False
 
 
 # --- faults, and what somebody does to the cluster --------------------------------------------------------------------

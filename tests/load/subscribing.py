@@ -9,12 +9,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from conformance import wire
-from load.history import Subscribed, SubscribeRefused, SubscribeSent, Unsubscribed, UnsubscribeDone
+from load.history import Overstepped, Subscribed, SubscribeRefused, SubscribeSent, Unsubscribed, UnsubscribeDone
 
 if TYPE_CHECKING:
     from load.player import Player
 
 RESUBSCRIBE_S: Final = 0.5
+NO_SUBSCRIPTION: Final = 0x11
+"""UNSUBACK's reason."""
 PACKET_IDS: Final = range(32_768, 65_536)
 """Those below are for what it publishes."""
 
@@ -99,10 +101,14 @@ class Subscribing:
         if packet.kind == wire.SUBACK:
             wish = self._wishes[filter]
             self._held[filter] = None
+            if reason != wish.qos:
+                what = f"a SUBACK of {filter} at QoS {reason}, asked for at {wish.qos}"
+                player.stage.record(Overstepped(*about[:3], player.node, what))
             player.stage.record(Subscribed(*about, wish.qos, wish.no_local, wish.retain_handling))
         else:
+            is_missed = reason == NO_SUBSCRIPTION and filter in self._held
             self._held.pop(filter, None)
-            player.stage.record(UnsubscribeDone(*about))
+            player.stage.record(UnsubscribeDone(*about, is_missed))
         self._ask()
 
     def _ask(self) -> None:
@@ -126,6 +132,12 @@ class Subscribing:
         properties = [(wire.SUBSCRIPTION_ID, wish.identifier)] if wish.identifier else None
         packet_id = self._ask_about(filter)
         player.send(wire.subscribe(player.terms.version, packet_id, (filter, wish.options), properties=properties))
+
+    def ask_at(self, filter: str, qos: int) -> None:
+        """For what it has, at another QoS, unless something of it is under way."""
+        if self.has(filter) and filter not in self._asked.values() and self._player.is_connected:
+            self._wishes[filter] = self._wishes[filter]._replace(qos=qos)
+            self.subscribe(filter)
 
     def unsubscribe(self, filter: str) -> None:
         player = self._player

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from conformance import wire
-from load.history import Subscribed, SubscribeRefused, SubscribeSent, Unsubscribed, UnsubscribeDone
+from load.history import Overstepped, Subscribed, SubscribeRefused, SubscribeSent, Unsubscribed, UnsubscribeDone
 from load.player import CLEAN_311, DURABLE, Player, Terms
 from load.scripted import Connection, Play, Took
 from load.subscribing import RESUBSCRIBE_S, Wish
@@ -119,3 +119,37 @@ def test_a_new_session_has_nothing(play: Play) -> None:
 
     play(work())
     assert [event.connection for event in play.all(Subscribed)] == [1, 2]
+
+
+def test_what_a_node_grants_at_another_qos_or_never_had_is_written_down(play: Play) -> None:
+    player = Player(play.stage, "ann", DURABLE, [Wish("a", 1), Wish("b", 2)])
+
+    def answer(connection: Connection, packet: Took) -> bytes:
+        if packet.kind == wire.UNSUBSCRIBE:
+            return wire.packet(0xB0, packet.packet_id.to_bytes(2, "big"), b"\0\x11")
+        if packet.kind == wire.SUBSCRIBE:
+            return wire.packet(0x90, packet.packet_id.to_bytes(2, "big"), b"\0\x01")
+        return play.node.yes(connection, packet)
+
+    async def work() -> None:
+        play.node.answer = answer
+        await play.connected(player)
+        player.subscribing.want(("a",))
+        await asyncio.sleep(0.1)
+
+    play(work())
+    assert [event.what for event in play.all(Overstepped)] == ["a SUBACK of b at QoS 1, asked for at 2"]
+    assert [(event.filter, event.is_missed) for event in play.all(UnsubscribeDone)] == [("b", True)]
+
+
+def test_who_has_something_may_ask_for_it_at_another_qos(play: Play) -> None:
+    player = Player(play.stage, "ann", DURABLE, [Wish("a", 1)])
+
+    async def work() -> None:
+        await play.connected(player)
+        player.subscribing.ask_at("a", 2)
+        player.subscribing.ask_at("a", 0)  # one question at a time
+        await asyncio.sleep(0.1)
+
+    play(work())
+    assert [event.qos for event in play.all(Subscribed)] == [1, 2]

@@ -1,7 +1,10 @@
-"""Overlapping filters, each with a Subscription Identifier, and clients that don't want to hear themselves."""
+"""Overlapping filters, each with a Subscription Identifier; clients that don't want to hear themselves; others that ask
+for what they have at another QoS.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from load import habits
@@ -26,6 +29,16 @@ def play(feature: Feature) -> None:
     leaver = subscriber(feature, "leaves", DURABLE)
     feature.act(habits.leave_and_return, leaver, HERE_S, AWAY_S)
     feature.act(habits.churn, subscriber(feature, "churns", DURABLE))
+    for name, terms in (("durable", DURABLE), ("clean", CLEAN)):
+        feature.act(_ask_otherwise, feature.player(f"{name}-asks-otherwise", terms, [Wish(f"{root}/#", 1)]))
+
+
+async def _ask_otherwise(player: Player) -> None:
+    dice = player.stage.random
+    while True:
+        await asyncio.sleep(dice.uniform(*habits.CHURN_S))
+        for filter in player.subscribing.filters:
+            player.subscribing.ask_at(filter, dice.randint(0, 2))
 
 
 def subscriber(feature: Feature, name: str, terms: Terms) -> Player:

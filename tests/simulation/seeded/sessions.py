@@ -44,6 +44,12 @@ def leave_who_is_away(
         right(manager, slot, client_id, fields)
 
 
+@seeded(judge.FORGOTTEN, "base", DurableSession.remove_subscription)
+def say_there_was_none(right: Function, session: DurableSession, filter: bytes) -> None:
+    """Who gives up a subscription hears that it hadn't it."""
+    right(session, filter)
+
+
 @seeded(judge.SESSION_PRESENT, "anew", SessionTable.open)
 def begin_nothing_anew(right: Function, table: SessionTable, fresh: DurableSession, clean_start: bool) -> Any:
     """Clean Start doesn't end the session that is there."""
