@@ -16,6 +16,7 @@ from simulation.scenario import Client, scenario
 MESSAGES: Final = [b"%d" % number for number in range(20)]
 DELAY_S: Final = 20
 LATE_S: Final = 10.0
+PASSED_S: Final = 5.0
 REFUSED_S: Final = 12.0
 """By then a write that waits for Redis has been refused."""
 PURGED_S: Final = 6.0
@@ -50,6 +51,17 @@ async def test_delayed_messages_of_one_millisecond_come_in_their_order(cluster: 
 @scenario()
 async def test_delayed_messages_come_in_their_order_though_some_are_to_be_retained(cluster: SimulatedCluster) -> None:
     assert await _come_as(cluster, pause_s=0.0, retained=3) == MESSAGES
+
+
+@scenario()
+async def test_a_will_whose_time_has_passed_when_its_client_is_gone_comes_at_once(cluster: SimulatedCluster) -> None:
+    subscriber = await Client.connect(cluster, "subscriber", at="replicant-2", clean=True)
+    assert await subscriber.subscribe("t") == 1
+    will = wire.Will(f"$delayed/{int(cluster.wall_s()) + 2}/t", b"gone", 1)
+    device = await Client.connect(cluster, "device", at="replicant-1", clean=True, will=will)
+    await asyncio.sleep(PASSED_S)
+    device.drop()
+    assert await subscriber.receives(b"gone")
 
 
 @scenario(Shape(settings=BY_RULES))

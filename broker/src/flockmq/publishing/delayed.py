@@ -65,8 +65,9 @@ _RETAINED: Final = 1
 _SENT: Final = 2
 
 
-def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
-    """When a message to `$delayed/N/topic` is due (milliseconds since the epoch), and its topic. Raises ValueError."""
+def parse(topic: bytes, now_s: float, *, may_be_past: bool = False) -> tuple[int, bytes]:
+    """When a message to `$delayed/N/topic` is due (milliseconds since the epoch), and its topic. Raises ValueError.
+    `may_be_past`: the time was valid when its client left the message."""
     interval, slash, inner = topic[len(DELAYED_PREFIX) :].partition(b"/")
     if not slash or not inner:
         raise ValueError("no topic behind the interval")
@@ -79,7 +80,7 @@ def parse(topic: bytes, now_s: float) -> tuple[int, bytes]:
         if seconds == 0:
             raise ValueError("an interval of no seconds")
         return round((now_s + seconds) * 1000), inner
-    if not now_s <= seconds <= now_s + DELAYED_MAX_S:
+    if not (may_be_past or now_s <= seconds) or seconds > now_s + DELAYED_MAX_S:
         raise ValueError(f"neither an interval up to {DELAYED_MAX_S} s nor a time within that")
     return seconds * 1000, inner
 
@@ -206,19 +207,19 @@ class Delayed:
         """Those of them that aren't being deleted yet."""
 
     async def take(self, message: Publish, authorization: StoredAuthorization | None = None) -> int:
-        """Write a message to the log. Returns the reason code for its publisher. `authorization` None: its publisher is
-        unknown."""
-        op = self.row(message, authorization)
+        """Write what a client or a plugin left to the log; it is due at once if its time has passed. Returns the reason
+        code. `authorization` None: its publisher is unknown."""
+        op = self.row(message, authorization, is_left=True)
         if isinstance(op, int):
             return op
         written = self._host.write([op])
         await asyncio.wait([written])
         return self._reason(written)
 
-    def row(self, message: Publish, authorization: StoredAuthorization | None) -> Op | int:
+    def row(self, message: Publish, authorization: StoredAuthorization | None, *, is_left: bool = False) -> Op | int:
         """What to write for a message, or the reason code of its refusal."""
         try:
-            due_ms, topic = parse(message.topic, self._clock.wall())
+            due_ms, topic = parse(message.topic, self._clock.wall(), may_be_past=is_left)
         except ValueError as error:
             self._refusals.info("%r isn't published: %s", message.topic, error)
             return Reason.TOPIC_NAME_INVALID

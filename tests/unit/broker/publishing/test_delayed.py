@@ -349,6 +349,17 @@ async def test_what_its_client_had_to_send_again_has_the_same_origin_both_times(
     assert first.origin[:8] != message.origin[:8], "the publisher went on with its numbers meanwhile"
 
 
+async def test_what_was_left_for_a_time_that_has_passed_is_due_at_once(log: Log) -> None:
+    """A will was valid when its client connected."""
+    leader, _ = log.hosts
+    topic = f"$delayed/{int(NOW_S) + 60}/t"
+    log.tick(120)
+    assert await leader.take(topic, "x") == Reason.SUCCESS
+    assert await leader.next() == "x"
+    published = publication(5, 1, False, topic.encode(), b"y", b"")
+    assert leader.delayed.row(published, None) == Reason.TOPIC_NAME_INVALID, "its client can be told"
+
+
 async def test_the_publisher_hears_what_the_log_says(log: Log) -> None:
     leader, _ = log.hosts
     assert await leader.take("$delayed/x/t", "never") == Reason.TOPIC_NAME_INVALID
