@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import pytest
+
+from conformance import wire
+from flockmq.bounds import DELAYED_MAX_S
 from simulation.cluster import SimulatedCluster
 from simulation.scenario import Client, scenario
 
@@ -102,6 +106,16 @@ async def test_what_a_node_whose_clock_is_wrong_is_given_is_due_when_it_says(clu
     assert await ahead.publish("$delayed/3/soon", b"soon") == 0
     assert await subscriber.receives(b"soon", within_s=5.0)
     assert not await subscriber.receives(b"late", within_s=5.0)
+
+
+@pytest.mark.parametrize("ahead_s", [-DELAYED_MAX_S, AHEAD_S])
+@scenario()
+async def test_a_node_whose_clock_is_wrong_takes_a_will_for_a_time_that_is_to_come(
+    cluster: SimulatedCluster, ahead_s: float
+) -> None:
+    cluster.hosts["replicant-1"].shift_clock(ahead_s)
+    will = wire.Will(f"$delayed/{int(cluster.wall_s()) + HOUR_S}/t", b"gone", 1)
+    await Client.connect(cluster, "device", at="replicant-1", clean=True, will=will)
 
 
 @scenario()

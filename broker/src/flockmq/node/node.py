@@ -193,7 +193,7 @@ class Node:
             self.plugin_hooks,
             self.system,
             self._event_rows.connection,
-            self._clock,
+            cluster.time.clock,
             self._token_bytes,
         )
         self.session_rpc = SessionRpc(cluster, self.delivery.packets, self.clients, self.remote_sessions)
