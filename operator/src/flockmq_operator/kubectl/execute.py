@@ -81,7 +81,7 @@ def _code(status: bytes, where: str) -> int:
 def _refusal(status: int, where: str) -> Exception:
     if status in (401, 403):
         return Refused(
-            status, f"{where}: you may not run commands in it: that takes the right to create and get pods/exec"
+            status, f"{where}: you may not run commands in it, which takes the right to create and get pods/exec"
         )
     if status == 404:
         return Refused(status, f"{where}: there is none")

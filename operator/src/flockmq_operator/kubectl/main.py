@@ -1,4 +1,4 @@
-"""`kubectl flockmq`: the arguments, and how it ends.
+"""`kubectl flockmq`: the arguments, and how it ends: what is wrong is one line, and says what to do.
 
 Exit codes: 0 done; 1 it can't be done, or was refused: the sentence says why; 2 the arguments or the kubeconfig are
 wrong; 3 the API server can't be reached; 130 interrupted.
@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn
 
 from flockmq_operator.kube import Kube, NotServed, Refused, Unreachable
 from flockmq_operator.kubectl import drain, restart, rollback, status
@@ -18,14 +19,30 @@ from flockmq_operator.kubectl.access import Access, open_access
 from flockmq_operator.kubectl.ctl import Execute
 from flockmq_operator.kubectl.execute import Ended, execute
 from flockmq_operator.kubectl.failed import NO_API_SERVER, NOT_DONE, WRONG_ARGUMENTS, Failed
+from flockmq_operator.kubectl.text import shown
 
+PROGRAM = "kubectl flockmq"
 INTERRUPTED = 130
 EXIT_CODES = (
     "exit codes: 0 done; 1 it can't be done, or was refused; 2 the arguments or the kubeconfig are wrong; "
     "3 the API server can't be reached; 130 interrupted"
 )
 
+WHAT_TO_DO = {
+    401: "; log in to the cluster again, so that kubectl works",
+    403: "; ask whoever gives rights there for those that docs/kubernetes.md names (From the command line)",
+    409: "; look again, with the same command",
+    422: "; change what it names in the MqttCluster's spec",
+}
+"""By the HTTP status of a refusal."""
+
 Command = Callable[[Access, argparse.Namespace], Awaitable[None]]
+
+
+class Arguments(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Without the usage, which takes lines."""
+        sys.exit(complain(f"{message}; how it is written: {self.prog} --help", WRONG_ARGUMENTS))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,12 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Failed as failed:
         sys.exit(complain(str(failed), failed.code))
     except Refused as refused:
-        sys.exit(complain(f"the API server refuses it: {refused}", NOT_DONE))
+        sys.exit(complain(f"the API server refuses it: {refused}{WHAT_TO_DO.get(refused.status, '')}", NOT_DONE))
     except NotServed:
         where = "name another cluster with --context, or install the operator's chart"
         sys.exit(complain(f"there are no MqttClusters: the API server doesn't know the kind; {where}", NOT_DONE))
     except Unreachable as error:
-        sys.exit(complain(f"the API server can't be reached, or doesn't answer: {error}", NO_API_SERVER))
+        where = "see that kubectl works, or name another cluster with --context"
+        sys.exit(complain(f"the API server can't be reached, or doesn't answer: {error}; {where}", NO_API_SERVER))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:  # as with `| head`
@@ -48,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def complain(message: str, code: int) -> int:
-    print(f"kubectl flockmq: {message}", file=sys.stderr)
+    print(f"{PROGRAM}: {shown(message)}", file=sys.stderr)
     return code
 
 
@@ -60,8 +78,8 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
-        prog="kubectl flockmq",
+    found = Arguments(
+        prog=PROGRAM,
         description="What MqttClusters do, and what an operator does with them.",
         epilog=EXIT_CODES,
     )
@@ -88,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, what: str, command: Command
+    commands: "argparse._SubParsersAction[Arguments]", name: str, what: str, command: Command
 ) -> argparse.ArgumentParser:
     added = commands.add_parser(name, help=what, description=what, epilog=EXIT_CODES)
     add_access(added, argparse.SUPPRESS)
