@@ -1,4 +1,4 @@
-"""Fewer cores: they are removed while those that stay are ready, and know of how many they are one. Pure.
+"""Fewer cores: one goes at a time, while those that stay are ready, and know of how many they are one. Pure.
 
 A cluster that sleeps has as many as it has volumes of cores: it wakes with all of them, under the number that they
 knew, and then those go that the spec asks for no more. What was trimmed from the log may be in their snapshots alone.
@@ -30,7 +30,7 @@ def core_to_wait_for(context: Context, observed: Observed) -> str:
 def core_to_restart_before_others_go(context: Context, observed: Observed) -> str:
     """A core that stays and hasn't been restarted with the number of cores that the spec asks for, where it asks for
     fewer; empty: none. Were the others removed before, too few would be there of the former number while one restarts.
-    If one that goes is broken all go at once, for while one isn't ready no other is restarted."""
+    While one that goes is broken they go before, for while one isn't ready no other is restarted."""
     live = observed.objects.get(Ref("StatefulSet", context.core))
     wanted = context.spec.cores.replicas
     if live is None or live["spec"]["replicas"] <= wanted:
@@ -67,6 +67,20 @@ def keep_cores(context: Context, observed: Observed, desired: list[Manifest]) ->
     name = Ref("StatefulSet", context.core)
     cores = next(manifest for manifest in desired if ref(manifest) == name)
     cores["spec"]["replicas"] = observed.objects[name]["spec"]["replicas"]
+
+
+def remove_one(context: Context, observed: Observed, desired: list[Manifest]) -> str:
+    """Have `desired` one core fewer than there are, when the one before has gone. Returns what the rest waits for;
+    empty: none is left to go."""
+    name = Ref("StatefulSet", context.core)
+    live, wanted = observed.objects.get(name), context.spec.cores.replicas
+    if live is None or live["spec"]["replicas"] <= wanted:
+        return ""
+    there: int = live["spec"]["replicas"]
+    is_ending = any(ordinal(pod) >= there for pod in observed.core_pods)
+    stays = there if is_ending else there - 1
+    next(manifest for manifest in desired if ref(manifest) == name)["spec"]["replicas"] = stays
+    return f"core {context.core}-{stays} to be gone before the next one goes" if stays > wanted else ""
 
 
 def with_all_cores(context: Context, observed: Observed) -> Context:

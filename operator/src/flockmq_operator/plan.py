@@ -25,6 +25,7 @@ from flockmq_operator.fewer_cores import (
     core_to_restart_before_others_go,
     core_to_wait_for,
     keep_cores,
+    remove_one,
     with_all_cores,
 )
 from flockmq_operator.hibernation import put_to_sleep, wake_redis_first
@@ -88,8 +89,11 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
     desired = build(context)
     wanted = {ref(manifest) for manifest in desired}
     outdated_core = core_to_restart_before_others_go(context, observed)
+    going_core = ""
     if outdated_core:
         keep_cores(context, observed, desired)
+    elif not context.spec.hibernate:
+        going_core = remove_one(context, observed, desired)
     renewal = next_steps(context, observed, desired, now)
     restoring = next_step(context, observed)
     problems = (
@@ -112,6 +116,8 @@ def make_plan(said: Context, observed: Observed, now: datetime, known: Sequence[
         waiting_for = f"core {awaited_core} to be ready before cores are removed"
     elif outdated_core:
         waiting_for = f"core {outdated_core} to know the new number of cores before others are removed"
+    else:
+        waiting_for = going_core
     kept_parts = blocked
     if context.served_by != context.clients and not next_are_ready(context, observed, now):
         keep_clients(context, observed, desired)

@@ -86,6 +86,7 @@ class Guard:
         self._is_whole = is_whole
         self._passwords: dict[tuple[str, str], str] = {}
         self._keys: frozenset[str] = frozenset()
+        self._cores = 0
 
     def judge(self, world: "MortalWorld") -> None:
         if self._is_whole:
@@ -100,6 +101,9 @@ class Guard:
             assert lacking <= world.objects.keys(), f"{ref(pod)} couldn't start again"
         if REPLICANTS in world.objects:
             assert world.objects[REPLICANTS]["spec"]["replicas"] >= self._least, "fewer replicants than there may be"
+        cores = world.objects[CORES]["spec"]["replicas"] if CORES in world.objects else 0
+        assert cores >= self._cores - 1 or not cores, "two cores go at a time"
+        self._cores = cores
         self._judge_secrets(world)
 
     def _judge_secrets(self, world: "MortalWorld") -> None:

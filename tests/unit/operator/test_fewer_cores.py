@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from flockmq_operator.manifest import Manifest, Ref, ref
+from flockmq_operator.plan import Plan
 from unit.operator.test_plan import CORES, running, settings, step
 from unit.operator.world import context
 
@@ -59,10 +60,31 @@ class TestFewerCores:
         assert not plan.changes
         assert plan.waiting_for == "core demo-core-1 to know the new number of cores before others are removed"
 
-    async def test_they_go_when_those_that_stay_are_ready(self) -> None:
-        """At once, where one of those that go is broken: no core is restarted then."""
+    async def test_a_broken_one_goes_before_those_that_stay_are_restarted(self) -> None:
+        """No core is restarted while one isn't ready."""
         world = await running()
         world.objects[Ref("Pod", "demo-core-2")]["status"]["conditions"][0]["status"] = "False"
         plan = await step(world, context(self.FEWER))
-        assert plan.waiting_for == ""
-        assert world.objects[CORES]["spec"]["replicas"] == 1
+        assert plan.waiting_for == "core demo-core-2 to be gone before the next one goes"
+        assert world.objects[CORES]["spec"]["replicas"] == 2
+        world.settle()
+        assert not (await step(world, context(self.FEWER))).changes, "it ends"
+        del world.objects[Ref("Pod", "demo-core-2")]
+        plan = await step(world, context(self.FEWER))
+        assert [str(ref(live)) for live in plan.delete] == ["Pod demo-core-0"]
+
+    async def test_they_go_one_at_a_time(self) -> None:
+        world = await running({"cores": {"replicas": 5}})
+        at = context({"cores": {"replicas": 3}})
+        for _ in range(4):
+            await step(world, at)
+            world.settle()
+        assert world.objects[CORES]["spec"]["replicas"] == 5
+        for last in (4, 3):
+            await step(world, at)
+            assert world.objects[CORES]["spec"]["replicas"] == last
+            world.settle()
+            assert not (await world.plan(at)).changes, "it sends its clients away"
+            del world.objects[Ref("Pod", f"demo-core-{last}")]
+        await step(world, at)  # the former settings go
+        assert await world.plan(at) == Plan()

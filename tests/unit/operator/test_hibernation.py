@@ -177,6 +177,8 @@ async def test_fewer_cores_of_one_that_sleeps_are_removed_when_it_has_woken(when
             await step(world, awake)
     assert numbers(world)[1] == 3
     assert "cores = 3" in settings(world, CORES)["core.toml"]
-    await converge(world, context(awake))
-    assert numbers(world)[1] == 1
+    for last in (2, 1):
+        await converge(world, context(awake))
+        assert numbers(world)[1] == last
+        del world.objects[Ref("Pod", f"demo-core-{last}")]
     assert "cores = 1" in settings(world, CORES)["core.toml"]
