@@ -182,7 +182,8 @@ class DurableSubscribePort(SubscribePort):
         """First waits until an earlier UNSUBSCRIBE is committed. That one releases its claims at its commit, which
         would release this claim too.
         """
-        self._settle(partial(self._cluster.claim, self._session.client_id, filters, done))
+        session = self._session
+        self._settle(partial(self._cluster.claim, session.client_id, filters, done, session.takes_turns_as()))
 
     def release(self, filters: list[bytes]) -> None:
         release = partial(self._cluster.release, self._session.client_id, filters)

@@ -15,8 +15,11 @@ from flockmq.session_rpc.clean_session_wills import PendingWill
 class ClusterPort(Protocol):
     """What a subscription needs from the cluster."""
 
-    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """Claim exclusive filters for this client. `done` gets the refused filters with their reason codes."""
+    def claim(
+        self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None], user: bytes
+    ) -> None:
+        """Claim exclusive filters for this client, in the user's turn. `done` gets the refused filters with their
+        reason codes."""
         ...
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None:

@@ -15,9 +15,9 @@ from flockmq.node.access_control import AccessControl
 from flockmq.node.offline_exclusive_subscriptions import OfflineExclusiveSubscriptions
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.routes.durable_exclusive_claims import DurableExclusiveClaims
-from flockmq.routes.exclusive_claim_table import Submit
 from flockmq.routes.exclusive_claims import ExclusiveClaims
 from flockmq.routes.filter_registration import claim_all
+from flockmq.routes.route_turns import Submit
 from flockmq.routing.slots import slot_of
 
 
@@ -47,11 +47,13 @@ class DurableSessionClaims:
     def __len__(self) -> int:
         return len(self._durable)
 
-    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+    def claim(
+        self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None], user: bytes
+    ) -> None:
         """As `durable.ports.ClusterPort.claim`."""
         claims = self._durable if self._by_slot() else self._of_node
         self.offline.claimed(client_id)
-        claim_all(self._of_node.pending, client_id, filters, claims.claim, done)
+        claim_all(self._of_node.pending, client_id, filters, partial(claims.claim, user=user), done)
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None:
         """As `durable.ports.ClusterPort.release`."""

@@ -102,8 +102,12 @@ class FiltersPort:
         """True if this node's own table has the route of the filter to this node."""
         raise NotImplementedError
 
-    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """Claim exclusive filters in the cluster for this client. `done` gets the refused filters with reason codes."""
+    def claim(
+        self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None], user: bytes
+    ) -> None:
+        """Claim exclusive filters in the cluster for this client, in the user's turn. `done` gets the refused filters
+        with reason codes.
+        """
         raise NotImplementedError
 
     def unrouted(self, filters: list[bytes]) -> None:

@@ -207,7 +207,7 @@ class _NodeSide(SubscribePort):
         self._channel.pause()
 
     def claim(self, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        self._port.filters.claim(self._session.client_id, filters, done)
+        self._port.filters.claim(self._session.client_id, filters, done, self._session.takes_turns_as())
 
     def release(self, filters: list[bytes]) -> None:
         self._port.filters.unrouted(filters)

@@ -21,7 +21,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import Op
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.rlog.schema import CLAIMS
-from flockmq.routes.exclusive_claim_table import Done, Key, PendingClaims, Submit, durable_key, epoch_of, filter_of
+from flockmq.routes.exclusive_claim_table import Done, Key, PendingClaims, durable_key, epoch_of, filter_of
+from flockmq.routes.route_turns import NOBODY, Submit
 from flockmq.routing.slots import slot_of
 
 
@@ -74,7 +75,7 @@ class DurableExclusiveClaims:
         """True if this node's table has a claim of the client."""
         return any(self._claims.of_durable(filter, client_id))
 
-    def claim(self, filter: bytes, client_id: bytes, done: Done) -> None:
+    def claim(self, filter: bytes, client_id: bytes, done: Done, user: bytes = NOBODY) -> None:
         epoch = self._sessions.gained_at(slot_of(client_id))
         if epoch < 0:  # the session runs elsewhere now, where the request is sent again
             done(Reason.UNSPECIFIED_ERROR)
@@ -87,7 +88,7 @@ class DurableExclusiveClaims:
         elif self._claims.is_contested(filter, client_id):
             done(Reason.QUOTA_EXCEEDED)
         else:
-            self._pending.make(key, filter, client_id, done, partial(self._claimed, key, client_id))
+            self._pending.make(key, filter, client_id, done, partial(self._claimed, key, client_id), user)
 
     def keep(self, filter: bytes, client_id: bytes, done: Done) -> None:
         """The session has the filter: write a claim if there is none. `done` gets the result of that write."""

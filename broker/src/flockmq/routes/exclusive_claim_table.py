@@ -18,20 +18,20 @@ SUBSCRIBE was granted isn't deleted as unused while the same SUBSCRIBE waits for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Final, Self, TypeVar
 
 from flockmq.default_callbacks import ignore
 from flockmq.mqtt.reason import Reason
-from flockmq.rlog.entry import Op, StreamId
+from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.rlog.schema import CLAIMS
 from flockmq.routes.remote_routes import slot_of_owner, slot_owner
+from flockmq.routes.route_turns import NOBODY, Submit
 from flockmq.routing.slots import slot_of
 
 Key = tuple[bytes, str]
-Submit = Callable[[Sequence[Op]], "asyncio.Future[StreamId]"]
 Secure = Callable[[], "asyncio.Future[StreamId]"]
 """Its future gets a result when Redis can't lose any more what the table has now (`Rlog.secure`)."""
 Done = Callable[[int], None]
@@ -170,11 +170,19 @@ class PendingClaims:
             claim.is_released = True
         return claim is not None
 
-    def make(self, key: Key, filter: bytes, client_id: bytes, done: Done, ended: Callable[[int, bool], None]) -> None:
-        """Write a claim. After all waiting callers got the answer, `ended(reason, released)` is called. `released` is
-        True if the filter was released meanwhile."""
+    def make(
+        self,
+        key: Key,
+        filter: bytes,
+        client_id: bytes,
+        done: Done,
+        ended: Callable[[int, bool], None],
+        user: bytes = NOBODY,
+    ) -> None:
+        """Write a claim in the user's turn. After all waiting callers got the answer, `ended(reason, released)` is
+        called. `released` is True if the filter was released meanwhile."""
         self._pending[key] = _PendingClaim(filter, client_id, done, ended)
-        self._submit([CLAIMS.put(key, client_id)]).add_done_callback(partial(self._written, key))
+        self._submit([CLAIMS.put(key, client_id)], user).add_done_callback(partial(self._written, key))
 
     def invalidate(self) -> None:
         """This node is another incarnation: refuse all pending claims, because they belong to the former one or to its

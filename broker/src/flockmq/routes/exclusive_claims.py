@@ -19,7 +19,8 @@ from flockmq.mqtt.reason import Reason
 from flockmq.rlog.entry import StreamId
 from flockmq.rlog.rlog import ReasonOf
 from flockmq.rlog.schema import CLAIMS
-from flockmq.routes.exclusive_claim_table import Done, Key, PendingClaims, Secure, Submit, filter_of
+from flockmq.routes.exclusive_claim_table import Done, Key, PendingClaims, Secure, filter_of
+from flockmq.routes.route_turns import NOBODY, Submit
 
 InUse = Callable[[bytes, bytes], bool]
 """True if the client (its id) has a session here that has the filter by a claim of this node."""
@@ -63,7 +64,7 @@ class ExclusiveClaims:
         self.pending.invalidate()
         return held
 
-    def claim(self, filter: bytes, client_id: bytes, done: Done) -> None:
+    def claim(self, filter: bytes, client_id: bytes, done: Done, user: bytes = NOBODY) -> None:
         owner, key = self._own.get(filter), (filter, self._me)
         if owner == client_id:
             if not self.pending.join(key, done):
@@ -72,7 +73,7 @@ class ExclusiveClaims:
             done(Reason.QUOTA_EXCEEDED)
         else:
             self._own[filter] = client_id
-            self.pending.make(key, filter, client_id, done, partial(self._claimed, key))
+            self.pending.make(key, filter, client_id, done, partial(self._claimed, key), user)
 
     def release(self, filter: bytes) -> None:
         """A client unsubscribed, or its session ended. Another client may have the filter by now."""

@@ -54,9 +54,12 @@ class FilterRegistration(FiltersPort):
     def is_routed(self, filter: bytes) -> bool:
         return self.shares.has(filter) if is_shared(filter) else self.routes.has(matching(filter))
 
-    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
-        """Ask the cluster to grant the client these exclusive filters. `done` gets the refused ones."""
-        claim_all(self.exclusive.pending, client_id, filters, self.exclusive.claim, done)
+    def claim(
+        self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None], user: bytes = NOBODY
+    ) -> None:
+        """Ask the cluster, in the user's turn, to grant the client these exclusive filters. `done` gets the refused
+        ones."""
+        claim_all(self.exclusive.pending, client_id, filters, partial(self.exclusive.claim, user=user), done)
 
     def route(self, filters: list[bytes], done: Callable[[int], None], user: bytes = NOBODY) -> None:
         """Write rows that route filters of any kind to this node, in the user's turn. `done` gets the worst reason

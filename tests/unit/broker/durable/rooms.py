@@ -168,7 +168,9 @@ class Owner:
     def soon(self, call: Callable[[], None]) -> object:
         return asyncio.get_running_loop().call_soon(call)
 
-    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+    def claim(
+        self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None], user: bytes
+    ) -> None:
         done({})
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None: ...

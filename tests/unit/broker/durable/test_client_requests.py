@@ -127,7 +127,7 @@ Claims = list[Callable[[dict[bytes, int]], None]]
 def claims(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> Claims:
     """Of exclusive filters, that wait for their answer."""
     made: Claims = []
-    monkeypatch.setattr(owner, "claim", lambda client_id, filters, done: made.append(done))
+    monkeypatch.setattr(owner, "claim", lambda client_id, filters, done, user: made.append(done))
     owner.zones["default"] = Limits(exclusive_subscription=True)
     return made
 
@@ -156,7 +156,7 @@ async def test_what_is_asked_behind_a_SUBSCRIBE_that_waits_for_its_claim_is_done
 
 async def test_so_much_is_asked_behind_a_SUBSCRIBE_and_no_more(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "SUBSCRIBES_WAITING_MAX", 1)
-    monkeypatch.setattr(owner, "claim", lambda client_id, filters, done: None)
+    monkeypatch.setattr(owner, "claim", lambda client_id, filters, done, user: None)
     owner.zones["default"] = Limits(exclusive_subscription=True)
     owner.open(1, request(1))
     owner.subscribe(1, b"$exclusive/x")

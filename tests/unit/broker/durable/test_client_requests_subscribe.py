@@ -35,13 +35,17 @@ class ClusterPort:
 
     def __init__(self) -> None:
         self.claims: list[tuple[list[bytes], Callable[[dict[bytes, int]], None]]] = []
+        self.turns: list[bytes] = []
         self.released: list[bytes] = []
         self.routes: list[tuple[list[bytes], Callable[[int], None]]] = []
         self.seeing: list[Callable[[bool], None]] = []
         self.awaiting_retained: list[tuple[list[bytes], bool]] = []
 
-    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+    def claim(
+        self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None], user: bytes
+    ) -> None:
         self.claims.append((filters, done))
+        self.turns.append(user)
 
     def release(self, client_id: bytes, filters: list[bytes]) -> None:
         self.released += filters
@@ -263,6 +267,7 @@ def test_an_exclusive_filter_is_claimed_first(asked: Asked) -> None:
     asked.subscribe((EXCLUSIVE, 1), (OTHER, 1))
     ((filters, claimed),) = asked.cluster.claims
     assert (filters, asked.filters()) == ([EXCLUSIVE], [])
+    assert asked.cluster.turns == [asked.session.takes_turns_as()]
     claimed({EXCLUSIVE: 0x97})
     assert [filters for filters, _ in asked.cluster.routes] == [[OTHER]]
     asked.cluster.routes[0][1](Reason.SUCCESS)

@@ -94,7 +94,9 @@ class _Filters(FiltersPort):
     def is_routed(self, filter: bytes) -> bool:
         return False
 
-    def claim(self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None]) -> None:
+    def claim(
+        self, client_id: bytes, filters: list[bytes], done: Callable[[dict[bytes, int]], None], user: bytes
+    ) -> None:
         self.port.claim(filters, done)
 
     def unrouted(self, filters: list[bytes]) -> None:

@@ -115,7 +115,7 @@ class Core:
 
     # the log
 
-    def _submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+    def _submit(self, ops: Sequence[Op], user: bytes = b"") -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         if self.is_away:
             done.set_exception(StorageUnavailable("the log is away"))

@@ -59,7 +59,7 @@ class Node:
         while self.read < len(self.log.entries):
             await self.step()
 
-    def _submit(self, ops: Sequence[Op]) -> asyncio.Future[StreamId]:
+    def _submit(self, ops: Sequence[Op], user: bytes = b"") -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         if self.log.away:
             done.set_exception(StorageUnavailable("the log is away"))

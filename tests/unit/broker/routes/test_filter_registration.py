@@ -31,11 +31,13 @@ EXCLUSIVE = b"$exclusive/x"
 class Log:
     def __init__(self) -> None:
         self.writes: list[tuple[Sequence[Op], asyncio.Future[StreamId]]] = []
+        self.turns: list[bytes] = []
         self.held: dict[bytes, set[str]] = {}
 
     def submit(self, ops: Sequence[Op], user: bytes = b"") -> asyncio.Future[StreamId]:
         done: asyncio.Future[StreamId] = asyncio.get_running_loop().create_future()
         self.writes.append((ops, done))
+        self.turns.append(user)
         return done
 
     def holders(self, filter: bytes) -> Collection[str]:
@@ -114,6 +116,12 @@ async def test_claims_are_answered_together_with_those_that_are_refused(written:
     assert refused == []
     await written.answer(1, StorageUnavailable("away"))
     assert refused == [{EXCLUSIVE: Reason.QUOTA_EXCEEDED, b"$exclusive/y": Reason.UNSPECIFIED_ERROR}]
+
+
+async def test_claims_are_written_in_the_turn_of_their_user(written: Written) -> None:
+    written.filters.claim(b"c", [EXCLUSIVE, b"$exclusive/y"], lambda refused: None, b"many")
+    written.filters.route([b"a", SHARED], written.answers.append, b"other")
+    assert written.log.turns == [b"many", b"many", b"other", b"other"]
 
 
 async def test_what_a_client_asks_for_again_is_not_given_back_by_its_former_connection(written: Written) -> None:
