@@ -373,6 +373,7 @@ this much."""
 
 # --- rlog: the replicated log ---------------------------------------------------------------------------------------
 MAX_ROUTES: Final = 10_000_000
+"""Rows of each table of filters: routes, members of shared subscriptions, and claims of exclusive ones."""
 MAX_RETAINED_BYTES: Final = 1024 * 1024 * 1024
 LOG_TABLE_MAX_ROWS: Final = 10_000_000
 LOG_TABLE_MAX_BYTES: Final = 1024 * 1024 * 1024
@@ -451,9 +452,10 @@ SHARED_COUNTS_A_TURN: Final = 250
 SHARED_RETRY_S: Final = 1.0
 SHARED_HOPS_MAX: Final = 16
 """How often a shared message may be passed on to another node or slot, because the former had no members any more."""
-EXCLUSIVE_MAX: Final = 1_000_000
-DELAYED_MAX_MESSAGES: Final = 1_000_000
-DELAYED_MAX_BYTES: Final = 256 * 1024 * 1024
+DELAYED_MAX_BYTES: Final = MAX_RETAINED_BYTES
+DELAYED_MAX_MESSAGES: Final = 4_000_000
+"""As many of the smallest as have DELAYED_MAX_BYTES in the quotas of their users, which are a quarter of that by
+default."""
 DELAYED_MAX_S: Final = 4_294_967
 DELAYED_BATCH_MAX: Final = 256
 """Due messages that are looked at together."""

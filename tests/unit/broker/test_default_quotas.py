@@ -7,6 +7,7 @@ import pytest
 from flockmq import bounds
 from flockmq.default_quotas import LeastMemory, default_limits
 from flockmq.quotas import INFINITE, Held
+from flockmq.rlog.schema import CLAIMS, DELAYED, MESSAGES, ROUTES, SHARES
 
 MIB = 1024 * 1024
 
@@ -27,6 +28,16 @@ def test_by_default_no_user_takes_more_than_half_of_the_room_of_a_node(mib: int)
     takes += limits.queued_bytes * bounds.QUEUED_MEMORY_TIMES + limits.retained_bytes * bounds.RETAINED_MEMORY_TIMES
     takes += limits.subscription_bytes * bounds.FILTER_MEMORY_TIMES
     assert 0 < takes <= (mib * MIB * bounds.NODE_SHORT_PART - bounds.NODE_EMPTY_BYTES) / 2
+
+
+def test_by_default_no_user_fills_half_of_a_table_of_the_log() -> None:
+    """However small the messages are, and whatever kind of filters it has."""
+    limits = default_limits(LeastMemory())
+    for table in (MESSAGES, DELAYED):
+        assert limits.retained_bytes <= table.max_bytes / 2
+        assert limits.retained_bytes / (bounds.RETAINED_MESSAGE_BYTES + len("t")) <= table.max_rows / 2
+    for table_of_filters in (ROUTES, SHARES, CLAIMS):
+        assert limits.subscriptions <= table_of_filters.max_rows / 2
 
 
 def test_a_container_that_has_hardly_room_for_a_node_has_quotas_too() -> None:

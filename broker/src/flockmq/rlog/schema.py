@@ -275,7 +275,7 @@ CLAIMS: Final[TableSpec[tuple[bytes, str], bytes]] = TableSpec(
     11, "claims", ROUTE,
     split=split_owned, join=join_owned,
     encode=bytes, decode=bytes,
-    buckets=256, max_rows=bounds.EXCLUSIVE_MAX,
+    buckets=256, max_rows=bounds.MAX_ROUTES,
 )  # fmt: skip
 """(filter of an exclusive subscription, incarnation) → client id that claims it there. Owned by that incarnation. For
 durable sessions, since cluster version 2: the key is `routes.exclusive_claim_table.durable_key`, owned by `#slot`, and
