@@ -189,7 +189,7 @@ def _check_gone(node: Node, everybody: list[Client]) -> None:
     _answer(node)
     node.turn()
     router = node.router
-    assert (len(router.pauses.slow), router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)
+    assert (len(router.pauses.slow), router.partials.bytes, router.counters.subscriptions) == (0, 0, 0)
     assert len(router.local) == 0
     assert all(
         client.state == CLOSED and client.session is None and client.publish_queue is None for client in everybody

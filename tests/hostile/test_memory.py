@@ -39,6 +39,8 @@ PLACES: Final = {"/sys/fs/cgroup/memory": "memory.limit_in_bytes", "/sys/fs/cgro
 """Of cgroups of version 1, and 2: where a new one can be, and the name of its limit."""
 TOGETHER: Final = 50
 LARGE: Final = b"x" * 50_000
+PARTS: Final = 2_000
+"""Of packets; together they would take 114 MiB."""
 
 
 NODE_BYTES: Final = CONTAINER_BYTES * 3 // 4
@@ -155,3 +157,17 @@ def test_clients_that_read_nothing_are_disconnected_before_they_fill_it(node: No
         ping(decent)
     eventually(lambda: node.metric("flockmq_connections") == 0, "all have left")
     assert peak_bytes(node) < CONTAINER_BYTES
+
+
+def test_packets_that_never_become_whole_fill_neither_the_container_nor_what_others_need(node: Node) -> None:
+    """Of each so much comes that it needs no second read."""
+    part = publish(V5, "p", bytes(900_000))[:60_000]
+    with ExitStack() as stack:
+        for number in range(PARTS):
+            eve(stack, node, f"eve-{number}").send(part)
+        other = stack.enter_context(Wire(node.mqtt, V5))
+        other.send(connect(V5, "other", user_name=b"other"))
+        other.expect(CONNACK)
+        other.send(publish(V5, "o", bytes(900_000), qos=1, packet_id=1))
+        assert other.expect(PUBACK).packet_id == 1
+        assert peak_bytes(node) < CONTAINER_BYTES * 3 // 4

@@ -565,8 +565,10 @@ client has left."""
 PARTIAL_CHUNKS_MAX: Final = 256
 """Reads of one incomplete packet that are kept before they are joined."""
 PARTIALS_MAX_BYTES: Final = 512 * 1024 * 1024
-"""Incomplete packets of all clients, also limited to one part in PARTIALS_MEMORY_SHARE of the memory. Beyond it, a
-client whose packet needs several reads is disconnected."""
+"""Incomplete packets of all clients, also limited to one part in PARTIALS_MEMORY_SHARE of the memory. Beyond it, users
+that have more than their share of them lose the connections whose packets began first."""
+PARTIAL_COUNTED_BYTES: Final = 2 * 1024
+"""A smaller part of a packet isn't counted there."""
 PARTIALS_MEMORY_SHARE: Final = 8
 SINK_CONGESTED_BYTES: Final = 1024 * 1024
 """Bytes that wait for one client before its publishers are paused."""

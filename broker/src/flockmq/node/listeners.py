@@ -133,7 +133,7 @@ class Listeners:
         reactor.limit(_rates(node), node.max_conn_rate)
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         reactor.share_resources(*shares(node, memory, descriptors), memory)
-        reactor.router.partials_max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
+        reactor.router.partials.max_bytes = min(PARTIALS_MAX_BYTES, memory // PARTIALS_MEMORY_SHARE)
 
     def _listener(self, named: NamedListenerSettings, limits: Limits) -> Listener:
         settings = named.settings

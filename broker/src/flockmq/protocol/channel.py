@@ -122,7 +122,9 @@ class Channel(PausablePublisher):
         return session is not None and session.is_congested()
 
     def waiting_bytes(self) -> int:
-        """What is in this node's memory for the client: bytes to write, and messages that wait for its window."""
+        """What is in this node's memory for the client: bytes to write, messages that wait for its window, and what it
+        sent that isn't processed yet.
+        """
         session = self.session
         return self.out_bytes + (session.queue_bytes if isinstance(session, LocalSession) else 0)
 

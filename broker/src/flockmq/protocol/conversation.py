@@ -15,7 +15,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from flockmq.bounds import PARTIAL_CHUNKS_MAX, READ_MAX_BYTES, RECEIVERS_PER_READ_MAX
+from flockmq.bounds import PARTIAL_CHUNKS_MAX, PARTIAL_COUNTED_BYTES, RECEIVERS_PER_READ_MAX
 from flockmq.mqtt import decode, encode, frame
 from flockmq.mqtt.errors import PacketError, protocol_error
 from flockmq.mqtt.packets import Connect, Subscribe
@@ -75,7 +75,6 @@ class Conversation(Channel):
             if data:
                 rest.append(data)
                 self._rest_bytes += len(data)
-                router.partial_bytes += len(data)
             if self._rest_bytes < self._need:
                 self._wait(rest)
                 return
@@ -89,7 +88,8 @@ class Conversation(Channel):
         if at < len(data) and self.state != CLOSED:
             self._rest = [data[at:] if at else data]
             self._rest_bytes = i32(len(data) - at)
-            router.partial_bytes += self._rest_bytes
+            if self._need:
+                self._wait(self._rest)
 
     def _wait(self, rest: list[bytes]) -> None:
         """Wait for the rest of a packet. Neither many small chunks nor many large incomplete packets may use all
@@ -97,13 +97,23 @@ class Conversation(Channel):
         """
         if len(rest) > PARTIAL_CHUNKS_MAX:
             rest[:] = [b"".join(rest)]
-        if self.router.partial_bytes > self.router.partials_max_bytes and self._rest_bytes > READ_MAX_BYTES:
-            self.close(Reason.QUOTA_EXCEEDED)
+        if self._rest_bytes < PARTIAL_COUNTED_BYTES or self.state != CONNECTED:
+            return
+        partials = self.router.partials
+        partials.has_come(self.principal.username, self, self._rest_bytes)
+        for client in partials.excess():
+            assert isinstance(client, Conversation)
+            client.close(Reason.QUOTA_EXCEEDED, "too many packets that aren't whole wait at this node")
 
     def _forget_rest(self) -> None:
         if self._rest is not None:
             self._rest = None
-            self.router.partial_bytes -= self._rest_bytes
+            if self._rest_bytes >= PARTIAL_COUNTED_BYTES:
+                self.router.partials.ended(self.principal.username, self)
+            self._rest_bytes = 0
+
+    def waiting_bytes(self) -> int:
+        return super().waiting_bytes() + self._rest_bytes
 
     def _consume(self, data: bytes) -> i64:
         """Process complete packets. Returns the offset of the first byte that wasn't processed."""

@@ -19,7 +19,6 @@ from flockmq.bounds import (
     MATCH_CACHE_MAX_BYTES,
     MATCH_CACHE_TARGET_BYTES,
     MATCHED_AGAIN_MAX,
-    PARTIALS_MAX_BYTES,
     TOPIC_MAX_LEVELS,
 )
 from flockmq.mqtt.message import Publish, transcode_run
@@ -31,6 +30,7 @@ from flockmq.routing.filter_index import FilterIndex
 from flockmq.routing.group import MembersElsewhere
 from flockmq.routing.local_delivery import LocalDelivery
 from flockmq.routing.match_cache import Head, MatchCache, Route
+from flockmq.routing.partial_packets import PartialPackets
 from flockmq.routing.shared_delivery import SharedDelivery
 from flockmq.routing.sink import FLOWING, AwaySink, SinkHost
 from flockmq.routing.stale_table_queue import StaleTableQueue
@@ -74,8 +74,7 @@ class Router:
         self._forget()
         self.receivers: i64 = 0
         """Of all messages that were routed: what that cost. `Conversation` bounds it for each read."""
-        self.partial_bytes: int = 0
-        self.partials_max_bytes: int = PARTIALS_MAX_BYTES
+        self.partials = PartialPackets()
         self.stale: bool = False
         self.held = StaleTableQueue()
         self.away4 = AwaySink(host, 4)

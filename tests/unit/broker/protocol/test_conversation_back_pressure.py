@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from flockmq.bounds import RECEIVERS_PER_READ_MAX, SHARED_GROUP_RECEIVERS
+from flockmq.bounds import PARTIAL_COUNTED_BYTES, RECEIVERS_PER_READ_MAX, SHARED_GROUP_RECEIVERS
 from flockmq.mqtt import encode
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED
+from flockmq.protocol.client import Principal
 from flockmq.session.limits import Limits
 from unit.broker.protocol.harness import Client, Node, publish
 
@@ -71,3 +72,20 @@ def test_a_publisher_whose_messages_have_very_many_receivers_rests_between_two()
         received.append(node.router.counters.messages_received)
     assert received == [1, 3, 4]
     assert publisher.paused == 0
+
+
+def test_packets_that_never_become_whole_end_the_connections_of_their_user_alone() -> None:
+    node = Node()
+    node.router.partials.max_bytes = 8 * PARTIAL_COUNTED_BYTES
+    packet = publish(5, "a", "x" * 4 * PARTIAL_COUNTED_BYTES, qos=1, packet_id=1)
+    many = [node.client(f"many-{number}", 5) for number in range(8)]
+    other = node.client("other", 5)
+    other.principal = Principal(b"other")
+    node.feed(other, packet[: 2 * PARTIAL_COUNTED_BYTES])
+    for client in many:
+        client.principal = Principal(b"many")
+        node.feed(client, packet[:PARTIAL_COUNTED_BYTES])
+    assert [client.state == CLOSED for client in many] == [True] * 2 + [False] * 6, "the first ones"
+    assert many[0].close_reason == Reason.QUOTA_EXCEEDED
+    assert node.feed(other, packet[2 * PARTIAL_COUNTED_BYTES :]), "it is acknowledged"
+    assert node.router.partials.bytes == 6 * PARTIAL_COUNTED_BYTES

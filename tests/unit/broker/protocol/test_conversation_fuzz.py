@@ -88,7 +88,7 @@ def check_gone(node: Node, clients: list[Client]) -> None:
         node.port.unanswered.pop(0)(Reason.SUCCESS, False)
     node.turn()
     router = node.router
-    assert (len(router.pauses.slow), router.partial_bytes, router.counters.subscriptions) == (0, 0, 0)
+    assert (len(router.pauses.slow), router.partials.bytes, router.counters.subscriptions) == (0, 0, 0)
     assert len(router.local) == 0
     assert all(client.state == CLOSED and client.session is None and client.publish_queue is None for client in clients)
 

@@ -41,3 +41,13 @@ def test_what_waits_for_acknowledgements_of_a_clean_session_counts() -> None:
         assert connection.waiting_bytes() >= 2 * RELIEVED_MIN_BYTES
         assert served.reactor.relieve(1)
         assert connection.state == CLOSED
+
+
+def test_what_a_client_sent_and_is_not_processed_yet_counts() -> None:
+    with Served() as served:
+        connection, client = served.client("c", 5)
+        client.sendall(publish(5, "a", "x" * 2 * RELIEVED_MIN_BYTES)[:-1])
+        served.reactor.turn()
+        assert connection.waiting_bytes() >= 2 * RELIEVED_MIN_BYTES
+        assert served.reactor.relieve(1)
+        assert (connection.state, connection.waiting_bytes()) == (CLOSED, 0)
