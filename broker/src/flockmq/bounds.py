@@ -702,7 +702,8 @@ FAILED_LOGINS_OF_ADDRESS_MAX: Final = 100
 LOGINS_OF_NAME_MAX: Final = 64
 """Passwords of one name at one address that are being checked. A client with a further one gets 0x9F."""
 KNOWN_CLIENTS_MAX: Final = 100_000
-"""Clients that have logged in, whose failures are counted separately. Beyond it, the oldest is forgotten."""
+"""Clients that have logged in, whose failures are counted separately. Beyond it, the oldest is forgotten, but none for
+one more of a user that has its share of them."""
 PASSWORD_MAX_BYTES: Final = 4096
 JWT_MAX_BYTES: Final = 8192
 JWT_SKEW_MAX_S: Final = 5

@@ -136,7 +136,7 @@ class Chain:
         if isinstance(verdict, LoginRefused):
             return self._refused(attempt, verdict.reason, verdict.why)
         self.results["success"] += 1
-        self.failed_logins.succeeded(attempt)
+        self.failed_logins.succeeded(attempt, verdict.username)
         principal = Principal(
             verdict.username,
             superuser=verdict.is_superuser,

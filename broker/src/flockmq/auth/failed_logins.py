@@ -11,7 +11,8 @@ Invariants:
   delayed after its first failure instead of after `max_count`; and for `max_wait`, if it has failed so often that its
   names may have been forgotten. So a name that is forgotten is guessed no faster.
 - At most FAILED_LOGINS_MAX names and addresses are remembered, FAILED_LOGINS_KEPT_OF_ADDRESS_MAX of one address, and
-  KNOWN_CLIENTS_MAX clients. So an address that fails with very many names has only its own forgotten.
+  KNOWN_CLIENTS_MAX clients. So an address that fails with very many names has only its own forgotten, and a user that
+  logs in with very many client ids has no other user's clients forgotten.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ Begun = tuple[int, tuple[int, ...]]
 """(hash of the password, hashes of the names that the login counts for)"""
 FIRST_WAIT_S = 1.0
 DOUBLED_MAX = 32
+_TRIES_MAX = 16
+"""How many of the oldest known clients are looked at, to find one of a user."""
 
 
 class _Failures:
@@ -68,7 +71,10 @@ class FailedLogins:
         self._under_way: dict[int, Counter[int]] = {}
         """Logins being checked, by name at an address: hashes of the passwords, because the same password twice is only
         one guess."""
-        self._known: OrderedDict[int, None] = OrderedDict()
+        self._known: OrderedDict[int, bytes] = OrderedDict()
+        """The hash of a client that logged in → its user. The latest login is last."""
+        self._known_of: Counter[bytes] = Counter()
+        """How many of these each user has."""
 
     def configure(self, settings: Settings) -> None:
         """Other settings. What was counted stays, unless nothing is to be counted any more."""
@@ -128,17 +134,36 @@ class FailedLogins:
                 wait_s = self._settings.max_wait if may_be_forgotten else self._wait_s(failures.count)
                 failures.next_s = now_s + wait_s
 
-    def succeeded(self, attempt: Attempt) -> None:
+    def succeeded(self, attempt: Attempt, user: bytes) -> None:
+        """`user`: as whom the client was authenticated, whatever it called itself."""
         if not self._counts(attempt):
             return
         if self._failures:
             for key in self._keys(attempt):
                 self._forget(key)
-        client = _client(attempt)
-        self._known[client] = None
-        self._known.move_to_end(client)
-        if len(self._known) > KNOWN_CLIENTS_MAX:
-            self._known.popitem(last=False)
+        self._remember(_client(attempt), user)
+
+    def _remember(self, client: int, user: bytes) -> None:
+        known, of_user = self._known, self._known_of
+        if client in known:
+            self._forget_known(client)
+        if len(known) >= KNOWN_CLIENTS_MAX:
+            if of_user[user] * len(of_user) >= KNOWN_CLIENTS_MAX:  # it has its share: it replaces one of its own
+                for _ in range(_TRIES_MAX):
+                    if known[next(iter(known))] == user:
+                        break
+                    known.move_to_end(next(iter(known)))
+                else:
+                    return
+            self._forget_known(next(iter(known)))
+        known[client] = user
+        of_user[user] += 1
+
+    def _forget_known(self, client: int) -> None:
+        user = self._known.pop(client)
+        self._known_of[user] -= 1
+        if not self._known_of[user]:
+            del self._known_of[user]
 
     def _counts(self, attempt: Attempt) -> bool:
         """Only attempts with a user name or a password count."""

@@ -34,7 +34,7 @@ class Gate:
     def gets_in(self, tried: Attempt) -> bool:
         if not self.failed_logins.may_try(tried):
             return False
-        self.failed_logins.succeeded(tried)
+        self.failed_logins.succeeded(tried, tried.username or b"")
         return True
 
 
@@ -162,6 +162,25 @@ def test_the_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         gate.fails(login(f"u{number}", f"c{number}", f"10.0.0.{number}"))
         gate.gets_in(login(f"u{number}", f"d{number}", f"10.0.1.{number}"))
     assert len(gate.failed_logins) == 10
+    assert len(gate.failed_logins._known) == 10
+
+
+def test_a_user_of_very_many_client_ids_has_nobody_else_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody at the victim's address, who has a user of his own there."""
+    monkeypatch.setattr(failed_logins, "KNOWN_CLIENTS_MAX", 10)
+    gate = Gate()
+    assert gate.gets_in(login("victim", "v"))
+    for number in range(100):
+        mallory = login(f"said-{number}", f"m{number}")
+        gate.failed_logins.succeeded(mallory, b"mallory")
+    assert all(gate.fails(login("said-99", "m99")) for _ in range(3)), "its latest is known"
+    assert not gate.fails(login("said-99", "m99"))
+    for number in range(10):
+        gate.fails(login("victim", f"x{number}"))
+    assert not gate.fails(login("victim", "y")), "the name must wait there"
+    assert gate.gets_in(login("victim", "v"))
+    assert len(gate.failed_logins._known) == 10
+    assert gate.gets_in(login("new", "n", AWAY))
     assert len(gate.failed_logins._known) == 10
 
 
