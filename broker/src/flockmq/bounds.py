@@ -290,6 +290,8 @@ ATTACHES_MAX_BYTES: Final = 64 * 1024 * 1024
 OWNER_WILLS_MAX: Final = 1_000_000
 OWNER_WILLS_MAX_BYTES: Final = 256 * 1024 * 1024
 """Wills of clean sessions that one owner keeps. A will beyond it is lost if the client's node dies."""
+OWNER_WILLS_OF_USER_MAX_BYTES: Final = OWNER_WILLS_MAX_BYTES // 2
+"""Of these, wills of one user."""
 NOTES_BATCH_MAX: Final = 4096
 NOTES_WAITING_MAX: Final = 100_000
 """Notifications of one kind that wait for one node without a link. Further ones are dropped: when the node is linked

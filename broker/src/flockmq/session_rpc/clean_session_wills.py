@@ -3,7 +3,8 @@
 
 The node publishes the will when the connection ends. The owner does so if the node was purged, or didn't confirm a KICK
 in time. Both use the same message id, so receivers drop a second copy. Invariant: at most OWNER_WILLS_MAX wills with at
-most OWNER_WILLS_MAX_BYTES are kept; others are dropped and counted.
+most OWNER_WILLS_MAX_BYTES are kept, one user's with at most OWNER_WILLS_OF_USER_MAX_BYTES; others are dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class CleanSessionWills:
         """Number of wills that found no room."""
         self.waiting_bytes = 0
         self._count = 0
+        self._bytes_of: dict[bytes, int] = {}
+        """What wills of each user take, where clients have users."""
         self._slots: dict[int, dict[int, _KeptWill]] = {}
         """Slot → token → will."""
 
@@ -94,13 +97,30 @@ class CleanSessionWills:
         if request.will is None:
             return
         kept = _KeptWill(client_id, incarnation, token, request.nonce, request.will, request.user)
-        size = kept.size_bytes()
-        if self._count >= bounds.OWNER_WILLS_MAX or self.waiting_bytes + size > bounds.OWNER_WILLS_MAX_BYTES:
+        if not self._has_room(kept):
             self.dropped += 1
             return
         self._slots.setdefault(slot, {})[token] = kept
-        self._count += 1
+        self._counted(kept, 1)
+
+    def _has_room(self, will: _KeptWill) -> bool:
+        size, of_user = will.size_bytes(), 0 if will.user is None else self._bytes_of.get(will.user, 0)
+        return (
+            self._count < bounds.OWNER_WILLS_MAX
+            and self.waiting_bytes + size <= bounds.OWNER_WILLS_MAX_BYTES
+            and of_user + size <= bounds.OWNER_WILLS_OF_USER_MAX_BYTES
+        )
+
+    def _counted(self, will: _KeptWill, times: int) -> None:
+        size = times * will.size_bytes()
+        self._count += times
         self.waiting_bytes += size
+        if will.user is not None:
+            of_user = self._bytes_of.get(will.user, 0) + size
+            if of_user:
+                self._bytes_of[will.user] = of_user
+            else:
+                del self._bytes_of[will.user]
 
     def drop(self, slot: int, token: int) -> None:
         """The node reports that the connection ended. The node publishes its will, if necessary."""
@@ -135,8 +155,7 @@ class CleanSessionWills:
         of_slot = self._slots.get(slot, {})
         kept = of_slot.pop(token, None)
         if kept is not None:
-            self._count -= 1
-            self.waiting_bytes -= kept.size_bytes()
+            self._counted(kept, -1)
             if not of_slot:
                 del self._slots[slot]
         return kept

@@ -120,6 +120,21 @@ async def test_wills_that_find_no_room_are_counted(network: Network, monkeypatch
     assert (len(core.rpc.server.wills), core.rpc.server.wills.dropped) == (0, 1)
 
 
+async def test_one_users_wills_leave_room_for_others(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, replicant = await network.start("core-0", "replicant-0")
+    kept = core.rpc.server.wills
+    many, other = (msgspec.structs.replace(CLEAN_REQUEST, user=user) for user in (b"many", b"other"))
+    kept.keep(b"0", replicant.incarnation, 1, many)
+    monkeypatch.setattr(bounds, "OWNER_WILLS_OF_USER_MAX_BYTES", 2 * kept.waiting_bytes)
+    for number in range(1, 9):
+        kept.keep(b"%d" % number, replicant.incarnation, 1, many)
+    kept.keep(b"9", replicant.incarnation, 1, other)
+    assert (len(kept), kept.dropped) == (3, 7)
+    for number in range(10):
+        kept.drop(slot_of(b"%d" % number), 1)
+    assert (len(kept), kept.waiting_bytes, kept._bytes_of) == (0, 0, {})
+
+
 def evict(replicant: Node, token: int, request: messages.SessionRequest) -> None:
     clean_session = request if messages.is_clean_session(request) else None
     del replicant.clients.held[ID]
