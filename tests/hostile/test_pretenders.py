@@ -14,6 +14,8 @@ from integration.dev.commands import PATIENCE_S, Commands
 CONFIG = """
 [authentication]
 allow_anonymous = true
+[listeners.tcp.plain]
+bind = "127.0.0.1:0"
 [listeners.tcp.balanced]
 bind = "127.0.0.1:0"
 proxy_protocol = true
@@ -29,17 +31,18 @@ bind = "127.0.0.1:0"
 """
 CONNECT = connect(V311, "pretender")
 CONNACK = b"\x20\x02\x00\x00"
+NOT_AUTHORIZED = b"\x20\x02\x00\x05"
 VERSION_2 = b"\r\n\r\n\x00\r\nQUIT\n"
 
 Ask = Callable[..., bytes]
 
 
-@pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
+@pytest.fixture(scope="module", params=[CONFIG])
+def ask(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Ask]:
     """Send bytes to a listener, from an address of this machine; what it says until it is silent or closes."""
     commands = Commands()
     folder = tmp_path_factory.mktemp("pretenders")
-    (folder / "node.toml").write_text(CONFIG)
+    (folder / "node.toml").write_text(request.param)
     try:
         _, told = commands.start_node("--config", str(folder / "node.toml"), "--data-dir", str(folder / "data"))
 
@@ -75,6 +78,13 @@ def test_who_is_denied_hides_behind_no_header(ask: Ask) -> None:
     assert ask("tcp:balanced", header("192.0.2.66") + CONNECT, "127.0.0.2") == b""
     assert ask("tcp:strangers", header("198.51.100.1") + CONNECT, "127.0.0.2") == CONNACK
     assert ask("tcp:strangers", header("198.51.100.1") + CONNECT, "127.0.0.1") == b""
+
+
+@pytest.mark.parametrize("ask", [CONFIG.replace("allow_anonymous = true", "")], indirect=True)
+def test_who_comes_through_a_balancer_is_not_of_this_machine(ask: Ask) -> None:
+    assert ask("tcp:plain", CONNECT) == CONNACK
+    for claim in (header("127.0.0.1"), b"PROXY TCP4 127.0.0.1 10.0.0.1 1 2\r\n", b"PROXY UNKNOWN\r\n"):
+        assert ask("tcp:balanced", claim + CONNECT, "127.0.0.2") == NOT_AUTHORIZED
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ Done = Callable[[Outcome], None]
 
 
 class Chain:
-    """If `allow_anonymous` is None, anonymous clients may connect from this machine only, and only if the chain is
-    empty."""
+    """If `allow_anonymous` is None, anonymous clients may connect from this machine only, not through a load balancer,
+    and only if the chain is empty."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class Chain:
         is_nameless = attempt.username is None and attempt.password is None
         may_be_anonymous = self._allow_anonymous
         if may_be_anonymous is None:
-            may_be_anonymous = not self.identifies and is_local(attempt.peer.host)
+            may_be_anonymous = not self.identifies and is_local(attempt.peer)
         if may_be_anonymous and (is_nameless or not self.identifies):
             self.results["anonymous"] += 1
             return Outcome(Reason.SUCCESS, Principal(attempt.username or b""))
@@ -202,6 +202,7 @@ async def _guarded(asked: Coroutine[None, None, Verdict]) -> Verdict:
         return Pass.UNAVAILABLE
 
 
-def is_local(host: str) -> bool:
-    """Whether it is a loopback address, or "" for a Unix socket."""
-    return host.startswith(("127.", "::ffff:127.")) or host in ("", "::1")
+def is_local(peer: PeerInfo) -> bool:
+    """Whether it came by a loopback address, or a Unix socket. What a load balancer calls so is its own machine."""
+    is_loopback = peer.host.startswith(("127.", "::ffff:127.")) or peer.host in ("", "::1")
+    return is_loopback and not peer.is_balanced

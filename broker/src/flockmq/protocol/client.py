@@ -77,14 +77,23 @@ class ClientCertificate:
 
 @mypyc_attr(acyclic=True)
 class PeerInfo:
-    """`host`: an address without port; "" for a Unix socket. `listener`: its name, as in `tcp:default`."""
+    """`host`: an address without port; "" for a Unix socket. `listener`: its name, as in `tcp:default`. `is_balanced`:
+    a load balancer connected, and says for whom.
+    """
 
-    __slots__ = ("certificate", "host", "listener", "port", "zone")
+    __slots__ = ("certificate", "host", "is_balanced", "listener", "port", "zone")
 
     def __init__(
-        self, host: str, port: int, listener: str, zone: str = "default", certificate: ClientCertificate | None = None
+        self,
+        host: str,
+        port: int,
+        listener: str,
+        zone: str = "default",
+        certificate: ClientCertificate | None = None,
+        is_balanced: bool = False,
     ) -> None:
         self.host = host
+        self.is_balanced = is_balanced
         self.port = port
         self.listener = listener
         self.zone = zone

@@ -125,7 +125,7 @@ class Connection(Conversation):
         header = layers.header
         host, port = self.origin() if header is None or not header.host else (header.host, header.port)
         certificate = layers.certificate(named=settings.proxy is not None and settings.proxy.names_count)
-        return PeerInfo(host, port, settings.name, self.limits.name, certificate)
+        return PeerInfo(host, port, settings.name, self.limits.name, certificate, header is not None)
 
     def listener_name(self) -> str:
         return self.listener.settings.name

@@ -126,6 +126,9 @@ def test_anonymous_clients() -> None:
     nobody: list[Authenticator] = [Link(Pass.UNKNOWN)]
     assert is_anonymous(at_once(Chain([], None), local))
     assert is_anonymous(at_once(Chain([], None), attempt(host=""))), "a Unix socket"
+    balanced = attempt(host="127.0.0.1")
+    balanced.peer.is_balanced = True
+    assert at_once(Chain([], None), balanced).reason == Reason.NOT_AUTHORIZED, "a balancer's own machine is another one"
     assert at_once(Chain([], None), remote) == no
     assert is_anonymous(at_once(Chain([], True), remote))
     assert at_once(Chain([], False), local) == no
