@@ -254,7 +254,8 @@ class SessionRpcServer:
                 self.sessions.cancel(client_id, will_origin(nonce))
             else:
                 self.sessions.hold(left_by(client_id, token, nonce, clean_request.will, clean_request.user), hold_s)
-        self._detach(client_id, token, expiry_s, clean_request is None, nonce, hold_s)
+        # A clean session has no expiry to tell, and the nonce of such a report is of a CONNECT that was refused.
+        self._detach(client_id, token, expiry_s, clean_request is None, nonce if clean_request is None else b"", hold_s)
 
     def _is_back(self, client_id: bytes, token: int) -> bool:
         """The client has a later connection than this one."""
