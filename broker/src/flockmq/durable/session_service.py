@@ -201,16 +201,15 @@ class SessionService:
         return self._limits.is_other_users(client_id, user)
 
     def _open(self, attach: Attach) -> None:
-        client_id, incarnation, token, request, answer, _, _ = attach
+        client_id, incarnation, token, request, answer, _, _, nonce = attach
         slot = self.manager.slots[slot_of(client_id)]
         had_unread = client_id in slot.unread and self.manager.drop_unread(client_id, slot.number)
         self._expected.pop(client_id, None)
         asked_before = self.was_asked_by(client_id, request)
         known = self._without_connection(client_id, with_will=not asked_before)
-        if cancelled := slot.wills.came_back(client_id, self.router.host.now_s) or self._delayed_will(
-            client_id, request
-        ):
-            self.cancelled_wills.note(token, *cancelled, self.router.host.now_s)
+        cancelled = slot.wills.came_back(client_id, self.router.host.now_s) or self._delayed_will(client_id, request)
+        if cancelled and nonce:
+            self.cancelled_wills.note(nonce, *cancelled, self.router.host.now_s)
         if request is None:
             if known is not None:
                 self.sessions.end(known)
@@ -291,8 +290,8 @@ class SessionService:
         only if that was its last connection. `expiry_s` -1: unchanged; with a nonce the CONNECT wasn't answered, or was
         refused, so the client isn't back. `hold_s`: how long its will is held back.
         """
-        cancelled, slot = self.cancelled_wills.take(token), self.manager.slots.get(slot_of(client_id))
-        if cancelled is not None and slot is not None and expiry_s < 0 and nonce:
+        cancelled, slot = self.cancelled_wills.take(nonce), self.manager.slots.get(slot_of(client_id))
+        if cancelled is not None and slot is not None and expiry_s < 0:
             self.manager.now()
             slot.wills.stayed_away(cancelled.left, cancelled.due_s, self.router.host.now_s)
         session = self.connected.running(token)

@@ -54,7 +54,8 @@ def _never() -> None:
 
 class Attach(NamedTuple):
     """An attach that the registry has granted. `answer(flags)` is called when the session is committed; `answer(None)`
-    if a newer connection replaced this one first. `again` repeats the attach if its connection still exists.
+    if a newer connection replaced this one first. `again` repeats the attach if its connection still exists. `nonce`:
+    of its CONNECT, also where `request` is None because the session is clean; b"": it has none.
     """
 
     client_id: bytes
@@ -64,6 +65,7 @@ class Attach(NamedTuple):
     answer: Callable[[int | None], None]
     user: bytes | None = None
     again: Callable[[], None] = _never
+    nonce: bytes = b""
 
 
 class SessionServicePort(Protocol):

@@ -195,9 +195,9 @@ class SessionRpcServer:
     def _open(self, waiting: PendingAttach) -> None:
         answer = partial(self._admitted, waiting)
         request = None if waiting.request is None or messages.is_clean_session(waiting.request) else waiting.request
-        user = messages.user_of(waiting.request)
+        user, nonce = messages.user_of(waiting.request), messages.nonce_of(waiting.request)
         again = partial(self._open_again, waiting)
-        attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, request, answer, user, again)
+        attach = Attach(waiting.client_id, waiting.incarnation, waiting.token, request, answer, user, again, nonce)
         try:
             status = self.sessions.open(attach)
             if status != messages.ADMITTED:

@@ -256,7 +256,7 @@ class Owner:
             if confirms and flags is not None:
                 self.service.report(node, token, b"")
 
-        self.service.open(Attach(client_id, node, token, asked, answered))
+        self.service.open(Attach(client_id, node, token, asked, answered, nonce=messages.nonce_of(asked)))
         return answers
 
     def open_all(self, clients: Sequence[bytes], *, expiry_s: int = 60, will: Will | None = None) -> None:

@@ -315,9 +315,10 @@ async def test_a_will_that_finds_no_room_is_published_at_once(owner: Owner, monk
 
 @pytest.mark.parametrize(("delay_s", "hold_s"), [(20, 0.0), (0, 30.0)])
 @pytest.mark.parametrize("is_answered", [False, True])
+@pytest.mark.parametrize("is_repeated", [False, True])
 @pytest.mark.parametrize("is_back", [False, True])
 async def test_a_CONNECT_that_is_refused_cancels_no_will(
-    owner: Owner, delay_s: int, hold_s: float, is_answered: bool, is_back: bool
+    owner: Owner, delay_s: int, hold_s: float, is_answered: bool, is_repeated: bool, is_back: bool
 ) -> None:
     """Its node gave it up, because Redis didn't answer in time, or its client left meanwhile."""
     owner.open(1, request(1, will=Will(will().message, delay_s)))
@@ -327,12 +328,15 @@ async def test_a_CONNECT_that_is_refused_cancels_no_will(
     if is_answered:
         owner.disk.holds = False
         await owner.commit()
-    owner.service.leave(ID, 2, -1, False, nonce=request(2).nonce)
+    if is_repeated:  # Its node lost its link, and says that there is no connection of the first time.
+        owner.service.leave(ID, 2, -1, False)
+        owner.open(3, request(2))
+    owner.service.leave(ID, 3 if is_repeated else 2, -1, False, nonce=request(2).nonce)
     owner.disk.holds = False
     await owner.commit()
     assert owner.published == []
     if is_back:
-        owner.open(3, request(3))
+        owner.open(4, request(4))
     assert after(owner, 31.0) == ([] if is_back else [b"gone"])
 
 
