@@ -202,7 +202,7 @@ class SessionRpcClient:
         for token, packets in messages.deliveries(body):
             self._proxies.delivered(incarnation, token, packets)
 
-    def _take_answer(self, _: str, item: messages.Answer) -> None:
+    def _take_answer(self, incarnation: str, item: messages.Answer) -> None:
         number, status, raw, flags = item
         token = messages.unpack_token(raw)
         pending = self._pending.get(number)
@@ -212,8 +212,8 @@ class SessionRpcClient:
             if client_id and isinstance(late, Admission):
                 self.detach(client_id, token, 0 if late.begins else -1, nonce=nonce)
             return
-        if status == messages.NOT_OWNER:
-            pending.asked = ""
+        if status == messages.NOT_OWNER or self._notes.owner(slot_of(pending.client_id)) != incarnation:
+            pending.asked = ""  # The former owner admits nobody: this connection would be registered at no other one.
             return
         self._take_pending(number)
         kicked = max(self._kicked.get(pending.client_id, 0), self._kicked_before.get(pending.client_id, 0))

@@ -391,6 +391,25 @@ async def test_a_session_that_began_for_a_client_that_was_refused_ends_and_one_t
     assert core.sessions.nonces == [DURABLE_REQUEST.nonce]
 
 
+async def test_who_is_admitted_by_the_former_owner_while_others_are_registered_is_known_to_the_next(
+    connected: Connected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, replicant, later = connected.network, connected.replicant, connected.later
+    monkeypatch.setattr(bounds, "NOTES_BATCH_MAX", 1)
+    network.holds.add(messages.ANSWER)
+    replicant.clients.connect(b"other", DURABLE_REQUEST)
+    await network.settle()
+    replicant.member.choked = True
+    network.move(range(bounds.SLOTS), later)
+    await network.settle()
+    network.holds.clear()
+    await network.settle()
+    replicant.member.choked = False
+    await asyncio.sleep(2 * bounds.NOTES_RETRY_S)
+    await network.settle()
+    assert later.rpc.server.registry.holds(b"other", replicant.incarnation, replicant.clients.held[b"other"])
+
+
 async def test_who_goes_while_owners_take_no_more_is_not_registered(
     connected: Connected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
