@@ -70,6 +70,12 @@ class EarlyNotes:
         self._count -= len(notes)
         return notes
 
+    def forget_registers(self, slot: int) -> None:
+        """The slot went to another core, or was lost. What has ended stays so."""
+        for note in self.take(slot):
+            if note.method != messages.REGISTER:
+                self.put_back(slot, note)
+
     def missed_slots(self) -> list[int]:
         return [*self._missed]
 

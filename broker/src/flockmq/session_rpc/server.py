@@ -14,6 +14,8 @@ If this core is also the node of the connection, these are function calls instea
   connection is admitted then, or when that node was purged, or after KICK_WAIT_S, or after KICK_UNLINKED_S without a
   link to that node. If such a node comes back, it registers the older connection, and the owner kicks it, also if the
   newer one has ended.
+- A node may follow the log earlier than this core. So if a slot went away and is back, what nodes registered before may
+  be of now, or older than what the owner in between settled: it is forgotten, and every node is asked again.
 - A new owner of a slot admits nobody before the slot's sessions are loaded. A core that may have been purged admits
   nobody, because its slots may belong to another core.
 - An owner admits connections of members only. A node that isn't a member asks again, and its REGISTER waits.
@@ -31,6 +33,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 from typing import Final
 
 from flockmq import bounds
@@ -71,6 +74,8 @@ class SessionRpcServer:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, PendingAttach] = {}
         self._unloaded = PendingAttaches()
+        self._let_go_at: dict[int, float] = {}
+        """Slots that went to another core, and when."""
         self._early = EarlyNotes(self._loop.time)
         self._wills_to_publish: list[Iterator[list[PendingWill]]] = []
         """Wills of purged nodes, one slot in each step."""
@@ -118,6 +123,9 @@ class SessionRpcServer:
         """
         self._forget(slot)
         self.registry.own(slot)
+        self._ask_all(slot)
+
+    def _ask_all(self, slot: int) -> None:
         for incarnation in dict.fromkeys((self._notes.me, *self._cluster.nodes_table)):
             if self.is_linked(incarnation):
                 self._early.miss(slot, incarnation)
@@ -344,12 +352,15 @@ class SessionRpcServer:
     def let_go(self, moves: list[SlotMove]) -> None:
         for slot, _, owner in moves:
             if owner != self._notes.me and self.registry.owns(slot):
+                self._let_go_at[slot] = self._loop.time()
                 self._alone(self._let_go, slot)
 
     def own(self, moves: list[SlotMove]) -> None:
         for slot, _, owner in moves:
             if owner == self._notes.me:
                 self.registry.own(slot)
+                if self._let_go_at.pop(slot, -inf) > self._loop.time() - bounds.EARLY_KEPT_S:
+                    self._ask_all(slot)
 
     def take(self, moves: list[SlotMove]) -> None:
         for slot, _, owner in moves:
@@ -373,7 +384,9 @@ class SessionRpcServer:
         self.sessions.disown(slot)
 
     def _forget(self, slot: int) -> None:
-        """Forget the slot's connections. Those that wait are asked for again."""
+        """Forget the slot's connections, and those that nodes registered too early. Those that wait are asked for
+        again."""
+        self._early.forget_registers(slot)
         tokens = [token for _, (_, token, _) in self.registry.disown(slot)]
         self.wills.let_go(slot)
         for waiting in self._unloaded.take(slot):

@@ -87,6 +87,41 @@ async def test_what_is_said_of_slots_to_a_core_that_is_back_waits_until_its_own_
     assert core.sessions.resumed == [(ID, replicant.incarnation, token, b"")]
 
 
+async def test_who_registers_before_its_owner_knows_that_the_slot_went_away_and_is_back_is_known_there(
+    network: Network,
+) -> None:
+    core, meanwhile, replicant = await network.start("core-0", "core-1", "replicant-0")
+    network.move(range(bounds.SLOTS), core)
+    token = token_of(await connected(network, replicant))
+    for node in (meanwhile, replicant, core):
+        for owner in (meanwhile, core):
+            network.epoch += 1
+            network.tell(node, {slot_of(ID): owner.incarnation})
+            await network.settle()
+    assert core.rpc.server.registry.holder(ID) == (replicant.incarnation, token, None)
+    assert core.sessions.resumed[-1] == (ID, replicant.incarnation, token, b"")
+
+
+async def test_what_waited_for_a_slot_to_be_loaded_says_nothing_when_it_comes_back(network: Network) -> None:
+    """The client may use packet ids that it released at the owner in between for other messages by now."""
+    core, meanwhile, replicant = await network.start("core-0", "core-1", "replicant-0")
+    network.move(range(bounds.SLOTS), core)
+    token, slot = token_of(await connected(network, replicant)), slot_of(ID)
+    core.sessions.loads_at_once = False
+    core.sessions.loaded.discard(slot)
+    replicant.clients.unsettled_pairs[token] = b"\6\0\7"
+    replicant.rpc.client.slots_moved([slot])
+    await network.settle()
+    network.move([slot], meanwhile)
+    await network.settle()
+    replicant.clients.unsettled_pairs.clear()
+    network.move([slot], core)
+    await network.settle()
+    core.sessions.load(slot)
+    await network.settle()
+    assert {pairs for _, _, _, pairs in core.sessions.resumed} == {b""}
+
+
 async def test_of_a_slot_that_was_taken_again_every_node_says_what_it_has(network: Network) -> None:
     core, replicant = await network.start("core-0", "replicant-0")
     await connected(network, replicant)
