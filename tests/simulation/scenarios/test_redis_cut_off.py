@@ -7,6 +7,9 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import pytest
+
+from conformance import wire
 from flockmq.management.view import REDIS_AWAY, ClusterState
 from simulation.cluster import Shape, SimulatedCluster
 from simulation.scenario import Client, is_answered, scenario
@@ -18,6 +21,7 @@ ADMITTED_S: Final = 5.0
 AWAY_S: Final = 20.0
 EARLIER_S: Final = 3.0
 LOOK_S: Final = 0.05
+WILL_DELAY_S: Final = 20
 GIVEN_UP_S: Final = 10.0
 """By then a core that can't serve its slots has given them up, and another one serves them."""
 
@@ -251,3 +255,24 @@ async def test_nothing_changes_though_one_core_reaches_redis_a_little_earlier_th
     await check_nothing_changes(cluster, EARLIER_S)
     mend(cluster, *(node for node in cluster.nodes if node != CORE))
     await check_nothing_changes(cluster, AWAY_S)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@scenario()
+async def test_who_came_back_elsewhere_has_no_will_by_the_core_that_is_cut_off(
+    cluster: SimulatedCluster, qos: int
+) -> None:
+    """It doesn't know that its slots are another's, nor when it reaches Redis again."""
+    will = wire.Will("wills", b"gone", qos=qos, properties=[(wire.WILL_DELAY, WILL_DELAY_S)])
+    watcher = await Client.connect(cluster, "watcher", at="replicant-2", clean=True)
+    assert await watcher.subscribe("wills") == 1
+    (known,) = cluster.clients_of(CORE, 1)
+    client = await Client.connect(cluster, known, at="replicant-1", expiry_s=600, will=will)
+    cut_off(cluster, CORE)
+    client.drop()
+    await asyncio.sleep(GIVEN_UP_S)
+    await Client.connect(cluster, known, at="replicant-1", expiry_s=600)
+    await asyncio.sleep(WILL_DELAY_S)
+    mend(cluster, CORE)
+    await asyncio.sleep(GIVEN_UP_S)
+    assert watcher.payloads() == []

@@ -71,6 +71,10 @@ class HostPort(ClusterPort, Protocol):
         """True if all nodes understand the author of a retained message (`rlog.retained_order`)."""
         ...
 
+    def may_do_what_is_due(self) -> bool:
+        """False: another core may own this core's slots by now. Its clients may be back there, or gone in order."""
+        ...
+
     def members(self) -> Collection[str]: ...
     def usage(self, user: bytes | None) -> Usage | None:
         """The quota usage of this user; None: it has no quota."""

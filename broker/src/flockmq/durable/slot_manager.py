@@ -311,16 +311,21 @@ class SlotManager:
 
     def tick(self, is_connected: Callable[[bytes], bool]) -> None:
         """Publish wills that are due, and end expired sessions. Not while given-up sessions are still in the table:
-        they are the next owner's. So this may be late by that time.
+        they are the next owner's. Nor while all may be another core's, which this core can't read yet. So this may be
+        late by that time.
         """
+        if self._host.may_do_what_is_due():
+            self._do_what_is_due(is_connected)
+        self._loading.look()
+        self._take_what_is_lost_and_ours()
+
+    def _do_what_is_due(self, is_connected: Callable[[bytes], bool]) -> None:
         if not self._leaving:
             self.sessions.tick(self.router.host.now_s)
         if self.held_wills.count or self.held_wills.cancelled:
             for slot in self.slots.values():
                 if slot.loaded:
                     slot.wills.tick(self.router.host.now_s, is_connected)
-        self._loading.look()
-        self._take_what_is_lost_and_ours()
 
     def _take_what_is_lost_and_ours(self) -> None:
         """The slot was lost to another core and returned, but a bootstrap skipped those log entries, so this core never

@@ -138,6 +138,9 @@ class DurableHost:
     def incarnation(self) -> str:
         return self._cluster.incarnation
 
+    def may_do_what_is_due(self) -> bool:
+        return self._cluster.fencing.is_confirmed_member and not self._cluster.heartbeats.is_cut_off()
+
     def members(self) -> Collection[str]:
         return self._cluster.nodes_table
 

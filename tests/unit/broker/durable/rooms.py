@@ -119,6 +119,8 @@ class Owner:
         self.nodes = [REPLICANT, SENDER]
         self.zones: dict[str, Limits] = {}
         self.quotas = Quotas()
+        self.is_sure = True
+        """No other core may own its slots."""
         self.knows = True
         """All nodes know of the nonces of SUBSCRIBEs."""
 
@@ -133,6 +135,9 @@ class Owner:
 
     def has_authors(self) -> bool:
         return True
+
+    def may_do_what_is_due(self) -> bool:
+        return self.is_sure
 
     def members(self) -> Collection[str]:
         return self.nodes

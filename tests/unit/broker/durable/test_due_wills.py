@@ -188,6 +188,18 @@ async def test_a_will_that_is_due_later_by_itself_stays_with_its_session(owner: 
     assert after(owner, 2.0) == [b"gone"]
 
 
+@pytest.mark.parametrize("hold_s", [0.0, 30.0])
+async def test_an_owner_that_may_not_be_the_owner_any_more_publishes_none(owner: Owner, hold_s: float) -> None:
+    """Its client may be back at the next one."""
+    owner.open(1, request(1, will=Will(will().message, 10 if not hold_s else 0)))
+    owner.service.leave(ID, 1, 60, True, hold_s=hold_s)
+    owner.is_sure = False
+    assert after(owner, 61.0) == []
+    assert ID in owner.service.sessions.by_id, "it hasn't expired either"
+    owner.is_sure = True
+    assert after(owner, 0.0) == [b"gone"]
+
+
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("expiry_s", [60, 0])
 async def test_who_is_back_has_none_published(redis: Redis, owner: Owner, clean: bool, expiry_s: int) -> None:
