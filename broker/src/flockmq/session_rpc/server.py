@@ -80,7 +80,7 @@ class SessionRpcServer:
         self._wills_to_publish: list[Iterator[list[PendingWill]]] = []
         """Wills of purged nodes, one slot in each step."""
         self._has_wills = asyncio.Event()
-        notes.on_deliveries_failed = self.link_lost
+        notes.on_deliveries_failed = self._packets_lost
 
     def start(self) -> None:
         notes = self._notes
@@ -409,6 +409,9 @@ class SessionRpcServer:
 
     def link_lost(self, incarnation: str) -> None:
         self._early.link_lost(incarnation)
+        self._packets_lost(incarnation)
+
+    def _packets_lost(self, incarnation: str) -> None:
         self._notes.link_lost(incarnation)
         self.sessions.cut(incarnation)
 

@@ -245,3 +245,13 @@ async def test_who_left_before_a_slot_is_loaded_left_before_its_client_is_back(n
     await network.settle()
     assert token_of(answers)
     assert opened == [True]
+
+
+async def test_a_node_that_missed_something_is_asked_again_though_packets_to_it_found_no_room(network: Network) -> None:
+    """Its link is up, so it registers nothing by itself."""
+    core, replicant = await network.start("core-0", "replicant-0")
+    await connected(network, replicant)
+    core.rpc.server.retaken(slot_of(ID))
+    core.rpc.notes.on_deliveries_failed(replicant.incarnation)
+    await network.settle()
+    assert [client_id for client_id, _, _, _ in core.sessions.resumed] == [ID]
