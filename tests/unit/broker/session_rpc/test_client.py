@@ -315,6 +315,19 @@ async def test_who_is_kicked_though_it_left_is_said_to_have_left_as_it_did(conne
     assert replicant.clients.held[ID] > connected.token
 
 
+async def test_who_is_kicked_though_it_was_sent_away_is_said_to_have_been(connected: Connected) -> None:
+    """Its will is held back then: the connection that has it kicked may be refused in the end."""
+    network, replicant, owner = connected.network, connected.replicant, connected.former
+    network.loses.add(messages.EVICT)
+    replicant.rpc.client.evict(ID, replicant.clients.held.pop(ID), 60, b"a nonce!", 30.0, None)
+    await network.settle()
+    network.loses.clear()
+    replicant.clients.connect(ID, DURABLE_REQUEST)
+    await network.settle()
+    assert owner.sessions.left[-1] == (ID, connected.token, 60, True)
+    assert owner.sessions.holds[-1] == pytest.approx(30.0, abs=0.5)
+
+
 async def test_a_kick_that_overtakes_the_admission_is_heeded(connected: Connected) -> None:
     """The answer came by the former owner, the kick by the later one."""
     network, replicant = connected.network, connected.replicant
