@@ -176,6 +176,16 @@ class Faults:
         killed = [fault.began for fault in self._all if fault.kind.startswith("kill") and node in fault.nodes]
         return any(since <= at <= max(apart, default=since) for at in killed)
 
+    def ran_alone(self, what: str, nodes: Sequence[str], since: float, until: float) -> bool:
+        """Whether a fault of that kind and of one of the nodes ran all the time, and no other did."""
+        near = [fault for fault in self._all if fault.began <= until and fault.ended >= since]
+        return len(near) == 1 and (
+            near[0].kind.startswith(what)
+            and near[0].began <= since
+            and until <= near[0].ended
+            and not set(nodes).isdisjoint(near[0].nodes)
+        )
+
     def of_paths(self, node: str) -> Spans:
         """Those that kept it from hearing others, or being heard, though it ran."""
         return self._of_paths.get(node, self._none)

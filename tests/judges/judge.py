@@ -27,6 +27,7 @@ from judges import (
     retained_sent,
     sessions,
     shared,
+    shortage,
     subscriptions,
     tables,
     whole,
@@ -53,6 +54,7 @@ from judges.retained import RETAINED
 from judges.retained_sent import RETAINED_MISSING, RETAINED_TWICE, RETAINED_UNASKED
 from judges.sessions import SESSION_PRESENT
 from judges.shared import SHARED_LOST, SHARED_TWICE
+from judges.shortage import STORED_ANYWAY
 from judges.story import Story
 from judges.subscriptions import ECHOED, FILTERS, FORGOTTEN, UNASKED
 from judges.tables import DIGESTS, ROUTES_LEFT
@@ -67,9 +69,9 @@ __all__ = [
     "EXPIRED", "FILTERS", "FORGOTTEN", "INVENTED", "JUDGES", "LET_THROUGH", "LOST", "LOST_IN_CALM", "NOT_GRANTED",
     "NO_PROGRESS", "OVERSTEPPED", "REFUSED", "REFUSED_IN_CALM", "REFUSED_ITS_OWN", "REORDERED", "REPEATED", "RETAINED",
     "RETAINED_MISSING", "RETAINED_TWICE", "RETAINED_UNASKED", "ROUTES_LEFT", "SESSION_PRESENT", "SHARED_LOST",
-    "SHARED_TWICE", "STALE_READY", "STOLEN", "TAKEN_ANYWAY", "TWO_CONNECTIONS", "TWO_HOLDERS", "UNASKED", "UNMARKED",
-    "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE", "WRONG_QOS", "Finding", "Judge", "Rules", "Verdict",
-    "judge", "matches",
+    "SHARED_TWICE", "STALE_READY", "STOLEN", "STORED_ANYWAY", "TAKEN_ANYWAY", "TWO_CONNECTIONS", "TWO_HOLDERS",
+    "UNASKED", "UNMARKED", "UNSERVED", "UNWELL", "WILL_LOST", "WILL_TWICE", "WILL_UNDUE", "WRONG_QOS", "Finding",
+    "Judge", "Rules", "Verdict", "judge", "matches",
 ]  # fmt: skip
 
 Judge = Callable[[Story, Rules], Iterable[Finding]]
@@ -96,6 +98,7 @@ JUDGES: Final[dict[str, Judge]] = {
     "what was acknowledged last is retained": retained.judge,
     "who subscribes gets what is retained": retained_sent.missing,
     "nobody gets it who doesn't ask": retained_sent.judge,
+    "nobody stores more where memory is short": shortage.judge,
     "what was refused had no effect": refused.judge,
     "who is banned isn't connected": permissions.bans,
     "what is denied isn't done": permissions.permissions,

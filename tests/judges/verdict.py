@@ -29,6 +29,8 @@ class Rules(NamedTuple):
     """A node that died is none by then."""
     undisturbed_s: float = 6.0
     """So long after a fault all is as if there had been none."""
+    shortage_noticed_s: float = 2.0
+    """How long all nodes may take to know that memory is short."""
     written_max_s: float = 10.0
     """What the log doesn't take for so long is refused."""
     recovered_max_s: float = 10.0

@@ -12,6 +12,7 @@ from flockmq.mqtt.reason import Reason
 from flockmq.node.access_control import AccessControl
 from flockmq.node.authorization import PublishReauthorization
 from flockmq.node.connection_services import CleanSessionEndHandler
+from flockmq.node.memory_shortage import MemoryShortage
 from flockmq.node.subscription_reauthorization import SubscriptionReauthorization
 from flockmq.node.unattended_publishing import LeftMessages
 from flockmq.protocol.pending_publish import PendingPublish
@@ -175,6 +176,15 @@ def tick_slowly(right: Function, topic: bytes, now_s: float) -> tuple[int, bytes
     """All that is due within four seconds is due at the end of them, in any order."""
     due_ms, inner = right(topic, now_s)
     return -(-due_ms // 4000) * 4000, inner
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+@seeded(judge.STORED_ANYWAY, "retained", MemoryShortage.refuses, kinds=("crowd redis",))
+def store_whatever_comes(right: Function, shortage: MemoryShortage, size_bytes: int) -> bool:
+    """What is to be retained is written, however little memory is left."""
+    return False
 
 
 # --- bans and rules ---------------------------------------------------------------------------------------------------
