@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from pyspark.errors import PySparkException
 
-from flockmq_analytics import ingest, job, output
+from flockmq_analytics import ingest, job, output, pods
 from flockmq_analytics.days import days_between
 from flockmq_analytics.headline import headline
 from flockmq_analytics.java import SetupError
@@ -39,7 +39,10 @@ ERROR_LINE_MAX_CHARS: Final = 500
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = make_parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    if given and given[0] in pods.COMMANDS:
+        pods.become(given[0], given[1:])
+    arguments = make_parser().parse_args(given)
     try:
         COMMANDS[arguments.command](arguments, datetime.now(UTC))
     except Exception as error:
@@ -60,7 +63,8 @@ def explain(error: Exception) -> tuple[int, str]:
         # What a task or the planner raised reaches us as the text of a traceback within Spark's message.
         ours = re.search(r"\b(OptionError|RedisUnavailable): (.+)", text)
         if ours is None:
-            return EXIT_OTHER, f"Spark failed: {_first_line(text)} (--verbose tells more)"
+            said = text.partition("\n: ")[2] or text  # py4j's own line says which call it was
+            return EXIT_OTHER, f"Spark failed: {_first_line(said)} (--verbose tells more)"
         return EXIT_ARGUMENTS if ours[1] == "OptionError" else EXIT_REDIS, ours[2]
     if isinstance(error, RedisUnavailable):
         return EXIT_REDIS, text

@@ -74,6 +74,8 @@ def test_arguments_that_make_no_sense_are_one_line_and_exit_2(
         (["--lag-objective-ms", "0"], "'0' isn't a whole number above 0"),
         (["--memory", "lots"], "'lots' isn't a size like 512m or 2g"),
         (["--format", "xml"], "invalid choice: 'xml'"),
+        (["--output", "s3://bucket/a"], "'s3://bucket/a' is neither a directory nor like s3a://bucket/prefix"),
+        (["--output", "s3a://"], "is neither a directory nor"),
     ],
 )
 def test_arguments_that_cannot_be_read_are_one_line_and_exit_2(
@@ -101,6 +103,10 @@ def test_what_spark_itself_raised_is_its_first_line() -> None:
         "Spark failed: [X] disk full (--verbose tells more)",
     )
     assert explain(Py4JError("gone\n\tat py4j…")) == (1, "Spark failed: gone (--verbose tells more)")
+    forbidden = "An error occurred while calling None.x.\n: io.fabric8…Exception: pods is forbidden\n\tat io.fabric8…"
+    assert explain(Py4JError(forbidden))[1] == (
+        "Spark failed: io.fabric8…Exception: pods is forbidden (--verbose tells more)"
+    )
 
 
 def test_an_output_in_use_is_one_line_and_exit_1(tmp_path: Path) -> None:
