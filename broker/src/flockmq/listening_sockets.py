@@ -9,16 +9,22 @@ from typing import Final
 
 from flockmq.errors import AddressInUse, cannot_bind
 
+ALL: Final = "::"
+"""All addresses of this machine, of IPv4 too."""
+ALL_OF_IPV4: Final = "0.0.0.0"
 MENDS: Final = {"listeners.tcp.default.bind": "--listen", "management.listen": "--management"}
 """Key → option that sets another address."""
 
 
 def bound(host: str, port: int, key: str, *, reuseport: bool = False) -> socket.socket:
     """Make a bound, non-blocking TCP socket. It refuses clients until somebody calls `listen`. `key` is the setting of
-    its address, for errors. `reuseport`: other processes of this user may listen there, too. Raises AddressInUse.
+    its address, for errors. `reuseport`: other processes of this user may listen there, too. Host `::` is all
+    addresses, those of IPv4 too, which are all where the machine has no IPv6. Raises AddressInUse.
 
     On Linux, accepted sockets inherit TCP_NODELAY from this socket, which saves a system call per client.
     """
+    if host == ALL and not socket.has_dualstack_ipv6():
+        host = ALL_OF_IPV4
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -31,6 +37,8 @@ def bound(host: str, port: int, key: str, *, reuseport: bool = False) -> socket.
         if reuseport:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if host == ALL:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(address)
         listener.setblocking(False)
     except OSError as error:

@@ -33,6 +33,16 @@ def test_a_port_in_use_is_said_with_its_mend() -> None:
             bound("127.0.0.1", port, "listeners.tcp.default.bind")
 
 
+def test_all_addresses_are_those_of_ipv4_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for has_ipv6 in (socket.has_dualstack_ipv6(), False):
+        monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda has_ipv6=has_ipv6: has_ipv6)
+        with bound("::", 0, "listeners.tcp.default.bind") as listener:
+            listener.listen()
+            assert listener.family == (socket.AF_INET6 if has_ipv6 else socket.AF_INET)
+            for host in ("127.0.0.1", "::1") if has_ipv6 else ("127.0.0.1",):
+                socket.create_connection((host, listener.getsockname()[1])).close()
+
+
 def test_an_address_of_another_machine_is_said() -> None:
     with pytest.raises(AddressInUse, match="can't be bound: Cannot assign requested address"):
         bound("192.0.2.1", 1883, "here")

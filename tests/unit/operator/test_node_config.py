@@ -44,7 +44,7 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
     config = loaded(tmp_path, role=role)
     assert config.role == role
     assert [str(seed) for seed in config.cluster.seeds] == ["demo-core:4370"]
-    assert str(config.management.listen) == "0.0.0.0:18083"
+    assert str(config.management.listen) == "[::]:18083"
     assert config.management.api_key is not None
     assert config.management.api_key.reveal() == "demo-api-key key"
     assert config.redis.url == "rediss://demo-redis:6379/0"
@@ -59,7 +59,7 @@ def test_an_empty_spec_makes_a_node_of_a_cluster(tmp_path: Path, role: str) -> N
         f"demo-links {key}" for key in (f"{role}.crt", f"{role}.key", "ca.crt")
     ]
     listeners = {str(listener): str(listener.settings.bind) for listener in named_listeners(config.listeners)}
-    assert listeners == ({} if role == "core" else {"tcp:mqtt": "0.0.0.0:1883"})
+    assert listeners == ({} if role == "core" else {"tcp:mqtt": "[::]:1883"})
 
 
 @pytest.mark.parametrize("forwarding", ["direct", "via-core"])

@@ -15,6 +15,14 @@ def plain_address(host: str) -> Address:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+def shown_address(host: str) -> str:
+    """For people: an IPv4-mapped IPv6 address as the IPv4 address that it is; any other text unchanged."""
+    try:
+        return str(plain_address(host))
+    except ValueError:
+        return host
+
+
 def network(host: str) -> str:
     """The text under which an address is counted: an IPv6 address by its /64, because one host has all of it. A text
     that isn't an address is returned unchanged. Called at every login, so it is fast."""

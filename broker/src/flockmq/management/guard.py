@@ -24,7 +24,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from flockmq.auth.addresses import network
+from flockmq.auth.addresses import network, shown_address
 from flockmq.auth.admin import Exists, Invalid, Missing, Unused
 from flockmq.auth.hash_pool import Busy
 from flockmq.bounds import (
@@ -191,7 +191,8 @@ class Guard:
     async def _take_time(self, request: web.Request) -> None:
         address = network(request.remote or "")
         wait_s = self._failures.failed(address, asyncio.get_running_loop().time())
-        self._sparing.warning("wrong API key from %s: %s %.256r", request.remote, request.method, request.path)
+        peer = shown_address(request.remote or "")
+        self._sparing.warning("wrong API key from %s: %s %.256r", peer, request.method, request.path)
         if self._waiting >= API_FAILURES_WAITING_MAX:
             raise RequestRefused(
                 429, f"too many wrong keys wait for their answers; try again in {API_FAILURE_MAX_S:g} s"
@@ -207,7 +208,7 @@ class Guard:
         holder = request.get(HOLDER)
         if holder is None or request.method in SEEN:
             return await handler(request)
-        peer = request.remote or ""
+        peer = shown_address(request.remote or "")
         audit.info("%s (%s) from %s: %s %r", holder.name, holder.role, peer, request.method, request.path)
         response = await handler(request)
         if response.status < 300:

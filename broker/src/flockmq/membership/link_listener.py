@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from flockmq import bounds, tasks
+from flockmq.listening_sockets import ALL
 from flockmq.membership.handshake import HandshakeListener
 from flockmq.membership.link import PEER_CLOSED, Link, LinkOwner, because
 from flockmq.membership.link_certificates import LinkCertificates, tls_options
@@ -123,8 +124,8 @@ class LinkListener:
 
 
 async def bound(host: str, port: int) -> socket.socket:
-    """A listening socket; an empty host means all addresses. Raises OSError."""
-    if host:
+    """A listening socket; an empty host, or `::`, means all addresses, of IPv4 too. Raises OSError."""
+    if host not in ("", ALL):
         infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, _, _, _, address = infos[0]
         listening = socket.create_server(address[:2], family=family)

@@ -16,6 +16,8 @@ from flockmq_operator.resources.context import DATA_DIR, LINK_PORT, MANAGEMENT_P
 from flockmq_operator.resources.secret_files import SecretFile, refuse_secret, refuse_url_with_password, resolved
 from flockmq_operator.spec import Listener, SpecError
 
+ALL_ADDRESSES = "[::]"
+"""Of a pod: it may have one of IPv4, of IPv6, or both."""
 HAND_OVER_S = 30
 """Of a pod's grace period: what a node needs behind its last client, to hand over slots and wills."""
 REDIS_WAIT_S = 60
@@ -65,7 +67,7 @@ def said_by_spec(context: Context, role: Role) -> Document:
         "cluster": cluster(context, role),
         "redis": redis(context, role),
         "management": {
-            "listen": f"0.0.0.0:{MANAGEMENT_PORT}",
+            "listen": f"{ALL_ADDRESSES}:{MANAGEMENT_PORT}",
             "api_key_file": str(secret_files.api_key(context)),
             **{key: str(file) for key, file in secret_files.management_files(context).items()},
         },
@@ -83,7 +85,7 @@ def drain_s(grace_s: int) -> int:
 
 def cluster(context: Context, role: Role) -> Document:
     table: Document = {
-        "listen": f"0.0.0.0:{LINK_PORT}",
+        "listen": f"{ALL_ADDRESSES}:{LINK_PORT}",
         "seeds": [f"{context.core}:{LINK_PORT}"],
         "key_file": str(secret_files.cluster_key(context)),
         "forwarding": context.spec.forwarding,
@@ -130,7 +132,7 @@ def listener_table(listener: Listener) -> Document:
         "allow": list(listener.allow) or None,
         "deny": list(listener.deny) or None,
     }
-    table: Document = {"bind": f"0.0.0.0:{listener.port}"}
+    table: Document = {"bind": f"{ALL_ADDRESSES}:{listener.port}"}
     table |= {key: value for key, value in optional.items() if value is not None}
     return table | given(listener.limits) | tls_table(listener)
 
