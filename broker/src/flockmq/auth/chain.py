@@ -25,7 +25,7 @@ from flockmq.clock import SYSTEM, Clock
 from flockmq.config.auth_settings import FailedLoginsSettings as Settings
 from flockmq.logs import Sparing
 from flockmq.mqtt.reason import Reason
-from flockmq.protocol.client import Principal
+from flockmq.protocol.client import PeerInfo, Principal
 
 log: Final = logging.getLogger(__name__)
 
