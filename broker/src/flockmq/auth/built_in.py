@@ -15,6 +15,7 @@ from flockmq.auth import hashing, scram
 from flockmq.auth.authenticator import Attempt, Granted, LoginRefused, Pass, Verdict
 from flockmq.auth.client_ids import ClientIds
 from flockmq.auth.hash_pool import Busy, HashPool, VerifiedPasswords
+from flockmq.auth.unknown_user_hashes import UnknownUserHashes, of_disabled
 from flockmq.auth.unknown_user_iterations import UnknownUserIterations
 from flockmq.auth.user_revocation import Lookup, enabled, is_disabled, loses
 from flockmq.bounds import PASSWORD_MAX_BYTES
@@ -26,21 +27,21 @@ WRONG = LoginRefused(Reason.BAD_USER_NAME_OR_PASSWORD, "the password is wrong")
 
 
 class Passwords:
-    """Checks passwords against hashes, in the hash pool. `decoy` is a hash that no password matches."""
+    """Checks passwords against hashes, in the hash pool."""
 
-    def __init__(self, pool: HashPool, verified: VerifiedPasswords, decoy: str) -> None:
+    def __init__(self, pool: HashPool, verified: VerifiedPasswords) -> None:
         self._pool = pool
         self._verified = verified
-        self._decoy = decoy
 
     def knows(self, password: bytes, stored: str) -> bool:
         """Whether this password was already found to match this hash."""
         return self._verified.knows(password, stored)
 
-    async def is_right(self, attempt: Attempt, password: bytes, user_id: str, stored: str | None) -> bool:
-        """If `stored` is None, the result is False, but it takes as long as a real check. Raises Busy."""
-        work = partial(hashing.is_right, password, stored or self._decoy)
-        same = self._verified.sum(password, stored or self._decoy + user_id)  # each unknown user has its own sum too
+    async def is_right(self, attempt: Attempt, password: bytes, user_id: str, stored: str | None, decoy: str) -> bool:
+        """If `stored` is None, the result is False, but it takes as long as a check of `decoy`, a hash that no password
+        matches. Raises Busy."""
+        work = partial(hashing.is_right, password, stored or decoy)
+        same = self._verified.sum(password, stored or decoy + user_id)  # each unknown user has its own sum too
         right = await self._pool.run(attempt.peer.host, work, attempt.is_gone, same)
         if right and stored:
             self._verified.add(password, stored)
@@ -48,8 +49,11 @@ class Passwords:
 
 
 class BuiltInAuthenticator:
-    def __init__(self, settings: BuiltInSettings, user: Lookup, passwords: Passwords) -> None:
+    def __init__(
+        self, settings: BuiltInSettings, user: Lookup, passwords: Passwords, unknown_user_hashes: UnknownUserHashes
+    ) -> None:
         self._by_client_id = settings.user_id_type == "clientid"
+        self._unknown_user_hashes = unknown_user_hashes
         self._user = user
         self._passwords = passwords
 
@@ -71,9 +75,11 @@ class BuiltInAuthenticator:
         return self._checked(attempt, attempt.password, user_id, user)
 
     async def _checked(self, attempt: Attempt, password: bytes, user_id: bytes, user: User | None) -> Verdict:
+        name = user_id.decode()
         stored = None if user is None or is_disabled(user) else user.password_hash
+        decoy = self._unknown_user_hashes.hash_for(name) if user is None else of_disabled(user)
         try:
-            right = await self._passwords.is_right(attempt, password, user_id.decode(), stored)
+            right = await self._passwords.is_right(attempt, password, name, stored, decoy)
         except Busy:
             return Pass.BUSY
         if user is None:

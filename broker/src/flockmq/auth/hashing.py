@@ -29,6 +29,8 @@ from flockmq.config.auth_settings import Argon2idSettings, BcryptSettings, HashA
 SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
 BCRYPT_MAX_BYTES: Final = 72
+_BCRYPT_CHARACTERS: Final = 53
+"""Of salt and digest."""
 
 _PBKDF2: Final = re.compile(
     r"\$pbkdf2-(sha256|sha512)\$i=([0-9]{1,8}),l=([0-9]{1,3})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
@@ -67,6 +69,23 @@ def check_password(password: bytes, algorithm: HashAlgorithm) -> None:
 def decoy(algorithm: HashAlgorithm) -> str:
     """A hash that no password matches, but whose check takes as long as any. Made once per process."""
     return made(secrets.token_bytes(SALT_BYTES), algorithm)
+
+
+def cost_of(stored: str) -> str | None:
+    """The part of a hash that says how long a check takes: algorithm and parameters. None for an unreadable hash."""
+    if _ARGON2.fullmatch(stored):
+        return stored.rsplit("$", 2)[0]
+    if _BCRYPT.fullmatch(stored) or _PBKDF2.fullmatch(stored):
+        return "$".join(stored.split("$", 3)[:3])
+    return None
+
+
+def of_cost(cost: str) -> str:
+    """A hash of this cost (`cost_of`) that no password matches. Its digest is no password's."""
+    if cost.startswith("$2"):
+        return f"{cost}${'.' * _BCRYPT_CHARACTERS}"
+    length = int(cost.rpartition("l=")[2]) if cost.startswith("$pbkdf2") else HASH_BYTES
+    return f"{cost}${_base64(bytes(SALT_BYTES))}${_base64(bytes(length))}"
 
 
 def is_right(password: bytes, stored: str) -> bool:

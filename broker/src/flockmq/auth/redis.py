@@ -34,6 +34,7 @@ class RedisAuthenticator:
         self._settings = settings
         self._where = where
         self._passwords = passwords
+        self._decoy = hashing.decoy(settings.password_hash_algorithm)
         _, key, *self._fields = settings.cmd.split()
         try:
             self._key = Template(key, [name for name in ATTEMPT_VALUES if name != "password"])
@@ -86,7 +87,7 @@ class RedisAuthenticator:
         if stored is not None and self._passwords.knows(password, stored):
             return _granted(attempt, row)
         try:
-            right = await self._passwords.is_right(attempt, password, key, stored)
+            right = await self._passwords.is_right(attempt, password, key, stored, self._decoy)
         except Busy:
             return Pass.BUSY
         if stored is None:

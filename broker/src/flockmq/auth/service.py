@@ -34,6 +34,7 @@ from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.redis import RedisAuthenticator
 from flockmq.auth.rule_sources import HttpRules, LogRules, Source, file_rules
 from flockmq.auth.stored_authorization import DeferredAuthorization
+from flockmq.auth.unknown_user_hashes import UnknownUserHashes
 from flockmq.auth.unknown_user_iterations import UnknownUserIterations
 from flockmq.auth.unknown_user_secret import UnknownUserSecret
 from flockmq.auth.user_import import UserImport
@@ -95,6 +96,7 @@ class AuthService:
         self._unknown_user_secret = None if scram is None else unknown_user_secret
         self.algorithm = _algorithm(authentication)
         self.bans = Bans(cluster_clock.wall)
+        self._unknown_user_hashes = UnknownUserHashes(hashing.decoy(self.algorithm), unknown_user_secret.get)
         self.user_revocation = UserRevocation(self._user)
         self.chain = Chain(
             list(self._links(authentication)),
@@ -133,6 +135,7 @@ class AuthService:
             self._user_import.check()
         self._housekeeper: asyncio.Task[None] | None = None
         rlog.on_change(USERS.name, self.user_revocation)
+        rlog.on_change(USERS.name, self._unknown_user_hashes.spread)
         rlog.on_change(BANS.name, self.bans)
         rlog.on_change(RULES.name, self.authorizer)
 
@@ -192,7 +195,7 @@ class AuthService:
     # Building the parts.
 
     def _links(self, authentication: AuthenticationSettings) -> Iterator[Authenticator]:
-        passwords = Passwords(self.pool, self.verified, hashing.decoy(self.algorithm))
+        passwords = Passwords(self.pool, self.verified)
         for place, settings in enumerate(authentication.chain):
             where = f"authentication.chain[{place}]"
             if isinstance(settings, ScramSettings):
@@ -203,7 +206,7 @@ class AuthService:
     def _link(self, settings: AuthenticatedAtOnce, where: str, passwords: Passwords) -> Authenticator:
         match settings:
             case BuiltInSettings():
-                return BuiltInAuthenticator(settings, self._user, passwords)
+                return BuiltInAuthenticator(settings, self._user, passwords, self._unknown_user_hashes)
             case JwtSettings():
                 return JwtAuthenticator(settings, where, self._clock)
             case HttpSettings():
@@ -230,7 +233,7 @@ class AuthService:
         """Returns a factory of SCRAM exchanges."""
         where, link = scram
         iterations = UnknownUserIterations(link.iteration_count)
-        self._rlog.on_change(USERS.name, iterations)
+        self._rlog.on_change(USERS.name, iterations.spread)
         return partial(ScramExchange, self._user, iterations, unknown_user_secret.get, _client_ids(link, where))
 
     def _user(self, user_id: str) -> User | None:

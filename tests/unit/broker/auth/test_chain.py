@@ -20,6 +20,7 @@ from flockmq.auth.hashing import decoy, made
 from flockmq.auth.jwt import JwtAuthenticator
 from flockmq.auth.redis import RedisAuthenticator
 from flockmq.auth.scram import Verifier
+from flockmq.auth.unknown_user_hashes import UnknownUserHashes
 from flockmq.auth.unknown_user_iterations import UnknownUserIterations
 from flockmq.auth.user_revocation import disabled, enabled
 from flockmq.bounds import JWT_MAX_BYTES, LOGINS_OF_NAME_MAX, PASSWORD_MAX_BYTES
@@ -196,15 +197,16 @@ async def test_refusals_are_logged_sparingly_and_counted(caplog: pytest.LogCaptu
 # --- users in the log -----------------------------------------------------------------------------------------------
 
 CHEAP = Pbkdf2Settings(iterations=4096)
+UNKNOWN = UnknownUserHashes(decoy(CHEAP), lambda: b"pepper")
 
 
 class Users:
     def __init__(self, pool: HashPool) -> None:
         self.users = {"jo": User(made(b"pw", CHEAP), "", is_superuser=True)}
-        passwords = Passwords(pool, VerifiedPasswords(), decoy(CHEAP))
-        self.by_name = Chain([BuiltInAuthenticator(BuiltInSettings(), self.users.get, passwords)], None)
+        passwords = Passwords(pool, VerifiedPasswords())
+        self.by_name = Chain([BuiltInAuthenticator(BuiltInSettings(), self.users.get, passwords, UNKNOWN)], None)
         self.by_id = Chain(
-            [BuiltInAuthenticator(BuiltInSettings(user_id_type="clientid"), self.users.get, passwords)], None
+            [BuiltInAuthenticator(BuiltInSettings(user_id_type="clientid"), self.users.get, passwords, UNKNOWN)], None
         )
 
 
@@ -221,18 +223,20 @@ async def test_a_user_is_let_in_with_its_password_only(pool: HashPool) -> None:
 
 
 async def test_a_token_longer_than_a_password_is_asked_about_behind_authenticators_of_passwords(pool: HashPool) -> None:
-    passwords = Passwords(pool, VerifiedPasswords(), decoy(CHEAP))
+    passwords = Passwords(pool, VerifiedPasswords())
     stored = {"mqtt_user:jo": [made(b"pw", CHEAP).encode(), None]}
 
     async def hmget(key: str, fields: list[str]) -> list[bytes | None]:
         return stored.get(key, [None, None])
 
-    in_redis = RedisAuthenticator(RedisAuthSettings(url="redis://127.0.0.1"), "here", passwords, SYSTEM)
+    in_redis = RedisAuthenticator(
+        RedisAuthSettings(url="redis://127.0.0.1", password_hash_algorithm=CHEAP), "here", passwords, SYSTEM
+    )
     in_redis._client = cast(Any, SimpleNamespace(hmget=hmget))
     tokens = JwtSettings(algorithm="hmac-based", secret=Secret("s" * 32))
     token = jwt.encode({"acl": {"pub": [f"{number}/x" for number in range(500)]}}, "s" * 32, "HS256")
     assert PASSWORD_MAX_BYTES < len(token) <= JWT_MAX_BYTES
-    for first in (BuiltInAuthenticator(BuiltInSettings(), Users(pool).users.get, passwords), in_redis):
+    for first in (BuiltInAuthenticator(BuiltInSettings(), Users(pool).users.get, passwords, UNKNOWN), in_redis):
         chain = Chain([first, JwtAuthenticator(tokens, "there")], None)
         assert (await decided(chain, attempt(username="ann", password=token))).reason == Reason.SUCCESS
         refused = await decided(chain, attempt(username="jo", password=token))

@@ -337,7 +337,7 @@ async def test_a_redis_that_is_late_is_said_to_be(caplog: pytest.LogCaptureFixtu
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as late:
         settings = RedisAuthSettings(url=f"redis://127.0.0.1:{late.sockets[0].getsockname()[1]}", request_timeout=0.1)
-        users = RedisAuthenticator(settings, "here", Passwords(HashPool(), VerifiedPasswords(), ""), SYSTEM)
+        users = RedisAuthenticator(settings, "here", Passwords(HashPool(), VerifiedPasswords()), SYSTEM)
         await users.start()
         asked = users.check(attempt("c", "jo", "pw"))
         assert isinstance(asked, Coroutine)
@@ -362,7 +362,7 @@ async def test_one_address_of_very_many_logins_keeps_nobody_else_from_redis(monk
     async with await asyncio.start_server(slow, "127.0.0.1", 0) as server:
         url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}?protocol=2"
         settings = RedisAuthSettings(url=url, request_timeout=0.5, pool_size=1)
-        users = RedisAuthenticator(settings, "here", Passwords(HashPool(), VerifiedPasswords(), ""), SYSTEM)
+        users = RedisAuthenticator(settings, "here", Passwords(HashPool(), VerifiedPasswords()), SYSTEM)
         await users.start()
 
         def login(name: str, host: str) -> Coroutine[None, None, Verdict]:
