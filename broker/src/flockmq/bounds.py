@@ -849,6 +849,8 @@ OFFER_WORK_MAX_S: Final = 0.005
 """Publishing these yields to the event loop after this time, or RECEIVERS_PER_READ_MAX."""
 OFFERED_MAX_BYTES: Final = 64 * 1024 * 1024
 """Of these, messages that wait for a retry. Further ones are lost."""
+OFFERED_OF_USER_MAX_BYTES: Final = OFFERED_MAX_BYTES // 2
+"""Of these, messages of one user."""
 OFFERED_BYTES: Final = 512
 """Each of these counts this many bytes besides its packet."""
 OFFERED_TOGETHER_MAX: Final = 64

@@ -30,6 +30,7 @@ from flockmq.bounds import (
     OFFER_WORK_MAX_S,
     OFFERED_BYTES,
     OFFERED_MAX_BYTES,
+    OFFERED_OF_USER_MAX_BYTES,
     OFFERED_TOGETHER_MAX,
     RECEIVERS_PER_READ_MAX,
     UNOFFERED_MAX_BYTES,
@@ -149,6 +150,8 @@ class Unattended:
         """The size of the messages that wait to be sent for the first time, or for clients of this node."""
         self.waiting_bytes = 0
         """The size of the messages that wait for a retry."""
+        self._waiting_bytes_of: dict[bytes | None, int] = {}
+        """The same, by user."""
 
     def __len__(self) -> int:
         """How many messages wait for a retry."""
@@ -312,7 +315,9 @@ class Unattended:
     def _later(self, offer: _Offer) -> None:
         """Retry the message later. If too many wait already, drop it."""
         size = offer.size()
-        if self.waiting_bytes + size > OFFERED_MAX_BYTES:
+        user = offer.message.user
+        of_user = self._waiting_bytes_of.get(user, 0) + size
+        if self.waiting_bytes + size > OFFERED_MAX_BYTES or (user and of_user > OFFERED_OF_USER_MAX_BYTES):
             log.error(
                 "a message to %r is lost: there is no room for it, and too many messages wait already",
                 offer.message.topic,
@@ -321,6 +326,7 @@ class Unattended:
             offer.end()
             return
         self.waiting_bytes += size
+        self._waiting_bytes_of[user] = of_user
         self._refused.append(offer)
         if not self._is_trying:
             self._is_trying = True
@@ -353,9 +359,16 @@ class Unattended:
             self._give(offer)
             self._refused.popleft()
             if offer.is_over:
-                self.waiting_bytes -= offer.size()
+                self._no_longer_waits(offer)
             else:
                 self._refused.append(offer)
+
+    def _no_longer_waits(self, offer: _Offer) -> None:
+        user, size = offer.message.user, offer.size()
+        self.waiting_bytes -= size
+        self._waiting_bytes_of[user] -= size
+        if not self._waiting_bytes_of[user]:
+            del self._waiting_bytes_of[user]
 
     # One try.
 

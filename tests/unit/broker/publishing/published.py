@@ -88,10 +88,18 @@ class Published:
         self.tasks.add(asyncio.ensure_future(work))
 
     def publish(
-        self, name: str, *, qos: int = 1, retain: bool = False, topic: bytes = b"t", expiry_s: int = -1
+        self,
+        name: str,
+        *,
+        qos: int = 1,
+        retain: bool = False,
+        topic: bytes = b"t",
+        expiry_s: int = -1,
+        user: bytes | None = None,
     ) -> None:
         encoded = b"" if expiry_s < 0 else b"\x02" + expiry_s.to_bytes(4, "big")
         message = publication(5, qos, retain, topic, name.encode(), encoded, expiry_s)
+        message.user = user
         self.publishing.publish(message, lambda: self.accepted.append(name))
 
     async def rest(self) -> None:

@@ -182,6 +182,22 @@ async def test_what_waits_is_bounded_and_what_is_beyond_is_said(
     assert published.accepted == ["second", "first"]
 
 
+async def test_one_users_messages_leave_room_for_those_of_others_to_wait(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unattended, "OFFERED_OF_USER_MAX_BYTES", 1000)
+    published.router.stale = True
+    for name in ("many-1", "many-2", "many-3"):
+        published.publish(name, user=b"many")
+    published.publish("other", user=b"other")
+    await published.rest()
+    assert sorted(published.accepted) == ["many-2", "many-3"], "these are lost"
+    published.router.stale = False
+    await published.rest()
+    assert sorted(published.accepted[2:]) == ["many-1", "other"]
+    assert (published.publishing.waiting_bytes, published.publishing._waiting_bytes_of) == (0, {})
+
+
 async def test_one_that_can_never_be_published_holds_up_no_other(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:
