@@ -41,6 +41,9 @@ def check(connect: Connect, limits: Limits) -> None:
         raise PacketError(Reason.QOS_NOT_SUPPORTED, "MQTT-3.2.2-12", f"will with QoS {will.qos}")
     if will.retain and not limits.retain_available:
         raise PacketError(Reason.RETAIN_NOT_SUPPORTED, "MQTT-3.2.2-13", "will with RETAIN")
+    if will.topic.count(b"/") >= limits.max_topic_levels:
+        what = f"will to a topic of more than {limits.max_topic_levels} levels"
+        raise PacketError(Reason.TOPIC_NAME_INVALID, "section 4.7.3", what)
 
 
 def will_of(connect: Connect, version: int) -> Will | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flockmq.mqtt import encode
-from flockmq.mqtt.packets import Connect, SubscribeEntry
+from flockmq.mqtt.packets import Connect, ConnectWill, SubscribeEntry
 from flockmq.mqtt.properties import Properties
 from flockmq.mqtt.reason import Reason
 from flockmq.protocol.channel import CLOSED, CONNECTED
@@ -27,6 +27,15 @@ def test_a_client_id_is_short_enough_for_all_that_keep_it(node: Node, version: i
     for size, said in ((1024, 0), (1025, reason)):
         answer = node.feed(node.opened(), encode.connect(Connect(version, b"x" * size)))
         assert b"".join(answer)[3] == said
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_will_has_no_more_levels_than_the_zone_allows(node: Node, version: int) -> None:
+    node.limits.max_topic_levels = 3
+    for topic, is_let_in in ((b"a/b/c", True), (b"a/b/c/d", False)):
+        client = node.opened()
+        node.feed(client, encode.connect(Connect(version, b"c", will=ConnectWill(topic, b"", 0, False, None))))
+        assert (client.state == CONNECTED) == is_let_in
 
 
 def test_a_connect_may_come_byte_by_byte(node: Node) -> None:
