@@ -103,7 +103,7 @@ def leave_without_will(
 
 
 @seeded(judge.WILL_LOST, "redis-away", CancelledWills.note, seed=17)
-def take_asking_for_coming(right: Function, cancelled: CancelledWills, nonce: bytes, *will: Any) -> None:
+def take_asking_for_coming(right: Function, cancelled: CancelledWills, client_id: bytes, *will: Any) -> None:
     """Who asks to be let in has no will of before, whether it is let in or not."""
 
 

@@ -208,8 +208,12 @@ class SessionService:
         asked_before = self.was_asked_by(client_id, request)
         known = self._without_connection(client_id, with_will=not asked_before)
         cancelled = slot.wills.came_back(client_id, self.router.host.now_s) or self._delayed_will(client_id, request)
-        if cancelled and nonce:
-            self.cancelled_wills.note(nonce, *cancelled, self.router.host.now_s)
+        if not nonce:
+            self.cancelled_wills.forget(client_id)
+        elif cancelled:
+            self.cancelled_wills.note(client_id, nonce, *cancelled, self.router.host.now_s)
+        else:
+            self.cancelled_wills.asked_again(client_id, nonce, self.router.host.now_s)
         if request is None:
             if known is not None:
                 self.sessions.end(known)
@@ -288,9 +292,12 @@ class SessionService:
     ) -> None:
         """A connection ended. `nonce`: that of its CONNECT. If the session came from another owner, the report counts
         only if that was its last connection. `expiry_s` -1: unchanged; with a nonce the CONNECT wasn't answered, or was
-        refused, so the client isn't back. `hold_s`: how long its will is held back.
+        refused, so the client isn't back. With neither nonce nor will there was no connection. `hold_s`: how long its
+        will is held back.
         """
-        cancelled, slot = self.cancelled_wills.take(nonce), self.manager.slots.get(slot_of(client_id))
+        if with_will and not nonce:
+            self.cancelled_wills.forget(client_id)
+        cancelled, slot = self.cancelled_wills.take(client_id, nonce), self.manager.slots.get(slot_of(client_id))
         if cancelled is not None and slot is not None and expiry_s < 0:
             self.manager.now()
             slot.wills.stayed_away(cancelled.left, cancelled.due_s, self.router.host.now_s)

@@ -186,9 +186,11 @@ class Connections:
                 if request is not None and hold_s:
                     self.owners.evict(client_id, token, -1, request.nonce, hold_s, request)
                     will = None
-                else:
-                    if request is not None and will is not None:
+                elif request is not None:
+                    if will is not None:
                         will.message.origin = will_origin(request.nonce)
+                    self.owners.detach(client_id, token, 0 if channel.admitted_once else -1, nonce=request.nonce)
+                else:
                     self.owners.detach(client_id, token)
         if channel.admitted_once:
             if isinstance(session, LocalSession):

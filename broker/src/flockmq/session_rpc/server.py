@@ -262,8 +262,9 @@ class SessionRpcServer:
                 self.sessions.cancel(client_id, will_origin(nonce))
             else:
                 self.sessions.hold(left_by(client_id, token, nonce, clean_request.will, clean_request.user), hold_s)
-        # A clean session has no expiry to tell, and the nonce of such a report is of a CONNECT that was refused.
-        self._detach(client_id, token, expiry_s, clean_request is None, nonce if clean_request is None else b"", hold_s)
+        if clean_request is not None:
+            expiry_s = 0  # Its node names none, as if the CONNECT had been refused.
+        self._detach(client_id, token, expiry_s, clean_request is None, nonce, hold_s)
 
     def _is_back(self, client_id: bytes, token: int) -> bool:
         """The client has a later connection than this one."""

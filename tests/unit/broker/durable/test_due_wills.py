@@ -327,10 +327,10 @@ async def test_a_will_that_finds_no_room_is_published_at_once(owner: Owner, monk
 
 @pytest.mark.parametrize(("delay_s", "hold_s"), [(20, 0.0), (0, 30.0)])
 @pytest.mark.parametrize("is_answered", [False, True])
-@pytest.mark.parametrize("is_repeated", [False, True])
+@pytest.mark.parametrize("again", [0, 2, 3])
 @pytest.mark.parametrize("is_back", [False, True])
 async def test_a_CONNECT_that_is_refused_cancels_no_will(
-    owner: Owner, delay_s: int, hold_s: float, is_answered: bool, is_repeated: bool, is_back: bool
+    owner: Owner, delay_s: int, hold_s: float, is_answered: bool, again: int, is_back: bool
 ) -> None:
     """Its node gave it up, because Redis didn't answer in time, or its client left meanwhile."""
     owner.open(1, request(1, will=Will(will().message, delay_s)))
@@ -340,16 +340,31 @@ async def test_a_CONNECT_that_is_refused_cancels_no_will(
     if is_answered:
         owner.disk.holds = False
         await owner.commit()
-    if is_repeated:  # Its node lost its link, and says that there is no connection of the first time.
+    if again:  # The node repeats it, for it lost its link, or the client tries again: there was no connection before.
         owner.service.leave(ID, 2, -1, False)
-        owner.open(3, request(2))
-    owner.service.leave(ID, 3 if is_repeated else 2, -1, False, nonce=request(2).nonce)
+        owner.open(3, request(again))
+    owner.service.leave(ID, 3 if again else 2, -1, False, nonce=request(again or 2).nonce)
     owner.disk.holds = False
     await owner.commit()
     assert owner.published == []
     if is_back:
         owner.open(4, request(4))
     assert after(owner, 31.0) == ([] if is_back else [b"gone"])
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_a_CONNECT_that_is_refused_behind_one_that_was_let_in_brings_no_will_back(
+    owner: Owner, is_told: bool
+) -> None:
+    evicted(owner)
+    owner.open(2, request(2))
+    if is_told:
+        owner.service.leave(ID, 2, 60, False, nonce=request(2).nonce)
+    else:
+        owner.service.leave(ID, 2, -1, True)  # Its node is gone.
+    owner.open(3, request(3))
+    owner.service.leave(ID, 3, -1, False, nonce=request(3).nonce)
+    assert after(owner, 31.0) == []
 
 
 async def test_a_CONNECT_that_is_refused_cancels_no_will_of_a_clean_session(owner: Owner) -> None:

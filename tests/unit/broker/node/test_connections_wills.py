@@ -84,7 +84,7 @@ def test_the_owner_of_a_client_whose_session_is_here_has_its_will(admitting: Adm
     assert will_of_a_guest(admitting) == request, "and so has the next one"
     client.close(Reason.UNSPECIFIED_ERROR)
     assert [will is not None and will.message.origin for will in admitting.left] == [will_origin(request.nonce)]
-    assert admitting.owner.detached == [(b"c", 7, -1, False)]
+    assert admitting.owner.detached == [(b"c", 7, 0, False)], "-1 with a nonce is of one that was refused"
     assert not admitting.clients.registrations.has_will(7)
 
 

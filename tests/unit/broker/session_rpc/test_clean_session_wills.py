@@ -169,9 +169,12 @@ async def test_a_durable_session_is_left_with_its_will_held_back(network: Networ
 async def test_who_is_sent_away_was_let_in_so_what_its_CONNECT_cancelled_stays_cancelled(network: Network) -> None:
     """Else a client that two nodes send away, one after the other, has the will of the first connection published."""
     core, replicant = await network.start("core-0", "replicant-0")
-    evict(replicant, await clean_session(network, replicant), CLEAN_REQUEST)
+    token = await clean_session(network, replicant)
+    del replicant.clients.held[ID]
+    replicant.rpc.client.evict(ID, token, -1, CLEAN_REQUEST.nonce, 30.0, CLEAN_REQUEST)
     await network.settle()
-    assert core.sessions.nonces == [b""], "the nonce of one that was refused is named"
+    assert core.sessions.left == [(ID, token, 0, False)], "-1 is of one that was refused"
+    assert core.sessions.nonces == [CLEAN_REQUEST.nonce]
 
 
 async def test_who_is_sent_away_and_is_let_in_before_its_owner_hears_it_comes_behind_that(network: Network) -> None:
