@@ -54,6 +54,8 @@ class Core:
         self._replica = replica
         self._disk = disk
         self._durable: dict[str, StreamId] = dict.fromkeys(SHARDS, START)
+        self._found_wrong: dict[str, int] = dict.fromkeys(SHARDS, 0)
+        """How often the shard's tables were."""
         self._sending: dict[str, list[StreamId]] = {shard: [] for shard in SHARDS}
         self._retention: dict[str, _Retention] = {shard: _Retention() for shard in SHARDS}
         self._snapshots: asyncio.Task[None] | None = None
@@ -125,6 +127,7 @@ class Core:
     def distrust(self, shard: str) -> None:
         """The shard's tables are wrong. Remove its snapshot too, and don't count it as on disk any more."""
         self._replica.distrust(shard)
+        self._found_wrong[shard] += 1
         self._durable[shard] = START
         self._remove_snapshot(shard)
 
@@ -178,10 +181,11 @@ class Core:
     async def snapshot(self, shard: str) -> StreamId:
         """Write a snapshot now. Raises OSError, StorageUnavailable."""
         async with self._writing:
+            found_wrong = self._found_wrong[shard]
             position = await snapshot.write(self._disk, self._replica.tables, shard, self._replica.read)
-            if self._replica.is_distrusted(shard):
+            if self._replica.is_distrusted(shard) or found_wrong != self._found_wrong[shard]:
                 self._remove_snapshot(shard)
-                raise StorageUnavailable(f"shard {shard} is about to be replaced")
+                raise StorageUnavailable(f"shard {shard}: the tables that were written are wrong")
             self._durable[shard] = position
         return position
 
