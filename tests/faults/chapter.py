@@ -14,7 +14,7 @@ from faults import aftermath
 from faults.cluster import Cluster
 from faults.inject import run_step
 from faults.schedule import Step
-from judges.judge import LOST, SHARED_LOST, Rules, Verdict, is_anything_missing, judge
+from judges.judge import LOST, RETAINED_MISSING, SHARED_LOST, Rules, Verdict, is_anything_missing, judge
 from load.clients import Load
 from load.history import AnyEvent, Unwell
 
@@ -119,6 +119,6 @@ async def _until_none_is_lost(events: Sequence[AnyEvent], patience_s: float, rul
     deadline = now() + patience_s
     while True:
         verdict = await asyncio.to_thread(judge, tuple(events), rules)
-        if now() > deadline or not (verdict.count(LOST) or verdict.count(SHARED_LOST)):
+        if now() > deadline or not any(map(verdict.count, (LOST, SHARED_LOST, RETAINED_MISSING))):
             return verdict
         await asyncio.sleep(POLL_S)

@@ -15,7 +15,7 @@ from simulation.profiles import PROFILES
 from simulation.run import outcomes, started
 from simulation.shrink import faults_of, keeping
 
-SEEDS = range(1, 401)
+SEEDS = range(1, 601)
 
 
 # --- cases ------------------------------------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def keep_the_last_of_the_log(right: Function, author: bytes, by: bytes) -> bool:
 _retained: Final = itertools.count(1)
 
 
-@seeded(judge.RETAINED_MISSING, "retained", gets_retained)
+@seeded(judge.RETAINED_MISSING, "retained", gets_retained, seed=2)
 def give_once(right: Function, filter: bytes, retain_handling: int, is_new: bool) -> bool:
     """What is retained comes by the first SUBSCRIBE alone, whatever its Retain Handling says."""
     return is_new and bool(right(filter, retain_handling, is_new))
@@ -207,7 +207,7 @@ def ask_once(right: Function, reauthorizing: PublishReauthorization) -> None:
     """What a client was allowed once it is allowed as long as it stays."""
 
 
-@seeded(judge.LET_THROUGH, "rules", SubscriptionReauthorization.rules_changed, seed=5)
+@seeded(judge.LET_THROUGH, "rules", SubscriptionReauthorization.rules_changed, seed=11)
 def leave_what_stands(right: Function, standing: SubscriptionReauthorization, key: Any) -> None:
     """A subscription that was allowed once stays."""
 

@@ -50,13 +50,13 @@ def say_there_was_none(right: Function, session: DurableSession, filter: bytes) 
     right(session, filter)
 
 
-@seeded(judge.SESSION_PRESENT, "anew", SessionTable.open)
+@seeded(judge.SESSION_PRESENT, "anew", SessionTable.open, seed=2)
 def begin_nothing_anew(right: Function, table: SessionTable, fresh: DurableSession, clean_start: bool) -> Any:
     """Clean Start doesn't end the session that is there."""
     return right(table, fresh, False)
 
 
-@seeded(judge.SESSION_PRESENT, "anew", SessionRpcClient.detach, seed=2)
+@seeded(judge.SESSION_PRESENT, "anew", SessionRpcClient.detach, seed=3)
 def forget_what_is_said(
     right: Function, asking: SessionRpcClient, client_id: bytes, token: int, expiry_s: int = -1, **more: Any
 ) -> None:
